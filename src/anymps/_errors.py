@@ -1,0 +1,65 @@
+"""The exceptions of anymps.
+
+AnympsError
+├── MacError              also a ValueError    the named Mac is unknown or was never sold
+├── BuildError            also a RuntimeError  the native core cannot be built
+├── EnableError           also a RuntimeError  the device cannot be switched on
+│   ├── UnsupportedTorchError                  the installed torch is outside the supported range
+│   └── RequireError                           `--require real` or `--require virtual` is not met
+├── RecordingError        also a ValueError    a file is not a recording, is cut short, has another schema version
+│                                              or cannot be written
+└── UsageError                                 a command line that makes no sense
+
+All of them are mistakes that the user can mend: a command prints the one-line text and exits with `exit_code`, without
+a traceback. Errors of the real backend are not in this tree: they keep torch's own classes and words (`anymps.rules`).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AnympsError",
+    "BuildError",
+    "EnableError",
+    "MacError",
+    "RecordingError",
+    "RequireError",
+    "UnsupportedTorchError",
+    "UsageError",
+]
+
+
+class AnympsError(Exception):
+    """Base of every error that anymps raises on its own behalf."""
+
+    exit_code: ClassVar[int] = 2
+    """Exit status of a command that ends with this error (2: usage or environment)."""
+
+
+class MacError(AnympsError, ValueError):
+    """The text names no Mac, or a Mac that was never sold."""
+
+
+class BuildError(AnympsError, RuntimeError):
+    """The native core cannot be compiled or loaded."""
+
+
+class EnableError(AnympsError, RuntimeError):
+    """The device cannot be switched on in this process."""
+
+
+class UnsupportedTorchError(EnableError):
+    """The installed torch is missing, unreadable or outside the supported range."""
+
+
+class RequireError(EnableError):
+    """The device that `--require` asks for is not the one that is there."""
+
+
+class RecordingError(AnympsError, ValueError):
+    """A recording cannot be read or written."""
+
+
+class UsageError(AnympsError):
+    """The command line cannot be carried out as written."""

@@ -1,0 +1,98 @@
+"""Which torch releases are supported and what differs between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps._errors import EnableError, UnsupportedTorchError
+from anymps.rules import Generation, check_supported, generation, installed_torch, parse_torch_version, version_rules
+
+RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
+
+
+def test_a_version_text_is_taken_apart() -> None:
+    """Release, suffix and build of a version text are told apart, and put together again by str()."""
+    version = parse_torch_version("2.13.0+cpu")
+    assert (version.release, version.patch, version.suffix, version.build) == ((2, 13), 0, "", "cpu")
+    assert str(version) == "2.13.0+cpu"
+    assert parse_torch_version("2.14.0a0+git08187d9").release == (2, 14)
+    assert str(parse_torch_version("2.14.1rc2")) == "2.14.1rc2"
+    assert version is parse_torch_version(version)
+
+
+@pytest.mark.parametrize("text", ["", "two", "2", "v2.13"])
+def test_a_text_that_is_no_version_is_refused(text: str) -> None:
+    """A text that is not a version raises UnsupportedTorchError with the text in it."""
+    with pytest.raises(UnsupportedTorchError) as caught:
+        parse_torch_version(text)
+    assert f'anymps: "{text}" is not a torch version; expected something like 2.13.0' == str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["2.10.0", "2.16.0", "1.13.1", "3.0.0"])
+def test_other_releases_are_refused(text: str) -> None:
+    """Outside 2.11 to 2.15 nothing is guessed: UnsupportedTorchError, which is an EnableError."""
+    with pytest.raises(EnableError) as caught:
+        check_supported(text)
+    assert (f"anymps: torch {text} is not supported; install torch 2.11 to 2.15, whose MPS rules are known") == str(
+        caught.value
+    )
+    assert isinstance(caught.value, UnsupportedTorchError)
+
+
+def test_allocator_generations() -> None:
+    """2.11 has five pools, 2.12 and 2.13 three, 2.14 and 2.15 placement heaps."""
+    expected = [Generation.G1, Generation.G2, Generation.G2, Generation.G3, Generation.G3]
+    assert expected == [generation(release) for release in RELEASES]
+
+
+@pytest.mark.parametrize(
+    ("field", "first"),
+    [
+        ("shared_pool_only", "2.12"),
+        ("complex128_refused", "2.12"),
+        ("accelerator_memory_api", "2.13"),
+        ("empty_cache_clears_graphs", "2.13"),
+        ("unified_memory_required", "2.13"),
+        ("metal_philox", "2.13"),
+        ("clone_keeps_generator_state", "2.13"),
+        ("non_blocking_retains_source", "2.13"),
+        ("host_alias_storage", "2.13"),
+        ("allocator_log_via_c10", "2.13"),
+        ("pinned_memory_works", "2.14"),
+        ("private_set_stream", "2.14"),
+        ("accelerator_active_bytes", "2.15"),
+        ("command_buffer_errors_raised", "2.15"),
+        ("event_timing_safe", "2.15"),
+        ("several_streams", "2.15"),
+    ],
+)
+def test_what_a_release_brought(field: str, first: str) -> None:
+    """A behaviour is off in every release before the one that brought it, and on from there."""
+    expected = [release >= first for release in RELEASES]
+    assert expected == [getattr(version_rules(release), field) for release in RELEASES]
+
+
+def test_what_a_release_took_away() -> None:
+    """Read-backs, spoiled sources, Python kernels and always-fallback operators end with their releases."""
+    rules = [version_rules(release) for release in RELEASES]
+    assert [rule.multinomial_waits for rule in rules] == [True, True, False, False, False]
+    assert [rule.narrowing_copy_spoils_source for rule in rules] == [True, True, True, False, False]
+    assert [len(rule.python_kernels) for rule in rules] == [3, 3, 1, 0, 0]
+    assert rules[2].always_fallback == ("embedding_renorm_", "linalg_svd", "linalg_svd.U")
+    assert rules[3].always_fallback == ("embedding_renorm_",)
+
+
+def test_other_steps() -> None:
+    """The oldest macOS and the fate of a copy to float64 change in their own steps."""
+    rules = [version_rules(release) for release in RELEASES]
+    assert [rule.oldest_macos for rule in rules] == [14, 14, 14, 14, 15]
+    assert [rule.cpu_copy_to_float64 for rule in rules] == ["refused", "refused", "refused", "silent", "undefined"]
+    assert all(rule.device_error_buffer for rule in rules)
+
+
+def test_the_installed_torch_is_read_without_importing_it() -> None:
+    """Version and build commit of the wheel on disk are those that torch states."""
+    import torch
+
+    wheel = installed_torch()
+    assert (torch.__version__, torch.version.git_version) == (str(wheel.version), wheel.git_version)
