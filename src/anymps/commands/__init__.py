@@ -1,0 +1,79 @@
+"""The command line: `anymps run`, `anymps report`, `anymps doctor`. It parses, calls and prints; nothing else."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from anymps._errors import AnympsError, UsageError
+from anymps._version import __version__
+from anymps.commands._doctor import doctor
+from anymps.commands._report import report
+from anymps.commands._run import run
+from anymps.commands._runner import FAULT
+from anymps.commands._show import say
+from anymps.commands._target import INTERRUPTED
+
+_EPILOG = """\b
+Exit codes (docs/exit-codes.md):
+  0    clean; the script's own exit code is passed on as it is
+  1    the script ended with an exception; doctor: mps is not to be had
+  2    wrong usage, or a file, a Mac, a compiler or a torch that is not there
+  3    findings, with --fail-on-findings, of a script that ended with 0
+  70   a fault of anymps itself
+  130  interrupted (Ctrl-C)"""
+
+
+@click.group(epilog=_EPILOG, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="anymps", message="%(prog)s %(version)s")
+@click.pass_context
+def _commands(context: click.Context) -> None:
+    """PyTorch's mps device (the Apple GPU) on any machine."""
+    if context.invoked_subcommand is None:
+        raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
+
+
+for _command in (doctor, report, run):
+    _commands.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line (``sys.argv`` if no arguments are given) and exit with its status.
+
+    A mistake of the user's is one line on stderr. Raises SystemExit, always.
+    """
+    sys.exit(_status(arguments))
+
+
+def _status(arguments: Sequence[str] | None) -> int:
+    try:
+        # standalone_mode off: click would swallow exceptions and exit codes that belong to a script.
+        status = _commands.main(None if arguments is None else list(arguments), "anymps", standalone_mode=False)
+    except AnympsError as error:
+        return _fail(str(error), error.exit_code)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context is not None else "anymps"
+        return _fail(f"{error.format_message().rstrip('.')} ({where} --help)", error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has gone (`anymps report x | head`). Python's own flush at exit must not fail a second time
+        # (docs.python.org/3/library/signal.html, "Note on SIGPIPE").
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        traceback.print_exc()
+        return FAULT
+    return status if isinstance(status, int) else 0
+
+
+def _fail(text: str, status: int) -> int:
+    say(text)
+    return status

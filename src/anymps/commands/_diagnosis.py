@@ -1,0 +1,224 @@
+"""From facts to a diagnosis: which state the mps device is in on this machine, why, and what to do next.
+
+PyTorch's own notes tell three states apart (docs/source/notes/mps.rst): torch is built without MPS; it is built
+with it, but the device is not available; it is available. A fourth comes before: torch is missing or broken.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Check", "Diagnosis", "State", "Status", "diagnose"]
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from anymps._errors import UnsupportedTorchError
+from anymps.commands._environment import Note, explain
+from anymps.commands._facts import Facts
+from anymps.rules import NEWEST, OLDEST, macos_too_old, parse_torch_version, version_rules
+
+_SUPPORTED = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+_RUN = "anymps run SCRIPT, or anymps.enable() in your own code"
+
+
+class State(Enum):
+    """What this torch makes of the mps device by itself, before anymps does anything."""
+
+    NO_TORCH = "no torch"
+    NOT_BUILT = "not built"
+    NOT_AVAILABLE = "built, not available"
+    AVAILABLE = "available"
+
+
+class Status(Enum):
+    """How a single check came out: ``WARN`` does not stop anything, ``BAD`` does."""
+
+    OK = "ok"
+    WARN = "warn"
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at; ``text`` says what was found and, if it is not ok, what to do."""
+
+    name: str
+    status: Status
+    text: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The answer of `anymps doctor`."""
+
+    state: State
+    device: str
+    """What `anymps.enable()` gives here: ``real``, ``virtual`` or ``none``."""
+    why: list[str]
+    """Why torch has no mps of its own; empty if it has."""
+    next_steps: list[str]
+    checks: list[Check]
+    notes: list[Note] = field(default_factory=list)
+
+
+def diagnose(facts: Facts) -> Diagnosis:
+    """Decide on facts alone; asks nothing of the machine."""
+    state = _state(facts)
+    release = _release(facts)
+    why, steps = _reasons(facts, state, release)
+    checks = [_torch_check(facts, release)]
+    real = state is State.AVAILABLE and not facts.virtual
+    if real:
+        if facts.virtual_machine:
+            # PriorLabs/TabPFN issue 1078: hosted macOS runners.
+            checks.append(
+                Check("machine", Status.WARN, "a virtual Mac: its GPU has been seen to compute wrong numbers")
+            )
+    elif facts.torch is not None:
+        checks += _build_checks(facts)
+    blocked = any(check.status is Status.BAD for check in checks)
+    device = "none" if blocked else "real" if real else "virtual"
+    if device == "virtual":
+        steps.append(f"for the virtual device: {_RUN}")
+    elif device == "real":
+        steps.append(_RUN)
+    notes = explain(facts.environment, release)
+    return Diagnosis(state, device, why, steps, checks, notes)
+
+
+def _state(facts: Facts) -> State:
+    if facts.torch is None or facts.torch_error is not None:
+        return State.NO_TORCH
+    if facts.virtual:
+        # is_built() and is_available() answer for the virtual device now, not for torch.
+        return State.NOT_BUILT if facts.system != "Darwin" else State.NOT_AVAILABLE
+    if facts.mps_available:
+        return State.AVAILABLE
+    return State.NOT_AVAILABLE if facts.mps_built else State.NOT_BUILT
+
+
+def _release(facts: Facts) -> tuple[int, int] | None:
+    if facts.torch is None:
+        return None
+    try:
+        return parse_torch_version(facts.torch).release
+    except UnsupportedTorchError:
+        return None
+
+
+def _reasons(facts: Facts, state: State, release: tuple[int, int] | None) -> tuple[list[str], list[str]]:
+    """Why there is no mps by itself, and what could be done about that: two lists of sentences."""
+    if state is State.NO_TORCH:
+        if facts.torch_error is not None:
+            return [f"torch cannot be imported: {facts.torch_error}"], [
+                "install torch again: pip install --force-reinstall torch"
+            ]
+        return ["torch is not installed"], [f"install torch {_SUPPORTED}: pip install torch"]
+    if state is State.NOT_BUILT:
+        return _not_built(facts)
+    if state is State.NOT_AVAILABLE:
+        return _not_available(facts, release)
+    return [], []
+
+
+def _not_built(facts: Facts) -> tuple[list[str], list[str]]:
+    if facts.system != "Darwin":
+        why = [f"this is {facts.system}; only PyTorch's builds for Macs with Apple silicon have the mps device"]
+        steps = []
+        if facts.container is not None:
+            why.append(f"{facts.container}: a container runs Linux even on a Mac, and has no way to the Mac's GPU")
+            steps.append("on a Mac: run python outside of the container for the real device")
+        return why, steps
+    if facts.translated or (facts.machine == "x86_64" and facts.apple_silicon):
+        return _rosetta("an Intel build of torch has no mps device")
+    if facts.machine == "x86_64":
+        return ["this Mac has an Intel processor; PyTorch has no builds for it since torch 2.3"], []
+    if facts.torch_cuda is not None:
+        return [f"this torch is a CUDA build (CUDA {facts.torch_cuda})"], ["install the macOS build: pip install torch"]
+    tags = ", ".join(facts.torch_tags)
+    if facts.torch_tags and not any("macosx" in tag and "arm64" in tag for tag in facts.torch_tags):
+        why = [f"this torch is not a build for Apple silicon (wheel {tags})"]
+        return why, ["install the right one: pip install --force-reinstall torch"]
+    why = ["this torch was built without MPS (USE_MPS=0), as some source and third-party builds are"]
+    return why, ["install PyTorch's own wheel: pip install --force-reinstall torch"]
+
+
+def _not_available(facts: Facts, release: tuple[int, int] | None) -> tuple[list[str], list[str]]:
+    if facts.translated or facts.machine == "x86_64":
+        return _rosetta("Metal devices for PyTorch need an arm64 process")
+    oldest = _oldest_macos(facts)
+    macos = _major(facts.macos)
+    if oldest is not None and macos is not None and macos < oldest:
+        text = macos_too_old(str(facts.torch)).text
+        why = [f"macOS {facts.macos} is too old for torch {facts.torch}: {text}"]
+        steps = [f"update macOS to {oldest}.0 or newer"]
+        if release is not None and macos == 14:
+            steps.append("or install torch 2.14 or older, which accepts macOS 14: pip install 'torch<2.15'")
+        return why, steps
+    if facts.virtual_machine:
+        why = ["macOS runs in a virtual machine that hands no GPU on to it"]
+        return why, ["give the virtual machine a GPU (Apple's paravirtualised graphics), or run on the Mac itself"]
+    if facts.sandbox:
+        return ["this process is in a sandbox without access to the GPU"], ["run python from a terminal"]
+    if facts.virtual:
+        return ["the virtual device stands in for it in this process"], []
+    why = ["macOS shows PyTorch no Metal GPU, and it is no virtual machine, no sandbox and not too old a macOS"]
+    return why, ["look whether macOS sees a GPU: system_profiler SPDisplaysDataType"]
+
+
+def _rosetta(reason: str) -> tuple[list[str], list[str]]:
+    why = [f"this Python is built for Intel and runs under Rosetta; {reason}"]
+    return why, ["install an arm64 Python (platform.machine() must say arm64), and torch with it"]
+
+
+def _oldest_macos(facts: Facts) -> int | None:
+    """The oldest macOS that the installed torch accepts; None if its release is not one that we know."""
+    try:
+        return version_rules(str(facts.torch)).oldest_macos
+    except UnsupportedTorchError:
+        return None
+
+
+def _major(macos: str | None) -> int | None:
+    """The major number; None for 10.16, which is what newer systems tell programs that were built for older ones."""
+    if macos is None or macos.startswith("10.16") or not macos.partition(".")[0].isdigit():
+        return None
+    return int(macos.partition(".")[0])
+
+
+def _torch_check(facts: Facts, release: tuple[int, int] | None) -> Check:
+    if facts.torch is None:
+        return Check("torch", Status.BAD, "not installed")
+    if facts.torch_error is not None:
+        return Check("torch", Status.BAD, f"{facts.torch}, cannot be imported")
+    if release is not None and OLDEST <= release <= NEWEST:
+        return Check("torch", Status.OK, f"{facts.torch} (supported: {_SUPPORTED})")
+    text = f"{facts.torch} is outside of the supported range {_SUPPORTED}"
+    if facts.environment.get("ANYMPS_ALLOW_ANY_TORCH") == "1":
+        return Check("torch", Status.WARN, f"{text}, let through by ANYMPS_ALLOW_ANY_TORCH=1")
+    return Check("torch", Status.BAD, f"{text}: install torch {_SUPPORTED}")
+
+
+def _build_checks(facts: Facts) -> list[Check]:
+    """What the virtual device needs: a native core in the cache, or all that it takes to build one."""
+    built = facts.core_built is True
+    checks = []
+    if built:
+        checks.append(Check("native core", Status.OK, f"built, in {facts.cache}"))
+    else:
+        checks.append(Check("native core", Status.OK, "not built yet: the first use builds it, once, in about 20 s"))
+    # With a finished core nothing of this is needed.
+    missing = Status.WARN if built else Status.BAD
+    if facts.compiler_error is not None:
+        checks.append(Check("compiler", Status.BAD, facts.compiler_error))
+    elif facts.compiler is None:
+        checks.append(Check("compiler", missing, "none found: install one (g++, clang++), or name it in CXX"))
+    else:
+        checks.append(Check("compiler", Status.OK, facts.compiler))
+    if not facts.python_headers:
+        checks.append(Check("Python.h", missing, f"missing: install the development package of Python {facts.python}"))
+    if not facts.cache_writable:
+        text = f"{facts.cache} cannot be written: make it writable, or name another place in ANYMPS_CACHE_DIR"
+        checks.append(Check("cache", missing, text))
+    if not facts.ninja:
+        checks.append(Check("ninja", Status.WARN, "not found: the build takes plain processes (pip install ninja)"))
+    return checks

@@ -1,0 +1,89 @@
+"""`anymps doctor`: why mps is or is not there on this machine, and what to do next."""
+
+from __future__ import annotations
+
+__all__ = ["doctor", "lines"]
+
+import dataclasses
+import json
+
+import click
+
+from anymps.commands._diagnosis import Diagnosis, State, diagnose
+from anymps.commands._facts import Facts, gather
+
+_STATES = {
+    State.NO_TORCH: "torch cannot be used",
+    State.NOT_BUILT: "not built: this torch has no mps device of its own",
+    State.NOT_AVAILABLE: "built, but not available: this torch has the mps device, this machine does not let it work",
+    State.AVAILABLE: "available",
+}
+_DEVICES = {
+    "real": "real: this Mac's own GPU",
+    "virtual": "virtual: anymps plays a Mac on this machine's CPU",
+    "none": "none, until what is marked BAD below is put right",
+}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print facts and diagnosis as JSON.")
+def doctor(as_json: bool) -> int:
+    """Tell why mps is or is not there on this machine, and what to do next.
+
+    Changes nothing and builds nothing. Ends with 0 if anymps can give a device here, real or virtual, else with 1.
+    """
+    facts = gather()
+    diagnosis = diagnose(facts)
+    click.echo(to_json(facts, diagnosis) if as_json else "\n".join(lines(facts, diagnosis)))
+    return 1 if diagnosis.device == "none" else 0
+
+
+def lines(facts: Facts, diagnosis: Diagnosis) -> list[str]:
+    """Return the text of the answer, line by line."""
+    result = [f"mps in torch     {_STATES[diagnosis.state]}"]
+    result += [f"  because        {text}" for text in diagnosis.why]
+    result += [f"mps with anymps  {_DEVICES[diagnosis.device]}"]
+    if facts.virtual:
+        result.append("                 it is switched on in this process already")
+    result += [f"next             {text}" for text in diagnosis.next_steps]
+    result += ["", f"machine          {_machine(facts)}", f"anymps           {facts.anymps}, Python {facts.python}"]
+    for check in diagnosis.checks:
+        mark = "" if check.status.value == "ok" else f"{check.status.name}: "
+        result.append(f"{check.name:<16} {mark}{check.text}")
+    if not diagnosis.notes:
+        return [*result, "environment      nothing set that changes mps"]
+    result.append("environment")
+    for note in diagnosis.notes:
+        result.append(f"  {note.name}={note.value}")
+        result.append(f"                 {'WARN: ' if note.wrong else ''}{note.text}")
+    return result
+
+
+def _machine(facts: Facts) -> str:
+    """Describe the machine in a few words."""
+    parts = [f"macOS {facts.macos}" if facts.macos else facts.system, facts.machine]
+    if facts.translated:
+        parts.append("under Rosetta")
+    if facts.virtual_machine:
+        parts.append("in a virtual machine")
+    if facts.sandbox:
+        parts.append("in a sandbox")
+    if facts.container:
+        parts.append(f"in {facts.container}")
+    return ", ".join(parts)
+
+
+def to_json(facts: Facts, diagnosis: Diagnosis) -> str:
+    """Return facts and diagnosis as one JSON object."""
+    document = {
+        "state": diagnosis.state.value,
+        "device": diagnosis.device,
+        "why": diagnosis.why,
+        "next_steps": diagnosis.next_steps,
+        "checks": [
+            {"name": check.name, "status": check.status.value, "text": check.text} for check in diagnosis.checks
+        ],
+        "environment": [dataclasses.asdict(note) for note in diagnosis.notes],
+        "facts": {name: value for name, value in dataclasses.asdict(facts).items() if name != "environment"},
+    }
+    return json.dumps(document, indent=2)

@@ -1,0 +1,133 @@
+"""What the environment variables of the MPS backend mean as they are set, and which settings are mistakes.
+
+Sources: C strings of the macOS arm64 wheels of torch 2.11 to 2.15; pytorch, docs/source/mps_environment_variables.md;
+aten/src/ATen/mps/MPSAllocator.mm (watermarks), MPSFallback.mm (fallback), MPSProfiler.h (profiler).
+"""
+
+from __future__ import annotations
+
+__all__ = ["Note", "explain"]
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
+_LOW = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
+_DEFAULTS = {_HIGH: 1.7, _LOW: 1.4}  # MPSAllocator.h, all releases
+_LARGEST_RATIO = 2.0
+
+# C's strtod and strtol as far as people write them: the longest start of the text that is a number.
+_FLOAT = re.compile(r"\s*[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf(?:inity)?|nan)", re.IGNORECASE)
+_INTEGER = re.compile(r"\s*[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
+
+# Plain descriptions of those that need no judgement: name -> meaning.
+_MEANINGS = {
+    "MTL_CAPTURE_ENABLED": "Metal allows GPU traces (read when the process starts)",
+    "PYTORCH_BINARY_FORCE_FLAVOR": "developer switch: one flavour of the binary kernels (torch 2.13 or newer)",
+    "PYTORCH_UNARY_FORCE_FLAVOR": "developer switch: one flavour of the unary kernels (torch 2.13 or newer)",
+    "PYTORCH_MPS_DISABLE_PREFILL_ATTENTION": "no Metal prefill kernel in attention (torch 2.13 or newer)",
+    "PYTORCH_MPS_LOG_PROFILE_INFO": "the backend's own profiler prints to stderr",
+    "PYTORCH_MPS_METAL_VERSION": "caps the Metal language version (read by torch 2.15 only)",
+    "PYTORCH_MPS_TRACE_SIGNPOSTS": "the backend's own profiler sends signposts to Instruments",
+    "TORCH_CPP_LOG_LEVEL": "what torch's C++ side logs",
+}
+_SWITCHES = {
+    "PYTORCH_MPS_FAST_MATH": "fast math in Metal code that is compiled at run time",
+    "PYTORCH_MPS_PREFER_METAL": "matrix products by PyTorch's Metal kernels in place of MPSGraph",
+}
+_ALLOCATOR_BITS = {1: "limits", 2: "allocations", 4: "recycling", 8: "releases", 16: "large pools only"}
+
+
+@dataclass(frozen=True)
+class Note:
+    """What one variable does; ``wrong`` marks a setting that does something else than it seems to, or fails."""
+
+    name: str
+    value: str
+    text: str
+    wrong: bool = False
+
+
+def explain(environment: Mapping[str, str], release: tuple[int, int] | None) -> list[Note]:
+    """Explain each variable that is set, for a torch release (None: unknown), in the order given."""
+    return [_explain(name, value, environment, release) for name, value in environment.items()]
+
+
+def _explain(name: str, value: str, environment: Mapping[str, str], release: tuple[int, int] | None) -> Note:
+    if name in _DEFAULTS:
+        return Note(name, value, *_watermark(name, environment))
+    if name == "PYTORCH_ENABLE_MPS_FALLBACK":
+        return Note(name, value, *_fallback(value))
+    if name == "PYTORCH_DEBUG_MPS_ALLOCATOR":
+        return Note(name, value, *_allocator_debug(value, environment, release))
+    if name in _SWITCHES:
+        on = _integer(value) != 0
+        return Note(name, value, f"{_SWITCHES[name]}: {'on' if on else 'off'}")
+    if name == "PYTORCH_MPS_METAL_VERSION" and not re.fullmatch(r"\d+\.\d+", value):
+        return Note(name, value, "not a version such as 3.2: torch 2.15 warns and ignores it", True)
+    if name in _MEANINGS:
+        return Note(name, value, _MEANINGS[name])
+    if name.startswith("ANYMPS_"):
+        return Note(name, value, "a setting of anymps")
+    return Note(name, value, "no release of torch up to 2.15 reads this variable", True)
+
+
+def _watermark(name: str, environment: Mapping[str, str]) -> tuple[str, bool]:
+    """Explain a watermark ratio with the checks of the allocator's constructor, which raise at the first allocation."""
+    text = environment[name]
+    ratio = _float(text)
+    if not _FLOAT.match(text):
+        return "not a number: C's strtod makes 0 of it, so the limit is off", True
+    high = _float(environment[_HIGH]) if _HIGH in environment else _DEFAULTS[_HIGH]
+    low = _float(environment[_LOW]) if _LOW in environment else _DEFAULTS[_LOW]
+    bound = high or _LARGEST_RATIO
+    if name == _HIGH and not 0 <= high <= _LARGEST_RATIO:
+        return f"the first allocation raises RuntimeError: invalid high watermark ratio {high:g}", True
+    if not 0 <= low <= bound and (name == _LOW or _LOW not in environment):
+        advice = f"; set {_LOW} to {high:g} or less as well" if name == _HIGH else ""
+        return f"the first allocation raises RuntimeError: invalid low watermark ratio {low:g}{advice}", True
+    if ratio == 0:
+        what = (
+            "no upper limit: macOS may run out of memory" if name == _HIGH else "no collection before the upper limit"
+        )
+        return what, False
+    what = "out of memory above" if name == _HIGH else "unused memory is given back above"
+    return f"{what} {ratio:g} times the recommended working set", False
+
+
+def _fallback(value: str) -> tuple[str, bool]:
+    """Explain the fallback switch, which C++ reads with std::stoi when torch is loaded."""
+    if not _INTEGER.match(value):
+        return "not a number: std::stoi throws when torch is loaded; use 1 or 0", True
+    if _integer(value) == 0:
+        return "operators without an MPS kernel raise NotImplementedError", False
+    return "operators without an MPS kernel run on the CPU (must be set before torch is imported)", False
+
+
+def _allocator_debug(value: str, environment: Mapping[str, str], release: tuple[int, int] | None) -> tuple[str, bool]:
+    bits = _integer(value)
+    words = [word for bit, word in _ALLOCATOR_BITS.items() if bits & bit]
+    if not words:
+        return "the allocator logs nothing", False
+    text = f"the allocator logs: {', '.join(words)}"
+    # From 2.13 it goes through c10's LOG(INFO), which is hidden by default.
+    if release is not None and release >= (2, 13) and environment.get("TORCH_CPP_LOG_LEVEL", "").upper() != "INFO":
+        return f"{text}; torch {release[0]}.{release[1]} shows it only with TORCH_CPP_LOG_LEVEL=INFO", True
+    return text, False
+
+
+def _float(text: str) -> float:
+    match = _FLOAT.match(text)
+    return float(match[0]) if match else 0.0
+
+
+def _integer(text: str) -> int:
+    match = _INTEGER.match(text)
+    if match is None:
+        return 0
+    digits = match[0].strip()
+    # strtol with base 0: a leading 0x is hexadecimal, a leading 0 octal.
+    if re.fullmatch(r"[+-]?0[0-7]+", digits):
+        return int(digits, 8)
+    return int(digits, 16) if "x" in digits.lower() else int(digits)

@@ -1,0 +1,201 @@
+"""What `anymps doctor` looks at: facts about this machine, gathered once, plain data that a test can make by hand."""
+
+from __future__ import annotations
+
+__all__ = ["Facts", "gather"]
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anymps._errors import AnympsError
+from anymps._version import __version__
+from anymps.device import _build, _toolchain, is_virtual
+
+# Variables that are shown if they are set, besides all that start with one of the prefixes.
+_NAMES = ("MTL_CAPTURE_ENABLED", "PYTORCH_DEBUG_MPS_ALLOCATOR", "PYTORCH_ENABLE_MPS_FALLBACK", "TORCH_CPP_LOG_LEVEL")
+_PREFIXES = ("ANYMPS_", "PYTORCH_MPS_", "PYTORCH_BINARY_FORCE_FLAVOR", "PYTORCH_UNARY_FORCE_FLAVOR")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the diagnosis stands on. None means: not asked, or no answer."""
+
+    system: str
+    """`platform.system()`: Linux, Darwin, Windows."""
+    machine: str
+    """`platform.machine()` as this Python sees it: arm64, x86_64, aarch64."""
+    python: str
+    """Version of this Python."""
+    macos: str | None = None
+    """Version of macOS, by `sw_vers`: 15.4."""
+    apple_silicon: bool | None = None
+    """Whether the processor is Apple's, whatever this Python was built for (sysctl hw.optional.arm64)."""
+    translated: bool = False
+    """Whether this Python runs under Rosetta (sysctl sysctl.proc_translated)."""
+    virtual_machine: bool = False
+    """Whether macOS runs in a virtual machine (sysctl kern.hv_vmm_present)."""
+    sandbox: bool = False
+    """Whether this process is in an App Sandbox (APP_SANDBOX_CONTAINER_ID)."""
+    container: str | None = None
+    """Docker, Podman, WSL ... on Linux."""
+    torch: str | None = None
+    """Version of the installed torch; None if there is none."""
+    torch_cuda: str | None = None
+    """CUDA version that torch was built for."""
+    torch_tags: tuple[str, ...] = ()
+    """Platform tags of the installed wheel: cp311-cp311-macosx_14_0_arm64."""
+    torch_error: str | None = None
+    """What `import torch` raised."""
+    mps_built: bool = False
+    """`torch.backends.mps.is_built()`."""
+    mps_available: bool = False
+    """`torch.backends.mps.is_available()`."""
+    virtual: bool = False
+    """Whether anymps is switched on in this very process (by a sitecustomize, say) and mps is virtual."""
+    core_built: bool | None = None
+    """Whether the native core for this torch is in the cache."""
+    cache: str | None = None
+    """The cache directory."""
+    cache_writable: bool = True
+    compiler: str | None = None
+    """What the C++ compiler says it is."""
+    compiler_error: str | None = None
+    """Why the compiler named in CXX cannot be used."""
+    python_headers: bool = True
+    """Whether Python.h is there."""
+    ninja: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that change what the mps device does."""
+    anymps: str = __version__
+
+
+def gather() -> Facts:
+    """Ask this machine. Imports torch if it is there, builds nothing, writes nothing."""
+    facts: dict[str, object] = {}
+    if sys.platform == "darwin":
+        facts.update(_mac_facts())
+    elif sys.platform.startswith("linux"):
+        facts["container"] = _container()
+    # The build's view first: it reads torch's files and must not depend on whether torch can be imported.
+    facts.update(_build_facts())
+    facts.update(_torch_facts())
+    return Facts(
+        system=platform.system(),
+        machine=platform.machine(),
+        python=platform.python_version(),
+        environment=relevant(os.environ),
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def relevant(environment: Mapping[str, str]) -> dict[str, str]:
+    """Pick the variables that change what the mps device or anymps does, sorted by name."""
+    return {name: value for name, value in sorted(environment.items()) if name in _NAMES or name.startswith(_PREFIXES)}
+
+
+def _mac_facts() -> dict[str, object]:
+    return {
+        # Not platform.mac_ver(): a Python built against an old SDK is told 10.16 unless this variable is 0.
+        "macos": _answer(["sw_vers", "-productVersion"], SYSTEM_VERSION_COMPAT="0") or platform.mac_ver()[0] or None,
+        "apple_silicon": _sysctl("hw.optional.arm64") == "1",
+        "translated": _sysctl("sysctl.proc_translated") == "1",
+        "virtual_machine": _sysctl("kern.hv_vmm_present") == "1",
+        "sandbox": "APP_SANDBOX_CONTAINER_ID" in os.environ,
+    }
+
+
+def _sysctl(name: str) -> str:
+    return _answer(["sysctl", "-n", name])
+
+
+def _answer(command: Sequence[str], **environment: str) -> str:
+    """Return the first line that a command prints; the empty text if it cannot be asked."""
+    try:
+        answer = subprocess.run(
+            list(command),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            env={**os.environ, **environment},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.strip().partition("\n")[0] if answer.returncode == 0 else ""
+
+
+def _container(root: Path = Path("/")) -> str | None:
+    """Name the container that this Linux runs in, by the marks that each kind leaves; None if there is none."""
+    if (root / ".dockerenv").exists():
+        return "Docker"
+    if (root / "run" / ".containerenv").exists():
+        return "Podman"
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return "Kubernetes"
+    with contextlib.suppress(OSError):
+        if "microsoft" in (root / "proc" / "sys" / "kernel" / "osrelease").read_text().lower():
+            return "WSL"
+    return None
+
+
+def _torch_facts() -> dict[str, object]:
+    """Import torch and ask it; without torch, nothing."""
+    facts: dict[str, object] = {}
+    try:
+        distribution = importlib.metadata.distribution("torch")
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    else:
+        facts["torch"] = distribution.version
+        lines = (distribution.read_text("WHEEL") or "").splitlines()
+        facts["torch_tags"] = tuple(line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            facts["torch_error"] = f"{type(error).__name__}: {error}"
+        elif "torch" in facts:
+            facts["torch_error"] = "the package is listed as installed, but its files are gone"
+    except Exception as error:  # a library that does not load, a clash of versions
+        facts["torch_error"] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    else:
+        facts["torch"] = str(torch.__version__)
+        facts["torch_cuda"] = torch.version.cuda
+        facts["mps_built"] = bool(torch.backends.mps.is_built())
+        facts["mps_available"] = bool(torch.backends.mps.is_available())
+        facts["virtual"] = is_virtual()
+    return facts
+
+
+def _build_facts() -> dict[str, object]:
+    """What the native core needs and whether it is there."""
+    facts: dict[str, object] = {}
+    directory = _build.cache_directory()
+    facts["cache"] = str(directory)
+    facts["cache_writable"] = _can_make(directory)
+    facts["python_headers"] = _toolchain.python_headers() is not None
+    facts["ninja"] = _toolchain.find_ninja() is not None
+    try:
+        compiler = _toolchain.find_compiler()
+    except AnympsError as error:
+        facts["compiler_error"] = str(error)
+        return facts
+    facts["compiler"] = None if compiler is None else compiler.identity.partition(" | ")[0]
+    with contextlib.suppress(AnympsError):  # no torch, or one that is not supported
+        facts["core_built"] = _build.is_built()
+    return facts
+
+
+def _can_make(directory: Path) -> bool:
+    """Whether a directory can be written, or could be made."""
+    for path in (directory, *directory.parents):
+        if path.exists():
+            return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
+    return False

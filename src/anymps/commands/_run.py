@@ -1,0 +1,119 @@
+"""`anymps run`: any script, unedited, on a chosen Mac."""
+
+from __future__ import annotations
+
+__all__ = ["run"]
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from anymps._errors import UsageError
+from anymps.commands._runner import run_target
+from anymps.commands._session import RunOptions, RunSession
+from anymps.commands._show import DEFAULT_SEVERITY, SEVERITIES
+from anymps.commands._target import Target
+
+_FAIL = "--fail-on-findings"
+
+
+class _RunCommand(click.Command):
+    """Ends our own options where python would: at the script, or after `-m module`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._mark_end(args))
+
+    def _mark_end(self, args: Sequence[str]) -> list[str]:
+        """Put `--` before what is not ours, and give a bare `--fail-on-findings` its default.
+
+        click would take the script's name for the value of an option whose value may be left out.
+        """
+        with_value = {
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        result: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            if word == _FAIL:
+                result.append(f"{_FAIL}={DEFAULT_SEVERITY}")
+            elif word.startswith("-m") and not word.startswith("--"):
+                if word == "-m":
+                    if not rest:
+                        return [*result, word]
+                    word += rest.pop(0)
+                return [*result, word, "--", *rest]
+            elif word == "--":
+                return [*result, word, *rest]
+            elif word in with_value:
+                result += [word, *rest[:1]]
+                rest = rest[1:]
+            elif word.startswith("-") and word != "-":
+                result.append(word)
+            else:
+                return [*result, "--", word, *rest]
+        return result
+
+
+@click.command(cls=_RunCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option("--mac", metavar="MAC", help='The Mac to be: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
+@click.option(
+    "--fallback/--no-fallback",
+    default=None,
+    help="Run operators without an MPS kernel on the CPU, or raise (PYTORCH_ENABLE_MPS_FALLBACK). "
+    "Neither: as the environment says.",
+)
+@click.option("--record", metavar="FILE", type=click.Path(path_type=Path), help="Keep the recording in this file.")
+@click.option(
+    "--require",
+    type=click.Choice(["real", "virtual"]),
+    help="Run only on an Apple GPU, or only on the virtual device.",
+)
+@click.option(
+    _FAIL,
+    metavar="[=SEVERITY]",
+    type=click.Choice(SEVERITIES),
+    help=f"End with 3 if there are findings of this severity or above (default {DEFAULT_SEVERITY}; "
+    f"{', '.join(SEVERITIES)}).",
+)
+@click.option("--no-report", is_flag=True, help="Show no report at the end.")
+@click.option("--report-to", metavar="FILE", type=click.Path(path_type=Path), help="Write the report to this file.")
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does; the rest is for it.")
+@click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
+def run(
+    mac: str | None,
+    fallback: bool | None,
+    record: Path | None,
+    require: str | None,
+    fail_on_findings: str | None,
+    no_report: bool,
+    report_to: Path | None,
+    module: str | None,
+    words: tuple[str, ...],
+) -> int:
+    """Run a script on the mps device and tell what happened.
+
+    The script runs as `python` would run it, with its own output, input and exit status; the report goes to stderr.
+    """
+    if module is not None:
+        target = Target(module, words, is_module=True)
+    elif words:
+        target = Target(words[0], words[1:])
+    else:
+        raise UsageError("name a script, or a module with -m (anymps run --help)")
+    if no_report and report_to is not None:
+        raise UsageError("--no-report and --report-to exclude each other")
+    options = RunOptions(
+        mac=mac,
+        fallback=fallback,
+        record=record,
+        require=require,
+        fail_on_findings=fail_on_findings,
+        report=not no_report,
+        report_to=report_to,
+    )
+    return run_target(target, RunSession(options))

@@ -1,0 +1,82 @@
+"""The session of `anymps run`: switches the device on, records, and shows the report."""
+
+from __future__ import annotations
+
+__all__ = ["RunOptions", "RunSession"]
+
+import sys
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anymps._errors import UsageError
+from anymps.commands._show import findings_status, show
+from anymps.commands._target import Target
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of `anymps run`, by the names of its flags."""
+
+    mac: str | None = None
+    fallback: bool | None = None
+    record: Path | None = None
+    require: str | None = None
+    fail_on_findings: str | None = None
+    report: bool = True
+    report_to: Path | None = None
+
+
+class RunSession:
+    """The real `Session` of `run_target`: `anymps.enable`, `anymps.record`, `anymps.findings`, `anymps.report`."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
+        self._stderr = sys.stderr  # the script may put something else in its place
+        self._context: AbstractContextManager[Any] | None = None
+        self._handle: Any = None
+
+    def start(self, target: Target) -> None:
+        """Switch the device on and begin to record.
+
+        Raises AnympsError: the device cannot be had, is not the required one, or a file cannot be written.
+        """
+        options = self._options
+        if options.report_to is not None:
+            _check_writable(options.report_to)
+        import anymps
+
+        # The device's own job: the fallback variable, and to refuse before anything is built.
+        anymps.enable(options.mac, fallback=options.fallback, require=options.require)
+        self._context = anymps.record(options.record, script=target.name, argv=list(target.arguments))
+        self._handle = self._context.__enter__()
+
+    def finish(self, ending: dict[str, object]) -> int:
+        """Close the recording, show the report, return 3 if `--fail-on-findings` says so, else 0."""
+        self.keep(ending)
+        recording = self._handle.recording
+        options = self._options
+        if not options.report and options.fail_on_findings is None:
+            return 0
+        from anymps.findings import find
+
+        findings = find(recording)
+        if options.report:
+            show(recording, findings, options.report_to, self._stderr)
+        return findings_status(findings, options.fail_on_findings)
+
+    def keep(self, ending: dict[str, object]) -> None:
+        """Close the recording; no report."""
+        self._handle.close(ending)
+        if self._context is not None:
+            self._context.__exit__(None, None, None)
+            self._context = None
+
+
+def _check_writable(path: Path) -> None:
+    """Find out before the run, not after it, that a report cannot be written."""
+    if path.is_dir():
+        raise UsageError(f"--report-to {path} is a directory: name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--report-to {path}: there is no directory {path.absolute().parent}")

@@ -1,0 +1,188 @@
+"""Run a script or module in this process as `python` would: arguments, import path, `__main__`, status, traceback."""
+
+from __future__ import annotations
+
+__all__ = ["INTERRUPTED", "Target", "TargetNotFoundError", "execute"]
+
+import builtins
+import importlib.machinery
+import importlib.util
+import io
+import os
+import sys
+import threading
+import traceback
+import types
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+
+from anymps._errors import UsageError
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+
+class TargetNotFoundError(UsageError):
+    """There is no such script or module."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A script's path or, with ``is_module``, a module's dotted name; and the arguments for it."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    is_module: bool = False
+
+    def check(self) -> None:
+        """Raise TargetNotFoundError if the target cannot be there. Runs nothing of it, not even a parent package."""
+        if self.is_module:
+            top = self.name.partition(".")[0]
+            if not top or (top not in sys.modules and _find_spec(top) is None):
+                raise TargetNotFoundError(f"there is no module named {top!r}")
+        elif os.path.isdir(self.name):
+            raise TargetNotFoundError(f"{self.name} is a directory: name a script in it, or a package with -m")
+        elif not os.path.exists(self.name):
+            raise TargetNotFoundError(f"there is no script {self.name}")
+        elif not os.access(self.name, os.R_OK):
+            raise TargetNotFoundError(f"the script {self.name} cannot be read: no permission")
+
+    def set_import_path(self) -> None:
+        """Replace our own entry at the head of `sys.path` by the script's directory, or for a module the current one.
+
+        Under `python -P` or PYTHONSAFEPATH (Python 3.11) there is neither the one nor the other.
+        """
+        if getattr(sys.flags, "safe_path", False):
+            return
+        # A script's links are followed (Python's `_PyPathConfig_ComputeSysPath0`).
+        first = os.getcwd() if self.is_module else os.path.dirname(os.path.realpath(self.name))
+        sys.path[:1] = [first]
+
+    def execute(self) -> None:
+        """Run the code as `__main__`; whatever it raises passes through.
+
+        Raises TargetNotFoundError if a module's parent package has no such submodule.
+        """
+        main = types.ModuleType("__main__")
+        main.__dict__.update(__annotations__={}, __builtins__=builtins)  # as Python 3.10 to 3.13 have it
+        if self.is_module:
+            spec, code = self._module_code()
+            main.__dict__.update(
+                __file__=spec.origin,
+                __cached__=spec.cached,
+                __loader__=spec.loader,
+                __package__=spec.parent,
+                __spec__=spec,
+            )
+            sys.argv = [str(spec.origin), *self.arguments]
+            sys.modules["__main__"] = main
+        else:
+            path = os.path.abspath(self.name)
+            # As python: no spec, no package, the absolute path (Python 3.9), the path as given in argv.
+            main.__dict__.update(
+                __file__=path,
+                __cached__=None,
+                __loader__=importlib.machinery.SourceFileLoader("__main__", path),
+                __package__=None,
+                __spec__=None,
+            )
+            sys.argv = [self.name, *self.arguments]
+            sys.modules["__main__"] = main
+            with io.open_code(path) as file:
+                code = compile(file.read(), path, "exec", dont_inherit=True)
+        exec(code, main.__dict__)
+
+    def _module_code(self) -> tuple[ModuleSpec, types.CodeType]:
+        """Find a module, or the `__main__` of a package, importing the packages above it."""
+        sys.argv = ["-m", *self.arguments]  # what a parent package sees while it is imported
+        spec = _find_spec(self.name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            name = f"{self.name}.__main__"
+            spec = _find_spec(name)
+            if spec is None:
+                raise TargetNotFoundError(f"{self.name} is a package without __main__ and cannot be run")
+        get_code = getattr(spec.loader, "get_code", None) if spec is not None else None
+        code = get_code(spec.name) if spec is not None and get_code is not None else None
+        if spec is None or code is None:
+            raise TargetNotFoundError(f"there is no module named {self.name!r}")
+        return spec, code
+
+
+def _find_spec(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        # A parent that is no package, or is missing. A missing import inside a parent is the parent's own mistake.
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            return None
+        raise
+    except ValueError:  # `__spec__` of a module in sys.modules is None
+        return None
+
+
+def execute(target: Target) -> tuple[int, dict[str, object]]:
+    """Run a target to its end, threads included, and return its exit status and how it ended.
+
+    An exception is shown as python shows it (through `sys.excepthook`), without frames of anymps. How it ended is
+    ``{"status": int}``, with ``"exception"`` (type's name) and ``"message"`` if one was not caught.
+    Raises TargetNotFoundError.
+    """
+    try:
+        try:
+            target.execute()
+        finally:
+            # Python waits for them before it ends; what they do belongs to the run.
+            _join_threads()
+    except TargetNotFoundError:
+        raise
+    except SystemExit as error:
+        status = _exit_status(error)
+        return status, {"status": status}
+    except BaseException as error:
+        _show(error)
+        status = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        return status, {"status": status, "exception": type(error).__name__, "message": str(error)}
+    return 0, {"status": 0}
+
+
+def _join_threads() -> None:
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+
+
+def _exit_status(error: SystemExit) -> int:
+    """What `sys.exit(...)` means: nothing is 0, a number is itself, anything else is printed and is 1."""
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return int(error.code)
+    sys.stdout.flush()
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _show(error: BaseException) -> None:
+    """Print an exception that the script did not catch, as the interpreter would."""
+    error.__traceback__ = _without_own_frames(error.__traceback__)
+    kind, trace = type(error), error.__traceback__
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+    vars(sys)["last_exc"] = error  # what debuggers look for from Python 3.12 on
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    try:
+        sys.excepthook(kind, error, trace)
+    except BaseException as failure:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        traceback.print_exception(type(failure), failure, _without_own_frames(failure.__traceback__))
+        print("\nOriginal exception was:", file=sys.stderr)
+        traceback.print_exception(kind, error, trace)
+    if sys.stderr is not None:
+        sys.stderr.flush()
+
+
+def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """Drop the frames above the script's own: those of this file and of the import system."""
+    own = _without_own_frames.__code__.co_filename
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((own, "<frozen importlib")):
+        trace = trace.tb_next
+    return trace

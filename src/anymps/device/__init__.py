@@ -1,0 +1,8 @@
+"""The virtual `mps` device: switching it on, and what the running process has."""
+
+from __future__ import annotations
+
+from anymps.device._build import build, cache_directory, is_built
+from anymps.device._enable import State, enable, is_virtual, native, state
+
+__all__ = ["State", "build", "cache_directory", "enable", "is_built", "is_virtual", "native", "state"]

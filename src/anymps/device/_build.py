@@ -1,0 +1,268 @@
+"""Compile the native core on first use and keep it in a cache.
+
+The result is one Python extension module, `_native`, for exactly this torch, Python, compiler and source text. It is
+built under a lock, in a directory of its own that is renamed into place when it is whole: two processes that build at
+once get one build, and a build that is killed leaves nothing that a later one could take for finished.
+"""
+
+from __future__ import annotations
+
+__all__ = ["build", "cache_directory", "is_built"]
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import platformdirs
+
+from anymps._errors import BuildError
+from anymps.device._lock import interprocess_lock
+from anymps.device._toolchain import (
+    Compiler,
+    TorchInstall,
+    compiler_hint,
+    find_compiler,
+    find_ninja,
+    find_torch,
+    job_count,
+    python_headers,
+    python_include_directories,
+)
+
+SOURCE_DIRECTORY = Path(__file__).with_name("native")
+_SOURCE_SUFFIXES = (".cpp", ".h")
+_SHOWN_LINES = 12  # of the compiler's output, in the error
+_ERROR = re.compile(r"\berror\b\s*(?:\w+)?:|undefined reference|cannot find -l")
+
+
+def cache_directory() -> Path:
+    """Where native cores are kept: ``ANYMPS_CACHE_DIR``, else the user's cache directory. It may not exist yet."""
+    chosen = os.environ.get("ANYMPS_CACHE_DIR")
+    base = Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("anymps", appauthor=False))
+    return base.absolute() / "native"
+
+
+def is_built() -> bool:
+    """Whether `build` would find a finished core and compile nothing.
+
+    Raises UnsupportedTorchError if torch is missing or outside of the supported range, and BuildError if ``CXX`` is set
+    to something that cannot be run.
+    """
+    return _find_finished(find_torch(), find_compiler()) is not None
+
+
+def build() -> Path:
+    """Return the path of the native core for the installed torch, compiling it if there is none.
+
+    Says on stderr what it does when it compiles, and nothing otherwise. A finished core is used even where its compiler
+    is no longer installed.
+
+    Raises UnsupportedTorchError if torch is missing or outside of the supported range, and BuildError if there is no
+    compiler, no Python.h, no write access to the cache, or if the compiler fails.
+    """
+    torch = find_torch()
+    compiler = find_compiler()
+    finished = _find_finished(torch, compiler)
+    if finished is not None:
+        return finished
+    if compiler is None:
+        raise BuildError(f"no C++ compiler was found to build the native core with: {compiler_hint()}")
+    _check_python_headers()
+    if not _sources(".cpp"):
+        raise BuildError(
+            f"no C++ sources in {SOURCE_DIRECTORY}: the installation of anymps is damaged; install it again"
+        )
+    directory = cache_directory() / _key(torch, compiler)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with interprocess_lock(directory.parent / f"{directory.name}.lock", on_wait=_say_waiting):
+            # While this process waited, the other one may have built it.
+            if not (directory / _module_name()).is_file():
+                _build_into(directory, torch, compiler)
+    except OSError as error:
+        raise BuildError(
+            f"the native core cannot be kept in {directory.parent} ({error.strerror or error}): "
+            "make it writable, or name another place in ANYMPS_CACHE_DIR"
+        ) from error
+    return directory / _module_name()
+
+
+def _module_name() -> str:
+    return "_native" + str(sysconfig.get_config_var("EXT_SUFFIX"))
+
+
+def _find_finished(torch: TorchInstall, compiler: Compiler | None) -> Path | None:
+    """Return the finished core for this torch and compiler, or for any compiler if there is none here."""
+    if compiler is not None:
+        candidates = [cache_directory() / _key(torch, compiler)]
+    else:
+        candidates = sorted(cache_directory().glob(f"{_key(torch, None)}-*"))
+    for directory in candidates:
+        path = directory / _module_name()
+        if path.is_file():
+            return path
+    return None
+
+
+def _sources(*suffixes: str) -> list[Path]:
+    return sorted(path for path in SOURCE_DIRECTORY.rglob("*") if path.suffix in suffixes)
+
+
+def _key(torch: TorchInstall, compiler: Compiler | None) -> str:
+    """Name a build by all that goes into it: ``2.13.0-cpython-311-x86_64-linux-gnu-<inputs>-<compiler>``.
+
+    Without a compiler its part is left out.
+    """
+    digest = hashlib.sha256()
+
+    def add(*texts: str) -> None:
+        for text in texts:
+            digest.update(text.encode() + b"\0")
+
+    add(torch.version, torch.git_version, str(torch.binary_size()), sysconfig.get_platform())
+    for path in _sources(*_SOURCE_SUFFIXES):
+        add(path.relative_to(SOURCE_DIRECTORY).as_posix())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    name = f"{torch.public_version}-{sysconfig.get_config_var('SOABI')}-{digest.hexdigest()[:16]}"
+    if compiler is None:
+        return name
+    digest = hashlib.sha256()
+    commands = [*compiler.compile_command(torch, "x.cpp", "x.o"), *compiler.link_command(torch, ["x.o"], "x")]
+    # Virtual environments with the same torch share one build.
+    add(compiler.identity, *(text.replace(str(torch.root), "torch") for text in commands))
+    return f"{name}-{digest.hexdigest()[:8]}"
+
+
+def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> None:
+    """Compile and link in a directory beside ``directory``, then rename it. The caller holds the lock.
+
+    Raises BuildError if the compiler fails, OSError if the cache cannot be written.
+    """
+    prefix = f"{directory.name}.building-"
+    for leftover in directory.parent.glob(f"{prefix}*"):  # of a build that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    _say(f"building the native core for torch {torch.public_version} (first use, about 20 s) ...")
+    start = time.monotonic()
+    # Not tempfile.mkdtemp: its directories are closed to other users, and a cache may be shared.
+    work = directory.parent / f"{prefix}{os.getpid()}"
+    work.mkdir()
+    try:
+        module = work / _module_name()
+        code, output = _compile(work, torch, compiler, module)
+        if code != 0 or not module.is_file():
+            log = directory.parent / f"{directory.name}.log"
+            log.write_text(output, encoding="utf-8")
+            raise BuildError(_compile_error(compiler, output, log))
+        for path in work.iterdir():
+            if path != module:
+                path.unlink()
+        if directory.exists():  # without the module, else the caller would not have asked
+            shutil.rmtree(directory)
+        work.rename(directory)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    _say(f"native core built in {time.monotonic() - start:.1f} s")
+
+
+def _compile(work: Path, torch: TorchInstall, compiler: Compiler, module: Path) -> tuple[int, str]:
+    """Run all commands, with ninja if there is one. Return the exit status and what the tools printed."""
+    suffix = ".obj" if compiler.family == "msvc" else ".o"
+    objects = {str(work / f"{index}_{path.stem}{suffix}"): path for index, path in enumerate(_sources(".cpp"))}
+    compiles = {output: compiler.compile_command(torch, str(source), output) for output, source in objects.items()}
+    link = compiler.link_command(torch, list(objects), str(module))
+    ninja = find_ninja()
+    if ninja is not None:
+        (work / "build.ninja").write_text(_ninja_file(objects, compiles, link, str(module)), encoding="utf-8")
+        jobs = min(job_count(), len(objects))
+        return _run([ninja, "-C", str(work), "-j", str(jobs)], work)
+    with ThreadPoolExecutor(job_count()) as pool:
+        results = list(pool.map(lambda command: _run(command, work), compiles.values()))
+    failed = [result for result in results if result[0] != 0]
+    if failed:
+        return failed[0][0], "".join(output for _, output in failed)
+    return _run(link, work)
+
+
+def _ninja_file(objects: dict[str, Path], compiles: dict[str, list[str]], link: Sequence[str], module: str) -> str:
+    """Return the text of build.ninja: one rule for each object file, one to link."""
+    lines = ["ninja_required_version = 1.5"]
+    for index, (output, source) in enumerate(objects.items()):
+        lines += [f"rule compile{index}", f"  command = {_ninja_command(compiles[output])}"]
+        lines += [f"  description = {source.name}"]
+        lines += [f"build {_ninja_path(output)}: compile{index} {_ninja_path(str(source))}"]
+    lines += ["rule link", f"  command = {_ninja_command(link)}", "  description = link"]
+    lines += [f"build {_ninja_path(module)}: link {' '.join(map(_ninja_path, objects))}"]
+    return "\n".join(lines) + "\n"
+
+
+def _ninja_command(command: Sequence[str]) -> str:
+    """Quote a command for the shell and then for ninja."""
+    if os.name == "nt":
+        text = subprocess.list2cmdline(command)
+    else:
+        text = shlex.join(command)
+    return text.replace("$", "$$")
+
+
+def _ninja_path(path: str) -> str:
+    return path.replace("$", "$$").replace(":", "$:").replace(" ", "$ ")
+
+
+def _run(command: Sequence[str], directory: Path) -> tuple[int, str]:
+    """Run a tool; return its exit status and its output, stderr with stdout."""
+    # LC_ALL=C: the error text is searched for "error:".
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        answer = subprocess.run(
+            list(command),
+            check=False,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        return 127, f"{command[0]}: {error.strerror}\n"
+    return answer.returncode, answer.stdout
+
+
+def _compile_error(compiler: Compiler, output: str, log: Path) -> str:
+    """Say what failed: a line of our own, then the compiler's from its first error on (else its last lines)."""
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("ninja: ")]
+    first = next((index for index, line in enumerate(lines) if _ERROR.search(line)), len(lines))
+    if first == len(lines):
+        first = max(0, len(lines) - _SHOWN_LINES)
+    name = compiler.identity.partition(" | ")[0]
+    text = f"the native core did not compile with {name}; the whole output is in {log}"
+    return "\n".join([text, *(f"  {line}" for line in lines[first : first + _SHOWN_LINES])])
+
+
+def _check_python_headers() -> None:
+    if python_headers() is not None:
+        return
+    where = ", ".join(str(path) for path in python_include_directories())
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    raise BuildError(
+        f"the header files of Python {version} are missing (no Python.h in {where}): "
+        f"install them (apt install python{version}-dev, dnf install python3-devel)"
+    )
+
+
+def _say_waiting() -> None:
+    _say("another process is building the native core, waiting for it ...")
+
+
+def _say(text: str) -> None:
+    print(f"anymps: {text}", file=sys.stderr, flush=True)

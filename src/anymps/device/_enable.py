@@ -1,0 +1,211 @@
+"""Switching the device on: the real one where there is one, the virtual one everywhere else."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from anymps._errors import BuildError, EnableError, RequireError
+from anymps.mac import Mac, parse_mac
+from anymps.rules import (
+    Family,
+    check_supported,
+    core_table,
+    distributed_operator,
+    fallback_warning,
+    float64_allocation,
+    installed_torch,
+    missing_operator,
+    version_rules,
+    view_fallback_warning,
+)
+
+if TYPE_CHECKING:
+    from anymps.rules import TorchVersion
+
+_OPERATOR = "%OP%"  # stands for the operator's name in the texts that the native core fills in
+FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
+MAC_VARIABLE = "ANYMPS_MAC"
+
+
+@dataclass(frozen=True)
+class State:
+    """What this process has.
+
+    `virtual` tells a device made here from a Mac's own; `mac` is the Mac that the virtual device plays (None on a real
+    one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version.
+    """
+
+    virtual: bool
+    mac: Mac | None
+    fallback: bool
+    torch: str
+
+
+_state: State | None = None
+_native: ModuleType | None = None
+
+
+def state() -> State | None:
+    """What `enable` has set up, or None before it was called."""
+    return _state
+
+
+def is_virtual() -> bool:
+    """True if `mps` is anymps' own device, False on a real Mac or before `enable`."""
+    return _state is not None and _state.virtual
+
+
+def native() -> ModuleType:
+    """The native core. Raises EnableError before `enable`, and on a real Mac, which needs none."""
+    if _native is None:
+        raise EnableError("anymps: the virtual device is not switched on; call anymps.enable() first")
+    return _native
+
+
+def enable(mac: str | Mac | None = None, *, fallback: bool | None = None, require: str | None = None) -> State:
+    """Makes `torch.device("mps")` work in this process.
+
+    On a Mac whose own backend is available nothing is replaced. Elsewhere the native core is built (first use) or
+    loaded, and plays `mac`: a `Mac`, a text such as `"M3 Pro 18GB, macOS 15.4"`, else the variable `ANYMPS_MAC`, else a
+    default. `fallback` answers for `PYTORCH_ENABLE_MPS_FALLBACK`, which is read here (the real backend reads it when
+    torch is loaded). `require` is `"real"` or `"virtual"`.
+
+    Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError if
+    `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
+    EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device)
+    or if another Mac is already in play.
+    """
+    global _state
+    if require not in (None, "real", "virtual"):
+        raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
+    chosen = mac if isinstance(mac, Mac) else parse_mac(mac or os.environ.get(MAC_VARIABLE, ""))
+    allowed = _fallback_allowed(fallback)
+    if _state is not None:
+        _check_again(_state, chosen if mac is not None else None, fallback, require)
+        return _state
+    version = check_supported(installed_torch().version)
+
+    import torch
+
+    if torch.backends.mps.is_built() and torch.backends.mps.is_available():
+        if require == "virtual":
+            raise RequireError("anymps: --require virtual, but this Mac has a real mps device")
+        _state = State(False, None, allowed, torch.__version__)
+        return _state
+    if require == "real":
+        raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
+    _install(version, chosen, allowed)
+    _state = State(True, chosen, allowed, torch.__version__)
+    print(banner(_state), file=sys.stderr, flush=True)
+    return _state
+
+
+def banner(current: State) -> str:
+    """The one line that says what the device is."""
+    if not current.virtual or current.mac is None:
+        return f"anymps: real mps device, torch {current.torch}"
+    return (
+        f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, computed on this machine's CPU; "
+        "not a real Mac"
+    )
+
+
+def _check_again(current: State, mac: Mac | None, fallback: bool | None, require: str | None) -> None:
+    if require is not None and current.virtual != (require == "virtual"):
+        raise RequireError(f"anymps: --require {require}, but the device is {'virtual' if current.virtual else 'real'}")
+    if mac is not None and current.mac is not None and mac != current.mac:
+        raise EnableError(
+            f"anymps: the device already plays {current.mac.name} in this process and cannot become {mac.name}; "
+            "start a new process for another Mac"
+        )
+    if fallback is not None and fallback != current.fallback:
+        raise EnableError(
+            "anymps: the CPU fallback was decided when the device was switched on, as on a Mac; "
+            f"set {FALLBACK_VARIABLE} or enable(fallback=...) before"
+        )
+
+
+def _fallback_allowed(fallback: bool | None) -> bool:
+    """The variable as the real backend reads it (torch 2.13, MPSFallback.mm): unset or integer 0 is off."""
+    if fallback is not None:
+        os.environ[FALLBACK_VARIABLE] = "1" if fallback else "0"  # child processes decide the same
+        return fallback
+    text = os.environ.get(FALLBACK_VARIABLE)
+    if text is None:
+        return False
+    try:
+        return int(text.strip() or "x") != 0
+    except ValueError:
+        raise EnableError(
+            f"anymps: {FALLBACK_VARIABLE}={text!r} is no number; torch reads it as an integer and stops there; use 1 or 0"
+        ) from None
+
+
+def _install(version: TorchVersion, mac: Mac, fallback: bool) -> None:
+    global _native
+    from anymps.device._build import build
+    from anymps.device._surface import install_surface
+
+    path = build()
+    core = _load(path)
+    if core.engine_started():
+        raise EnableError(
+            "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device after "
+            "that; call anymps.enable() before the first backward, best right after `import torch`"
+        )
+    core.configure(
+        [list_row for list_row in core_table(version)],
+        _texts(version),
+        [family.name.lower() for family in Family],
+        version.release[1],
+        mac.recommended_max_memory,
+        mac.max_buffer_length,
+        mac.macos[0],
+        mac.macos[1],
+        _internal_folders(),
+    )
+    core.allow_fallback(fallback)
+    _native = core
+    install_surface(core, mac)
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("anymps._native", path)
+    if spec is None or spec.loader is None:
+        raise BuildError(f"anymps: {path} is no extension module for this Python")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise BuildError(
+            f"anymps: the native core does not load ({error}); delete {path.parent} and try again"
+        ) from error
+    sys.modules["anymps._native"] = module
+    return module
+
+
+def _texts(version: TorchVersion) -> dict[str, str]:
+    git = installed_torch().git_version
+    return {
+        "float64": float64_allocation().text,
+        "missing": missing_operator(_OPERATOR, git).text,
+        "distributed": distributed_operator(_OPERATOR, git).text,
+        "fallback_warning": fallback_warning(_OPERATOR).text,
+        "view_fallback_warning": view_fallback_warning(_OPERATOR).text,
+        "complex128_refused": "yes" if version_rules(version).complex128_refused else "no",
+    }
+
+
+def _internal_folders() -> list[str]:
+    """Folders whose frames are never the user's."""
+    import torch
+
+    here = Path(__file__).resolve().parent.parent
+    folders = [str(Path(torch.__file__).parent), str(here), os.path.dirname(os.__file__) + os.sep + "contextlib.py"]
+    return [folder if folder.endswith(".py") else folder + os.sep for folder in folders]

@@ -1,0 +1,109 @@
+"""The Python surface of the device: what `torch.mps`, `torch.backends.mps` and `torch._C` lack off a Mac."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from anymps.mac import Mac
+
+_CACHED_QUESTIONS = (
+    "is_available",
+    "is_macos_or_newer",
+    "is_macos13_or_newer",
+    "get_name",
+    "get_core_count",
+)
+
+
+def install_surface(core: ModuleType, mac: Mac) -> None:
+    """Adds the missing bindings and makes torch's Python modules ask again. `core` is the configured native module."""
+    _install_bindings(core, mac)
+    _forget_answers()
+    _install_storages()
+    _hide_cuda()
+    _answer_processor()
+
+
+def _install_bindings(core: ModuleType, mac: Mac) -> None:
+    """The `torch._C._mps_*` functions that exist in a macOS build only (torch 2.13, torch/csrc/mps/Module.cpp)."""
+    torch._C._has_mps = True
+
+    def start_capture(name: str) -> None:
+        # A Mac without MTL_CAPTURE_ENABLED=1 refuses in the same way.
+        raise RuntimeError(f"Failed to start capture of {name} error Capturing is not supported.")
+
+    def host_alias_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        if not isinstance(storage, torch.UntypedStorage):
+            raise RuntimeError("_mps_host_alias_storage: expected a torch.UntypedStorage")
+        if storage.device.type != "mps":
+            raise ValueError(f"getHostAliasStorage: expected an MPS storage, got device={storage.device}")
+        # The substrate's bytes are host memory already: a view of them that keeps the storage alive.
+        view = (ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())
+        view._owner = storage  # type: ignore[attr-defined]
+        return torch.frombuffer(view, dtype=torch.uint8).untyped_storage()
+
+    missing: dict[str, Any] = {
+        "_mps_releaseEvent": core.release_event,
+        "_mps_isCaptureEnabled": lambda: False,
+        "_mps_isCapturing": lambda: False,
+        "_mps_startCapture": start_capture,
+        "_mps_stopCapture": lambda: None,
+        "_mps_get_name": lambda: mac.chip,
+        "_mps_get_core_count": lambda: mac.gpu_cores,
+        "_mps_maxBufferLength": core.max_buffer_length,
+        "_mps_host_alias_storage": host_alias_storage,
+    }
+    for name, function in missing.items():
+        setattr(torch._C, name, function)
+
+
+def _forget_answers() -> None:
+    """`torch.backends.mps` caches its answers; what it said before the device existed no longer holds."""
+    for name in _CACHED_QUESTIONS:
+        question = getattr(torch.backends.mps, name, None)
+        clear = getattr(question, "cache_clear", None)
+        if clear is not None:
+            clear()
+
+
+def _install_storages() -> None:
+    """`torch.UntypedStorage(n, device="mps")`: its C++ constructor knows mps in a macOS build only."""
+    original = torch.UntypedStorage.__new__
+
+    def new(cls: type[torch.UntypedStorage], *args: Any, **kwargs: Any) -> torch.UntypedStorage:
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != "mps":
+            return original(cls, *args, **kwargs)
+        rest = {key: value for key, value in kwargs.items() if key not in ("device", "dtype")}
+        on_cpu = original(torch.UntypedStorage, *args, **rest)
+        storage = torch.empty(on_cpu.nbytes(), dtype=torch.uint8, device="mps").untyped_storage()
+        if args and not isinstance(args[0], int):  # made from a sequence of bytes
+            storage.copy_(on_cpu)
+        return storage
+
+    torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[assignment]
+
+
+def _hide_cuda() -> None:
+    """A Mac has no CUDA: a CUDA build of torch must not offer it beside mps."""
+    if not torch.backends.cuda.is_built():
+        return
+    torch.cuda.is_available = lambda: False
+    torch.cuda.device_count = lambda: 0  # type: ignore[assignment]
+
+
+def _answer_processor() -> None:
+    """Lightning's MPSAccelerator asks `platform.processor()` for "arm"; it alone is told so."""
+    original = platform.processor
+
+    def processor() -> str:
+        caller = str(sys._getframe(1).f_globals.get("__name__", ""))
+        return "arm" if caller.split(".")[0] in ("lightning", "pytorch_lightning") else original()
+
+    platform.processor = processor

@@ -1,0 +1,245 @@
+"""What the native core is compiled with: the installed torch, the C++ compiler, the flags of each platform.
+
+Nothing here imports torch: its version, headers and libraries are read from the installed files, so that a build (and
+`anymps doctor`) works in a process where torch is not loaded, or cannot be.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Compiler", "TorchInstall", "find_compiler", "find_ninja", "find_torch", "job_count", "python_headers"]
+
+import mmap
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from anymps._errors import BuildError, UnsupportedTorchError
+from anymps.rules import NEWEST, OLDEST, installed_torch
+
+_LIBRARIES = ("torch", "torch_cpu", "c10", "torch_python")
+
+
+@dataclass(frozen=True)
+class TorchInstall:
+    """The installed torch, as its files say."""
+
+    root: Path
+    version: str
+    release: tuple[int, int]
+    git_version: str
+
+    @property
+    def public_version(self) -> str:
+        """The version without the local part: ``2.13.0`` of ``2.13.0+cpu``."""
+        return self.version.partition("+")[0]
+
+    @property
+    def include_directories(self) -> list[Path]:
+        """The directories that `torch.utils.cpp_extension.include_paths()` gives."""
+        include = self.root / "include"
+        return [include, include / "torch" / "csrc" / "api" / "include"]
+
+    @property
+    def library_directory(self) -> Path:
+        """Where libtorch and libc10 lie."""
+        return self.root / "lib"
+
+    def cpp_standard(self) -> str:
+        """The C++ standard that this torch compiles its own extensions with: ``c++17`` or ``c++20``.
+
+        Read from `torch/utils/cpp_extension.py`; the headers of 2.15 refuse anything below C++20
+        (torch 2.15 wheel, torch/csrc/api/include/torch/all.h).
+        """
+        try:
+            text = (self.root / "utils" / "cpp_extension.py").read_text(encoding="utf-8")
+        except OSError:
+            return "c++20"
+        return "c++20" if "-std=c++20" in text else "c++17"
+
+    def binary_size(self) -> int:
+        """Bytes of the CPU library (0 if not found): tells apart two builds that carry the same version."""
+        for name in ("libtorch_cpu.so", "libtorch_cpu.dylib", "torch_cpu.dll"):
+            path = self.library_directory / name
+            if path.is_file():
+                return path.stat().st_size
+        return 0
+
+    def cxx11_abi(self) -> bool:
+        """Whether libc10 uses the C++11 string ABI of libstdc++ (`torch._C._GLIBCXX_USE_CXX11_ABI`)."""
+        library = self.library_directory / "libc10.so"
+        try:
+            with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return content.find(b"__cxx11") >= 0
+        except (OSError, ValueError):
+            return True
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: how to call it, its family (``gnu``, also for clang, or ``msvc``), what it says it is."""
+
+    command: tuple[str, ...]
+    family: str
+    identity: str
+
+    def compile_command(self, torch: TorchInstall, source: str, output: str) -> list[str]:
+        """Return the command that compiles one source file to one object file."""
+        includes = [*torch.include_directories, *python_include_directories()]
+        if self.family == "msvc":  # not tested: written after torch/utils/cpp_extension.py (COMMON_MSVC_FLAGS)
+            flags = ["/nologo", "/c", "/O2", "/MD", "/EHsc", "/utf-8", f"/std:{torch.cpp_standard()}"]
+            flags += [f"/D{define}" for define in defines(torch)]
+            flags += [f"/I{path}" for path in includes]
+            return [*self.command, *flags, source, f"/Fo{output}"]
+        flags = ["-c", "-O2", "-fPIC", f"-std={torch.cpp_standard()}", "-fdiagnostics-color=never"]
+        flags += [f"-D{define}" for define in defines(torch)]
+        for path in includes:
+            # -isystem: a warning in torch's headers is nobody's business here.
+            flags += ["-isystem", str(path)]
+        return [*self.command, *flags, source, "-o", output]
+
+    def link_command(self, torch: TorchInstall, objects: list[str], output: str) -> list[str]:
+        """Return the command that links the object files to one extension module.
+
+        No run path is written: torch is always loaded first, and the loader then knows its libraries by name.
+        """
+        if self.family == "msvc":  # not tested
+            libraries = [f"{name}.lib" for name in _LIBRARIES]
+            python_libraries = Path(sys.base_prefix) / "libs"
+            flags = [f"/LIBPATH:{torch.library_directory}", f"/LIBPATH:{python_libraries}"]
+            return [*self.command, "/nologo", "/LD", *objects, f"/Fe{output}", "/link", *flags, *libraries]
+        # macOS is not tested. Symbols of the interpreter stay open there, as for every extension module.
+        kind = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
+        libraries = [f"-l{name}" for name in _LIBRARIES]
+        return [*self.command, *kind, *objects, f"-L{torch.library_directory}", *libraries, "-o", output]
+
+
+def defines(torch: TorchInstall) -> list[str]:
+    """Return the preprocessor definitions, ``NAME=value``."""
+    major, minor = torch.release
+    result = [
+        f"ANYMPS_TORCH_MAJOR={major}",
+        f"ANYMPS_TORCH_MINOR={minor}",
+        "TORCH_EXTENSION_NAME=_native",
+        "TORCH_API_INCLUDE_EXTENSION_H",
+        # As the wheels are built: some headers declare other members without it.
+        "NDEBUG",
+    ]
+    if sys.platform.startswith("linux"):
+        result.append(f"_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi())}")
+    return result
+
+
+def find_torch() -> TorchInstall:
+    """Find the installed torch and check its release.
+
+    Raises UnsupportedTorchError if there is none, its version cannot be read, or its release is outside of the range
+    that `rules` knows. With ``ANYMPS_ALLOW_ANY_TORCH=1`` the last is a UserWarning.
+    """
+    wheel = installed_torch()
+    torch = TorchInstall(
+        root=wheel.path, version=str(wheel.version), release=wheel.version.release, git_version=wheel.git_version
+    )
+    if OLDEST <= torch.release <= NEWEST:
+        return torch
+    age = "old" if torch.release < OLDEST else "new"
+    supported = f"anymps supports {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+    text = f"torch {torch.version} is too {age}: {supported}"
+    if os.environ.get("ANYMPS_ALLOW_ANY_TORCH") != "1":
+        raise UnsupportedTorchError(f"{text}; ANYMPS_ALLOW_ANY_TORCH=1 tries it all the same")
+    warnings.warn(f"{text}; going on because of ANYMPS_ALLOW_ANY_TORCH=1", UserWarning, stacklevel=2)
+    return torch
+
+
+def find_compiler() -> Compiler | None:
+    """Find the C++ compiler: the command in ``CXX``, else the platform's usual names. None if there is none.
+
+    Raises BuildError if ``CXX`` is set to something that cannot be run.
+    """
+    chosen = os.environ.get("CXX", "").strip()
+    if chosen:
+        command = tuple(shlex.split(chosen, posix=os.name == "posix"))
+        compiler = _identify(command)
+        if compiler is None:
+            raise BuildError(f"the C++ compiler CXX={chosen} cannot be run: correct CXX, or unset it")
+        return compiler
+    names = ("cl",) if os.name == "nt" else ("c++", "g++", "clang++")
+    for name in names:
+        if shutil.which(name):
+            compiler = _identify((name,))
+            if compiler is not None:
+                return compiler
+    return None
+
+
+def compiler_hint() -> str:
+    """Say in one sentence how to get a C++ compiler on this platform."""
+    if sys.platform == "darwin":
+        return "install the command line tools (xcode-select --install), or name a compiler in CXX"
+    if os.name == "nt":
+        return "install the Visual Studio Build Tools and start from their command prompt, or name a compiler in CXX"
+    return "install one (apt install g++, dnf install gcc-c++), or name it in CXX"
+
+
+def _identify(command: tuple[str, ...]) -> Compiler | None:
+    """Ask a compiler who it is; None if it cannot be run or fails."""
+    family = "msvc" if Path(command[-1]).stem.lower() == "cl" else "gnu"
+    # cl has no --version: called alone it prints its banner on stderr.
+    arguments = list(command) if family == "msvc" else [*command, "--version"]
+    try:
+        answer = subprocess.run(
+            arguments,
+            check=False,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=60,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = (answer.stdout or answer.stderr).strip().splitlines()
+    if answer.returncode != 0 or not lines:
+        return None
+    # All lines: clang names the target machine only in the second.
+    return Compiler(command=command, family=family, identity=" | ".join(line.strip() for line in lines[:3]))
+
+
+def find_ninja() -> str | None:
+    """Return the path of ninja: the package's own if it is installed, else the one on PATH, else None."""
+    try:
+        import ninja
+    except ImportError:
+        return shutil.which("ninja")
+    name = "ninja.exe" if os.name == "nt" else "ninja"
+    own = Path(ninja.BIN_DIR) / name
+    return str(own) if own.is_file() else shutil.which("ninja")
+
+
+def python_include_directories() -> list[Path]:
+    """Return the directories of the interpreter's header files, without repeats."""
+    names = [sysconfig.get_path("include"), sysconfig.get_path("platinclude")]
+    return [Path(name) for name in dict.fromkeys(name for name in names if name)]
+
+
+def python_headers() -> Path | None:
+    """Return the path of Python.h, or None if it is not installed."""
+    for directory in python_include_directories():
+        if (directory / "Python.h").is_file():
+            return directory / "Python.h"
+    return None
+
+
+def job_count() -> int:
+    """How many compilers run at a time: ``MAX_JOBS`` (torch's own habit), else the number of usable CPUs."""
+    text = os.environ.get("MAX_JOBS", "")
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,42 @@
+// Questions to the autograd engine.
+#include "autograd.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+namespace anymps {
+
+bool current_backward(BackwardNode& node) {
+  if (torch::autograd::get_current_graph_task_id() == -1) {
+    return false;
+  }
+  const auto current = torch::autograd::get_current_node();
+  if (current) {
+    node.sequence = current->sequence_nr();
+    node.thread = current->thread_id();
+  }
+  return true;
+}
+
+namespace {
+
+// The engine makes its thread pool when it starts, and keeps it protected. A protected member may be named as a template
+// argument of an explicit instantiation, which is all that is needed to look at it.
+bool has_thread_pool(torch::autograd::Engine& engine);
+
+template <auto Member>
+struct ThreadPoolReader {
+  friend bool has_thread_pool(torch::autograd::Engine& engine) {
+    return (engine.*Member) != nullptr;
+  }
+};
+template struct ThreadPoolReader<&torch::autograd::Engine::thread_pool_shared_>;
+
+}  // namespace
+
+bool engine_has_started() {
+  return has_thread_pool(torch::autograd::Engine::get_default_engine());
+}
+
+}  // namespace anymps

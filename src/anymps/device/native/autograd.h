@@ -1,0 +1,19 @@
+// What the autograd engine can tell: which node runs on this thread, and whether the engine has already started.
+#pragma once
+
+#include <cstdint>
+
+namespace anymps {
+
+struct BackwardNode {
+  uint64_t sequence = 0;
+  uint64_t thread = 0;
+};
+
+// True on a thread that runs a backward; then `node` names the forward operator it belongs to.
+bool current_backward(BackwardNode& node);
+
+// True once a backward has run in this process: from then on the engine has no place for a new device's thread.
+bool engine_has_started();
+
+}  // namespace anymps

@@ -1,0 +1,22 @@
+// What PyTorch asks a backend for besides kernels: hooks, the device guard, streams.
+#pragma once
+
+#include <cstdint>
+
+namespace anymps {
+
+struct MacFacts {
+  unsigned macos_major = 15;
+  unsigned macos_minor = 0;
+};
+
+// Installs hooks and guard. Called once.
+void install_backend(const MacFacts& mac);
+
+// Makes a CUDA build of torch answer that it was built without CUDA, so that mps can be its accelerator.
+void hide_cuda();
+
+// The host waits for the device: notes it on the tape under `name` ("anymps::synchronize").
+void synchronize_device(const char* name);
+
+}  // namespace anymps

@@ -1,0 +1,259 @@
+// The redirect to CPU kernels and the CPU fallback, for any operator, through the dispatcher's boxed convention.
+#include "boxed.h"
+
+#include "call.h"
+#include "random.h"
+#include "registry.h"
+#include "texts.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/util/Exception.h>
+
+namespace anymps {
+namespace {
+
+using torch::jit::Stack;
+
+std::atomic<bool> fallback_allowed{false};
+
+bool is_written(const Rule& rule, size_t argument) {
+  return argument < 64 && ((rule.writes >> argument) & 1);
+}
+
+bool holds_tensors(const c10::List<c10::IValue>& list) {
+  for (const c10::IValue& item : list) {
+    if (item.isTensor()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Replaces every tensor among the arguments with what `convert(tensor, written, position)` gives for it.
+template <class Convert>
+void convert_arguments(const Rule& rule, c10::ArrayRef<c10::Argument> schema, Stack& stack, Convert&& convert) {
+  const size_t begin = stack.size() - schema.size();
+  for (size_t i = 0; i < schema.size(); ++i) {
+    c10::IValue& value = stack[begin + i];
+    const bool written = is_written(rule, i);
+    if (value.isTensor()) {
+      value = convert(value.toTensor(), written, i);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> converted;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        converted.push_back(convert(tensor, written, i));
+      }
+      value = std::move(converted);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> converted;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        converted.push_back(tensor.has_value() ? std::optional<at::Tensor>(convert(*tensor, written, i)) : std::nullopt);
+      }
+      value = std::move(converted);
+    } else if (value.isList() && holds_tensors(value.toList())) {
+      c10::List<c10::IValue> converted(value.toList().elementType());
+      for (const c10::IValue& item : value.toList()) {
+        converted.push_back(item.isTensor() ? c10::IValue(convert(item.toTensor(), written, i)) : item);
+      }
+      value = std::move(converted);
+    } else if (value.isDevice() && value.toDevice().is_mps()) {
+      value = c10::Device(c10::DeviceType::CPU);
+    }
+  }
+}
+
+template <class Convert>
+void convert_results(Stack& stack, size_t first, Convert&& convert) {
+  for (size_t i = first; i < stack.size(); ++i) {
+    c10::IValue& value = stack[i];
+    if (value.isTensor()) {
+      at::Tensor result = std::move(value).toTensor();
+      value = convert(std::move(result), i - first);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> converted;
+      std::vector<at::Tensor> items = std::move(value).toTensorVector();
+      value = c10::IValue();
+      for (at::Tensor& item : items) {
+        converted.push_back(convert(std::move(item), i - first));
+      }
+      value = std::move(converted);
+    }
+  }
+}
+
+class Redirect final : public c10::OperatorKernel {
+ public:
+  Redirect(const Rule& rule, c10::DispatchKey host_key) : rule_(rule), host_key_(c10::DispatchKeySet(host_key)) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    const auto& schema = op.schema();
+    const size_t first = stack->size() - schema.arguments().size();
+    Call call(rule_);
+    std::optional<HostGenerator> generator;
+    if (C10_UNLIKELY(rule_.generator_argument >= 0)) {
+      c10::IValue& value = (*stack)[first + static_cast<size_t>(rule_.generator_argument)];
+      generator.emplace(rule_, value.isNone() ? std::optional<at::Generator>() : std::optional<at::Generator>(value.toGenerator()));
+      value = generator->host();
+    }
+    convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
+      return call.to_host(tensor, written, position);
+    });
+    op.redispatchBoxed(host_key_, stack);
+    convert_results(*stack, first, [&](at::Tensor&& result, size_t) { return call.to_mps(std::move(result)); });
+    call.finish();
+  }
+
+ private:
+  const Rule& rule_;
+  const c10::DispatchKeySet host_key_;
+};
+
+// What PyTorch's generic CPU fallback does with a call (reference: aten/src/ATen/native/CPUFallback.cpp, torch 2.13).
+void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
+  const auto& schema = op.schema();
+  const auto& arguments = schema.arguments();
+  const size_t first = stack->size() - arguments.size();
+  Span span(rule);
+  span.fate(rule.fate == Fate::AlwaysFallback ? Fate::AlwaysFallback : Fate::Fallback);
+  span.wait(Wait::Fallback);
+
+  struct Argument {
+    at::Tensor original;
+    at::Tensor host;
+    size_t position;
+  };
+  std::vector<Argument> tensors;
+  std::vector<const c10::TensorImpl*> inputs;
+  std::optional<c10::Device> target;
+  int64_t moved = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& value = (*stack)[first + i];
+    if (value.isDevice()) {
+      target = value.toDevice();
+    }
+  }
+  convert_arguments(rule, arguments, *stack, [&](const at::Tensor& tensor, bool, size_t position) {
+    if (!tensor.defined()) {
+      return tensor;
+    }
+    if (!target.has_value()) {
+      target = tensor.device();  // the device of the first tensor argument, wherever that is
+    }
+    span.input(tensor.unsafeGetTensorImpl());
+    at::Tensor host = tensor;
+    if (!tensor.is_cpu()) {
+      at::Tensor same_bytes = tensor.is_sparse() ? sparse_to_host(tensor) : at::Tensor(alias(tensor.unsafeGetTensorImpl()));
+      c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+      host = same_bytes.clone();
+      moved += static_cast<int64_t>(tensor.is_sparse() ? 0 : tensor.nbytes());
+    }
+    tensors.push_back({tensor, host, position});
+    return host;
+  });
+  for (const Argument& argument : tensors) {
+    inputs.push_back(argument.original.unsafeGetTensorImpl());
+  }
+
+  {
+    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    for (const Argument& argument : tensors) {
+      if (is_written(rule, argument.position) && argument.original.is_mps()) {
+        if (!argument.original.sizes().equals(argument.host.sizes())) {
+          argument.original.resize_(argument.host.sizes());
+        }
+        argument.original.copy_(argument.host);
+      }
+    }
+  }
+
+  std::vector<const c10::TensorImpl*> outputs;
+  const auto& returns = schema.returns();
+  convert_results(*stack, first, [&](at::Tensor&& result, size_t index) -> at::Tensor {
+    if (!result.defined()) {
+      return std::move(result);
+    }
+    const c10::AliasInfo* info = index < returns.size() ? returns[index].alias_info() : nullptr;
+    if (info != nullptr && info->isWrite()) {
+      for (const Argument& argument : tensors) {
+        if (argument.host.is_same(result)) {
+          return argument.original;
+        }
+      }
+    }
+    if (!target.has_value() || !target->is_mps()) {
+      return std::move(result);
+    }
+    if (info != nullptr && !info->isWrite()) {
+      TORCH_WARN(fill_in(texts().view_fallback_warning, rule.name));
+    }
+    check_allocatable(result.scalar_type());
+    moved += static_cast<int64_t>(result.is_sparse() ? 0 : result.nbytes());
+    at::Tensor own = result;
+    if (!result.is_sparse() && (result.use_count() > 1 || result.storage().use_count() > 1)) {
+      own = result.clone();
+    }
+    result.reset();
+    if (own.is_sparse()) {
+      return sparse_to_mps(own);
+    }
+    adopt(own.unsafeGetTensorImpl());
+    outputs.push_back(own.unsafeGetTensorImpl());
+    return own;
+  });
+  span.moved(Direction::None, moved, false);
+  span.end(inputs, outputs);
+}
+
+void warn_fallback(const std::string& name) {
+  // One site for all operators: only the first one of the process is ever named, as on the real backend.
+  TORCH_WARN_ONCE(fill_in(texts().fallback_warning, name));
+}
+
+class AlwaysFallback final : public c10::OperatorKernel {
+ public:
+  explicit AlwaysFallback(const Rule& rule) : rule_(rule) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    warn_fallback(rule_.name);
+    fall_back(rule_, op, stack);
+  }
+
+ private:
+  const Rule& rule_;
+};
+
+class CatchAll final : public c10::OperatorKernel {
+ public:
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    const Rule& rule = unlisted_rule(op);
+    if (rule.name.rfind("c10d::", 0) == 0 && !texts().distributed.empty()) {
+      refuse(Refusal::Distributed, rule, ErrorClass::NotImplemented, fill_in(texts().distributed, rule.name));
+    }
+    if (!fallback_allowed.load(std::memory_order_relaxed)) {
+      refuse(Refusal::Missing, rule, ErrorClass::NotImplemented, fill_in(texts().missing, rule.name));
+    }
+    warn_fallback(rule.name);
+    fall_back(rule, op, stack);
+  }
+};
+
+}  // namespace
+
+c10::KernelFunction make_redirect(const Rule& rule, c10::DispatchKey host_key) {
+  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Redirect>(rule, host_key));
+}
+
+c10::KernelFunction make_fallback(const Rule& rule) {
+  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<AlwaysFallback>(rule));
+}
+
+c10::KernelFunction make_catch_all() {
+  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<CatchAll>());
+}
+
+void set_fallback_allowed(bool allowed) {
+  fallback_allowed.store(allowed);
+}
+
+}  // namespace anymps

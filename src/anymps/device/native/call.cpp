@@ -1,0 +1,114 @@
+// Aliasing of arguments and adoption of results, shared by the boxed and the unboxed kernels.
+#include "call.h"
+
+#include "texts.h"
+
+namespace anymps {
+
+at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position) {
+  if (C10_UNLIKELY(!tensor.defined())) {
+    return tensor;
+  }
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  span_.input(impl);
+  if (C10_UNLIKELY(rule_.flags & kConditionalWait)) {
+    note_wait_condition(tensor, position);
+  }
+  if (C10_UNLIKELY(!impl->is_mps())) {
+    check_foreign(rule_, tensor, position, cpu_scalars_);
+    arguments_.push_back({tensor, tensor.getIntrusivePtr(), false});
+    return tensor;
+  }
+  if (C10_UNLIKELY(impl->is_sparse())) {
+    at::Tensor host = sparse_to_host(tensor);
+    arguments_.push_back({tensor, host.getIntrusivePtr(), written});
+    return host;
+  }
+  auto host = alias(impl);
+  arguments_.push_back({tensor, host, written});
+  return at::Tensor(std::move(host));
+}
+
+void Call::note_wait_condition(const at::Tensor& tensor, size_t position) {
+  const bool mask = tensor.scalar_type() == c10::ScalarType::Bool || tensor.scalar_type() == c10::ScalarType::Byte;
+  if (((rule_.flags & kWaitsOnMask) && position > 0 && mask) ||
+      ((rule_.flags & kWaitsOnScalar) && position > 0 && tensor.dim() == 0 && tensor.is_mps()) ||
+      ((rule_.flags & kWaitsOnZeroDim) && position == 0 && tensor.dim() == 0)) {
+    span_.wait(rule_.wait);
+  }
+}
+
+at::Tensor Call::to_mps(at::Tensor&& result) {
+  if (C10_UNLIKELY(!result.defined())) {
+    return std::move(result);
+  }
+  c10::TensorImpl* impl = result.unsafeGetTensorImpl();
+  if (C10_LIKELY(impl->is_cpu() && !impl->is_sparse())) {
+    const c10::Storage& storage = impl->unsafe_storage();
+    // Nobody else holds it: it was made by this very call.
+    if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1)) {
+      adopt(impl);
+      if (span_.on()) {
+        results_.push_back(impl);
+      }
+      return std::move(result);
+    }
+    for (const Argument& argument : arguments_) {
+      if (argument.host.get() == impl) {
+        return argument.original;
+      }
+      if (!argument.host->is_sparse() && argument.host->unsafe_storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
+        if (!argument.original.unsafeGetTensorImpl()->is_mps()) {
+          break;  // a view of a CPU input: copied below
+        }
+        return view_on_mps(result, argument.original.storage());
+      }
+    }
+    if (storage.unsafeGetStorageImpl()->device_type() == c10::DeviceType::MPS) {
+      return view_on_mps(result, storage);  // another result of this call owns the storage and was adopted before
+    }
+    bool shared_with_input = false;
+    for (const Argument& argument : arguments_) {
+      shared_with_input = shared_with_input ||
+          (!argument.host->is_sparse() && argument.host->unsafe_storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl());
+    }
+    if (!shared_with_input && result.use_count() == 1) {
+      adopt(impl);  // several fresh results over one storage
+      return std::move(result);
+    }
+    at::Tensor copy = result.clone();
+    adopt(copy.unsafeGetTensorImpl());
+    return copy;
+  }
+  for (const Argument& argument : arguments_) {
+    if (argument.host.get() == impl) {
+      return argument.original;
+    }
+  }
+  if (impl->is_sparse() && impl->is_cpu()) {
+    return sparse_to_mps(result);
+  }
+  return std::move(result);
+}
+
+void Call::finish() {
+  for (const Argument& argument : arguments_) {
+    if (argument.written) {
+      if (C10_UNLIKELY(argument.host->is_sparse())) {
+        sparse_take_over(argument.original, at::Tensor(argument.host));
+      } else {
+        take_over(argument.original, argument.host.get());
+      }
+    }
+  }
+  finished_ = true;
+  if (span_.on()) {
+    c10::SmallVector<const c10::TensorImpl*, 6> inputs;
+    for (const Argument& argument : arguments_) {
+      inputs.push_back(argument.original.unsafeGetTensorImpl());
+    }
+    span_.end(inputs, results_);
+  }
+}
+
+}  // namespace anymps

@@ -1,0 +1,75 @@
+// One operator call on the host substrate: inputs become aliases, the CPU kernel runs, results become mps tensors.
+#pragma once
+
+#include "rule.h"
+#include "substrate.h"
+#include "tape.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
+
+#include <deque>
+
+namespace anymps {
+
+// Raises the text of the operator's family for a tensor that is not on mps, unless this operator takes it.
+// `cpu_scalars` counts the 0-dim CPU tensors seen in this call.
+void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars);
+
+class Call {
+ public:
+  explicit Call(const Rule& rule) : rule_(rule), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
+    if (C10_LIKELY((rule.flags & kConditionalWait) == 0)) {
+      span_.wait(rule.wait);
+    }
+  }
+  ~Call() {
+    if (C10_UNLIKELY(!finished_ && span_.on())) {
+      span_.raised();
+    }
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  const Rule& rule() const {
+    return rule_;
+  }
+  Span& span() {
+    return span_;
+  }
+
+  // The host tensor to hand to a CPU kernel in place of `tensor`. Undefined tensors pass.
+  at::Tensor to_host(const at::Tensor& tensor, bool written, size_t position);
+
+  // The mps tensor to hand out in place of a CPU kernel's result.
+  at::Tensor to_mps(at::Tensor&& result);
+
+  // Carries resizes and re-pointed storages of written arguments back, and writes the tape's entry.
+  void finish();
+
+ private:
+  struct Argument {
+    at::Tensor original;
+    c10::intrusive_ptr<c10::TensorImpl> host;
+    bool written;
+  };
+
+  const Rule& rule_;
+  c10::impl::ExcludeDispatchKeyGuard below_autograd_;
+  Span span_;
+  c10::SmallVector<Argument, 6> arguments_;
+  c10::SmallVector<const c10::TensorImpl*, 4> results_;
+  void note_wait_condition(const at::Tensor& tensor, size_t position);
+
+  int cpu_scalars_ = 0;
+  bool finished_ = false;
+};
+
+// Sparse COO tensors: an alias of the parts, and back (sparse.cpp).
+at::Tensor sparse_to_host(const at::Tensor& tensor);
+at::Tensor sparse_to_mps(const at::Tensor& host);
+void sparse_take_over(const at::Tensor& original, const at::Tensor& host);
+
+}  // namespace anymps

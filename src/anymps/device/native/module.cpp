@@ -1,0 +1,390 @@
+// The Python module `_native`: configuration, the tape, phases and modules, and the few bindings torch lacks off a Mac.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "autograd.h"
+#include "backend.h"
+#include "books.h"
+#include "boxed.h"
+#include "events.h"
+#include "python_bridge.h"
+#include "registry.h"
+#include "substrate.h"
+#include "tape.h"
+#include "texts.h"
+
+#include <c10/util/Exception.h>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace anymps {
+namespace {
+
+// Runs `body`, turning C++ exceptions into Python ones.
+template <class Body>
+PyObject* guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const c10::Error& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+std::string to_string(PyObject* object) {
+  const char* text = PyUnicode_AsUTF8(object);
+  if (text == nullptr) {
+    throw std::invalid_argument("anymps: expected text");
+  }
+  return text;
+}
+
+// configure(rows, texts, families, torch_minor, recommended_max, max_buffer, macos_major, macos_minor, prefixes)
+PyObject* configure(PyObject*, PyObject* args) {
+  PyObject *rows, *words, *families, *prefixes;
+  int torch_minor, macos_major, macos_minor;
+  unsigned long long recommended, max_buffer;
+  if (!PyArg_ParseTuple(
+          args, "OOOiKKiiO", &rows, &words, &families, &torch_minor, &recommended, &max_buffer, &macos_major, &macos_minor, &prefixes)) {
+    return nullptr;
+  }
+  return guarded([&]() -> PyObject* {
+    Texts& t = texts();
+    auto word = [&](const char* key) {
+      PyObject* value = PyDict_GetItemString(words, key);
+      if (value == nullptr) {
+        throw std::invalid_argument(std::string("anymps: no text for ") + key);
+      }
+      return to_string(value);
+    };
+    t.float64 = word("float64");
+    t.missing = word("missing");
+    t.distributed = word("distributed");
+    t.fallback_warning = word("fallback_warning");
+    t.view_fallback_warning = word("view_fallback_warning");
+    t.complex128_refused = word("complex128_refused") == "yes";
+
+    std::vector<std::string> family_names;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(families); ++i) {
+      family_names.push_back(to_string(PyList_GET_ITEM(families, i)));
+    }
+    std::vector<std::string> folders;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(prefixes); ++i) {
+      folders.push_back(to_string(PyList_GET_ITEM(prefixes, i)));
+    }
+    set_internal_prefixes(std::move(folders));
+
+    std::vector<RuleRow> table;
+    table.reserve(static_cast<size_t>(PyList_GET_SIZE(rows)));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); ++i) {
+      const char* name;
+      int fate, family, wait;
+      unsigned flags;
+      if (!PyArg_ParseTuple(PyList_GET_ITEM(rows, i), "siiIi", &name, &fate, &family, &flags, &wait)) {
+        return nullptr;
+      }
+      table.push_back({name, fate, family, flags, wait});
+    }
+
+    books().describe(torch_minor, recommended, max_buffer);
+    initialize_substrate();
+    hide_cuda();
+    install_backend({static_cast<unsigned>(macos_major), static_cast<unsigned>(macos_minor)});
+    set_families(std::move(family_names));
+    register_rules(table);
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* engine_started(PyObject*, PyObject*) {
+  return guarded([] { return PyBool_FromLong(engine_has_started()); });
+}
+
+PyObject* allow_fallback(PyObject*, PyObject* value) {
+  set_fallback_allowed(PyObject_IsTrue(value) == 1);
+  Py_RETURN_NONE;
+}
+
+PyObject* fate(PyObject*, PyObject* name) {
+  return guarded([&] { return PyLong_FromLong(fate_of(to_string(name))); });
+}
+
+PyObject* release_event(PyObject*, PyObject* id) {
+  return guarded([&]() -> PyObject* {
+    events::release(static_cast<uint32_t>(PyLong_AsUnsignedLong(id)));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* memory_statistics(PyObject*, PyObject*) {
+  return guarded([] {
+    HeapModel& model = books().model();
+    const Statistic allocated = model.allocated();
+    const Statistic reserved = model.reserved();
+    auto row = [](const Statistic& s) { return Py_BuildValue("(KKKK)", s.current, s.peak, s.allocated, s.freed); };
+    return Py_BuildValue(
+        "{s:N,s:N,s:K,s:K,s:K}", "allocated", row(allocated), "reserved", row(reserved), "driver", model.driver(), "live_blocks",
+        model.live_blocks(), "peak", model.peak_current());
+  });
+}
+
+PyObject* reset_peak_memory(PyObject*, PyObject*) {
+  return guarded([]() -> PyObject* {
+    books().model().reset_peak();
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* reset_accumulated_memory(PyObject*, PyObject*) {
+  return guarded([]() -> PyObject* {
+    books().model().reset_accumulated();
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* max_buffer_length(PyObject*, PyObject*) {
+  return PyLong_FromUnsignedLongLong(books().max_buffer());
+}
+
+// --- the tape
+
+PyObject* tape_start(PyObject*, PyObject* limit) {
+  return guarded([&]() -> PyObject* {
+    forget_sites();
+    tape::start(PyLong_AsUnsignedLongLong(limit));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* tape_stop(PyObject*, PyObject*) {
+  tape::stop();
+  Py_RETURN_NONE;
+}
+
+PyObject* tape_pending(PyObject*, PyObject*) {
+  return PyLong_FromUnsignedLongLong(tape::pending());
+}
+
+// drain(first_operator) -> (entries, signatures, steps, sites, operator names from first_operator on, dropped)
+PyObject* tape_drain(PyObject*, PyObject* first) {
+  return guarded([&]() -> PyObject* {
+    Drained drained;
+    Py_BEGIN_ALLOW_THREADS
+    drained = tape::drain();
+    Py_END_ALLOW_THREADS
+    PyObject* signatures = PyList_New(0);
+    for (const SignatureText& s : drained.signatures) {
+      PyObject* row = Py_BuildValue("(IIiss)", s.id, s.op, int(s.fate), s.inputs.c_str(), s.outputs.c_str());
+      PyList_Append(signatures, row);
+      Py_DECREF(row);
+    }
+    PyObject* steps = PyList_New(0);
+    for (const StepMark& s : drained.steps) {
+      PyObject* row = Py_BuildValue("(ILL)", s.step, static_cast<long long>(s.start_ns), static_cast<long long>(s.end_ns));
+      PyList_Append(steps, row);
+      Py_DECREF(row);
+    }
+    PyObject* sites = PyList_New(0);
+    for (const SiteText& s : take_new_sites()) {
+      PyObject* row = Py_BuildValue("(Isiss)", s.id, s.file.c_str(), s.line, s.function.c_str(), s.via.c_str());
+      PyList_Append(sites, row);
+      Py_DECREF(row);
+    }
+    PyObject* names = PyList_New(0);
+    for (const std::string& name : rule_names(PyLong_AsSize_t(first))) {
+      PyObject* text = PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
+      PyList_Append(names, text);
+      Py_DECREF(text);
+    }
+    return Py_BuildValue(
+        "(y#NNNNK)", drained.entries.data(), static_cast<Py_ssize_t>(drained.entries.size()), signatures, steps, sites, names,
+        static_cast<unsigned long long>(drained.dropped));
+  });
+}
+
+PyObject* tape_totals(PyObject*, PyObject*) {
+  return guarded([] {
+    PyObject* rows = PyList_New(0);
+    for (const Total& t : tape::totals()) {
+      PyObject* row = Py_BuildValue(
+          "(IIIiiiKLL)", t.signature, t.module, t.site, int(t.phase), int(t.wait), int(t.direction),
+          static_cast<unsigned long long>(t.count), static_cast<long long>(t.duration_ns), static_cast<long long>(t.moved_bytes));
+      PyList_Append(rows, row);
+      Py_DECREF(row);
+    }
+    return rows;
+  });
+}
+
+PyObject* set_phase(PyObject*, PyObject* phase) {
+  return PyLong_FromLong(tape::set_phase(static_cast<uint8_t>(PyLong_AsLong(phase))));
+}
+
+PyObject* end_step(PyObject*, PyObject*) {
+  if (recording()) {
+    tape::end_step();
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* clock_ns(PyObject*, PyObject*) {
+  return PyLong_FromLongLong(now_ns());
+}
+
+// mark(name, phase, start_ns, end_ns, wait)
+PyObject* mark(PyObject*, PyObject* args) {
+  const char* name;
+  int phase, wait;
+  long long start, end;
+  if (!PyArg_ParseTuple(args, "siLLi", &name, &phase, &start, &end, &wait)) {
+    return nullptr;
+  }
+  return guarded([&]() -> PyObject* {
+    tape::mark(mark_rule(name), static_cast<uint8_t>(phase), start, end, static_cast<Wait>(wait));
+    Py_RETURN_NONE;
+  });
+}
+
+// site(file, line, function, via) -> number
+PyObject* site(PyObject*, PyObject* args) {
+  const char *file, *function, *via;
+  int line;
+  if (!PyArg_ParseTuple(args, "siss", &file, &line, &function, &via)) {
+    return nullptr;
+  }
+  return guarded([&] { return PyLong_FromUnsignedLong(intern_site(file, line, function, via)); });
+}
+
+PyObject* here(PyObject*, PyObject*) {
+  return PyLong_FromUnsignedLong(current_site());
+}
+
+PyObject* internal(PyObject*, PyObject* file) {
+  return guarded([&] { return PyBool_FromLong(is_internal(to_string(file))); });
+}
+
+// set_callbacks(refusal, module)
+PyObject* set_callbacks(PyObject*, PyObject* args) {
+  PyObject *refusal, *module;
+  if (!PyArg_ParseTuple(args, "OO", &refusal, &module)) {
+    return nullptr;
+  }
+  auto keep = [](PyObject*& slot, PyObject* value) {
+    PyObject* former = slot;
+    slot = value == Py_None ? nullptr : Py_NewRef(value);
+    Py_XDECREF(former);
+  };
+  keep(callbacks().refusal, refusal);
+  keep(callbacks().module, module);
+  Py_RETURN_NONE;
+}
+
+// --- modules: a replacement for torch.nn.Module.__call__ that notes which module runs
+
+std::unordered_map<PyObject*, uint32_t> module_numbers;  // guarded by the GIL
+PyObject* original_call = nullptr;
+
+uint32_t module_number(PyObject* module) {
+  const auto found = module_numbers.find(module);
+  if (found != module_numbers.end()) {
+    return found->second;
+  }
+  if (callbacks().module == nullptr) {
+    return 0;
+  }
+  PyObject* answer = PyObject_CallOneArg(callbacks().module, module);
+  if (answer == nullptr) {
+    PyErr_WriteUnraisable(callbacks().module);
+    return 0;
+  }
+  const auto number = static_cast<uint32_t>(PyLong_AsUnsignedLong(answer));
+  Py_DECREF(answer);
+  PyErr_Clear();
+  module_numbers.emplace(module, number);
+  return number;
+}
+
+PyObject* call_module(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  const bool on = recording();
+  if (on) {
+    tape::enter_module(module_number(self));
+  }
+  const Py_ssize_t total = nargs + (names == nullptr ? 0 : PyTuple_GET_SIZE(names));
+  c10::SmallVector<PyObject*, 10> all;
+  all.push_back(self);
+  all.append(args, args + total);
+  PyObject* result = PyObject_Vectorcall(original_call, all.data(), static_cast<size_t>(nargs + 1), names);
+  if (on) {
+    tape::leave_module();
+  }
+  return result;
+}
+
+PyMethodDef call_definition = {
+    "__call__",
+    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call_module)),
+    METH_FASTCALL | METH_KEYWORDS,
+    "Calls the module, noting on the tape which module runs."};
+
+// module_call(Module, original) -> method descriptor
+PyObject* module_call(PyObject*, PyObject* args) {
+  PyObject *type, *original;
+  if (!PyArg_ParseTuple(args, "OO", &type, &original)) {
+    return nullptr;
+  }
+  Py_XDECREF(original_call);
+  original_call = Py_NewRef(original);
+  return PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type), &call_definition);
+}
+
+PyObject* forget_module(PyObject*, PyObject* address) {
+  module_numbers.erase(static_cast<PyObject*>(PyLong_AsVoidPtr(address)));
+  PyErr_Clear();
+  Py_RETURN_NONE;
+}
+
+PyObject* forget_modules(PyObject*, PyObject*) {
+  module_numbers.clear();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"configure", configure, METH_VARARGS, "Installs the device. Once a process."},
+    {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
+    {"allow_fallback", allow_fallback, METH_O, "Whether operators without a kernel run on the CPU."},
+    {"fate", fate, METH_O, "The fate of a listed operator as its number, or -1."},
+    {"release_event", release_event, METH_O, "Gives an event's id back to the pool."},
+    {"memory_statistics", memory_statistics, METH_NOARGS, "The allocator's books."},
+    {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Sets the peaks to the current values."},
+    {"reset_accumulated_memory", reset_accumulated_memory, METH_NOARGS, "Sets the accumulated statistics to zero."},
+    {"max_buffer_length", max_buffer_length, METH_NOARGS, "Bytes of the largest buffer."},
+    {"tape_start", tape_start, METH_O, "Starts a new tape; entries beyond the limit are only counted."},
+    {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},
+    {"tape_pending", tape_pending, METH_NOARGS, "Entries not drained yet."},
+    {"tape_drain", tape_drain, METH_O, "Takes what was written since the last drain."},
+    {"tape_totals", tape_totals, METH_NOARGS, "Sums over everything drained so far."},
+    {"set_phase", set_phase, METH_O, "Sets the calling thread's phase and returns the former one."},
+    {"end_step", end_step, METH_NOARGS, "Ends a training step."},
+    {"clock_ns", clock_ns, METH_NOARGS, "The tape's clock."},
+    {"mark", mark, METH_VARARGS, "Writes an entry of our own."},
+    {"site", site, METH_VARARGS, "The number of a place in the user's code."},
+    {"current_site", here, METH_NOARGS, "The number of the place in the user's code that is running."},
+    {"is_internal", internal, METH_O, "Whether a file is torch's or anymps' own, hence no place in the user's code."},
+    {"set_callbacks", set_callbacks, METH_VARARGS, "What to call for refusals and for new modules."},
+    {"module_call", module_call, METH_VARARGS, "A replacement for torch.nn.Module.__call__."},
+    {"forget_module", forget_module, METH_O, "Forgets a module that is gone, by its address."},
+    {"forget_modules", forget_modules, METH_NOARGS, "Forgets all modules."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native core of anymps.", -1, methods, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace anymps
+
+PyMODINIT_FUNC PyInit__native() {
+  return PyModule_Create(&anymps::definition);
+}

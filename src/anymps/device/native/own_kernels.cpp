@@ -1,0 +1,119 @@
+// Operators that have an MPS kernel and no CPU kernel of their own: computed on host tensors with what the CPU has.
+#include "unboxed.h"
+
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
+#include <ATen/ops/_scaled_dot_product_attention_math_for_mps.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear_backward_ops.h>
+#include <ATen/ops/linear_ops.h>
+#include <ATen/ops/scaled_dot_product_attention_ops.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <limits>
+
+namespace anymps {
+namespace {
+
+at::Tensor as_rows(const at::Tensor& tensor) {
+  return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
+}
+
+struct LinearBackward {
+  static std::tuple<at::Tensor, at::Tensor, at::Tensor> call(
+      const at::Tensor& input, const at::Tensor& gradient, const at::Tensor& weight, std::array<bool, 3> wanted) {
+    const at::Tensor rows = gradient.dim() == 1 ? gradient.unsqueeze(0) : as_rows(gradient);
+    at::Tensor to_input, to_weight, to_bias;
+    if (wanted[0]) {
+      to_input = rows.mm(weight).view(input.sizes());
+    }
+    if (wanted[1]) {
+      to_weight = rows.t().mm(input.dim() == 1 ? input.unsqueeze(0) : as_rows(input));
+    }
+    if (wanted[2]) {
+      to_bias = rows.sum(0);
+    }
+    return {to_input, to_weight, to_bias};
+  }
+};
+
+struct AttentionMath {
+  static std::tuple<at::Tensor, at::Tensor> call(
+      const at::Tensor& query,
+      const at::Tensor& key,
+      const at::Tensor& value,
+      const std::optional<at::Tensor>& mask,
+      double dropout,
+      bool causal,
+      const std::optional<at::Tensor>& dropout_mask,
+      std::optional<double> scale,
+      bool grouped) {
+    return at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, dropout_mask, scale, grouped);
+  }
+};
+
+void check_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask) {
+  // Texts of torch 2.13, aten/src/ATen/native/transformers/attention.cpp, the same on every device.
+  TORCH_CHECK(
+      query.scalar_type() == key.scalar_type() && query.scalar_type() == value.scalar_type(),
+      "Expected query, key, and value to have the same dtype, but got query.dtype: ", query.dtype(), " key.dtype: ", key.dtype(),
+      " and value.dtype: ", value.dtype(), " instead.");
+  TORCH_CHECK(
+      query.device() == key.device() && query.device() == value.device(),
+      "Expected query, key, and value to have the same device type, but got query.device: ", query.device(), " key.device: ",
+      key.device(), " and value.device: ", value.device(), " instead.");
+  TORCH_CHECK(
+      query.dim() >= 2 && key.dim() >= 2 && value.dim() >= 2,
+      "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: ", query.dim(), " key.dim: ", key.dim(),
+      " and value.dim: ", value.dim(), " instead.");
+  if (mask.has_value()) {
+    const auto type = mask->scalar_type();
+    TORCH_CHECK(
+        type == c10::ScalarType::Bool || type == query.scalar_type() || type == c10::ScalarType::Float,
+        "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: ", mask->dtype(),
+        " and  query.dtype: ", query.dtype(), " instead.");
+  }
+}
+
+// scaled_dot_product_attention is composite, and asks a table by device type that has no entry for mps off a Mac. This is
+// its mps branch (torch 2.13): one operator where no gradient is asked for, the mathematics spelled out otherwise.
+at::Tensor attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& given_mask,
+    double dropout,
+    bool causal,
+    std::optional<double> scale,
+    bool grouped) {
+  check_attention(query, key, value, given_mask);
+  std::optional<at::Tensor> mask = given_mask;
+  if (mask.has_value() && mask->defined() && mask->scalar_type() == c10::ScalarType::Bool) {
+    const auto options = query.options();
+    mask = at::where(*mask, at::zeros({}, options), at::full({}, -std::numeric_limits<double>::infinity(), options));
+  }
+  const bool needs_gradient = c10::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
+  if (dropout == 0.0 && !needs_gradient) {
+    return std::get<0>(at::_scaled_dot_product_attention_math_for_mps(
+        query, key, value, mask, dropout, causal, std::nullopt, scale, grouped));
+  }
+  return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, std::nullopt, scale, grouped));
+}
+
+}  // namespace
+
+void add_composite_kernels(CompositeTable& table) {
+  table.emplace_back(
+      full_name<at::_ops::scaled_dot_product_attention>(),
+      c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention));
+}
+
+void add_own_kernels(KernelTable& table) {
+  namespace ops = at::_ops;
+  table.add<ops::linear>();  // composite on the CPU, one operator on mps
+  table.add<ops::linear_backward, LinearBackward>();
+  table.add<ops::_scaled_dot_product_attention_math_for_mps, AttentionMath>();
+}
+
+}  // namespace anymps

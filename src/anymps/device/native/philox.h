@@ -1,0 +1,225 @@
+// Random numbers of torch 2.13 and later on mps: PyTorch's own Metal Philox stream, in plain C++17.
+//
+// Standard library only; this file and philox.cpp know nothing of torch and are tested alone (tests/test_philox.py).
+// Every function fills a raw contiguous buffer in row-major order and moves `RandomState::offset` on exactly as the
+// Metal host code does. The numbers depend on (seed, offset, call) only: never on threads or on how work is split.
+//
+// Sources
+//   engine, uniform, Box-Muller   c10/metal/random.h, in the torch 2.13.0 wheel's include folder
+//   kernels, offsets              pytorch aten/src/ATen/native/mps/{kernels,operations}/Distributions.{metal,mm},
+//                                 kernels/Dropout.metal; snapshots of main between 2.12 and 2.14 (pull requests 182210,
+//                                 182386, 182528, 184085, 173319, 187078)
+//   splitting of huge tensors     pytorch aten/src/ATen/TensorIterator.cpp
+//   44-byte state                 ATen/mps/MPSGeneratorImpl.h in the 2.13.0 wheel
+//
+// How exact
+//   bit for bit    blocks, uniform in [0, 1), bernoulli, random_int, dropout masks, randperm except for equal float
+//                  keys (384 < n < 32768), whose order we take as stable
+//   last bits      anything through log, exp, sin, cos, tan, pow or sqrt (Metal's library and the host's round
+//                  differently), and a + b*c where the Metal compiler may fuse. We never fuse: see philox.cpp
+//   by algorithm   gamma, dirichlet, poisson, binomial: a draw sitting on an acceptance border may go the other way
+//
+// Versions: poisson and binomial have Metal kernels from 2.14 on; in 2.13 they are operators of the CPU alone. The
+// clamp of `exponential` that avoids -0.0 (pull request 192621) is later than 2.13 and is not applied here.
+//
+// Hold the generator's mutex around every call: it reads and advances the offset.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace anymps {
+
+// ---------------------------------------------------------------------------------------------------- engine
+
+// Block `index` of the stream of `seed`: four 32-bit words. Philox-4x32 with NINE rounds: the Metal loop runs
+// `rounds - 1` times with rounds = 10, so this is not the standard Philox-4x32-10 of CUDA.
+std::array<std::uint32_t, 4> philox_block(std::uint64_t seed, std::uint64_t index);
+
+// Uniform float32 in [0, 1 - 2^-24] from the low 31 bits of one word.
+float unit(std::uint32_t word);
+
+// ---------------------------------------------------------------------------------------------------- state
+
+inline constexpr std::size_t kRandomStateBytes = 44;
+inline constexpr std::uint64_t kPhiloxDefaultSeed = 67280421310721ULL;
+
+// What an mps generator holds. `words` only feeds the MPSGraph engine (2.13 and later: LSTM dropout alone); the
+// Metal kernels read seed and offset. The unit of `offset` is one block; it need not be a multiple of four.
+struct RandomState {
+  std::uint64_t seed = kPhiloxDefaultSeed;
+  std::uint64_t offset = 0;
+  std::uint32_t words[7] = {1, 0, 0, 0, 0, 0, 0};  // a generator nobody seeded yet
+
+  // Sets the seed, rewinds the offset, words = {1, 1, 1, 1, 1, low half, high half}.
+  void manual_seed(std::uint64_t new_seed);
+
+  // 7 words, seed, offset, all little endian: what torch.mps.get_rng_state() returns.
+  std::array<std::uint8_t, kRandomStateBytes> serialize() const;
+
+  // Throws std::runtime_error("RNG state is wrong size") unless size is 44. Never checks the content, as the backend.
+  static RandomState deserialize(const void* bytes, std::size_t size);
+};
+
+// ---------------------------------------------------------------------------------------------------- types
+
+enum class ElementType : std::uint8_t { f32, f16, bf16, u8, i8, i16, i32, i64, u16, u32, u64, boolean };
+
+std::size_t element_size(ElementType type);
+const char* metal_name(ElementType type);   // "float", "half", "bfloat", "uchar", ... as in Metal kernel names
+const char* scalar_name(ElementType type);  // "Float", "Half", "BFloat16", "Byte", ... as torch prints a ScalarType
+
+// IEEE conversions, round to nearest even; a NaN stays a (quiet) NaN.
+std::uint16_t float_to_half(float value);
+float half_to_float(std::uint16_t bits);
+std::uint16_t float_to_bfloat16(float value);
+float bfloat16_to_float(std::uint16_t bits);
+
+// No Metal kernel for this element type. RuntimeError; the text is the backend's.
+struct KernelMissing : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// TypeError of normal_ on a type that is not floating; the text is the backend's.
+struct TypeRefused : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+// NotImplementedError of torch's type dispatch; the text is the backend's.
+struct DispatchMissing : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+// Our own refusal: Metal would divide by zero here. Says so.
+struct RangeRefused : std::domain_error {
+  using std::domain_error::domain_error;
+};
+
+// The backend's texts for checks that the caller makes because they need tensors.
+namespace random_texts {
+std::string random_kind();                                                 // random_ on a complex tensor
+std::string bernoulli_probability(double p);                               // p outside [0, 1]
+std::string bernoulli_shape();                                             // p tensor of another shape
+std::string randperm_count(std::int64_t n);                                // negative n (no space, as printed)
+std::string generator_type(const std::string& found);                      // most operators
+std::string generator_device(const std::string& found);                    // randperm
+}  // namespace random_texts
+
+// ---------------------------------------------------------------------------------------------------- launching
+
+// Calls body(begin, end) over a partition of [0, count), in any order and on any threads, and returns when all is
+// done. body never throws. For torch: [](auto count, auto& body) { at::parallel_for(0, count, 4096, body); }
+using ParallelBody = std::function<void(std::int64_t begin, std::int64_t end)>;
+using ParallelFor = std::function<void(std::int64_t count, const ParallelBody& body)>;
+
+struct Launch {
+  ParallelFor parallel_for;  // empty: serial
+  // TensorIterator's bound for 32-bit indexing. A smaller one serves only to test the splitting.
+  std::int64_t index_limit = std::numeric_limits<std::int32_t>::max();
+};
+
+// Sizes of the pieces in which the host runs a distribution over n contiguous elements. One piece unless the count or
+// the byte offset of the last element passes the limit; then halves, the lower one (rounded down) first. Each piece
+// starts at a fresh block, so an odd split shifts the stream.
+std::vector<std::int64_t> launch_sizes(std::int64_t n, std::size_t bytes_per_element,
+                                       std::int64_t index_limit = std::numeric_limits<std::int32_t>::max());
+
+// ---------------------------------------------------------------------------------------------------- fills
+// `out`: n elements of `type`. Parameters arrive as double and are rounded to float32, as the host does. n = 0 does
+// nothing. Four elements a block; offset += ceil(n / 4) for each piece of launch_sizes.
+
+// from + (to - from) * U. float, half, bfloat. After rounding to a narrow type a value may equal `to`.
+void fill_uniform(RandomState& state, void* out, std::int64_t n, ElementType type, double from, double to,
+                  const Launch& launch = {});
+// mean + std * z (Box-Muller). float, half, bfloat; others throw TypeRefused. With tensors for mean or std, fill with
+// (0, 1) and let the caller multiply and add.
+void fill_normal(RandomState& state, void* out, std::int64_t n, ElementType type, double mean, double std,
+                 const Launch& launch = {});
+// -ln(1 - min(U, 1 - eps)) / lambda. float, half, bfloat. May yield -0.0, as in 2.13 (pytorch issue 192577).
+void fill_exponential(RandomState& state, void* out, std::int64_t n, ElementType type, double lambda,
+                      const Launch& launch = {});
+// median + sigma * tan(pi * (clamp(U, eps, 1 - eps) - 1/2)). float, half, bfloat.
+void fill_cauchy(RandomState& state, void* out, std::int64_t n, ElementType type, double median, double sigma,
+                 const Launch& launch = {});
+// exp(mean + std * z). float, half, bfloat.
+void fill_log_normal(RandomState& state, void* out, std::int64_t n, ElementType type, double mean, double std,
+                     const Launch& launch = {});
+// ceil(ln(max(U, eps)) / log1p(-p)). float, half, bfloat, int, long, short, char, uchar. A value beyond an integer
+// type's range saturates: ours, Metal leaves it open.
+void fill_geometric(RandomState& state, void* out, std::int64_t n, ElementType type, double p,
+                    const Launch& launch = {});
+// U < p. float, half, bfloat, bool, uchar, char, short, int, long.
+void fill_bernoulli(RandomState& state, void* out, std::int64_t n, ElementType type, double p,
+                    const Launch& launch = {});
+// U < probabilities[i], one float32 an element. Four elements a block, yet offset += n. Never split. Probabilities
+// outside [0, 1] are not checked here (a later kernel reports them through the device's error buffer).
+void fill_bernoulli_tensor(RandomState& state, void* out, const float* probabilities, std::int64_t n, ElementType type,
+                           const Launch& launch = {});
+
+// base + word mod range, every type. `range` 0 = the type's whole width: the word itself, as a signed 32-bit number
+// (up to 4 bytes, four elements a block) or two words, high first (8 bytes, two elements a block, offset +=
+// ceil(n / 2)). 2^64 - 1 counts as 0, as in the host code. For up to 4 bytes only the low half of range is used; where
+// that half is zero and range is not, Metal divides by zero and we throw RangeRefused.
+void fill_random_int(RandomState& state, void* out, std::int64_t n, ElementType type, std::int64_t base,
+                     std::uint64_t range, const Launch& launch = {});
+// Range of random_() without arguments: 2^digits for floats, max + 1 for integers and bool, 2^63 - 1 for long.
+// uint16/32/64 throw DispatchMissing.
+std::uint64_t default_random_range(ElementType type);
+
+// ---------------------------------------------------------------------------------------------------- samplers
+// One stream of blocks an element: base offset + 32 * element; only the first word (uniform) or the first two (normal)
+// of a block count. offset += 32 * n. Rejection loops are not stopped at 32 blocks, neither here nor on Metal. Inputs
+// and output have `type`: float, half or bfloat; arithmetic is float32. Inputs on which a Metal loop would never end
+// (NaN, most negative alphas, infinite counts) give NaN: ours.
+
+// Marsaglia-Tsang with the power boost below 1, results at least FLT_MIN, alpha 0 gives 0. Not bit-exact: known from
+// Distributions.metal only as an algorithm over this stream, so last bits and border draws may differ.
+void sample_standard_gamma(RandomState& state, void* out, const void* alpha, std::int64_t n, ElementType type,
+                           const Launch& launch = {});
+// rows of gamma / sum, clamped to [FLT_MIN, 1 - eps]. Not bit-exact: besides the gamma draws, the order of the sum is
+// ours (left to right), and half and bfloat keep float32 gammas until the end.
+void sample_dirichlet(RandomState& state, void* out, const void* alpha, std::int64_t rows, std::int64_t columns,
+                      ElementType type, const Launch& launch = {});
+// 2.14. Knuth below 10, Hoermann's transformed rejection from 10; not positive or not finite rates give 0.
+// Not bit-exact (log-gamma in the acceptance test).
+void sample_poisson(RandomState& state, void* out, const void* rate, std::int64_t n, ElementType type,
+                    const Launch& launch = {});
+// 2.14. Inversion while count * p < 10, else BTRS; p above 1/2 is mirrored. Not bit-exact; that each uniform is word 0
+// of the next block follows the other samplers and was not read in a 2.14 header.
+void sample_binomial(RandomState& state, void* out, const void* count, const void* probability, std::int64_t n,
+                     ElementType type, const Launch& launch = {});
+
+// ---------------------------------------------------------------------------------------------------- compositions
+
+// Permutation of [0, n). Paths of torch 2.13, by size:
+//   n <= 384, int or long, contiguous   Fisher-Yates from the top, four words a block; offset += ceil((n - 1) / 4)
+//   n >= 32768                          24-bit keys (ceil(n / 4) blocks), stable radix argsort, then Fisher-Yates in
+//                                       each run of equal keys from block `offset + run start`; offset += n more
+//   otherwise                           argsort of uniform float keys, taken as stable; offset += ceil(n / 4)
+// `contiguous`: whether the caller's result tensor was. Any element type; whether n fits it is the caller's check.
+// Throws std::length_error for n above 2^32 - 1.
+void randperm(RandomState& state, void* out, std::int64_t n, ElementType type, bool contiguous = true,
+              const Launch& launch = {});
+
+// `out`: [rows, samples] indices; `weights`: [rows, categories] of float, half or bfloat, checked by the caller.
+// samples == 1 or no replacement: largest weight / Exp(1), the division rounded to `type`; equal ratios in index order
+// (ours). Otherwise: first place where a float32 running sum (left to right: ours) reaches U * total.
+// Returns the number of rows in which an Exp(1) draw was zero. There 2.13 computes 0 / -0 = NaN and can choose a
+// category of weight zero (pytorch issue 192577); here such a category has ratio 0 and is never preferred, so the
+// caller can report a hazard instead.
+std::int64_t multinomial(RandomState& state, std::int64_t* out, const void* weights, std::int64_t rows,
+                         std::int64_t categories, std::int64_t samples, bool replacement, ElementType type,
+                         const Launch& launch = {});
+
+// Training-mode dropout: mask = U < 1 - p, output = mask ? input * scale : 0, four elements a block. The formula is
+// that of Dropout.metal on main; that the 2.13 binary has the same arithmetic is unverified. `output` (of `type`) and
+// `mask` (one byte an element) may be null. p = 0 and evaluation mode never reach the kernel: caller's branch.
+void native_dropout(RandomState& state, void* output, std::uint8_t* mask, const void* input, std::int64_t n,
+                    ElementType type, double p, const Launch& launch = {});
+// 1 / (1 - p) in float32, 0 for p = 1.
+float dropout_scale(double p);
+
+}  // namespace anymps

@@ -1,0 +1,221 @@
+// Call sites from Python frames, and the notes about refusals.
+#include "python_bridge.h"
+
+#include "tape.h"
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+// From torch/csrc/autograd/python_variable.h, which takes ten seconds to compile.
+PyObject* THPVariable_Wrap(const at::TensorBase& tensor);
+
+namespace anymps {
+namespace {
+
+struct CodeFacts {
+  bool internal;
+  std::string file, function;
+};
+
+struct SiteKey {
+  const void* code;
+  const void* via;
+  int line;
+  bool operator==(const SiteKey& other) const {
+    return code == other.code && via == other.via && line == other.line;
+  }
+};
+struct SiteHash {
+  size_t operator()(const SiteKey& key) const {
+    return std::hash<const void*>()(key.code) * 31 + std::hash<const void*>()(key.via) * 17 + static_cast<size_t>(key.line);
+  }
+};
+
+// Guarded by the GIL.
+std::vector<std::string> internal_prefixes;
+std::unordered_map<PyCodeObject*, CodeFacts> codes;  // holds a reference to each, so that no address is used twice
+std::unordered_map<SiteKey, uint32_t, SiteHash> sites;
+std::unordered_map<std::string, uint32_t> named_sites;
+std::vector<SiteText> new_sites;
+uint32_t site_count = 0;
+
+std::string text_of(PyObject* object, const char* attribute) {
+  std::string result;
+  PyObject* value = PyObject_GetAttrString(object, attribute);
+  if (value != nullptr && PyUnicode_Check(value)) {
+    if (const char* text = PyUnicode_AsUTF8(value)) {
+      result = text;
+    }
+  }
+  Py_XDECREF(value);
+  PyErr_Clear();
+  return result;
+}
+
+bool starts_with(const std::string& text, const std::string& prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
+}
+
+const CodeFacts& facts_of(PyCodeObject* code) {
+  const auto found = codes.find(code);
+  if (found != codes.end()) {
+    return found->second;
+  }
+  Py_INCREF(code);
+  CodeFacts facts{false, text_of(reinterpret_cast<PyObject*>(code), "co_filename"), text_of(reinterpret_cast<PyObject*>(code), "co_name")};
+  facts.internal = is_internal(facts.file);
+  return codes.emplace(code, std::move(facts)).first->second;
+}
+
+std::string short_name(const CodeFacts& facts) {
+  const size_t torch = facts.file.rfind("/torch/");
+  return (torch == std::string::npos ? facts.file : facts.file.substr(torch + 1)) + ":" + facts.function;
+}
+
+struct GilGuard {
+  PyGILState_STATE state = PyGILState_Ensure();
+  ~GilGuard() {
+    PyGILState_Release(state);
+  }
+};
+
+const char* refusal_name(Refusal kind) {
+  switch (kind) {
+    case Refusal::Missing: return "missing";
+    case Refusal::Float64: return "float64";
+    case Refusal::Complex128: return "complex128";
+    case Refusal::Dtype: return "dtype";
+    case Refusal::Device: return "device";
+    case Refusal::Generator: return "generator";
+    case Refusal::Rank: return "rank";
+    case Refusal::Layout: return "layout";
+    case Refusal::Memory: return "memory";
+    case Refusal::Distributed: return "distributed";
+  }
+  return "";
+}
+
+const char* error_name(ErrorClass error) {
+  switch (error) {
+    case ErrorClass::Runtime: return "RuntimeError";
+    case ErrorClass::Type: return "TypeError";
+    case ErrorClass::NotImplemented: return "NotImplementedError";
+    case ErrorClass::Value: return "ValueError";
+    case ErrorClass::Index: return "IndexError";
+  }
+  return "";
+}
+
+}  // namespace
+
+Callbacks& callbacks() {
+  static Callbacks the_callbacks;
+  return the_callbacks;
+}
+
+bool is_internal(const std::string& file) {
+  if (starts_with(file, "<frozen ") || starts_with(file, "<__array_function__")) {
+    return true;
+  }
+  for (const std::string& prefix : internal_prefixes) {
+    if (starts_with(file, prefix)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void set_internal_prefixes(std::vector<std::string> prefixes) {
+  internal_prefixes = std::move(prefixes);
+}
+
+uint32_t current_site() {
+  GilGuard gil;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  uint32_t id = 0;
+  PyCodeObject* via = nullptr;
+  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
+  while (frame != nullptr) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    const CodeFacts& facts = facts_of(code);
+    if (!facts.internal) {
+      const int line = PyFrame_GetLineNumber(frame);
+      const SiteKey key{code, via, line};
+      const auto found = sites.find(key);
+      if (found != sites.end()) {
+        id = found->second;
+      } else {
+        id = ++site_count;
+        sites.emplace(key, id);
+        new_sites.push_back({id, facts.file, facts.function, via == nullptr ? "" : short_name(facts_of(via)), line});
+      }
+      Py_DECREF(code);
+      Py_DECREF(frame);
+      break;
+    }
+    if (via == nullptr && facts.file.find("/torch/") != std::string::npos) {
+      via = code;
+    }
+    Py_DECREF(code);
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  PyErr_Restore(type, value, traceback);
+  return id;
+}
+
+uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via) {
+  const std::string key = file + "\n" + std::to_string(line) + "\n" + function;
+  const auto found = named_sites.find(key);
+  if (found != named_sites.end()) {
+    return found->second;
+  }
+  const uint32_t id = ++site_count;
+  named_sites.emplace(key, id);
+  new_sites.push_back({id, file, function, via, line});
+  return id;
+}
+
+std::vector<SiteText> take_new_sites() {
+  return std::exchange(new_sites, {});
+}
+
+void forget_sites() {
+  sites.clear();
+  named_sites.clear();
+  new_sites.clear();
+  site_count = 0;
+}
+
+void note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit) {
+  if (!recording()) {
+    return;
+  }
+  const uint32_t number = tape::note_refusal(rule, kind == Refusal::Missing ? Fate::Missing : Fate::Refused);
+  thread_local bool busy = false;
+  if (busy || callbacks().refusal == nullptr) {
+    return;
+  }
+  busy = true;
+  GilGuard gil;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* tensor = culprit.defined() ? THPVariable_Wrap(culprit) : Py_NewRef(Py_None);
+  if (tensor != nullptr) {
+    PyObject* result = PyObject_CallFunction(
+        callbacks().refusal, "IssssO", number, refusal_name(kind), rule.name.c_str(), error_name(error), message.c_str(), tensor);
+    Py_XDECREF(result);
+    Py_DECREF(tensor);
+  }
+  if (PyErr_Occurred()) {
+    PyErr_WriteUnraisable(callbacks().refusal);
+  }
+  PyErr_Restore(type, value, traceback);
+  busy = false;
+}
+
+}  // namespace anymps

@@ -1,0 +1,37 @@
+// The few places where the native core asks Python: who called, and what to note about a refusal.
+#pragma once
+
+#include "texts.h"
+
+#include <Python.h>
+
+#include <string>
+
+namespace anymps {
+
+// Python callables, held for the life of the process.
+struct Callbacks {
+  PyObject* refusal = nullptr;  // (number, kind, operator, error class, message, tensor or None) -> None
+  PyObject* module = nullptr;   // (module) -> int: the number of an nn.Module on the tape
+};
+Callbacks& callbacks();
+
+// Folders whose code is not the user's: torch, anymps. Frames in them are passed over when a call site is looked for.
+void set_internal_prefixes(std::vector<std::string> prefixes);
+
+bool is_internal(const std::string& file);
+
+struct SiteText {
+  uint32_t id;
+  std::string file, function, via;
+  int line;
+};
+std::vector<SiteText> take_new_sites();
+void forget_sites();
+
+// The number of one place in the user's code, for Python callers: file, line, function.
+uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via);
+
+void note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit);
+
+}  // namespace anymps

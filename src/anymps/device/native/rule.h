@@ -1,0 +1,47 @@
+// What the device knows of one operator overload: handed over by the Python side (anymps.rules), fixed at enable time.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+#include <string>
+
+namespace anymps {
+
+// The numbers below are those of anymps/rules/_encoding.py.
+enum class Fate : uint8_t { Native = 0, Fallback = 1, AlwaysFallback = 2, Missing = 3, Refused = 4, Copy = 5, Wait = 6, Mark = 7 };
+
+enum RuleFlag : uint32_t {
+  kScalarCpuOk = 1,     // one 0-dim CPU tensor may stand among the inputs
+  kCpuIndexOk = 2,      // CPU index tensors are moved over by the operator itself
+  kRandom = 4,          // draws from the device's generator
+  kView = 8,            // returns a view of its input
+  kWaitsOnMask = 16,    // waits only if an index is a bool or uint8 mask
+  kWaitsOnScalar = 32,  // waits only if a 0-dim operand lies on mps
+  kWaitsOnZeroDim = 64, // waits only if the first tensor is 0-dim
+  kWaitsOnOption = 128, // waits depending on an optional argument
+  kDense = 256,         // has a kernel for the MPS dispatch key
+  kSparse = 512,        // has a kernel for the SparseMPS dispatch key
+  kFromPython = 1024,   // torch registers the kernel itself, from Python
+};
+constexpr uint32_t kConditionalWait = kWaitsOnMask | kWaitsOnScalar | kWaitsOnZeroDim | kWaitsOnOption;
+
+enum class Wait : uint8_t { None = 0, Item, CopyToMps, CopyToCpu, Synchronize, Event, EmptyCache, Fallback, InsideOperator };
+enum class Direction : uint8_t { None = 0, CpuToMps, MpsToCpu, MpsToMps };
+enum class Phase : uint8_t { Other = 0, Batch, Move, Forward, LossRead, Backward, Optimizer };
+
+struct Rule {
+  Rule(c10::OperatorHandle handle, std::string name);
+
+  c10::OperatorHandle op;
+  std::string name;           // "aten::add.Tensor"
+  uint32_t id = 0;            // index in the list of all rules, the tape's operator number
+  Fate fate = Fate::Native;
+  uint8_t family = 0;         // which text a CPU tensor among mps tensors gets (anymps/rules/_encoding.py, Family)
+  uint32_t flags = 0;
+  Wait wait = Wait::None;
+  uint64_t writes = 0;        // bit i: argument i is written (in place or out=)
+  int generator_argument = -1;
+};
+
+}  // namespace anymps

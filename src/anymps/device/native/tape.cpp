@@ -1,0 +1,526 @@
+// The tape's bookkeeping: per-thread chunks, interned signatures, call sites by position, totals at drain time.
+#include "tape.h"
+
+#include "autograd.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+namespace anymps {
+
+std::atomic<bool> tape_on{false};
+
+namespace {
+std::atomic<int64_t> origin_ns{0};
+
+int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+}  // namespace
+
+int64_t now_ns() {
+  return steady_ns() - origin_ns.load(std::memory_order_relaxed);
+}
+
+namespace {
+
+constexpr uint32_t kChunkEntries = 4096;
+constexpr size_t kMaxKnown = size_t(1) << 18;   // beyond this, positions are no longer remembered per module call
+constexpr size_t kForwardSlots = size_t(1) << 17;
+
+struct Chunk {
+  Entry entries[kChunkEntries];
+  std::atomic<uint32_t> count{0};
+  uint32_t drained = 0;  // guarded by the tape's mutex
+};
+
+inline uint64_t mix(uint64_t hash, uint64_t value) {
+  hash ^= value + 0x9E3779B97F4A7C15ull + (hash << 6) + (hash >> 2);
+  return hash * 0xD6E8FEB86659FD93ull;
+}
+
+// Open addressing, grows, never forgets. Keys are already well mixed; key 0 is never stored.
+struct KnownPositions {
+  struct Slot {
+    uint64_t key;
+    uint32_t signature;
+    uint32_t site;
+  };
+  std::vector<Slot> slots = std::vector<Slot>(1024, Slot{0, 0, 0});
+  size_t used = 0;
+
+  Slot* find(uint64_t key) {
+    const size_t mask = slots.size() - 1;
+    for (size_t i = key & mask;; i = (i + 1) & mask) {
+      if (slots[i].key == key || slots[i].key == 0) {
+        return &slots[i];
+      }
+    }
+  }
+  void insert(uint64_t key, uint32_t signature, uint32_t site) {
+    if (used * 2 >= slots.size()) {
+      std::vector<Slot> old(slots.size() * 2, Slot{0, 0, 0});
+      old.swap(slots);
+      for (const Slot& slot : old) {
+        if (slot.key != 0) {
+          *find(slot.key) = slot;
+        }
+      }
+    }
+    *find(key) = Slot{key, signature, site};
+    ++used;
+  }
+};
+
+struct ThreadTape;
+
+struct State {
+  std::mutex mutex;
+  std::vector<Chunk*> chunks;  // in use or not yet drained
+  std::vector<Chunk*> spare;
+  uint32_t threads = 0;
+  std::unordered_map<uint64_t, uint32_t> signatures;
+  std::vector<SignatureText> new_signatures;
+  std::vector<StepMark> new_steps;
+  struct TotalKey {
+    uint64_t a, b;
+    bool operator==(const TotalKey& other) const {
+      return a == other.a && b == other.b;
+    }
+  };
+  struct TotalHash {
+    size_t operator()(const TotalKey& key) const {
+      return mix(key.a, key.b);
+    }
+  };
+  std::unordered_map<TotalKey, Total, TotalHash> totals;
+  uint64_t detail_limit = 0;
+  uint64_t detailed = 0;
+  int64_t step_start = 0;
+  std::atomic<uint32_t> step{0};
+  std::atomic<uint32_t> backward_step{UINT32_MAX};  // the last step in which a backward ran
+  std::atomic<uint32_t> refusals{0};
+  std::atomic<uint32_t> generation{0};  // one more at each start, so that threads drop what they remember of an older tape
+};
+
+State& state() {
+  static State* the_state = new State;  // never destroyed: threads may write until the very end of the process
+  return *the_state;
+}
+
+// Which module and line a forward operator belonged to, by the sequence number of its autograd node.
+struct ForwardSlot {
+  std::atomic<uint64_t> key{0};
+  std::atomic<uint32_t> module{0};
+  std::atomic<uint32_t> site{0};
+};
+ForwardSlot* forward_slots() {
+  static auto* slots = new ForwardSlot[kForwardSlots];
+  return slots;
+}
+inline uint64_t forward_key(uint64_t thread, uint64_t sequence) {
+  return ((thread + 1) << 44) ^ (sequence + 1);
+}
+
+struct ThreadTape {
+  uint32_t index = 0;
+  uint32_t generation = 0;
+  uint64_t torch_thread = 0;
+  uint8_t phase = 0;
+  uint32_t module = 0;
+  uint32_t ordinal = 0;
+  std::vector<std::pair<uint32_t, uint32_t>> stack;
+  Chunk* chunk = nullptr;
+  std::unique_ptr<KnownPositions> known;
+
+  Entry& next() {
+    if (chunk == nullptr || chunk->count.load(std::memory_order_relaxed) == kChunkEntries) {
+      new_chunk();
+    }
+    return chunk->entries[chunk->count.load(std::memory_order_relaxed)];
+  }
+  void publish() {
+    chunk->count.store(chunk->count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  void new_chunk() {
+    State& s = state();
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.spare.empty()) {
+      chunk = new Chunk;
+    } else {
+      chunk = s.spare.back();
+      s.spare.pop_back();
+      chunk->count.store(0, std::memory_order_relaxed);
+      chunk->drained = 0;
+    }
+    s.chunks.push_back(chunk);
+  }
+  void refresh() {
+    State& s = state();
+    const uint32_t current = s.generation.load(std::memory_order_acquire);
+    if (C10_UNLIKELY(generation != current)) {
+      std::lock_guard<std::mutex> lock(s.mutex);
+      generation = current;
+      index = s.threads++;
+      torch_thread = at::RecordFunction::currentThreadId();
+      chunk = nullptr;
+      known = std::make_unique<KnownPositions>();
+    }
+  }
+};
+
+ThreadTape& mine() {
+  thread_local ThreadTape tape;
+  return tape;
+}
+
+const char* dtype_name(c10::ScalarType type) {
+  switch (type) {
+    case c10::ScalarType::Float: return "float32";
+    case c10::ScalarType::Double: return "float64";
+    case c10::ScalarType::Half: return "float16";
+    case c10::ScalarType::BFloat16: return "bfloat16";
+    case c10::ScalarType::Long: return "int64";
+    case c10::ScalarType::Int: return "int32";
+    case c10::ScalarType::Short: return "int16";
+    case c10::ScalarType::Char: return "int8";
+    case c10::ScalarType::Byte: return "uint8";
+    case c10::ScalarType::Bool: return "bool";
+    case c10::ScalarType::ComplexFloat: return "complex64";
+    case c10::ScalarType::ComplexDouble: return "complex128";
+    case c10::ScalarType::ComplexHalf: return "complex32";
+    default: return c10::toString(type);
+  }
+}
+
+std::string describe(c10::ArrayRef<const c10::TensorImpl*> tensors) {
+  std::string text = "[";
+  for (const auto* tensor : tensors) {
+    if (text.size() > 1) {
+      text += ", ";
+    }
+    text += '"';
+    text += dtype_name(c10::typeMetaToScalarType(tensor->dtype()));
+    text += '[';
+    bool first = true;
+    for (const int64_t size : tensor->sizes()) {
+      text += first ? "" : ", ";
+      text += std::to_string(size);
+      first = false;
+    }
+    text += ']';
+    if (tensor->device().is_cpu()) {
+      text += " on cpu";
+    }
+    text += '"';
+  }
+  return text + "]";
+}
+
+uint32_t intern(
+    uint64_t hash,
+    const Rule& rule,
+    Fate fate,
+    c10::ArrayRef<const c10::TensorImpl*> inputs,
+    c10::ArrayRef<const c10::TensorImpl*> outputs) {
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  const auto found = s.signatures.find(hash);
+  if (found != s.signatures.end()) {
+    return found->second;
+  }
+  const auto id = static_cast<uint32_t>(s.signatures.size() + 1);
+  s.signatures.emplace(hash, id);
+  s.new_signatures.push_back({id, rule.id, static_cast<uint8_t>(fate), describe(inputs), describe(outputs)});
+  return id;
+}
+
+// The phase of an operator that no hook has put into one.
+Phase natural_phase(const ThreadTape& tape, Wait wait, Direction direction) {
+  State& s = state();
+  if (tape.module == 0) {
+    if (direction == Direction::CpuToMps) {
+      return Phase::Move;
+    }
+    if (wait == Wait::Item || direction == Direction::MpsToCpu) {
+      return Phase::LossRead;
+    }
+    if (s.backward_step.load(std::memory_order_relaxed) == s.step.load(std::memory_order_relaxed)) {
+      return Phase::Other;  // between backward and the optimizer's step: clipping, logging
+    }
+  }
+  return Phase::Forward;
+}
+
+}  // namespace
+
+void Span::begin() {
+  start_ = now_ns();
+  hash_ = mix(0x5bd1e995u, rule_.id + 1);
+  fate_ = rule_.fate;
+}
+
+void Span::mix_tensor(const c10::TensorImpl* tensor) {
+  uint64_t hash = mix(hash_, (static_cast<uint64_t>(tensor->dtype() == caffe2::TypeMeta::Make<float>() ? 0 : 1 +
+      static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype()))) << 8) | static_cast<uint64_t>(tensor->dim()));
+  if (C10_LIKELY(!tensor->is_sparse())) {
+    for (const int64_t size : tensor->sizes()) {
+      hash = mix(hash, static_cast<uint64_t>(size));
+    }
+  }
+  hash_ = hash;
+}
+
+void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs) {
+  const int64_t end = now_ns();
+  State& s = state();
+  ThreadTape& tape = mine();
+  tape.refresh();
+  const bool matters = wait_ != Wait::None || fate_ != Fate::Native || direction_ == Direction::CpuToMps || direction_ == Direction::MpsToCpu;
+  const uint64_t hash = mix(hash_, static_cast<uint64_t>(fate_)) | 1;
+  Entry entry{};
+  BackwardNode node;
+  const bool in_backward = current_backward(node);
+  if (in_backward) {
+    entry.sequence = static_cast<int64_t>(node.sequence);
+    entry.phase = static_cast<uint8_t>(Phase::Backward);
+    entry.flags = kAutogradThread;
+    s.backward_step.store(s.step.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    const uint64_t key = forward_key(node.thread, node.sequence);
+    const ForwardSlot& slot = forward_slots()[key & (kForwardSlots - 1)];
+    if (slot.key.load(std::memory_order_acquire) == key) {
+      entry.module = slot.module.load(std::memory_order_relaxed);
+      entry.site = slot.site.load(std::memory_order_relaxed);
+    }
+    KnownPositions::Slot* known = tape.known->find(hash);
+    if (known->key == hash) {
+      entry.signature = known->signature;
+    } else {
+      entry.signature = intern(hash, rule_, fate_, inputs, outputs);
+      tape.known->insert(hash, entry.signature, 0);
+    }
+    if (matters && entry.site == 0) {
+      entry.site = current_site();
+    }
+  } else {
+    entry.phase = tape.phase != 0 ? tape.phase : static_cast<uint8_t>(natural_phase(tape, wait_, direction_));
+    entry.module = tape.module;
+    const uint64_t sequence = at::sequence_number::peek();
+    entry.sequence = static_cast<int64_t>(sequence) - 1;
+    const uint64_t position = mix(mix(hash, tape.module), tape.ordinal++) | 1;
+    KnownPositions::Slot* known = tape.known->find(position);
+    if (known->key == position) {
+      entry.signature = known->signature;
+      entry.site = matters ? current_site() : known->site;
+    } else {
+      entry.signature = intern(hash, rule_, fate_, inputs, outputs);
+      const bool remember = tape.known->used < kMaxKnown;
+      entry.site = matters || remember ? current_site() : 0;
+      if (remember) {
+        tape.known->insert(position, entry.signature, entry.site);
+      }
+    }
+    if (sequence > 0) {
+      const uint64_t key = forward_key(tape.torch_thread, sequence - 1);
+      ForwardSlot& slot = forward_slots()[key & (kForwardSlots - 1)];
+      if (slot.key.load(std::memory_order_relaxed) != key) {  // the first operator under a node is the node's own
+        slot.module.store(entry.module, std::memory_order_relaxed);
+        slot.site.store(entry.site, std::memory_order_relaxed);
+        slot.key.store(key, std::memory_order_release);
+      }
+    }
+  }
+  entry.start_ns = start_;
+  entry.duration_ns = end - start_;
+  entry.moved_bytes = moved_bytes_;
+  entry.step = s.step.load(std::memory_order_relaxed);
+  entry.thread = tape.index;
+  entry.wait = static_cast<uint8_t>(wait_);
+  entry.direction = static_cast<uint8_t>(direction_);
+  entry.flags |= flags_;
+  tape.next() = entry;
+  tape.publish();
+}
+
+void Span::raised() {
+  flags_ |= kRaised;
+  hash_ = mix(hash_, kRaised);  // a signature of its own, as its results are unknown
+  write({}, {});
+}
+
+namespace tape {
+
+void start(uint64_t detail_limit) {
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  s.signatures.clear();
+  s.new_signatures.clear();
+  s.new_steps.clear();
+  s.totals.clear();
+  s.spare.insert(s.spare.end(), s.chunks.begin(), s.chunks.end());
+  s.chunks.clear();
+  s.detail_limit = detail_limit;
+  s.detailed = 0;
+  s.threads = 0;
+  s.step.store(0);
+  s.backward_step.store(UINT32_MAX);
+  s.refusals.store(0);
+  origin_ns.store(steady_ns());
+  s.step_start = 0;
+  s.generation.fetch_add(1, std::memory_order_release);
+  forward_slots();
+  tape_on.store(true, std::memory_order_release);
+}
+
+void stop() {
+  tape_on.store(false, std::memory_order_release);
+}
+
+Drained drain() {
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  Drained result;
+  std::vector<Chunk*> still_open;
+  for (Chunk* chunk : s.chunks) {
+    const uint32_t count = chunk->count.load(std::memory_order_acquire);
+    for (uint32_t i = chunk->drained; i < count; ++i) {
+      const Entry& e = chunk->entries[i];
+      const State::TotalKey key{
+          (uint64_t(e.signature) << 32) | e.module,
+          (uint64_t(e.site) << 32) | (uint64_t(e.phase) << 16) | (uint64_t(e.wait) << 8) | e.direction};
+      Total& total = s.totals[key];
+      if (total.count == 0) {
+        total.signature = e.signature;
+        total.module = e.module;
+        total.site = e.site;
+        total.phase = e.phase;
+        total.wait = e.wait;
+        total.direction = e.direction;
+      }
+      ++total.count;
+      total.duration_ns += e.duration_ns;
+      total.moved_bytes += e.moved_bytes;
+      const bool matters = e.wait != 0 || e.refusal != 0 || e.direction == 1 || e.direction == 2;
+      if (s.detailed < s.detail_limit || matters) {
+        result.entries.append(reinterpret_cast<const char*>(&e), sizeof(Entry));
+        ++s.detailed;
+      } else {
+        ++result.dropped;
+      }
+    }
+    chunk->drained = count;
+    if (count == kChunkEntries) {
+      s.spare.push_back(chunk);
+    } else {
+      still_open.push_back(chunk);
+    }
+  }
+  s.chunks.swap(still_open);
+  result.signatures.swap(s.new_signatures);
+  result.steps.swap(s.new_steps);
+  return result;
+}
+
+std::vector<Total> totals() {
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  std::vector<Total> result;
+  result.reserve(s.totals.size());
+  for (const auto& item : s.totals) {
+    result.push_back(item.second);
+  }
+  return result;
+}
+
+uint64_t pending() {
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  uint64_t count = 0;
+  for (const Chunk* chunk : s.chunks) {
+    count += chunk->count.load(std::memory_order_relaxed) - chunk->drained;
+  }
+  return count;
+}
+
+uint8_t set_phase(uint8_t phase) {
+  ThreadTape& tape = mine();
+  const uint8_t former = tape.phase;
+  tape.phase = phase;
+  return former;
+}
+
+void enter_module(uint32_t module) {
+  ThreadTape& tape = mine();
+  tape.stack.emplace_back(tape.module, tape.ordinal);
+  tape.module = module;
+  tape.ordinal = 0;
+}
+
+void leave_module() {
+  ThreadTape& tape = mine();
+  if (!tape.stack.empty()) {
+    std::tie(tape.module, tape.ordinal) = tape.stack.back();
+    tape.stack.pop_back();
+  }
+}
+
+void end_step() {
+  State& s = state();
+  mine().ordinal = 0;
+  std::lock_guard<std::mutex> lock(s.mutex);
+  const int64_t now = now_ns();
+  s.new_steps.push_back({s.step.load(), s.step_start, now});
+  s.step_start = now;
+  s.step.fetch_add(1);
+}
+
+static void put(const Rule& rule, Fate fate, Entry entry) {
+  State& s = state();
+  ThreadTape& tape = mine();
+  tape.refresh();
+  const uint64_t hash = mix(mix(mix(0x5bd1e995u, rule.id + 1), static_cast<uint64_t>(fate)), 0x6d61726bu) | 1;
+  entry.signature = intern(hash, rule, fate, {}, {});
+  entry.module = tape.module;
+  entry.step = s.step.load(std::memory_order_relaxed);
+  entry.thread = tape.index;
+  entry.sequence = -1;
+  tape.next() = entry;
+  tape.publish();
+}
+
+uint32_t note_refusal(const Rule& rule, Fate fate) {
+  if (!recording()) {
+    return 0;
+  }
+  Entry entry{};
+  entry.start_ns = now_ns();
+  BackwardNode node;
+  entry.phase = current_backward(node) ? static_cast<uint8_t>(Phase::Backward)
+                                       : static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
+  entry.site = current_site();
+  entry.flags = kRaised;
+  entry.refusal = state().refusals.fetch_add(1) + 1;
+  put(rule, fate, entry);
+  return entry.refusal;
+}
+
+void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wait wait) {
+  if (!recording()) {
+    return;
+  }
+  Entry entry{};
+  entry.start_ns = start_ns;
+  entry.duration_ns = end_ns - start_ns;
+  entry.phase = phase != 0 ? phase : static_cast<uint8_t>(natural_phase(mine(), wait, Direction::None));
+  entry.wait = static_cast<uint8_t>(wait);
+  entry.site = current_site();
+  put(rule, wait == Wait::None ? Fate::Mark : Fate::Wait, entry);
+}
+
+}  // namespace tape
+}  // namespace anymps

@@ -1,0 +1,137 @@
+// The tape: one fixed-size entry for every operator, copy and wait, written without locks by the thread that runs it.
+#pragma once
+
+#include "rule.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace anymps {
+
+// The packed form documented in docs/architecture.md.
+struct Entry {
+  int64_t start_ns;
+  int64_t duration_ns;
+  int64_t moved_bytes;
+  int64_t sequence;  // forward: number of the autograd node being built; backward: that of the node being run; else -1
+  uint32_t signature;
+  uint32_t module;
+  uint32_t site;
+  uint32_t step;
+  uint32_t thread;
+  uint8_t phase;
+  uint8_t wait;
+  uint8_t direction;
+  uint8_t flags;
+  uint32_t refusal;
+  uint32_t reserved;
+};
+static_assert(sizeof(Entry) == 64, "the packed entry is part of the recording's documented format");
+
+enum EntryFlag : uint8_t { kNonBlocking = 1, kRaised = 2, kAutogradThread = 4, kViewResult = 8 };
+
+extern std::atomic<bool> tape_on;
+inline bool recording() {
+  return tape_on.load(std::memory_order_relaxed);
+}
+
+int64_t now_ns();  // since the tape was last started
+
+// One call being recorded. Costs a load and a branch while nothing records.
+class Span {
+ public:
+  explicit Span(const Rule& rule) : rule_(rule), on_(recording()) {
+    if (on_) {
+      begin();
+    }
+  }
+  bool on() const {
+    return on_;
+  }
+  void input(const c10::TensorImpl* tensor) {
+    if (on_) {
+      mix_tensor(tensor);
+    }
+  }
+  void wait(Wait kind) {
+    wait_ = kind;
+  }
+  void moved(Direction direction, int64_t bytes, bool non_blocking) {
+    direction_ = direction;
+    moved_bytes_ = bytes;
+    flags_ |= non_blocking ? kNonBlocking : 0;
+  }
+  void fate(Fate fate) {
+    fate_ = fate;
+  }
+  // The call ended with an exception: an entry without results.
+  void raised();
+  // Writes the entry. `inputs` and `outputs` are only looked at when this signature is new.
+  void end(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs) {
+    if (on_) {
+      write(inputs, outputs);
+    }
+  }
+
+ private:
+  void begin();
+  void mix_tensor(const c10::TensorImpl* tensor);
+  void write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs);
+
+  const Rule& rule_;
+  bool on_;
+  Fate fate_ = Fate::Native;
+  Wait wait_ = Wait::None;
+  Direction direction_ = Direction::None;
+  uint8_t flags_ = 0;
+  int64_t start_ = 0;
+  int64_t moved_bytes_ = 0;
+  uint64_t hash_ = 0;
+};
+
+// Where in the user's code the calling thread is. Takes the GIL; answers 0 where there is no Python frame of the user's.
+uint32_t current_site();
+
+struct SignatureText {
+  uint32_t id, op;
+  uint8_t fate;
+  std::string inputs, outputs;  // JSON lists
+};
+struct Total {
+  uint32_t signature, module, site;
+  uint8_t phase, wait, direction;
+  uint64_t count;
+  int64_t duration_ns, moved_bytes;
+};
+struct StepMark {
+  uint32_t step;
+  int64_t start_ns, end_ns;
+};
+struct Drained {
+  std::string entries;  // packed; empty once the detail limit is reached
+  std::vector<SignatureText> signatures;
+  std::vector<StepMark> steps;
+  uint64_t dropped = 0;  // entries counted in the totals only, since the last drain
+};
+
+namespace tape {
+void start(uint64_t detail_limit);
+void stop();
+Drained drain();
+std::vector<Total> totals();
+uint64_t pending();  // entries written and not drained yet
+
+uint8_t set_phase(uint8_t phase);  // of the calling thread; returns the former one
+void enter_module(uint32_t module);
+void leave_module();
+void end_step();
+uint32_t note_refusal(const Rule& rule, Fate fate);  // writes a refused entry for the calling thread, returns its number
+void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wait wait);
+}  // namespace tape
+
+}  // namespace anymps

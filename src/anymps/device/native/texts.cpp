@@ -1,0 +1,100 @@
+// Raising the real backend's errors, and the text a tensor on another device gets by operator family.
+#include "texts.h"
+
+#include "call.h"
+#include "python_bridge.h"
+#include "registry.h"
+#include "tape.h"
+
+#include <c10/util/Exception.h>
+
+namespace anymps {
+
+Texts& texts() {
+  static Texts the_texts;
+  return the_texts;
+}
+
+std::string fill_in(std::string text, const std::string& op) {
+  static const std::string mark = "%OP%";
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + op.size())) {
+    text.replace(at, mark.size(), op);
+  }
+  return text;
+}
+
+void refuse(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit) {
+  note_refusal(kind, rule, error, message, culprit);
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  switch (error) {
+    case ErrorClass::Type: throw c10::TypeError(here, message);
+    case ErrorClass::NotImplemented: throw c10::NotImplementedError(here, message);
+    case ErrorClass::Value: throw c10::ValueError(here, message);
+    case ErrorClass::Index: throw c10::IndexError(here, message);
+    case ErrorClass::Runtime: break;
+  }
+  throw c10::Error(here, message);
+}
+
+namespace {
+
+const char* kTwoDevices = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and ";
+
+std::string argument_name(const Rule& rule, size_t position) {
+  const auto& arguments = rule.op.schema().arguments();
+  return position < arguments.size() ? arguments[position].name() : "";
+}
+
+std::string base_name(const std::string& full) {
+  const size_t start = full.find("::") == std::string::npos ? 0 : full.find("::") + 2;
+  return full.substr(start, full.find('.', start) - start);
+}
+
+}  // namespace
+
+// Texts by family: torch 2.13, see anymps/rules/_texts.py for the source of each.
+void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars) {
+  const std::string device = tensor.device().str();
+  const bool scalar = tensor.is_cpu() && tensor.dim() == 0;
+  if ((rule.flags & kCpuIndexOk) && tensor.is_cpu() && position > 0) {
+    return;
+  }
+  if (scalar && (rule.flags & kScalarCpuOk)) {
+    if (++cpu_scalars > 1) {
+      refuse(Refusal::Device, rule, ErrorClass::Runtime, "Trying to pass too many CPU scalars to non-CPU kernel!", tensor);
+    }
+    return;
+  }
+  std::string message;
+  if (tensor.is_cpu() && family_name(rule.family) == "none") {
+    return;
+  }
+  const std::string name = argument_name(rule, position);
+  const std::string& family = family_name(rule.family);
+  if (family == "same_gpu") {
+    message = "Tensor for argument #" + std::to_string(position + 1) + " '" + name + "' is on CPU, but expected it to be on GPU (while checking arguments for " +
+        base_name(rule.name) + ")";
+  } else if (family == "linear") {
+    message = "Tensor for argument " + name + " is on " + device + " but expected on mps";
+  } else if (family == "placeholder") {
+    message = "Placeholder storage has not been allocated on MPS device!";
+  } else if (family == "metal") {
+    if (scalar) {
+      return;  // becomes a constant of the kernel
+    }
+    message = "Passed CPU tensor to MPS op";
+  } else if (family == "dot") {
+    message = "Expected all tensors to be on the same device. Found: mps:0, " + device;
+  } else if (family == "masked_fill") {
+    message = "expected self and mask to be on the same device, but got mask on " + device + " and self on mps:0";
+  } else if (family == "gradscaler") {
+    message = name + " must be a MPS tensor.";
+  } else if (family == "sparse") {
+    message = base_name(rule.name) + ": expected '" + name + "' to be MPS, but got " + device;
+  } else {
+    message = kTwoDevices + device + "!";
+  }
+  refuse(Refusal::Device, rule, ErrorClass::Runtime, message, tensor);
+}
+
+}  // namespace anymps

@@ -1,0 +1,220 @@
+// Typed kernels for the operators of a training step: the same as the redirect in boxed.cpp, without the boxing.
+#pragma once
+
+#include "call.h"
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <array>
+#include <deque>
+#include <tuple>
+
+namespace anymps {
+
+// Holds the host side of a call's arguments while the CPU kernel runs.
+struct HostArguments {
+  explicit HostArguments(Call& call) : call(call) {}
+  Call& call;
+  std::array<at::Tensor, 10> slots;
+  std::array<at::Tensor*, 10> written{};  // the caller's tensor behind a written slot
+  size_t used = 0;
+  std::deque<std::vector<at::Tensor>> lists;
+
+  at::Tensor& take(const at::Tensor& tensor, size_t position, bool is_written) {
+    at::Tensor& slot = slots[used];
+    slot = call.to_host(tensor, is_written, position);
+    if (is_written) {
+      written[used] = const_cast<at::Tensor*>(&tensor);
+    }
+    ++used;
+    return slot;
+  }
+};
+
+// How one argument type crosses to the host. Everything that holds no tensor passes as it is.
+template <class T>
+struct Cross {
+  static T in(HostArguments&, size_t, T value) {
+    return std::forward<T>(value);
+  }
+};
+template <>
+struct Cross<const at::Tensor&> {
+  static const at::Tensor& in(HostArguments& host, size_t position, const at::Tensor& tensor) {
+    return host.take(tensor, position, false);
+  }
+};
+template <>
+struct Cross<at::Tensor&> {
+  static at::Tensor& in(HostArguments& host, size_t position, at::Tensor& tensor) {
+    return host.take(tensor, position, true);
+  }
+};
+template <>
+struct Cross<const std::optional<at::Tensor>&> {
+  static std::optional<at::Tensor> in(HostArguments& host, size_t position, const std::optional<at::Tensor>& tensor) {
+    return tensor.has_value() ? std::optional<at::Tensor>(host.take(*tensor, position, false)) : std::nullopt;
+  }
+};
+template <>
+struct Cross<at::TensorList> {
+  static at::TensorList in(HostArguments& host, size_t position, at::TensorList tensors) {
+    host.lists.emplace_back();
+    for (const at::Tensor& tensor : tensors) {
+      host.lists.back().push_back(host.call.to_host(tensor, false, position));
+    }
+    return host.lists.back();
+  }
+};
+template <>
+struct Cross<const at::ITensorListRef&> {
+  static at::ITensorListRef in(HostArguments& host, size_t position, const at::ITensorListRef& tensors) {
+    host.lists.emplace_back();
+    for (const at::Tensor& tensor : tensors) {
+      host.lists.back().push_back(host.call.to_host(tensor, false, position));
+    }
+    return at::ITensorListRef(host.lists.back());
+  }
+};
+template <>
+struct Cross<const c10::List<std::optional<at::Tensor>>&> {
+  static c10::List<std::optional<at::Tensor>> in(
+      HostArguments& host, size_t position, const c10::List<std::optional<at::Tensor>>& tensors) {
+    c10::List<std::optional<at::Tensor>> result;
+    result.reserve(tensors.size());
+    for (const std::optional<at::Tensor>& tensor : tensors) {
+      result.push_back(tensor.has_value() ? std::optional<at::Tensor>(host.call.to_host(*tensor, false, position)) : std::nullopt);
+    }
+    return result;
+  }
+};
+
+// How one result type comes back.
+template <class R>
+struct Return {
+  static R out(HostArguments&, R value) {
+    return value;
+  }
+};
+template <>
+struct Return<at::Tensor> {
+  static at::Tensor out(HostArguments& host, at::Tensor&& result) {
+    return host.call.to_mps(std::move(result));
+  }
+};
+template <>
+struct Return<at::Tensor&> {
+  static at::Tensor& out(HostArguments& host, at::Tensor& result) {
+    for (size_t i = 0; i < host.used; ++i) {
+      if (&host.slots[i] == &result) {
+        return *host.written[i];
+      }
+    }
+    TORCH_INTERNAL_ASSERT(false, "anymps: an operator returned a reference to none of its arguments");
+  }
+};
+template <>
+struct Return<std::vector<at::Tensor>> {
+  static std::vector<at::Tensor> out(HostArguments& host, std::vector<at::Tensor>&& results) {
+    for (at::Tensor& result : results) {
+      result = host.call.to_mps(std::move(result));
+    }
+    return std::move(results);
+  }
+};
+template <class... R>
+struct Return<std::tuple<R...>> {
+  static std::tuple<R...> out(HostArguments& host, std::tuple<R...>&& results) {
+    return std::apply(
+        [&](auto&&... parts) { return std::tuple<R...>(Return<R>::out(host, std::forward<R>(parts))...); }, std::move(results));
+  }
+};
+
+// Runs the operator's CPU kernel.
+struct OnCpu {};
+
+// `Host` is OnCpu, or a type with a static `call` of the operator's signature that computes on host tensors.
+template <class Signature, class Host>
+class Unboxed;
+
+template <class Host, class R, class... Args>
+class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
+ public:
+  explicit Unboxed(const Rule& rule) : rule_(rule), op_(rule.op.typed<R(Args...)>()) {}
+
+  R operator()(Args... args) {
+    return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
+  }
+
+ private:
+  template <size_t... Positions>
+  R run(std::index_sequence<Positions...>, Args... args) {
+    Call call(rule_);
+    HostArguments host(call);
+    // Braces keep the order: left to right, as the real kernels check their arguments.
+    std::tuple<decltype(Cross<Args>::in(host, Positions, std::forward<Args>(args)))...> converted{
+        Cross<Args>::in(host, Positions, std::forward<Args>(args))...};
+    if constexpr (std::is_void_v<R>) {
+      compute(std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...);
+      call.finish();
+    } else {
+      R result = Return<R>::out(
+          host,
+          compute(std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...));
+      call.finish();
+      return std::forward<R>(result);
+    }
+  }
+
+  template <class... HostArgs>
+  R compute(HostArgs&&... args) {
+    if constexpr (std::is_same_v<Host, OnCpu>) {
+      return op_.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), std::forward<HostArgs>(args)...);
+    } else {
+      return Host::call(std::forward<HostArgs>(args)...);
+    }
+  }
+
+  const Rule& rule_;
+  c10::TypedOperatorHandle<R(Args...)> op_;
+};
+
+using KernelFactory = c10::KernelFunction (*)(const Rule&);
+
+template <class Op, class Host = OnCpu>
+c10::KernelFunction make_unboxed(const Rule& rule) {
+  using Kernel = Unboxed<typename Op::schema, Host>;
+  return c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(rule));
+}
+
+template <class Op>
+std::string full_name() {
+  std::string name = Op::name;
+  if (Op::overload_name[0] != '\0') {
+    name += '.';
+    name += Op::overload_name;
+  }
+  return name;
+}
+
+// The kernels that are not the boxed redirect, by full operator name. Each file adds its own.
+struct KernelTable {
+  std::vector<std::pair<std::string, KernelFactory>> rows;
+  template <class Op, class Host = OnCpu>
+  void add() {
+    rows.emplace_back(full_name<Op>(), &make_unboxed<Op, Host>);
+  }
+};
+
+void add_step_kernels(KernelTable& table);    // step_kernels.cpp: the operators of a training step, typed
+void add_own_kernels(KernelTable& table);     // own_kernels.cpp: operators that the CPU lacks
+void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation, views, copies, reads
+void add_random_kernels(KernelTable& table);  // random.cpp: operators that draw numbers
+
+// Composite operators that ask for the device type inside: replaced, with autograd passing through them.
+using CompositeTable = std::vector<std::pair<std::string, c10::KernelFunction>>;
+void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp
+
+}  // namespace anymps

@@ -1,0 +1,49 @@
+"""What waits and copies cost on a Mac, as ranges from public measurements. Nothing here was measured by us.
+
+A read also drains the GPU's queue: the host then cannot run ahead, which costs the more, the longer the queue is (6 of
+10 ms of a step in one trainer, CodefyUI PR 435). That part depends on the script and is not in the ranges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A fixed part per call in ns, and a rate in bytes/ns (= GB/s) per byte moved; low and high end of both."""
+
+    fixed_ns: tuple[float, float]
+    rate: tuple[float, float] | None = None
+    source: str = ""
+
+    def of(self, count: int, moved_bytes: int = 0) -> tuple[float, float]:
+        """Lowest and highest estimate, in ns, for `count` calls that move `moved_bytes` in all."""
+        low, high = (count * part for part in self.fixed_ns)
+        if self.rate is not None:
+            slow, fast = self.rate
+            low, high = low + moved_bytes / fast, high + moved_bytes / slow
+        return low, high
+
+
+SYNCHRONIZE = Cost(
+    (100_000, 450_000),
+    source="a wait costs 0.12 ms on an M4 Pro (pytorch PR 150452), 0.15 to 0.48 ms from M1 to M4 (mlx-benchmark)",
+)
+
+ITEM = Cost(
+    (100_000, 450_000),
+    source="an .item() costs 0.10 ms on an M4 Pro with an empty queue (pytorch PR 182731)",
+)
+
+COPY = Cost(
+    (210_000, 570_000),  # a blit of 110 to 119 us, and a wait
+    rate=(40, 75),
+    source="a copy costs 0.11 to 0.12 ms on an M4 Pro, then 40 to 75 GB/s (pytorch PR 182749), and a wait",
+)
+
+FALLBACK = Cost(
+    (300_000, 600_000),
+    rate=(40, 75),
+    source="a fallback is a wait, a copy there and a copy back (pytorch PRs 150452 and 182749)",
+)

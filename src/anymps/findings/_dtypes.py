@@ -1,0 +1,113 @@
+"""MPS3xx: tensors that MPS refuses for what they are: dtype, number of dimensions, layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._refusals import Refused, at, refused_as
+from anymps.record import Recording, RefusalKind
+
+FLOAT64 = Rule(
+    id="MPS301",
+    title="float64 on MPS",
+    severity=Severity.ERROR,
+    why="Metal has no float64: any float64 tensor on mps raises TypeError.",
+    fix="Make it float32 before it goes to the device: `.float()`, or `dtype=torch.float32` where it is made.",
+    source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
+)
+
+DTYPE = Rule(
+    id="MPS302",
+    title="dtype that MPS or the operator does not take",
+    severity=Severity.ERROR,
+    why="MPS has fewer dtypes than the CPU, and some of its kernels take fewer still.",
+    fix="Convert the tensor before the call: to float32, int64 or complex64.",
+    source="aten/src/ATen/mps/EmptyTensor.cpp, aten/src/ATen/native/mps/OperationUtils.mm, torch 2.13",
+)
+
+RANK = Rule(
+    id="MPS303",
+    title="Tensor with more than 16 dimensions",
+    severity=Severity.ERROR,
+    why="MPS tensors have at most 16 dimensions.",
+    fix="Flatten dimensions that belong together before the call.",
+    source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
+)
+
+LAYOUT = Rule(
+    id="MPS304",
+    title="Layout that MPS does not have",
+    severity=Severity.ERROR,
+    why="MPS has strided tensors, sparse COO tensors from torch 2.9 on, and hardly any operator for the other layouts.",
+    fix="Make it dense with `.to_dense()` before it goes to the device, or keep this part on the CPU.",
+    source="aten/src/ATen/mps/EmptyTensor.cpp; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15",
+)
+
+RULES = (FLOAT64, DTYPE, RANK, LAYOUT)
+
+# NumPy's makers of float64 arrays that take a dtype; the others need `.astype`.
+_TAKES_DTYPE = re.compile(
+    r"(?:np|numpy)\.(?:array|asarray|zeros|ones|full|empty|eye|identity|arange|linspace|logspace|geomspace|mean|sum|std|var)\("
+)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about tensors that MPS refuses for what they are."""
+    for refused in refused_as(recording, RefusalKind.FLOAT64):
+        yield _float64(refused)
+    for kind, rule in (
+        (RefusalKind.COMPLEX128, DTYPE),
+        (RefusalKind.DTYPE, DTYPE),
+        (RefusalKind.RANK, RANK),
+        (RefusalKind.LAYOUT, LAYOUT),
+    ):
+        for refused in refused_as(recording, kind):
+            yield rule.finding(
+                refused.site,
+                what=f"`{refused.operator}` raised {refused.error}: {refused.message}",
+                count=refused.count,
+                fix="Make it complex64 before it goes to the device." if kind is RefusalKind.COMPLEX128 else "",
+                related_sites=[refused.origin],
+            )
+
+
+def _float64(refused: Refused) -> Finding:
+    name, expression = refused.name, refused.expression
+    subject = name[0].upper() + name[1:]
+    what = f"{subject} is float64, and going to mps raised {refused.error}."
+    fix = ""
+    if refused.origin.known:
+        made = f" by `{expression}`" if expression else ""
+        default = ", NumPy's default dtype" if refused.detail.get("numpy_default") else ""
+        what = (
+            f"{subject}, made{made} at {at(refused.origin)}, is float64{default}; going to mps raised {refused.error}."
+        )
+        float32 = _as_float32(expression)
+        if float32:
+            fix = f"Write `{float32}` at {at(refused.origin)}, or `.float()` before it goes to the device."
+        else:
+            fix = f"Make it float32 at {at(refused.origin)}, or write `.float()` before it goes to the device."
+    return FLOAT64.finding(refused.site, what=what, count=refused.count, fix=fix, related_sites=[refused.origin])
+
+
+def _as_float32(expression: str) -> str:
+    """The expression with float32 for NumPy's float64, or the empty text where that cannot be told."""
+    whole_call = re.fullmatch(r"(?:np|numpy)(?:\.\w+)+\((.*)\)", expression)
+    if whole_call is None or "dtype" in expression or not _is_balanced(whole_call[1]):
+        return ""
+    if _TAKES_DTYPE.match(expression):
+        separator = ", " if whole_call[1].strip() else ""
+        return f"{expression[:-1]}{separator}dtype=np.float32)"
+    return f"{expression}.astype(np.float32)"
+
+
+def _is_balanced(arguments: str) -> bool:
+    """Whether a call's arguments close their own parentheses, so that the call is the whole expression."""
+    depth = 0
+    for character in arguments:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            return False
+    return depth == 0

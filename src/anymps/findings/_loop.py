@@ -1,0 +1,78 @@
+"""The training loop as findings see it: what counts as every step, and which waits belong to one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from anymps.record import Occurrence, Phase, Recording, Site
+
+MIN_STEPS = 3
+"""Complete steps that a recording must hold before anything in it can be said to happen every step."""
+
+
+def is_every_step(recording: Recording, occurrence: Occurrence) -> bool:
+    """Whether something belongs to the loop's routine: in at least half of the complete steps, and at least twice.
+
+    So a loss that is read every fifth step passes, and what happens in set-up, validation or after the loop does.
+    """
+    steps = recording.complete_steps
+    return steps >= MIN_STEPS and occurrence.steps >= 2 and 2 * occurrence.steps >= steps
+
+
+@dataclass(frozen=True)
+class AtLine:
+    """Occurrences at one source line, taken together."""
+
+    site: Site
+    occurrences: tuple[Occurrence, ...]
+
+    @property
+    def count(self) -> int:
+        """Calls in the whole run."""
+        return sum(occurrence.count for occurrence in self.occurrences)
+
+    @property
+    def per_step(self) -> float:
+        """Calls in a complete step, on average."""
+        return sum(occurrence.per_step for occurrence in self.occurrences)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes moved in the whole run."""
+        return sum(occurrence.moved_bytes for occurrence in self.occurrences)
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators, the most frequent first."""
+        return tuple(dict.fromkeys(occurrence.operator for occurrence in self.occurrences))
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases in which it happened."""
+        return tuple(sorted({phase for occurrence in self.occurrences for phase in occurrence.phases}))
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules in which it happened."""
+        return tuple(sorted({module for occurrence in self.occurrences for module in occurrence.modules}))
+
+
+def by_line(occurrences: Iterable[Occurrence], *, split_operators: bool = False) -> list[AtLine]:
+    """Group by file and line, as one line may call several torch functions; by operator too if asked or needed."""
+    groups: dict[tuple[str, int, str], list[Occurrence]] = {}
+    for occurrence in occurrences:
+        site = occurrence.site
+        operator = occurrence.operator if split_operators or not site.known else ""
+        groups.setdefault((site.file, site.line, operator), []).append(occurrence)
+    return [AtLine(group[0].site, tuple(group)) for group in groups.values()]
+
+
+def times(count: float) -> str:
+    """`once`, `3 times`, `2.5 times`."""
+    return "once" if number(count) == "1" else f"{number(count)} times"
+
+
+def number(value: float) -> str:
+    """`3`, `2.5`."""
+    return f"{value:.1f}".removesuffix(".0")

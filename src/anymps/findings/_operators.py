@@ -1,0 +1,139 @@
+"""MPS1xx: operators that MPS does not have: those that raise, and those that run on the CPU instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps.findings._costs import FALLBACK
+from anymps.findings._equivalents import equivalent, native_since
+from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, number, times
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._refusals import Refused, refused_as
+from anymps.record import Fate, Phase, Recording, RefusalKind
+
+_SOURCE = "aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15"
+
+MISSING = Rule(
+    id="MPS101",
+    title="Operator without an MPS kernel",
+    severity=Severity.ERROR,
+    why="PyTorch has no Metal kernel for it, and with the CPU fallback off the call raises NotImplementedError.",
+    fix="Write it with operators that MPS has, or set PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch`.",
+    source=_SOURCE,
+)
+
+EVERY_STEP = Rule(
+    id="MPS102",
+    title="Operator runs on the CPU in every step",
+    severity=Severity.WARNING,
+    why=(
+        "Each call waits until the GPU is done, copies the inputs to the CPU and the results back; "
+        "the GPU stands still meanwhile."
+    ),
+    fix="Write it with operators that MPS has, or move it out of the loop.",
+    source=f"{_SOURCE}; {FALLBACK.source}",
+)
+
+NOW_AND_THEN = Rule(
+    id="MPS103",
+    title="Operator runs on the CPU outside of the loop",
+    severity=Severity.INFO,
+    why="Each call waits for the GPU and copies to the CPU and back, which does not matter where it is rare.",
+    fix="Nothing, unless it moves into the loop.",
+    source=_SOURCE,
+)
+
+DISTRIBUTED = Rule(
+    id="MPS104",
+    title="Distributed operator on MPS",
+    severity=Severity.ERROR,
+    why="Collectives have no MPS kernel and, unlike other operators, no CPU fallback.",
+    fix="Train in one process on a Mac, or communicate CPU tensors through the gloo backend.",
+    source="aten/src/ATen/mps/MPSFallback.mm, torch 2.11 to 2.15",
+    since=(2, 11),
+)
+
+RULES = (MISSING, EVERY_STEP, NOW_AND_THEN, DISTRIBUTED)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about operators that MPS does not have."""
+    for refused in refused_as(recording, RefusalKind.MISSING):
+        yield _missing(refused)
+    for refused in refused_as(recording, RefusalKind.DISTRIBUTED):
+        yield DISTRIBUTED.finding(
+            refused.site, what=f"`{refused.operator}` raised {refused.error}: {refused.message}", count=refused.count
+        )
+    fallbacks = recording.fallbacks()
+    hot = [fallback for fallback in fallbacks if is_every_step(recording, fallback)]
+    for line in by_line(hot, split_operators=True):
+        yield _every_step(line)
+    for line in by_line([fallback for fallback in fallbacks if fallback not in hot], split_operators=True):
+        yield _now_and_then(recording, line)
+
+
+def _missing(refused: Refused) -> Finding:
+    native = _native_words(refused.operator)
+    variable = "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
+    return MISSING.finding(
+        refused.site,
+        what=f"`{refused.operator}` has no MPS kernel and raised {refused.error}.",
+        count=refused.count,
+        fix=f"{native} Or: {variable}" if native else variable,
+        related_sites=[refused.origin],
+    )
+
+
+def _every_step(line: AtLine) -> Finding:
+    (operator,) = line.operators
+    backward = " of the backward pass" if line.phases == (Phase.BACKWARD,) else ""
+    what = (
+        f"`{operator}`{backward}{_module_words(line)} ran on the CPU {times(line.per_step)} a step: "
+        f"{number(2 * line.per_step)} backend changes a step{_always_words(line)}."
+    )
+    return EVERY_STEP.finding(
+        line.site,
+        what=what,
+        count=line.count,
+        per_step=line.per_step,
+        cost_ns=FALLBACK.of(line.count, line.moved_bytes),
+        fix=_native_words(operator) or EVERY_STEP.fix,
+    )
+
+
+def _now_and_then(recording: Recording, line: AtLine) -> Finding:
+    (operator,) = line.operators
+    short = recording.complete_steps < MIN_STEPS
+    unsure = " The recording is too short to tell whether that is in the loop." if short else ""
+    return NOW_AND_THEN.finding(
+        line.site,
+        what=f"`{operator}` ran on the CPU {times(line.count)}{_always_words(line)}.{unsure}",
+        count=line.count,
+        per_step=line.per_step,
+        cost_ns=FALLBACK.of(line.count, line.moved_bytes),
+        fix=_native_words(operator) if short else "",
+    )
+
+
+def _module_words(line: AtLine) -> str:
+    if len(line.modules) > 1:
+        return f" in {len(line.modules)} modules"
+    return f" in module `{line.modules[0]}`" if line.modules else ""
+
+
+def _always_words(line: AtLine) -> str:
+    if any(occurrence.fate is Fate.ALWAYS_FALLBACK for occurrence in line.occurrences):
+        return ", whatever PYTORCH_ENABLE_MPS_FALLBACK says"
+    return ""
+
+
+def _native_words(operator: str) -> str:
+    """What to use instead of `operator`, if anything is known."""
+    words = []
+    known = equivalent(operator)
+    if known is not None:
+        words.append(f"Write `{known.instead}` for `{known.call}`.")
+    release = native_since(operator)
+    if release is not None:
+        words.append(f"torch {release[0]}.{release[1]} has an MPS kernel for it.")
+    return " ".join(words)

@@ -1,0 +1,61 @@
+"""Refusals at one line, taken together: what every family of findings about errors starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anymps.record import Recording, Refusal, RefusalKind, Site
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The same refusal at one line, `count` times in the run. `origin` is the line that made the culprit, if known."""
+
+    kind: RefusalKind
+    error: str
+    message: str
+    operator: str
+    site: Site
+    origin: Site
+    detail: Mapping[str, object]
+    count: int
+
+    @property
+    def name(self) -> str:
+        """The culprit's name in the script, in backquotes; `a tensor` if it has none."""
+        name = self.detail.get("name")
+        return f"`{name}`" if isinstance(name, str) and name else "a tensor"
+
+    @property
+    def expression(self) -> str:
+        """The expression that made the culprit, or the empty text."""
+        expression = self.detail.get("expression")
+        return expression.strip() if isinstance(expression, str) else ""
+
+
+def refused_as(recording: Recording, *kinds: RefusalKind) -> list[Refused]:
+    """The refusals of these kinds, in the order of the run, one for each operator, line and origin."""
+    groups: dict[tuple[object, ...], list[Refusal]] = {}
+    for refusal in recording.refusals():
+        if refusal.kind in kinds:
+            place = (refusal.site.file, refusal.site.line, refusal.origin.file, refusal.origin.line)
+            groups.setdefault((refusal.kind, refusal.operator, place), []).append(refusal)
+    return [
+        Refused(
+            kind=first.kind,
+            error=first.error,
+            message=first.message,
+            operator=first.operator,
+            site=first.site,
+            origin=first.origin,
+            detail=first.detail,
+            count=len(group),
+        )
+        for first, *group in ((group[0], *group) for group in groups.values())
+    ]
+
+
+def at(site: Site) -> str:
+    """`train.py:12`, the file without its directories."""
+    return f"{site.file.replace(chr(92), '/').rpartition('/')[2]}:{site.line}"

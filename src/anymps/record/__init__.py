@@ -1,0 +1,29 @@
+"""What happened in a run: the recording, how it is written, and how it is read. Needs no torch."""
+
+from __future__ import annotations
+
+from anymps.record._builder import RecordingBuilder
+from anymps.record._facts import Line, Occurrence, OperatorUse, PhaseShare, Refusal, Site, Step, StepTable
+from anymps.record._recording import Recording
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps.record._writer import RecordingWriter
+
+__all__ = [
+    "Direction",
+    "Fate",
+    "Flag",
+    "Line",
+    "Occurrence",
+    "OperatorUse",
+    "Phase",
+    "PhaseShare",
+    "Recording",
+    "RecordingBuilder",
+    "RecordingWriter",
+    "Refusal",
+    "RefusalKind",
+    "Site",
+    "Step",
+    "StepTable",
+    "Wait",
+]

@@ -1,0 +1,129 @@
+"""Writing a recording by names: numbers operators, signatures, modules and sites, and packs the entries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from anymps.record._recording import Recording
+from anymps.record._schema import ENTRY
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps.record._writer import RecordingWriter
+
+
+class RecordingBuilder:
+    """A writer for sources that know names rather than numbers. Not for threads: one source, one builder.
+
+    >>> builder = RecordingBuilder()
+    >>> line = builder.site("train.py", 12, "main", "loss.backward()")
+    >>> builder.entry("aten::mul.Tensor", start_ns=0, duration_ns=5_000, phase=Phase.BACKWARD, site=line)
+    >>> builder.end_step(20_000)
+    >>> builder.close().operators()[0].count
+    1
+    """
+
+    def __init__(
+        self, writer: RecordingWriter | None = None, meta: Mapping[str, object] | None = None, *, start_ns: int = 0
+    ) -> None:
+        """Write through `writer`, by default one in memory with `meta`. The first step starts at `start_ns`."""
+        self._writer = writer or RecordingWriter.in_memory(meta)
+        self._operators: dict[str, int] = {}
+        self._signatures: dict[tuple[int, int, str, str], int] = {}
+        self._modules: dict[tuple[str, str], int] = {("", ""): 0}
+        self._sites: dict[tuple[str, int, str, str, str], int] = {}
+        self._refusals = 0
+        self._packed = bytearray()
+        self._step = 0
+        self._step_start = start_ns
+
+    def site(self, file: str, line: int, function: str = "", source: str = "", via: str = "") -> int:
+        """The number of a line of code."""
+        key = (file, line, function, source, via)
+        if key not in self._sites:
+            self._sites[key] = len(self._sites) + 1
+            self._writer.add_sites([(self._sites[key], *key)])
+        return self._sites[key]
+
+    def module(self, path: str, kind: str = "") -> int:
+        """The number of a module by path and type; 0 for the empty path."""
+        key = (path, kind)
+        if key not in self._modules:
+            self._modules[key] = len(self._modules)
+            self._writer.add_modules([(self._modules[key], *key)])
+        return self._modules[key]
+
+    def entry(
+        self,
+        operator: str,
+        *,
+        start_ns: int,
+        duration_ns: int = 0,
+        fate: Fate = Fate.NATIVE,
+        phase: Phase = Phase.OTHER,
+        site: int = 0,
+        module: int = 0,
+        wait: Wait = Wait.NONE,
+        direction: Direction = Direction.NONE,
+        flags: Flag | None = None,
+        moved_bytes: int = 0,
+        sequence: int = -1,
+        thread: int = 0,
+        inputs: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+        refusal: int = 0,
+    ) -> None:
+        """Add one call, in the step that is running. Texts of tensors look like `float32[2, 3]`."""
+        signature = self._signature(operator, fate, inputs, outputs)
+        self._packed += ENTRY.pack(
+            start_ns, duration_ns, moved_bytes, sequence, signature, module, site, self._step, thread,
+            phase, wait, direction, flags or 0, refusal, 0,
+        )  # fmt: skip
+
+    def refusal(
+        self,
+        kind: RefusalKind,
+        error: str,
+        message: str,
+        *,
+        operator: str,
+        start_ns: int,
+        phase: Phase = Phase.OTHER,
+        site: int = 0,
+        origin: int = 0,
+        detail: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add a refused call: its entry and what was refused. `error` is the exception's class name."""
+        self._refusals += 1
+        fate = Fate.MISSING if kind is RefusalKind.MISSING else Fate.REFUSED
+        self.entry(
+            operator, start_ns=start_ns, fate=fate, phase=phase, site=site, flags=Flag.RAISED, refusal=self._refusals
+        )
+        self._writer.add_refusals([(self._refusals, 0, kind.value, error, message, site, origin, detail or {})])
+
+    def end_step(self, end_ns: int) -> None:
+        """End the running step; the next one starts at once."""
+        self._writer.add_steps([(self._step, self._step_start, end_ns)])
+        self._step += 1
+        self._step_start = end_ns
+
+    def flush(self) -> None:
+        """Hand the packed entries over and make all of it survive a kill."""
+        self._writer.spool(bytes(self._packed))
+        self._packed.clear()
+        self._writer.commit()
+
+    def close(self) -> Recording:
+        """End the recording and open it for reading."""
+        self.flush()
+        self._writer.close()
+        return self._writer.recording()
+
+    def _signature(self, operator: str, fate: Fate, inputs: Sequence[str], outputs: Sequence[str]) -> int:
+        if operator not in self._operators:
+            self._operators[operator] = len(self._operators) + 1
+            self._writer.add_operators([(self._operators[operator], operator)])
+        key = (self._operators[operator], int(fate), json.dumps(list(inputs)), json.dumps(list(outputs)))
+        if key not in self._signatures:
+            self._signatures[key] = len(self._signatures) + 1
+            self._writer.add_signatures([(self._signatures[key], *key)])
+        return self._signatures[key]

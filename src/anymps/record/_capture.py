@@ -1,0 +1,177 @@
+"""Capture on the virtual device: the native tape, the hooks around it, and the file it is written to while it runs."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import platform
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import Any
+
+from anymps._errors import EnableError
+from anymps._version import __version__
+from anymps.device import native, state
+from anymps.record._capture_hooks import Hooks, drain_modules
+from anymps.record._capture_origins import find_origin
+from anymps.record._recording import Recording
+from anymps.record._writer import RecordingWriter
+
+DETAIL_LIMIT = 2_000_000
+"""Entries kept one by one (128 MB); later ones are counted in the totals, except waits, copies and refusals."""
+
+FLUSH_SECONDS = 1.0
+"""What a killed process can lose at most."""
+
+_VARIABLES = ("PYTORCH_", "ANYMPS_", "MTL_")
+_current: Capture | None = None
+
+
+class Capture:
+    """Records everything that reaches the device between `__enter__` and `__exit__`. One at a time in a process."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        script: str = "",
+        argv: Sequence[str] = (),
+        detail_limit: int = DETAIL_LIMIT,
+    ) -> None:
+        self._path = path
+        self._script = script
+        self._argv = list(argv)
+        self._limit = detail_limit
+        self._writer: RecordingWriter | None = None
+        self._closed = threading.Event()
+        self._lock = threading.RLock()
+        self._operators = 0
+        self._refusals: list[tuple[int, int, str, str, str, int, int, dict[str, object]]] = []
+
+    def __enter__(self) -> Capture:
+        """Start. Raises EnableError without the virtual device, or while another recording runs, and RecordingError if the file cannot be written."""
+        global _current
+        current = state()
+        if current is None:
+            raise EnableError("anymps: nothing to record yet; call anymps.enable() first")
+        if not current.virtual:
+            raise EnableError("anymps: recording needs the virtual device; on a real Mac it is not there yet")
+        if _current is not None:
+            raise EnableError("anymps: a recording is already running in this process")
+        self._core = native()
+        self._writer = RecordingWriter(self._path, self._facts())
+        self._started = time.monotonic()
+        self._hooks = Hooks(self._core)
+        self._core.set_callbacks(self._note_refusal, self._hooks.number_of)
+        self._core.tape_start(self._limit)
+        self._hooks.install()
+        _current = self
+        os.register_at_fork(after_in_child=self._in_child)
+        threading.Thread(target=self._flush_now_and_then, name="anymps-flush", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._closed.is_set():
+            ending = {"kind": "returned"} if error is None else {"kind": "exception", "error": f"{type(error).__name__}: {error}"}
+            self.close(ending)
+
+    @property
+    def recording(self) -> Recording:
+        """What was recorded so far."""
+        if self._writer is None:
+            raise EnableError("anymps: the recording has not started")
+        if not self._closed.is_set():
+            self.flush()
+        return self._writer.recording()
+
+    def flush(self) -> None:
+        """Take what is on the tape to the file."""
+        with self._lock:
+            if self._writer is None or self._closed.is_set():
+                return
+            self._drain()
+            self._writer.commit()
+
+    def close(self, ending: Mapping[str, object]) -> None:
+        """Stop, write the rest, and say in the file how the run ended. Closing twice is harmless."""
+        global _current
+        with self._lock:
+            if self._writer is None or self._closed.is_set():
+                return
+            self._core.tape_stop()
+            self._hooks.remove()
+            self._core.set_callbacks(None, None)
+            self._drain()
+            self._writer.set_meta("ending", dict(ending))
+            self._writer.set_meta("wall_seconds", time.monotonic() - self._started)
+            self._closed.set()
+            self._writer.close()
+            _current = None
+
+    def _facts(self) -> dict[str, object]:
+        import torch
+
+        current = state()
+        assert current is not None
+        return {
+            "anymps_version": __version__,
+            "torch_version": torch.__version__,
+            "python_version": platform.python_version(),
+            "platform": platform.platform(),
+            "machine": platform.machine(),
+            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "script": self._script,
+            "arguments": self._argv,
+            "directory": os.getcwd(),
+            "process": os.getpid(),
+            "virtual": current.virtual,
+            "mac": current.mac.name if current.mac is not None else "",
+            "mac_details": current.mac.describe() if current.mac is not None else "",
+            "fallback": current.fallback,
+            "source": "native",
+            "threads": torch.get_num_threads(),
+            "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(_VARIABLES)},
+        }
+
+    def _drain(self) -> None:
+        assert self._writer is not None
+        entries, signatures, steps, sites, names, _dropped = self._core.tape_drain(self._operators)
+        writer = self._writer
+        writer.add_operators((self._operators + index, name) for index, name in enumerate(names))
+        self._operators += len(names)
+        writer.add_signatures(signatures)
+        writer.add_sites(
+            (number, file, line, function, linecache.getline(file, line).strip(), via)
+            for number, file, line, function, via in sites
+        )
+        writer.add_modules(drain_modules(self._hooks))
+        writer.add_steps(steps)
+        refusals, self._refusals = self._refusals, []
+        writer.add_refusals(refusals)
+        writer.spool(entries)
+        writer.add_totals(self._core.tape_totals())
+
+    def _flush_now_and_then(self) -> None:
+        while not self._closed.wait(FLUSH_SECONDS):
+            self.flush()
+
+    def _in_child(self) -> None:
+        """A forked child goes on without recording: the file and the flushing thread belong to the parent."""
+        if not self._closed.is_set():
+            self._core.tape_stop()
+            self._hooks.remove()
+            self._closed.set()
+
+    def _note_refusal(self, number: int, kind: str, operator: str, error: str, message: str, culprit: Any) -> None:
+        origin = find_origin(culprit, kind, self._core.is_internal)
+        detail: dict[str, object] = {"operator": operator}
+        origin_site = 0
+        if origin is not None:
+            detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}
+            origin_site = self._core.site(origin.file, origin.line, origin.function, "")
+        self._refusals.append((number, 0, kind, error, message, self._core.current_site(), origin_site, detail))

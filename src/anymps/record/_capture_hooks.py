@@ -1,0 +1,108 @@
+"""Steps, phases and modules without edits: hooks into the optimizer, the data loader and `nn.Module.__call__`."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from anymps.record._vocabulary import Phase, Wait
+
+_BATCH_MARK = "anymps::dataloader"
+
+
+class Hooks:
+    """Puts the hooks in place and takes them away again. One at a time in a process."""
+
+    def __init__(self, core: ModuleType) -> None:
+        self._core = core
+        self._undo: list[Callable[[], None]] = []
+        self._former_phase: list[int] = []
+        self._numbers: dict[int, int] = {}
+        self.new_modules: list[tuple[int, str, str]] = []
+        self._count = 0
+
+    def install(self) -> None:
+        """Start to watch."""
+        before = register_optimizer_step_pre_hook(self._before_optimizer)
+        after = register_optimizer_step_post_hook(self._after_optimizer)
+        self._undo += [before.remove, after.remove]
+        self._watch_loader()
+        self._watch_modules()
+
+    def remove(self) -> None:
+        """Leave torch as it was."""
+        while self._undo:
+            self._undo.pop()()
+
+    def number_of(self, module: torch.nn.Module) -> int:
+        """The module's number on the tape; a module seen first is a root, and names all modules inside it."""
+        known = self._numbers.get(id(module))
+        if known is not None:
+            return known
+        root = type(module).__name__
+        for name, inner in module.named_modules():
+            if id(inner) not in self._numbers:
+                self._number(inner, f"{root}.{name}" if name else root)
+        return self._numbers[id(module)]
+
+    def _number(self, module: torch.nn.Module, path: str) -> None:
+        self._count += 1
+        self._numbers[id(module)] = self._count
+        self.new_modules.append((self._count, path, type(module).__name__))
+        weakref.finalize(module, self._forget, id(module)).atexit = False
+
+    def _forget(self, address: int) -> None:
+        self._numbers.pop(address, None)
+        self._core.forget_module(address)
+
+    def _before_optimizer(self, *_: Any) -> None:
+        self._former_phase.append(self._core.set_phase(int(Phase.OPTIMIZER)))
+
+    def _after_optimizer(self, *_: Any) -> None:
+        self._core.set_phase(self._former_phase.pop() if self._former_phase else 0)
+        self._core.end_step()
+
+    def _watch_loader(self) -> None:
+        core = self._core
+        original = _BaseDataLoaderIter.__next__
+
+        def timed_next(iterator: _BaseDataLoaderIter) -> Any:
+            start = core.clock_ns()
+            former = core.set_phase(int(Phase.BATCH))
+            try:
+                return original(iterator)
+            finally:
+                core.set_phase(former)
+                core.mark(_BATCH_MARK, int(Phase.BATCH), start, core.clock_ns(), int(Wait.NONE))
+
+        _BaseDataLoaderIter.__next__ = timed_next  # type: ignore[method-assign]
+
+        def undo() -> None:
+            _BaseDataLoaderIter.__next__ = original  # type: ignore[method-assign]
+
+        self._undo.append(undo)
+
+    def _watch_modules(self) -> None:
+        core = self._core
+        module = torch.nn.Module
+        original = module.__call__
+        module.__call__ = core.module_call(module, original)
+
+        def undo() -> None:
+            module.__call__ = original
+            core.forget_modules()
+            self._numbers.clear()
+
+        self._undo.append(undo)
+
+
+def drain_modules(hooks: Hooks) -> Iterator[tuple[int, str, str]]:
+    """The modules numbered since the last call."""
+    while hooks.new_modules:
+        yield hooks.new_modules.pop(0)

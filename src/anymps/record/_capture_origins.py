@@ -1,0 +1,237 @@
+"""Where a refused tensor came from: the variable that holds it in the user's frames, and the line that made it.
+
+Nothing is recorded for this while a script runs well. When MPS refuses a call, the frames are still alive, so the tensor is
+looked for among the names on the failing line, outwards from the innermost frame of the user's, and the source is read for
+the last assignment to the name that holds it.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+
+_MAX_FRAMES = 12  # user frames looked at, outwards
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The line that made a tensor: where, under which name, and the expression on its right-hand side."""
+
+    file: str
+    line: int
+    function: str
+    name: str
+    expression: str
+    numpy_default: bool
+
+
+def find_origin(culprit: torch.Tensor | None, kind: str, is_internal: Callable[[str], bool]) -> Origin | None:
+    """The origin of `culprit`, or, where the refused tensor never came to be, of a value that explains refusal `kind`.
+
+    `is_internal(filename)` tells frames that are not the user's. None if no name in reach holds such a value.
+    """
+    matches = _matcher(culprit, kind)
+    for frame in _user_frames(is_internal):
+        for name in _names_on_line(frame):
+            found, value = _resolve(name, frame)
+            path = matches(value) if found else None
+            if path is not None:
+                return _made_at(frame, name, path, is_internal)
+    return None
+
+
+def _matcher(culprit: torch.Tensor | None, kind: str) -> Callable[[Any], str | None]:
+    """A test of a value: None, or the path from the value to the tensor in question (`""`, `".fc.weight"`)."""
+    if culprit is not None:
+        return lambda value: _path_to(value, lambda item: item is culprit)
+    if kind in ("float64", "complex128"):
+        wide = {"float64", "complex128"}
+
+        def is_wide(item: Any) -> bool:
+            return str(getattr(item, "dtype", "")).rpartition(".")[2] in wide and hasattr(item, "shape")
+
+        return lambda value: _path_to(value, is_wide)
+    return lambda value: None
+
+
+def _path_to(value: Any, wanted: Callable[[Any], bool]) -> str | None:
+    if wanted(value):
+        return ""
+    if isinstance(value, torch.nn.Module):
+        for name, tensor in [*value.named_parameters(), *value.named_buffers()]:
+            if wanted(tensor):
+                return "." + name
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if wanted(item):
+                return f"[{key!r}]"
+    elif isinstance(value, (list, tuple)) and len(value) <= 64:
+        for index, item in enumerate(value):
+            if wanted(item):
+                return f"[{index}]"
+    return None
+
+
+def _user_frames(is_internal: Callable[[str], bool]) -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    seen = 0
+    while frame is not None and seen < _MAX_FRAMES:
+        if not is_internal(frame.f_code.co_filename):
+            seen += 1
+            yield frame
+        frame = frame.f_back
+
+
+def _statement_at(tree: ast.AST, line: int) -> ast.stmt | None:
+    """The innermost statement that covers a line."""
+    best: ast.stmt | None = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            if best is None or node.lineno >= best.lineno:
+                best = node
+    return best
+
+
+def _parsed(filename: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(filename)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _names_on_line(frame: FrameType) -> list[ast.expr]:
+    """The names, attributes and items that the statement being run reads, the longest first."""
+    tree = _parsed(frame.f_code.co_filename)
+    statement = _statement_at(tree, frame.f_lineno) if tree is not None else None
+    if statement is None:
+        return []
+    header: list[ast.AST] = [statement]
+    if hasattr(statement, "body"):  # a compound statement: only its own line, not the block below it
+        header = [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
+    reads = [
+        node
+        for part in header
+        for node in ast.walk(part)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load)
+    ]
+    return sorted(reads, key=lambda node: -len(ast.unparse(node)))
+
+
+def _resolve(node: ast.expr, frame: FrameType) -> tuple[bool, Any]:
+    """The value of a name, an attribute or an item, without running any of the user's code."""
+    if isinstance(node, ast.Name):
+        for scope in (frame.f_locals, frame.f_globals):
+            if node.id in scope:
+                return True, scope[node.id]
+    elif isinstance(node, ast.Attribute):
+        found, owner = _resolve(node.value, frame)
+        if found and not isinstance(owner, ModuleType):
+            if isinstance(owner, torch.nn.Module):
+                for table in (owner._parameters, owner._buffers, owner._modules):
+                    if node.attr in table:
+                        return True, table[node.attr]
+            values = getattr(owner, "__dict__", {})
+            if node.attr in values:
+                return True, values[node.attr]
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        found, owner = _resolve(node.value, frame)
+        key = node.slice.value
+        if found and type(owner) in (dict, list, tuple):
+            try:
+                return True, owner[key]
+            except (KeyError, IndexError, TypeError):
+                return False, None
+    return False, None
+
+
+def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[[str], bool]) -> Origin | None:
+    """The last assignment to the name before the failing line, in this frame or, for an argument, in a caller's."""
+    name = ast.unparse(node)
+    code = frame.f_code
+    tree = _parsed(code.co_filename)
+    if tree is None:
+        return None
+    scope = _function(tree, code.co_name, code.co_firstlineno) or tree
+    best: tuple[int, ast.expr | None] | None = None
+    for statement in ast.walk(scope):
+        if not isinstance(statement, (ast.stmt, ast.withitem, ast.comprehension)):
+            continue
+        for target, value, line in _assignments(statement):
+            if ast.unparse(target) == name and line <= frame.f_lineno and (best is None or line >= best[0]):
+                if line < frame.f_lineno or value is None or not _contains(value, name):
+                    best = (line, value)
+    if best is not None:
+        expression = ast.unparse(best[1]) if best[1] is not None else ""
+        return Origin(
+            code.co_filename, best[0], code.co_name, name + path, expression, _is_numpy_default(best[1], frame)
+        )
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    found, value = _resolve(node, frame)
+    if isinstance(node, ast.Name) and node.id in parameters and found and frame.f_back is not None:
+        outer: FrameType | None = frame.f_back
+        while outer is not None:
+            if not is_internal(outer.f_code.co_filename):
+                for candidate in _names_on_line(outer):
+                    present, held = _resolve(candidate, outer)
+                    if present and held is value:
+                        return _made_at(outer, candidate, path, is_internal)
+            outer = outer.f_back
+    return Origin(code.co_filename, frame.f_lineno, code.co_name, name + path, "", False)
+
+
+def _function(tree: ast.Module, name: str, first_line: int) -> ast.AST | None:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+            starts = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+            if min(starts) == first_line:
+                return node
+    return None
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None, int]]:
+    """(target, value, line) of everything that a statement binds; the value is None where it is unpacked or iterated."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _targets(target, node.value, node.lineno)
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+        yield node.target, node.value, node.lineno
+    elif isinstance(node, (ast.For, ast.AsyncFor)):
+        yield from _targets(node.target, None, node.lineno)
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        for item in node.items:
+            if item.optional_vars is not None:
+                yield from _targets(item.optional_vars, None, node.lineno)
+
+
+def _targets(target: ast.expr, value: ast.expr | None, line: int) -> Iterator[tuple[ast.expr, ast.expr | None, int]]:
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        yield target, value, line
+        return
+    parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts) else None
+    for index, element in enumerate(target.elts):
+        yield from _targets(element, parts[index] if parts is not None else None, line)
+
+
+def _contains(value: ast.expr, name: str) -> bool:
+    return any(isinstance(node, ast.expr) and ast.unparse(node) == name for node in ast.walk(value))
+
+
+def _is_numpy_default(value: ast.expr | None, frame: FrameType) -> bool:
+    """Whether the value is a call into NumPy that names no dtype, so that NumPy's default, float64, was taken."""
+    for node in ast.walk(value) if value is not None else ():
+        if isinstance(node, ast.Call) and not any(keyword.arg == "dtype" for keyword in node.keywords):
+            root = node.func
+            while isinstance(root, (ast.Attribute, ast.Call)):
+                root = root.value if isinstance(root, ast.Attribute) else root.func
+            if isinstance(root, ast.Name):
+                found, owner = _resolve(root, frame)
+                if found and str(getattr(owner, "__name__", "")).split(".")[0] == "numpy":
+                    return True
+    return False

@@ -1,0 +1,137 @@
+"""What a recording answers: small frozen records, plain data without a way back to the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from anymps.record._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line of code. `via` is the innermost torch function that it called, empty if none."""
+
+    file: str
+    line: int
+    function: str = ""
+    source: str = ""
+    via: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a line at all: entries of threads without Python frames have none."""
+        return bool(self.file)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step, from the end of the one before it to the end of the optimizer's step. Times in ns."""
+
+    step: int
+    start_ns: int
+    end_ns: int | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the step reached its end."""
+        return self.end_ns is not None
+
+
+@dataclass(frozen=True)
+class PhaseShare:
+    """What one phase holds of a step. Counts are means per step, bytes and `time_ns` too.
+
+    `on_mps` counts operators in MPS kernels (copies within the device included), `views` those of them that only look
+    at other memory; `on_cpu` counts fallbacks, `fallback_bytes` what those carried to the CPU and back.
+    """
+
+    phase: Phase
+    on_mps: float = 0.0
+    views: float = 0.0
+    on_cpu: float = 0.0
+    waits: float = 0.0
+    bytes_to_mps: float = 0.0
+    bytes_to_cpu: float = 0.0
+    fallback_bytes: float = 0.0
+    time_ns: float = 0.0
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """The phases of a step, in the order of `Phase`.
+
+    `mean` is over the `averaged` complete steps after the first; `first` is the first one, which also holds set-up and
+    warm-up. Both are empty if there was no such step. A step's wall clock is shared out without remainder: the time
+    before an entry belongs to the phase of that entry, the time after the last one to that of the last.
+    """
+
+    averaged: int
+    mean: tuple[PhaseShare, ...]
+    first: tuple[PhaseShare, ...]
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """Calls of one operator at one site that have the same fate, wait and direction.
+
+    `count` is over the whole run, `steps` the number of complete steps in which it happened, `per_step` the mean count
+    in a complete step. `duration_ns` (on the recording machine) and `moved_bytes` are sums over `count`.
+    """
+
+    operator: str
+    fate: Fate
+    wait: Wait
+    direction: Direction
+    blocking: bool
+    site: Site
+    phases: tuple[Phase, ...]
+    modules: tuple[str, ...]
+    count: int
+    steps: int
+    per_step: float
+    duration_ns: int
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that MPS refused. `origin` is the line that made the culprit, unknown if its file is empty."""
+
+    kind: RefusalKind
+    error: str
+    message: str
+    operator: str
+    site: Site
+    origin: Site
+    detail: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class OperatorUse:
+    """All calls of one operator with one fate. Durations in ns on the recording machine."""
+
+    name: str
+    fate: Fate
+    count: int
+    duration_ns: int
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one source line did in the whole run; an empty `file` gathers what no line is known for.
+
+    `backend_changes` counts each way between GPU and CPU: every fallback goes there and comes back
+    (aten/src/ATen/native/CPUFallback.cpp copies arguments out and results in at each call).
+    """
+
+    file: str
+    line: int
+    source: str
+    on_mps: int
+    on_cpu: int
+    waits: int
+    refused: int
+    backend_changes: int
+    duration_ns: int

@@ -1,0 +1,114 @@
+"""Opening the file of a recording: every way in which it can be wrong is one RecordingError of one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from anymps._errors import RecordingError
+from anymps.record._schema import APPLICATION_ID, SCHEMA_VERSION, TABLES
+
+_SQLITE_HEADER = b"SQLite format 3\x00"
+
+
+def check_is_recording(path: Path) -> None:
+    """Raise RecordingError unless `path` is a readable recording of this schema version. Reads only."""
+    open_readonly(path).close()
+
+
+def open_readonly(path: Path) -> sqlite3.Connection:
+    """Open a recording so that nothing can change it, whether it was closed, killed or is still being written.
+
+    Raises RecordingError if the file is missing, is no recording, has another schema version or is damaged.
+    """
+    try:
+        if path.is_dir():
+            raise RecordingError(f"{path} is a directory, not a recording: give the file inside it")
+        with path.open("rb") as file:
+            header = file.read(len(_SQLITE_HEADER))
+    except FileNotFoundError:
+        raise RecordingError(f"{path} does not exist: make a recording with `anymps run script.py`") from None
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be read: {error.strerror}") from None
+    if header != _SQLITE_HEADER:
+        what = "is empty" if not header else "is not a recording"
+        raise RecordingError(f"{path} {what}: give a file that `anymps run` made")
+    try:
+        connection = _connect(path)
+        try:
+            _check_identity(path, connection)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise damaged(path, error) from None
+    return connection
+
+
+def damaged(path: Path | str, error: object) -> RecordingError:
+    """The error for a recording that SQLite cannot read through."""
+    return RecordingError(f"{path} is damaged ({error}): record again, or take an unharmed copy")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Connect read-only; by way of a copy where SQLite would have to write beside the file and may not."""
+    try:
+        return _connect_in_place(path)
+    except sqlite3.OperationalError:
+        if not _journal(path).exists():
+            raise
+    # A killed run leaves its newest pages in the journal, and SQLite reads that only with a lock file beside it: on
+    # read-only media, read a copy.
+    with tempfile.TemporaryDirectory(prefix="anymps-") as folder:
+        copy = Path(folder, "recording")
+        shutil.copyfile(path, copy)
+        shutil.copyfile(_journal(path), _journal(copy))
+        with closing(_connect_in_place(copy)) as source:
+            memory = connect_memory()
+            source.backup(memory)
+    return memory
+
+
+def _connect_in_place(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_memory() -> sqlite3.Connection:
+    """A new database in memory, in autocommit mode."""
+    return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _check_identity(path: Path, connection: sqlite3.Connection) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if application != APPLICATION_ID or "meta" not in tables:
+        raise RecordingError(f"{path} is another program's SQLite file: give a file that `anymps run` made")
+    row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+    version = json.loads(row[0]) if row else None
+    if version != SCHEMA_VERSION:
+        raise RecordingError(
+            f"{path} has recording schema {version}, this anymps reads {SCHEMA_VERSION}: "
+            "record again, or read it with the anymps that made it"
+        )
+    missing = sorted(TABLES.keys() - tables)
+    if missing:
+        raise damaged(path, f"no table {missing[0]}")
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if False:
+        raise damaged(path, verdict.splitlines()[-1])

@@ -1,0 +1,281 @@
+"""A recording to be read: one file, or the same in memory, and the questions that reports ask of it.
+
+The answers are added up in SQL, so a million entries stay a matter of seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from anymps._errors import RecordingError
+from anymps.record._facts import Line, Occurrence, OperatorUse, Refusal, Site, Step, StepTable
+from anymps.record._file import connect_memory, damaged, open_readonly
+from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
+from anymps.record._step_table import read_step_table
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+
+_V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
+
+
+class Recording:
+    """What happened in one run. Reads only: neither the file nor anything else ever changes through it.
+
+    Facts under `meta`, all optional: `script`, `arguments` (list), `directory` (where it ran), `mac` (text),
+    `virtual` (bool), `fallback` (bool: `PYTORCH_ENABLE_MPS_FALLBACK`), `torch_version`, `python_version`, `platform`,
+    `anymps_version`, `created` (text), `exception` (last line of the traceback that ended the run, None if none did).
+    """
+
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        """Take over an open connection; `Recording.open` and `RecordingWriter.recording` are the ways in."""
+        self._connection = connection
+        self._name = name
+        try:
+            self._meta: dict[str, object] = {
+                str(key): json.loads(value) for key, value in self._rows("SELECT key, value FROM meta ORDER BY key")
+            }
+            self.complete = self._meta.get("complete") is True
+            if not self.complete:
+                self._expand()
+        except ValueError as error:
+            self.close()
+            raise error if isinstance(error, RecordingError) else damaged(name, error) from None
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Recording:
+        """Open a recording. One that was killed, or is still being written, opens with `complete` False.
+
+        Raises RecordingError, in one line, if the file is missing, is not a recording, has another schema version, or
+        is cut short or damaged.
+        """
+        return cls(open_readonly(Path(path)), str(path))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # Recordings are handed around freely; forgetting to close a file that is only read harms nobody.
+        self._connection.close()
+
+    @property
+    def meta(self) -> dict[str, object]:
+        """The facts about the run (see the class)."""
+        return dict(self._meta)
+
+    @cached_property
+    def entry_count(self) -> int:
+        """Calls recorded, with their detail or only as part of a total."""
+        return max(self._detailed, self._totalled)
+
+    @cached_property
+    def dropped(self) -> int:
+        """Calls whose detail was not kept. Waits, fallbacks, copies and refusals always keep theirs."""
+        return max(0, self._totalled - self._detailed)
+
+    def steps(self) -> tuple[Step, ...]:
+        """All steps, the last of which may be incomplete."""
+        return tuple(Step(*row) for row in self._rows("SELECT step, start_ns, end_ns FROM steps ORDER BY step"))
+
+    @cached_property
+    def complete_steps(self) -> int:
+        """The number of steps that reached their end."""
+        return sum(step.complete for step in self.steps())
+
+    def step_table(self) -> StepTable:
+        """What the phases of a step hold, as a mean and for the first step."""
+        return read_step_table(self._rows, only_detailed=self.dropped > 0)
+
+    def fallbacks(self) -> tuple[Occurrence, ...]:
+        """Operators that ran on the CPU, the most frequent first."""
+        return self._occurrences(ON_CPU)
+
+    def waits(self) -> tuple[Occurrence, ...]:
+        """Places where the host waited for the GPU, fallbacks and blocking copies among them."""
+        return self._occurrences("wait <> 0")
+
+    def copies(self) -> tuple[Occurrence, ...]:
+        """Copies between CPU and device, single values among them; those within the device are left out."""
+        return self._occurrences(f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})")
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """What MPS refused, in the order of the run."""
+        rows = self._rows(
+            "SELECT r.kind, r.error, r.message, COALESCE(o.name, ''), r.detail, r.site, r.origin FROM refusals r "
+            "LEFT JOIN entries e ON e.id = r.entry LEFT JOIN signatures s ON s.id = e.signature "
+            "LEFT JOIN operators o ON o.id = s.operator ORDER BY r.id"
+        )
+        result = []
+        for kind, error, message, operator, text, site, origin in rows:
+            detail = self._json_object(text)
+            result.append(
+                Refusal(
+                    kind=self._word(RefusalKind, kind),
+                    error=error,
+                    message=message,
+                    operator=str(detail.get("operator") or operator),
+                    site=self._site(site),
+                    origin=self._site(origin),
+                    detail=detail,
+                )
+            )
+        return tuple(result)
+
+    def operators(self) -> tuple[OperatorUse, ...]:
+        """Calls by operator and fate, the most frequent first; marks of our own are left out."""
+        rows = self._rows(
+            f"SELECT o.name, s.fate, SUM(t.count), SUM(t.duration_ns), SUM(t.moved_bytes) FROM {self._counts} t "
+            "JOIN signatures s ON s.id = t.signature JOIN operators o ON o.id = s.operator "
+            f"WHERE s.fate <> {Fate.MARK:d} GROUP BY o.name, s.fate ORDER BY 3 DESC, 1, 2"
+        )
+        return tuple(OperatorUse(name, self._word(Fate, fate), *numbers) for name, fate, *numbers in rows)
+
+    def lines(self) -> tuple[Line, ...]:
+        """The run line by line, by file and line; what no line is known for comes last."""
+        rows = self._rows(
+            f"SELECT site, SUM({ON_MPS} * count), SUM({ON_CPU} * count), SUM((wait <> 0) * count), 0, "
+            f"SUM(duration_ns) FROM {self._counts} JOIN signatures s ON s.id = signature "
+            f"WHERE s.fate <> {Fate.MARK:d} GROUP BY site "
+            "UNION ALL SELECT site, 0, 0, 0, COUNT(*), 0 FROM refusals GROUP BY site"
+        )
+        sums: dict[tuple[str, int], list[int]] = {}
+        sources: dict[tuple[str, int], str] = {}
+        for identity, *numbers in rows:
+            site = self._site(identity)
+            place = (site.file, site.line)
+            sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 5), numbers, strict=True)]
+            sources[place] = sources.get(place) or site.source
+        return tuple(
+            Line(*place, sources[place], on_mps, on_cpu, waits, refused, 2 * on_cpu, duration)
+            for place, (on_mps, on_cpu, waits, refused, duration) in sorted(
+                sums.items(), key=lambda item: (not item[0][0], item[0])
+            )
+        )
+
+    def backend_changes_per_step(self) -> dict[int, int]:
+        """How often each complete step went from the GPU to the CPU or back: twice a fallback (see `Line`)."""
+        changes = {step.step: 0 for step in self.steps() if step.complete}
+        for step, fallbacks in self._rows(
+            f"SELECT step, COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE {ON_CPU} GROUP BY step"
+        ):
+            if step in changes:
+                changes[step] = 2 * fallbacks
+        return changes
+
+    def _expand(self) -> None:
+        """Make rows of what a run that did not end left packed, in memory, away from the file."""
+        try:
+            memory = connect_memory()
+            self._connection.backup(memory)
+            self._connection.close()
+            self._connection = memory
+            expand_spool(memory)
+        except sqlite3.Error as error:
+            raise damaged(self._name, error) from None
+
+    @cached_property
+    def _detailed(self) -> int:
+        return int(self._rows("SELECT COUNT(*) FROM entries")[0][0])
+
+    @cached_property
+    def _totalled(self) -> int:
+        return int(self._rows("SELECT COALESCE(SUM(count), 0) FROM totals")[0][0])
+
+    @property
+    def _counts(self) -> str:
+        """The table that counts every call: the totals, or the entries of a recording whose totals lag behind."""
+        if self._totalled >= self._detailed:
+            return "totals"
+        return "(SELECT signature, site, wait, direction, 1 AS count, duration_ns, moved_bytes FROM entries)"
+
+    @cached_property
+    def _sites(self) -> dict[int, Site]:
+        rows = self._rows("SELECT id, file, line, function, source, via FROM sites")
+        return {identity: Site(*columns) for identity, *columns in rows}
+
+    @cached_property
+    def _modules(self) -> dict[int, str]:
+        return dict(self._rows("SELECT id, path FROM modules"))
+
+    def _site(self, identity: int) -> Site:
+        return self._sites.get(identity) or Site("", 0)
+
+    def _occurrences(self, condition: str) -> tuple[Occurrence, ...]:
+        rows = self._rows(
+            f"SELECT o.name, s.fate, wait, direction, flags & {Flag.NON_BLOCKING:d}, site, "
+            "GROUP_CONCAT(DISTINCT phase), GROUP_CONCAT(DISTINCT module), COUNT(*), COUNT(DISTINCT c.step), "
+            "COUNT(c.step), SUM(duration_ns), SUM(moved_bytes) FROM entries e "
+            "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
+            "LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
+            f"WHERE {condition} GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY COUNT(*) DESC, MIN(e.id)"
+        )
+        return tuple(self._occurrence(*row) for row in rows)
+
+    def _occurrence(
+        self,
+        operator: str,
+        fate: int,
+        wait: int,
+        direction: int,
+        non_blocking: int,
+        site: int,
+        phases: str,
+        modules: str,
+        count: int,
+        steps: int,
+        in_steps: int,
+        duration: int,
+        moved: int,
+    ) -> Occurrence:
+        paths = {self._modules.get(int(module), "") for module in modules.split(",")}
+        return Occurrence(
+            operator=operator,
+            fate=self._word(Fate, fate),
+            wait=self._word(Wait, wait),
+            direction=self._word(Direction, direction),
+            blocking=not non_blocking,
+            site=self._site(site),
+            phases=tuple(sorted(self._word(Phase, int(phase)) for phase in phases.split(","))),
+            modules=tuple(sorted(paths - {""})),
+            count=count,
+            steps=steps,
+            per_step=in_steps / self.complete_steps if self.complete_steps else 0.0,
+            duration_ns=duration,
+            moved_bytes=moved,
+        )
+
+    def _rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except sqlite3.ProgrammingError:
+            raise RecordingError(f"{self._name} was closed: open it again to read it") from None
+        except sqlite3.Error as error:
+            raise damaged(self._name, error) from None
+
+    def _word(self, vocabulary: type[_V], stored: Any) -> _V:
+        try:
+            return vocabulary(stored)
+        except ValueError as error:
+            raise damaged(self._name, error) from None
+
+    def _json_object(self, text: str) -> dict[str, object]:
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise damaged(self._name, error) from None
+        if not isinstance(value, dict):
+            raise damaged(self._name, "a refusal's detail is not a JSON object")
+        return value

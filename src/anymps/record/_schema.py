@@ -1,0 +1,107 @@
+"""The file format of a recording, version 1: tables, packed entries, and how spooled entries become rows.
+
+`docs/architecture.md` states the format for people; this module is its one implementation.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from anymps._errors import RecordingError
+from anymps.record._vocabulary import Direction, Fate
+
+SCHEMA_VERSION: Final = 1
+APPLICATION_ID: Final = 0x616E796D  # "anym": SQLite's own mark of what a database file is for
+
+# (id, name)
+OperatorRow = tuple[int, str]
+# (id, operator, fate, inputs, outputs): the last two are JSON lists of texts such as "float32[2, 3]"
+SignatureRow = tuple[int, int, int, str, str]
+# (id, path, type)
+ModuleRow = tuple[int, str, str]
+# (id, file, line, function, source, via)
+SiteRow = tuple[int, str, int, str, str, str]
+# (id, entry, kind, error, message, site, origin, detail): entry 0 is filled in from the packed entries
+RefusalRow = tuple[int, int, str, str, str, int, int, Mapping[str, object]]
+# (step, start_ns, end_ns): end_ns None while the step runs
+StepRow = tuple[int, int, int | None]
+# (signature, module, site, phase, wait, direction, count, duration_ns, moved_bytes)
+TotalRow = tuple[int, int, int, int, int, int, int, int, int]
+
+TABLES: Final[dict[str, str]] = {
+    "meta": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
+    "operators": "id INTEGER PRIMARY KEY, name TEXT NOT NULL",
+    "signatures": "id INTEGER PRIMARY KEY, operator INTEGER NOT NULL, fate INTEGER NOT NULL, "
+    "inputs TEXT NOT NULL, outputs TEXT NOT NULL",
+    "modules": "id INTEGER PRIMARY KEY, path TEXT NOT NULL, type TEXT NOT NULL",
+    "sites": "id INTEGER PRIMARY KEY, file TEXT NOT NULL, line INTEGER NOT NULL, function TEXT NOT NULL, "
+    "source TEXT NOT NULL, via TEXT NOT NULL",
+    "entries": "id INTEGER PRIMARY KEY, signature INTEGER NOT NULL, module INTEGER NOT NULL, site INTEGER NOT NULL, "
+    "phase INTEGER NOT NULL, step INTEGER NOT NULL, thread INTEGER NOT NULL, start_ns INTEGER NOT NULL, "
+    "duration_ns INTEGER NOT NULL, wait INTEGER NOT NULL, direction INTEGER NOT NULL, flags INTEGER NOT NULL, "
+    "moved_bytes INTEGER NOT NULL, sequence INTEGER NOT NULL",
+    "totals": "signature INTEGER NOT NULL, module INTEGER NOT NULL, site INTEGER NOT NULL, phase INTEGER NOT NULL, "
+    "wait INTEGER NOT NULL, direction INTEGER NOT NULL, count INTEGER NOT NULL, duration_ns INTEGER NOT NULL, "
+    "moved_bytes INTEGER NOT NULL, PRIMARY KEY (signature, module, site, phase, wait, direction)",
+    "steps": "step INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER",
+    "refusals": "id INTEGER PRIMARY KEY, entry INTEGER NOT NULL, kind TEXT NOT NULL, error TEXT NOT NULL, "
+    "message TEXT NOT NULL, site INTEGER NOT NULL, origin INTEGER NOT NULL, detail TEXT NOT NULL",
+    "spool": "id INTEGER PRIMARY KEY, chunk BLOB NOT NULL",
+}
+
+# Conditions on an entry joined with its signature `s`. Copies within the device are kernels of the GPU too.
+ON_MPS: Final = f"(s.fate = {Fate.NATIVE:d} OR s.fate = {Fate.COPY:d} AND direction = {Direction.MPS_TO_MPS:d})"
+ON_CPU: Final = f"(s.fate IN ({Fate.FALLBACK:d}, {Fate.ALWAYS_FALLBACK:d}))"
+
+ENTRY: Final = struct.Struct("<qqqqIIIIIBBBBII")
+"""One packed entry: start_ns, duration_ns, moved_bytes, sequence, signature, module, site, step, thread, phase, wait,
+direction, flags, refusal, reserved."""
+
+# The same 64 bytes without the last two fields, so that unpacked tuples go into the table as they come.
+_ENTRY_ROW = struct.Struct("<qqqqIIIIIBBBB8x")
+_ENTRY_REFUSAL = struct.Struct("<56xI4x")
+_INSERT_ENTRY = (
+    "INSERT INTO entries (start_ns, duration_ns, moved_bytes, sequence, signature, module, site, step, thread, "
+    "phase, wait, direction, flags) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make an empty database a recording without entries."""
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    for table, columns in TABLES.items():
+        connection.execute(f"CREATE TABLE {table} ({columns})")
+    connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
+    connection.execute("INSERT INTO modules VALUES (0, '', '')")
+    connection.execute("INSERT INTO sites VALUES (0, '', 0, '', '', '')")
+
+
+def check_chunk(chunk: bytes) -> None:
+    """Raise RecordingError unless `chunk` is a whole number of packed entries."""
+    if len(chunk) % ENTRY.size:
+        raise RecordingError(f"packed entries come in multiples of {ENTRY.size} bytes, this chunk has {len(chunk)}")
+
+
+def expand_spool(connection: sqlite3.Connection) -> None:
+    """Turn the spooled chunks into `entries` rows, tell each refusal its entry, and empty the spool.
+
+    The caller owns the transaction. Chunk by chunk, so that the space of one is used again for its rows.
+    Raises RecordingError for a chunk that is cut short.
+    """
+    for (identity,) in connection.execute("SELECT id FROM spool ORDER BY id").fetchall():
+        (chunk,) = connection.execute("SELECT chunk FROM spool WHERE id = ?", (identity,)).fetchone()
+        check_chunk(chunk)
+        connection.execute("DELETE FROM spool WHERE id = ?", (identity,))
+        (before,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM entries").fetchone()
+        connection.executemany(_INSERT_ENTRY, _ENTRY_ROW.iter_unpack(chunk))
+        connection.executemany(
+            "UPDATE refusals SET entry = ? WHERE id = ?",
+            (
+                (before + place, refusal)
+                for place, (refusal,) in enumerate(_ENTRY_REFUSAL.iter_unpack(chunk), start=1)
+                if refusal
+            ),
+        )

@@ -1,0 +1,27 @@
+"""The way in to recording. Imports torch only when a recording starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anymps.record._capture import Capture
+
+
+def record(path: str | os.PathLike[str] | None = None, *, script: str = "", argv: Sequence[str] | None = None) -> Capture:
+    """A context manager that records what the device does, into the file `path` or in memory.
+
+    After the block, `.recording` is the `Recording`. `script` and `argv` are noted in it; they default to this process's.
+    Raises EnableError on entering without the virtual device or while another recording runs, and RecordingError if
+    `path` cannot be written.
+    """
+    from anymps.record._capture import Capture
+
+    return Capture(
+        path,
+        script=script or (sys.argv[0] if sys.argv else ""),
+        argv=sys.argv[1:] if argv is None else argv,
+    )

@@ -1,0 +1,104 @@
+"""The closed vocabularies of a recording: phases, waits, directions, fates, flags and kinds of refusal."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum, IntFlag
+
+
+class _Vocabulary(IntEnum):
+    """A stored number whose member name is its word, in capitals and with underscores."""
+
+    @property
+    def label(self) -> str:
+        """The word as `docs/architecture.md` lists it: `loss read`; the empty text for NONE."""
+        return "" if self.name == "NONE" else self.name.lower().replace("_", " ")
+
+
+class Phase(_Vocabulary):
+    """The part of a training step that an entry belongs to."""
+
+    OTHER = 0
+    """Outside of all others: clipping and logging between backward and optimizer, set-up code."""
+    BATCH = 1
+    """The data loader makes the batch."""
+    MOVE = 2
+    """The batch goes to the device."""
+    FORWARD = 3
+    LOSS_READ = 4
+    """A value is read back outside of any module, most often the loss."""
+    BACKWARD = 5
+    OPTIMIZER = 6
+
+
+class Wait(_Vocabulary):
+    """Why the host waited for the GPU. Waits: torch 2.13, callers of MPSStream::synchronize (MPSStream.mm, Copy.mm)."""
+
+    NONE = 0
+    ITEM = 1
+    """One value read: `.item()`, `float()`, `int()`, `bool()` (`_local_scalar_dense`)."""
+    COPY_TO_MPS = 2
+    """A blocking copy to the device."""
+    COPY_TO_CPU = 3
+    """A blocking copy from the device."""
+    SYNCHRONIZE = 4
+    EVENT = 5
+    EMPTY_CACHE = 6
+    FALLBACK = 7
+    """An operator without an MPS kernel ran on the CPU."""
+    INSIDE_OPERATOR = 8
+    """An operator read a size or a status back inside its own kernel, as `nonzero` does."""
+
+
+class Direction(_Vocabulary):
+    """Which way bytes went."""
+
+    NONE = 0
+    CPU_TO_MPS = 1
+    MPS_TO_CPU = 2
+    MPS_TO_MPS = 3
+
+
+class Fate(_Vocabulary):
+    """What became of an operator call."""
+
+    NATIVE = 0
+    """Ran in an MPS kernel."""
+    FALLBACK = 1
+    """Ran on the CPU because `PYTORCH_ENABLE_MPS_FALLBACK` was set."""
+    ALWAYS_FALLBACK = 2
+    """Ran on the CPU whatever the variable says: registered so in MPSFallback.mm."""
+    MISSING = 3
+    """Raised: no MPS kernel, and the fallback is off."""
+    REFUSED = 4
+    """Raised: the kernel or the allocator refuses this input."""
+    COPY = 5
+    WAIT = 6
+    """Only waits: `synchronize`, an event, `empty_cache`."""
+    MARK = 7
+    """No operator: a mark of our own on the tape."""
+
+
+class Flag(IntFlag):
+    """Bits of an entry's `flags`."""
+
+    NON_BLOCKING = 1
+    """A copy with `non_blocking=True`: the host did not wait."""
+    RAISED = 2
+    AUTOGRAD_THREAD = 4
+    VIEW = 8
+    """The result shares its input's storage: no kernel ran."""
+
+
+class RefusalKind(str, Enum):
+    """Why MPS refused a call; the word is what the file stores."""
+
+    MISSING = "missing"
+    FLOAT64 = "float64"
+    COMPLEX128 = "complex128"
+    DTYPE = "dtype"
+    DEVICE = "device"
+    GENERATOR = "generator"
+    RANK = "rank"
+    LAYOUT = "layout"
+    MEMORY = "memory"
+    DISTRIBUTED = "distributed"

@@ -1,0 +1,246 @@
+"""Writing a recording: cheap inserts during the run, rows when it ends, readable after a kill at any time."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from anymps._errors import RecordingError
+from anymps.record._file import check_is_recording, connect_memory
+from anymps.record._recording import Recording
+from anymps.record._schema import (
+    ModuleRow,
+    OperatorRow,
+    RefusalRow,
+    SignatureRow,
+    SiteRow,
+    StepRow,
+    TotalRow,
+    check_chunk,
+    create_tables,
+    expand_spool,
+)
+
+_CHECKPOINT_PAGES = 16384  # 64 MiB: a checkpoint syncs the disk, and the training thread would wait for it
+
+
+class RecordingWriter:
+    """Fills one recording. Every method may be called from any thread of the process that opened it.
+
+    What was committed survives a kill (`SIGKILL`, `os._exit`): the file then opens as an incomplete recording. In a
+    forked child every method does nothing, so a data loader's workers cannot harm the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, meta: Mapping[str, object]) -> None:
+        """Open `path` for a new recording; None keeps it in memory.
+
+        An older recording at `path` is replaced, but only once the new one is ready. Raises RecordingError if the place
+        cannot be written, if another process is writing there, or if the file there is anything but a recording.
+        """
+        self._path = Path(path) if path is not None else None
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._closed = False
+        try:
+            self._connection = _create_in_memory() if self._path is None else _create(self._path)
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise RecordingError(f"{self._name} cannot be written: {error}") from None
+        for key, value in meta.items():
+            self.set_meta(key, value)
+        self.commit()
+
+    @classmethod
+    def in_memory(cls, meta: Mapping[str, object] | None = None) -> RecordingWriter:
+        """A writer without a file; `recording()` gives what was written."""
+        return cls(None, meta or {})
+
+    def __enter__(self) -> RecordingWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def set_meta(self, key: str, value: object) -> None:
+        """Set one fact about the run; `value` is anything that JSON holds."""
+        if key in ("schema_version", "complete"):
+            raise RecordingError(f"meta {key!r} belongs to the file format and cannot be set")
+        self._put_meta(key, value)
+
+    def add_operators(self, rows: Iterable[OperatorRow]) -> None:
+        """Add `(id, name)` rows. Here and below, a row whose key is there already replaces it."""
+        self._insert("operators", 2, rows)
+
+    def add_signatures(self, rows: Iterable[SignatureRow]) -> None:
+        """Add `(id, operator, fate, inputs, outputs)` rows; the last two are JSON lists."""
+        self._insert("signatures", 5, rows)
+
+    def add_modules(self, rows: Iterable[ModuleRow]) -> None:
+        """Add `(id, path, type)` rows."""
+        self._insert("modules", 3, rows)
+
+    def add_sites(self, rows: Iterable[SiteRow]) -> None:
+        """Add `(id, file, line, function, source, via)` rows."""
+        self._insert("sites", 6, rows)
+
+    def add_refusals(self, rows: Iterable[RefusalRow]) -> None:
+        """Add `(id, entry, kind, error, message, site, origin, detail)` rows.
+
+        `entry` is 0 for a refusal that a packed entry names; it is filled in when the entries become rows.
+        """
+        self._insert("refusals", 8, ((*row[:7], json.dumps(dict(row[7]))) for row in rows))
+
+    def add_steps(self, rows: Iterable[StepRow]) -> None:
+        """Add `(step, start_ns, end_ns)` rows."""
+        self._insert("steps", 3, rows)
+
+    def add_totals(self, rows: Iterable[TotalRow]) -> None:
+        """Set the running totals of all entries so far, kept in detail or not. A total only ever grows."""
+        self._insert("totals", 9, rows)
+
+    def spool(self, chunk: bytes) -> None:
+        """Store packed entries (64 bytes each) as they are. Raises RecordingError for a broken one."""
+        check_chunk(chunk)
+        if chunk:
+            self._run("INSERT INTO spool (chunk) VALUES (?)", [(chunk,)])
+
+    def commit(self) -> None:
+        """Make everything written so far survive a kill of the process."""
+        with self._writing() as connection:
+            if connection is not None:
+                connection.execute("COMMIT")
+                # Always inside a transaction, so that a second writer finds the file taken.
+                connection.execute("BEGIN IMMEDIATE")
+
+    def close(self) -> None:
+        """Turn the packed entries into rows and mark the recording complete. Closing twice is harmless."""
+        if self._closed:
+            return
+        with self._writing() as connection:
+            if connection is None:
+                return
+            expand_spool(connection)
+            self._put_meta("complete", True)
+            connection.execute("COMMIT")
+            self._closed = True
+            if self._path is not None:
+                with suppress(sqlite3.OperationalError):  # a reader has it open: then its journal stays beside it
+                    connection.execute("PRAGMA journal_mode = DELETE")
+                connection.close()
+
+    def recording(self) -> Recording:
+        """What has been written so far, to be read; later writing does not change it.
+
+        Packed entries count too. With a file, this opens the file.
+        """
+        if not self._closed:
+            self.commit()
+        if self._path is not None:
+            return Recording.open(self._path)
+        copy = connect_memory()
+        with self._lock:
+            # SQLite copies no database whose writer has a transaction open.
+            if not self._closed:
+                self._connection.execute("COMMIT")
+            self._connection.backup(copy)
+            if not self._closed:
+                self._connection.execute("BEGIN IMMEDIATE")
+        return Recording(copy, "the recording in memory")
+
+    def __del__(self) -> None:
+        # A writer that nobody closed leaves an incomplete recording, as a kill does. A forked child must not touch it.
+        if getattr(self, "_process", None) == os.getpid() and hasattr(self, "_connection"):
+            self._connection.close()
+
+    def _put_meta(self, key: str, value: object) -> None:
+        self._run("INSERT OR REPLACE INTO meta VALUES (?, ?)", [(key, json.dumps(value))])
+
+    def _insert(self, table: str, columns: int, rows: Iterable[tuple[Any, ...]]) -> None:
+        self._run(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * columns)})", rows)
+
+    def _run(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        with self._writing() as connection:
+            if connection is not None:
+                connection.executemany(statement, rows)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection | None]:
+        """The connection, held by this thread; None in a forked child. Failures of SQLite become RecordingErrors."""
+        if os.getpid() != self._process:
+            yield None
+            return
+        with self._lock:
+            if self._closed:
+                raise RecordingError(f"{self._name} was closed: nothing more can be written to it")
+            try:
+                yield self._connection
+            except sqlite3.Error as error:
+                raise RecordingError(f"{self._name} cannot be written: {error}") from None
+
+    @property
+    def _name(self) -> str:
+        return "the recording in memory" if self._path is None else str(self._path)
+
+
+def _create_in_memory() -> sqlite3.Connection:
+    connection = connect_memory()
+    create_tables(connection)
+    return connection
+
+
+def _create(path: Path) -> sqlite3.Connection:
+    """Put an empty recording at `path` and connect to it."""
+    if path.is_dir():
+        raise RecordingError(f"{path} is a directory: give the name of a file to record into")
+    if not path.parent.is_dir():
+        raise RecordingError(f"{path} cannot be written: there is no directory {path.parent}")
+    if path.exists():
+        _settle_older(path)
+    path = Path(os.path.realpath(path))  # a link stays one, and the file that it means is replaced
+    # Beside the target, so that moving it there is one step; SQLite must not be connected while its file is renamed.
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        try:
+            with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
+                create_tables(connection)
+            os.replace(fresh, path)
+        finally:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+    # Write-ahead logging: what is committed is safe from the process's death without waiting for the disk.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    return connection
+
+
+def _settle_older(path: Path) -> None:
+    """Check that the file at `path` may be replaced, and fold its journal into it."""
+    if not path.is_file():
+        raise RecordingError(f"{path} is not a regular file: give the name of a file to record into")
+    if path.stat().st_size == 0:
+        return  # as `mktemp` makes it: nothing to lose
+    try:
+        check_is_recording(path)
+    except RecordingError as error:
+        raise RecordingError(f"{path} exists and will not be overwritten: {error}") from None
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as older:
+        try:
+            older.execute("BEGIN IMMEDIATE")
+            older.execute("COMMIT")
+            # Folds the journal of a killed run into its file and takes it away: a journal that stayed behind would be
+            # taken for the new file's.
+            older.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise RecordingError(f"{path} is in use by another process: record into another file") from None
+            raise RecordingError(f"{path} cannot be written: {error}") from None

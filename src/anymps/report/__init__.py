@@ -1,0 +1,8 @@
+"""How a recording and its findings are shown. Needs no torch."""
+
+from __future__ import annotations
+
+from anymps.report._renderer import Renderer
+from anymps.report._terminal import TerminalRenderer, print_terminal, render_terminal
+
+__all__ = ["Renderer", "TerminalRenderer", "print_terminal", "render_terminal"]

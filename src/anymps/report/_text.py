@@ -1,0 +1,102 @@
+"""Numbers, sizes, times and paths as reports write them. Plain ASCII, apart from what the script itself contains."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from anymps.record import Site
+
+
+def clean(text: str) -> str:
+    """Text from the script or its environment, on one line and without control characters."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text.expandtabs(4)
+    )
+
+
+def shorten(line: str, width: int) -> str:
+    """The line, cut to `width` characters with `...` at its end."""
+    return line if len(line) <= width else f"{line[: width - 3]}..."
+
+
+def count(number: float) -> str:
+    """`12,345`, `2.5`; the empty text for nothing."""
+    if number == 0:
+        return ""
+    text = f"{number:,.1f}".removesuffix(".0")
+    return text if text != "0" else "<0.1"
+
+
+def plural(number: int, word: str) -> str:
+    """`1 step`, `3 steps`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def size(number: float) -> str:
+    """A number of bytes: `312 B`, `4 KiB`, `1.5 MiB`; the empty text for nothing."""
+    if number == 0:
+        return ""
+    if number < 1024:
+        return f"{max(number, 1):.0f} B"
+    unit = "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if round(number / 1024, 1) < 1024:
+            break
+        number /= 1024
+        unit = larger
+    return f"{number / 1024:,.1f}".removesuffix(".0") + f" {unit}"
+
+
+def duration(nanoseconds: float) -> str:
+    """A time in the unit that suits it: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`; the empty text for nothing."""
+    if nanoseconds <= 0:
+        return ""
+    factor, unit = _unit(nanoseconds)
+    return f"{_digits(nanoseconds / factor)} {unit}"
+
+
+def duration_range(low: float, high: float) -> str:
+    """Two times in one unit: `0.30 to 0.60 ms`."""
+    factor, unit = _unit(high)
+    if unit != "ns" and low >= factor / 100:
+        return f"{_digits(low / factor)} to {_digits(high / factor)} {unit}"
+    return f"{duration(low) or '0'} to {duration(high)}"
+
+
+def percent(part: float, whole: float) -> str:
+    """`12 %`; the empty text for nothing."""
+    if part <= 0 or whole <= 0:
+        return ""
+    share = 100 * part / whole
+    return f"{share:.0f} %" if share >= 0.5 else "<1 %"
+
+
+def path(file: str, directory: str = "") -> str:
+    """A file as its reader knows it: from the directory of the run, or from `site-packages`."""
+    whole = PurePath(file)
+    if directory and whole.is_relative_to(directory):
+        return clean(whole.relative_to(directory).as_posix())
+    parts = whole.parts
+    if "site-packages" in parts:
+        last = len(parts) - 1 - parts[::-1].index("site-packages")
+        return clean(PurePath(*parts[last + 1 :]).as_posix())
+    return clean(file)
+
+
+def place(site: Site, directory: str = "") -> str:
+    """`train.py:12`, or `an unknown line`."""
+    return f"{path(site.file, directory)}:{site.line}" if site.known else "an unknown line"
+
+
+def _unit(nanoseconds: float) -> tuple[float, str]:
+    for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
+        if nanoseconds >= 0.9995 * factor:
+            return factor, unit
+    return 1.0, "ns"
+
+
+def _digits(number: float) -> str:
+    if number >= 99.95:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"

@@ -1,0 +1,103 @@
+"""The sentences of a report: verdict, environment, limits. Every form of a report says them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anymps.findings import Finding, Severity, notes
+from anymps.record import Recording
+from anymps.report._text import clean, duration_range, path, place, plural
+
+
+def fact(recording: Recording, key: str) -> str:
+    """One fact about the run as text, the empty text if it is not known."""
+    value = recording.meta.get(key)
+    return clean(value) if isinstance(value, str) else ""
+
+
+def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
+    """Two lines: whether it would run on that Mac, then how much there is to change and where to begin."""
+    summary = _how_many(findings)
+    first = min(findings, key=lambda finding: (finding.severity, -finding.cost_per_step_ns[1]), default=None)
+    if first is not None and first.severity is not Severity.INFO:
+        cost = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
+        summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{cost})."
+    return [_would_it_run(recording), summary]
+
+
+def environment(recording: Recording) -> list[tuple[str, str]]:
+    """What the recording was made with, as pairs of name and value; what is not known is left out."""
+    meta = recording.meta
+    virtual, fallback, arguments = meta.get("virtual"), meta.get("fallback"), meta.get("arguments")
+    device = "real" if virtual is False else "virtual: computed on this machine by the rules of MPS"
+    words = [path(fact(recording, "script"), fact(recording, "directory"))]
+    if isinstance(arguments, list):
+        words += [clean(str(argument)) for argument in arguments]
+    recorded = f"{plural(recording.entry_count, 'call')}, {plural(recording.complete_steps, 'complete step')}"
+    facts = [
+        ("Mac", fact(recording, "mac")),
+        ("device", device if isinstance(virtual, bool) else ""),
+        ("fallback", _fallback_words(fallback) if isinstance(fallback, bool) else ""),
+        ("torch", fact(recording, "torch_version")),
+        ("Python", fact(recording, "python_version")),
+        ("platform", fact(recording, "platform")),
+        ("anymps", fact(recording, "anymps_version")),
+        ("script", " ".join(word for word in words if word)),
+        ("recorded", ", ".join(part for part in (fact(recording, "created"), recorded) if part)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def limits(recording: Recording) -> list[str]:
+    """What the reader must not conclude from this report; one sentence each."""
+    sentences = []
+    if recording.meta.get("virtual") is not False:
+        sentences.append(
+            "Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and leave out "
+            "what draining a long queue costs."
+        )
+    if not recording.complete:
+        sentences.append("The recording stops in the middle of the run: all this is true up to there.")
+    if recording.dropped:
+        sentences.append(
+            f"The detail of {plural(recording.dropped, 'plain call')} was not kept: counts by line and operator hold "
+            "all calls, the step table only the steps with full detail."
+        )
+    return sentences + notes(recording)
+
+
+def _fallback_words(on: bool) -> str:
+    return f"{'on' if on else 'off'} (PYTORCH_ENABLE_MPS_FALLBACK)"
+
+
+def _would_it_run(recording: Recording) -> str:
+    mac = fact(recording, "mac") or "a Mac"
+    run, runs = ("Ran", "did not run") if recording.meta.get("virtual") is False else ("Would run", "would not run")
+    exception = fact(recording, "exception")
+    refusals = recording.refusals()
+    fallbacks = {fallback.operator for fallback in recording.fallbacks()}
+    if exception and refusals and exception.startswith(refusals[-1].error):
+        where = place(refusals[-1].site, fact(recording, "directory"))
+        return f"{runs[0].upper()}{runs[1:]} on {mac}: {where} raises {refusals[-1].error}."
+    if exception:
+        return f"The script ended with {exception.partition(':')[0]}, which MPS did not raise."
+    if not recording.complete:
+        refused = f"refused {plural(len(refusals), 'call')}" if refusals else "refused nothing"
+        return f"The recording stops in the middle of the run; up to there MPS on {mac} {refused}."
+    if refusals:
+        return f"{run} on {mac}, but {plural(len(refusals), 'call')} raised and the script went on."
+    if fallbacks:
+        return f"{run} on {mac}, with {plural(len(fallbacks), 'operator')} on the CPU."
+    return f"{run} on {mac}."
+
+
+def _how_many(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return "No findings."
+    parts = []
+    for severity in Severity:
+        number = sum(finding.severity is severity for finding in findings)
+        if number:
+            word = "note" if severity is Severity.INFO else severity.label
+            parts.append(plural(number, word))
+    return f"{plural(len(findings), 'finding')}: {', '.join(parts)}."

@@ -1,0 +1,797 @@
+"""The Metal Philox stream of torch 2.13 and later: numbers, offsets and state against a second implementation.
+
+Sources of the rules: c10/metal/random.h of the torch 2.13 wheel; pytorch's Distributions.metal and Distributions.mm.
+The C++ sources are compiled alone, without torch, and driven through tests/native/philox_trace.cpp. The golden values
+were computed by tests/reference_philox.py, not recorded on a Mac.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import shutil
+import statistics
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reference_philox import BYTES, DEFAULT_SEED, INT_BITS, Number, Reference, block, narrow, philox, unit
+
+ROOT = Path(__file__).resolve().parents[1]
+NATIVE = ROOT / "src" / "anymps" / "device" / "native"
+FLOATING = ["float", "half", "bfloat"]
+TYPES = [*FLOATING, *INT_BITS, "bool"]
+GEOMETRIC = [*FLOATING, "int", "long", "short", "char", "uchar"]
+BERNOULLI = [*GEOMETRIC, "bool"]
+SEEDS = [0, 1, DEFAULT_SEED, 2**32 - 1, 2**63 + 12345, 2**64 - 1]
+# Around a block (4), around the 16 blocks that are made side by side (64), and more.
+SIZES = [1, 2, 3, 4, 5, 31, 63, 64, 65, 67, 130, 257]
+
+# First eight uniforms after manual_seed(key).
+GOLDEN = {
+    0: "0x1.c0a2c60000000p-1 0x1.59652e0000000p-1 0x1.3c81440000000p-1 0x1.db59880000000p-1"
+    " 0x1.f83cf40000000p-1 0x1.9f16b40000000p-2 0x1.aceec80000000p-2 0x1.d726020000000p-2",
+    1: "0x1.b908ec0000000p-1 0x1.ac317a0000000p-1 0x1.f496520000000p-3 0x1.fec22c0000000p-1"
+    " 0x1.71dff20000000p-3 0x1.cc90ec0000000p-2 0x1.46f0960000000p-2 0x1.8b40800000000p-4",
+    DEFAULT_SEED: "0x1.0234aa0000000p-2 0x1.a702700000000p-4 0x1.0ae1980000000p-1 0x1.4fa72a0000000p-3"
+    " 0x1.143ade0000000p-2 0x1.5f20d60000000p-1 0x1.08cc740000000p-1 0x1.bb0ed40000000p-2",
+}
+
+Send = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def send(tmp_path_factory: pytest.TempPathFactory) -> Send:
+    """Sends trace lines to the compiled harness and returns its answers."""
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no C++ compiler here: the Philox stream cannot be compiled (set CXX)")
+    binary = tmp_path_factory.mktemp("philox") / "philox_trace"
+    sources = [str(NATIVE / "philox.cpp"), str(ROOT / "tests" / "native" / "philox_trace.cpp")]
+    subprocess.run(
+        [*compiler.split(), "-std=c++17", "-O1", "-pthread", f"-I{NATIVE}", *sources, "-o", str(binary)], check=True
+    )
+
+    def lines(*commands: str) -> list[str]:
+        text = "\n".join(("default", *commands)) + "\n"
+        done = subprocess.run([str(binary)], input=text, capture_output=True, text=True, check=True, timeout=120)
+        answers = done.stdout.splitlines()
+        assert len(commands) + 1 == len(answers)
+        return answers[1:]
+
+    return lines
+
+
+def command(name: str, *words: object) -> str:
+    """One trace line; floats go as hex, so that none is changed on the way."""
+    return " ".join([name, *(float(word).hex() if isinstance(word, float) else str(word) for word in words)])
+
+
+def numbers(answer: str) -> tuple[int, list[Number]]:
+    """Offset and elements of one answer."""
+    assert not answer.startswith("error"), answer
+    offset, *values = answer.split()
+    return int(offset), [float.fromhex(v) if "." in v or "p" in v or "n" in v else int(v) for v in values]
+
+
+def draw(send: Send, seed: int, offset: int, name: str, *words: object) -> tuple[int, list[Number]]:
+    """The harness's offset and elements for one call."""
+    return numbers(send(f"seed {seed}", f"offset {offset}", command(name, *words))[-1])
+
+
+def expected(seed: int, offset: int, name: str, *words: Any) -> tuple[int, list[Number]]:
+    """The reference's offset and elements for the same call."""
+    reference = Reference(seed, offset)
+    values = getattr(reference, name)(*words)
+    return reference.offset, values
+
+
+def exactly(values: list[Number]) -> list[tuple[Number, bool]]:
+    """Elements in a form in which -0.0 and 0.0 differ."""
+    return [(value, math.copysign(1, value) < 0) for value in values]
+
+
+def spacing(kind: str, value: float) -> float:
+    """One unit in the last place of a type at a value."""
+    digits, smallest = {"float": (24, -125), "half": (11, -13), "bfloat": (8, -125)}[kind]
+    return math.ldexp(1.0, max(math.frexp(value)[1], smallest) - digits)
+
+
+def assert_close(kind: str, wanted: list[Number], got: list[Number], ulps: int = 2, scale: float = 0.0) -> None:
+    """Elements agree within some ulp of float32 (at `scale`, where larger), or within one step of a narrow type."""
+    assert len(wanted) == len(got)
+    for i, (one, other) in enumerate(zip(wanted, got, strict=True)):
+        if one == other or (math.isnan(one) and math.isnan(other)):
+            continue
+        room = ulps * spacing("float", max(abs(one), scale))
+        if kind != "float":
+            room = max(room, spacing(kind, max(abs(one), abs(other))))
+        assert abs(one - other) <= room, (i, float(one).hex(), float(other).hex())
+
+
+# ---------------------------------------------------------------------------------------------------------- engine
+
+
+def test_reference_is_philox() -> None:
+    """The reference gives the published known answers of Philox-4x32-10 (Random123) when it runs ten rounds."""
+    full = 2**32 - 1
+    zeros = philox((0, 0, 0, 0), (0, 0), 10)
+    ones = philox((full, full, full, full), (full, full), 10)
+    digits = philox((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0), 10)
+    assert zeros == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+    assert ones == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+    assert digits == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
+
+
+def test_blocks_equal_the_reference(send: Send) -> None:
+    """Blocks agree bit by bit, also for seeds and indices beyond 32 bits."""
+    draws = random.Random(7)
+    pairs = [(seed, index) for seed in SEEDS for index in (0, 1, 2**32 - 1, 2**32, 2**64 - 1)]
+    pairs += [(draws.getrandbits(64), draws.getrandbits(64)) for _ in range(200)]
+    answers = send(*(f"block {seed} {index}" for seed, index in pairs))
+    assert [block(*pair) for pair in pairs] == [tuple(map(int, answer.split())) for answer in answers]
+
+
+def test_a_block_has_nine_rounds(send: Send) -> None:
+    """A block is not one of the standard ten-round stream."""
+    (answer,) = send("block 0 0")
+    assert philox((0, 0, 0, 0), (0, 0), 9) == tuple(map(int, answer.split()))
+    assert philox((0, 0, 0, 0), (0, 0), 10) != tuple(map(int, answer.split()))
+
+
+def test_unit_uses_31_bits_and_stays_below_one(send: Send) -> None:
+    """A word's top bit is dropped and the largest uniform is the float before 1."""
+    words = [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x40000000, 0x7FFFFFBF, 123456789]
+    got = [float.fromhex(answer) for answer in send(*(f"unit {word}" for word in words))]
+    assert [float(unit(word)) for word in words] == got
+    assert [got[0], got[2], got[3], got[4]] == [0.0, 1 - 2**-24, 0.0, 1 - 2**-24]
+
+
+@pytest.mark.parametrize("seed", GOLDEN)
+def test_golden_uniforms(send: Send, seed: int) -> None:
+    """The first eight uniforms of a seed never change."""
+    wanted = [float.fromhex(word) for word in GOLDEN[seed].split()]
+    assert (2, wanted) == draw(send, seed, 0, "uniform", "float", 8, 0.0, 1.0)
+    assert (2, wanted) == expected(seed, 0, "uniform", "float", 8, 0.0, 1.0)
+
+
+# ----------------------------------------------------------------------------------------------------------- state
+
+
+def test_default_state(send: Send) -> None:
+    """A generator nobody seeded holds the fixed seed, offset 0 and words 1, 0, 0, 0, 0, 0, 0."""
+    (state,) = send("state")
+    assert "01000000" + "00000000" * 6 + (67280421310721).to_bytes(8, "little").hex() + "00" * 8 == state
+
+
+def test_manual_seed_sets_words_and_rewinds(send: Send) -> None:
+    """Seeding gives words 1, 1, 1, 1, 1, low half, high half and offset 0."""
+    state = send("offset 99", f"seed {0x123456789ABCDEF0}", "state")[-1]
+    assert state == "01000000" * 5 + "f0debc9a" + "78563412" + "f0debc9a78563412" + "00" * 8
+
+
+def test_state_is_44_bytes_little_endian(send: Send) -> None:
+    """Seven words, seed, offset, in that order; setting a state restores every part of it."""
+    raw = b"".join((i + 0x01020304).to_bytes(4, "little") for i in range(7))
+    raw += (2**63 + 5).to_bytes(8, "little") + (2**40 + 3).to_bytes(8, "little")
+    loaded, state, fill = send(f"load {raw.hex()}", "state", "uniform float 1 0 1")
+    assert ("ok", raw.hex(), 44) == (loaded, state, len(raw))
+    assert expected(2**63 + 5, 2**40 + 3, "uniform", "float", 1, 0.0, 1.0) == numbers(fill)
+
+
+@pytest.mark.parametrize("size", [0, 16, 43, 45, 5056])
+def test_state_of_another_size_is_refused(send: Send, size: int) -> None:
+    """Any other number of bytes raises the backend's text and leaves the state alone."""
+    answer, state = send(f"load {'00' * size or '-'}", "state")
+    assert answer == "error runtime_error RNG state is wrong size"
+    assert Reference().state().hex() == state
+
+
+# ---------------------------------------------------------------------------------------------- element conversions
+
+
+def test_every_half_widens_as_numpy_does(send: Send) -> None:
+    """All 65536 half patterns widen to the float that NumPy gives."""
+    got = [float.fromhex(answer) for answer in send(*(f"from_half {bits}" for bits in range(2**16)))]
+    wanted = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float64)
+    np.testing.assert_array_equal(wanted, np.array(got))
+
+
+def tricky_floats() -> list[float]:
+    """Float32 values at and beside the rounding borders of the narrow types."""
+    values = [0.0, -0.0, 65504.0, 65519.99, 65520.0, 65536.0, 2.0**-14, 2.0**-24, 2.0**-25, 2.0**-26, 3.0 * 2**-25]
+    values += [1 + k * 2.0**-12 for k in range(8)] + [k * 2.0**-26 for k in range(1, 40)]
+    values += [1 + k * 2.0**-9 for k in range(8)] + [math.inf, 2.0**-126, 2.0**-149, 3.4e38, 2.0**128 - 2.0**119]
+    words = np.random.default_rng(3).integers(0, 2**32, 2000, dtype=np.uint64).astype(np.uint32)
+    values += [float(x) for x in words.view(np.float32) if np.isfinite(x)]
+    floats = [float(np.float32(v)) for v in values]
+    return floats + [-v for v in floats]
+
+
+def test_half_rounds_to_nearest_even(send: Send) -> None:
+    """Float to half is NumPy's, on borders, subnormals and overflow; a NaN stays a NaN."""
+    values = tricky_floats()
+    *got, nan = send(*(f"half {value.hex()}" for value in values), "half nan")
+    with np.errstate(over="ignore"):
+        wanted = np.array(values, dtype=np.float32).astype(np.float16).view(np.uint16)
+    assert wanted.tolist() == [int(answer) for answer in got]
+    assert int(nan) == 0x7E00
+
+
+def test_bfloat_rounds_to_nearest_even(send: Send) -> None:
+    """Float to bfloat16 is the nearest value, ties to even; a NaN stays a NaN."""
+    values = tricky_floats()
+    *got, nan = send(*(f"bfloat {value.hex()}" for value in values), "bfloat nan")
+    patterns = np.array([int(answer) for answer in got], dtype=np.uint32) << 16
+    wanted = [narrow("bfloat", np.float32(value)) for value in values]
+    assert exactly(wanted) == exactly([float(x) for x in patterns.view(np.float32)])
+    assert int(nan) == 0x7FC0
+
+
+# ----------------------------------------------------------------------------------------------------------- fills
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (-1.0, 1.0), (3.25, 1000.1), (2.0, 2.0)])
+def test_uniform(send: Send, kind: str, bounds: tuple[float, float]) -> None:
+    """Uniforms agree bit by bit for every size and type, and each call uses ceil(n / 4) blocks."""
+    for n in SIZES:
+        got = draw(send, 11, 5, "uniform", kind, n, *bounds)
+        assert expected(11, 5, "uniform", kind, n, *bounds) == got
+        assert 5 + math.ceil(n / 4) == got[0]
+
+
+def test_uniform_in_half_can_reach_its_upper_bound(send: Send) -> None:
+    """The cast rounds to nearest, so a half drawn from [0, 1) may be 1: the backend's behaviour, kept."""
+    _, values = draw(send, 0, 0, "uniform", "half", 20000, 0.0, 1.0)
+    assert max(values) == 1.0
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+def test_normal(send: Send, kind: str) -> None:
+    """Box-Muller pairs agree within 2 ulp; offsets exactly."""
+    for seed in SEEDS:
+        for n in SIZES:
+            offset, wanted = expected(seed, 7, "normal", kind, n, 0.0, 1.0)
+            got_offset, got = draw(send, seed, 7, "normal", kind, n, 0.0, 1.0)
+            assert offset == got_offset == 7 + math.ceil(n / 4)
+            assert_close(kind, wanted, got)
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+@pytest.mark.parametrize(
+    ("name", "first", "second", "ulps", "scale"),
+    [
+        ("normal", 10.0, 0.25, 2, 10.0),
+        ("normal", -3.0, 2.0, 2, 8.0),
+        ("exponential", 1.0, None, 2, 0.0),
+        ("exponential", 0.3, None, 2, 0.0),
+        ("cauchy", 0.0, 1.0, 2, 0.0),
+        ("cauchy", 2.5, 3.0, 2, 3.0),
+        ("log_normal", 0.0, 0.25, 2, 0.0),
+        ("log_normal", 1.0, 2.0, 12, 0.0),  # exp stretches an ulp of its argument
+    ],
+)
+def test_transcendental_fills(
+    send: Send, kind: str, name: str, first: float, second: float | None, ulps: int, scale: float
+) -> None:
+    """Distributions through log, exp and tan agree within the rounding of those functions; offsets exactly."""
+    words = [first] if second is None else [first, second]
+    for seed in SEEDS:
+        for n in (1, 5, 66, 400):
+            offset, wanted = expected(seed, 3, name, kind, n, *words)
+            got_offset, got = draw(send, seed, 3, name, kind, n, *words)
+            assert offset == got_offset == 3 + math.ceil(n / 4)
+            assert_close(kind, wanted, got, ulps, scale)
+
+
+def test_exponential_clamps_near_one(send: Send) -> None:
+    """The largest uniforms count as 1 - eps, so the tail ends at 23 ln 2."""
+    _, values = draw(send, 0, 11432544, "exponential", "float", 1, 1.0)
+    assert float(unit(block(0, 11432544)[0])) == 1 - 2**-24
+    assert abs(23 * math.log(2) - values[0]) < 2e-6
+
+
+def test_exponential_can_be_minus_zero(send: Send) -> None:
+    """A uniform below 2^-25 gives -0.0, as the 2.13 kernel does (pytorch issue 192577)."""
+    for kind in FLOATING:
+        _, values = draw(send, 0, 1875345, "exponential", kind, 1, 1.0)
+        assert exactly([-0.0]) == exactly(values)
+
+
+@pytest.mark.parametrize("kind", GEOMETRIC)
+def test_geometric(send: Send, kind: str) -> None:
+    """Whole numbers from 1 on agree exactly in every type that has a kernel."""
+    for p in (0.25, 0.5, 0.9):
+        assert expected(5, 1, "geometric", kind, 300, p) == draw(send, 5, 1, "geometric", kind, 300, p)
+
+
+def test_geometric_saturates_integers(send: Send) -> None:
+    """A value beyond the element's range becomes its largest number, not an undefined one."""
+    for kind, largest in (("char", 127), ("uchar", 255), ("short", 32767)):
+        assert largest == max(draw(send, 0, 0, "geometric", kind, 400, 1e-4)[1])
+
+
+@pytest.mark.parametrize("kind", BERNOULLI)
+def test_bernoulli(send: Send, kind: str) -> None:
+    """Zeros and ones agree in every type that has a kernel, also for the certain probabilities."""
+    for p in (0.0, 0.3, 0.5, 1.0):
+        for n in (1, 4, 67, 300):
+            assert expected(9, 2, "bernoulli", kind, n, p) == draw(send, 9, 2, "bernoulli", kind, n, p)
+    assert draw(send, 9, 2, "bernoulli", kind, 100, 1.0) == (2 + 25, [1] * 100)
+
+
+@pytest.mark.parametrize("kind", BERNOULLI)
+def test_bernoulli_tensor_moves_on_by_n(send: Send, kind: str) -> None:
+    """A probability an element: the words are packed four to a block, yet the offset advances by n."""
+    for n in (1, 3, 64, 131):
+        p = [((i * 37) % 101) / 100 for i in range(n)]
+        got = draw(send, 9, 2, "bernoulli_tensor", kind, n, *p)
+        assert expected(9, 2, "bernoulli_tensor", kind, n, *p) == got
+        assert 2 + n == got[0]
+
+
+# ----------------------------------------------------------------------------------------------------- random whole
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    ("base", "span"), [(0, 2), (0, 100), (-50, 100), (5, 1), (0, 2**24), (-(2**31), 2**32 - 1), (7, 2**32 + 10)]
+)
+def test_random_int(send: Send, kind: str, base: int, span: int) -> None:
+    """base + word mod range in every type: four a block up to 4 bytes, two a block for 8 bytes."""
+    for n in (1, 2, 3, 33, 64, 131):
+        got = draw(send, 4, 6, "random_int", kind, n, base, span)
+        assert exactly(expected(4, 6, "random_int", kind, n, base, span)[1]) == exactly(got[1])
+        assert 6 + math.ceil(n / (2 if BYTES[kind] == 8 else 4)) == got[0]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("span", [0, 2**64 - 1])
+def test_random_int_over_the_whole_width(send: Send, kind: str, span: int) -> None:
+    """Range 0 (and 2^64 - 1, which the host sends as 0) takes the words as they are, signed, plus the base."""
+    for base in (0, -(2**63)):
+        wanted = expected(8, 0, "random_int", kind, 101, base, span)
+        assert wanted == draw(send, 8, 0, "random_int", kind, 101, base, span)
+
+
+def test_random_int_spans_of_64_bits(send: Send) -> None:
+    """Eight-byte elements use both words, the first as the high half."""
+    for span in (2**40 + 7, 2**63 - 1, 2**63 + 11):
+        wanted = expected(8, 0, "random_int", "long", 101, -3, span)
+        assert wanted == draw(send, 8, 0, "random_int", "long", 101, -3, span)
+    _, values = draw(send, 8, 0, "random_int", "ulong", 1, 0, 0)
+    high, low, _, _ = block(8, 0)
+    assert [high << 32 | low] == values
+
+
+def test_random_int_refuses_a_range_that_vanishes(send: Send) -> None:
+    """A range that is a multiple of 2^32 would divide by zero on Metal: ours raises and leaves the offset."""
+    answer, fill = send(f"random_int float 4 0 {2**33}", "uniform float 1 0 1")
+    assert answer == (
+        "error RangeRefused anymps: random_ over 8589934592 values into Float: Metal takes the range modulo 2^32, here"
+        " 0, and divides by it. Use a range below 2^32 or an int64 tensor."
+    )
+    assert numbers(fill)[0] == 1
+    wanted = expected(0, 0, "random_int", "long", 4, 0, 2**33)
+    assert wanted == draw(send, 0, 0, "random_int", "long", 4, 0, 2**33)
+
+
+def test_default_ranges(send: Send) -> None:
+    """random_() without bounds: the whole numbers a float holds, the non-negative half of an integer."""
+    wanted = {"float": 2**24, "half": 2**11, "bfloat": 2**8, "uchar": 256, "char": 128, "short": 2**15, "int": 2**31}
+    wanted |= {"long": 2**63 - 1, "bool": 2}
+    assert list(map(str, wanted.values())) == send(*(f"default_range {kind}" for kind in wanted))
+    names = {"ushort": "UInt16", "uint": "UInt32", "ulong": "UInt64"}
+    text = "error DispatchMissing \"random_kernel_mps_range_calc\" not implemented for '{}'"
+    assert [text.format(name) for name in names.values()] == send(*(f"default_range {kind}" for kind in names))
+
+
+# ---------------------------------------------------------------------------------------- launches and independence
+
+
+def test_launch_sizes(send: Send) -> None:
+    """One launch up to 32-bit indexing of the last byte, then halves, the lower (and smaller) one first."""
+    limit = 2**31 - 1
+    cases = {
+        (0, 4): [],
+        (1, 8): [1],
+        (2**29, 4): [2**29],  # its last element starts at byte 2^31 - 4
+        (2**29 + 1, 4): [2**28, 2**28 + 1],
+        (limit, 1): [limit],
+        (limit + 1, 1): [2**30, 2**30],
+        (2**31 + 3, 2): [2**29, 2**29 + 1, 2**29 + 1, 2**29 + 1],
+    }
+    answers = send(*(f"launch_sizes {n} {size}" for n, size in cases))
+    assert list(cases.values()) == [[int(word) for word in answer.split()] for answer in answers]
+
+
+def test_split_tensor_starts_each_piece_at_a_fresh_block(send: Send) -> None:
+    """A fill beyond the limit equals separate fills of its pieces, with a gap in the stream after an odd piece."""
+    reference = Reference(3)
+    pieces = [reference.uniform("float", n, 0.0, 1.0) for n in (9, 9, 9, 10)]
+    answer = send("seed 3", "limit 40", "uniform float 37 0 1")[-1]
+    assert (reference.offset, [value for piece in pieces for value in piece]) == numbers(answer)
+    assert reference.offset == 3 * 3 + 3
+
+
+CALLS = [
+    "uniform float 331 -1 1",
+    "uniform half 331 0 1",
+    "normal float 331 1 2",
+    "normal bfloat 331 0 1",
+    "exponential float 331 2",
+    "cauchy float 331 0 1",
+    "log_normal float 331 0 1",
+    "geometric int 331 0.25",
+    "bernoulli bool 331 0.5",
+    "bernoulli_tensor uchar 331 " + " ".join(["0.25", "0.75", "0.5"] * 111),
+    "random_int int 331 -5 1000",
+    "random_int long 331 -5 1000",
+    "gamma float 40 " + " ".join(["0.3", "1", "2.5", "40"] * 10),
+    "poisson float 40 " + " ".join(["0.3", "1", "25", "400"] * 10),
+    "binomial float 12 " + " ".join(["100", "5", "40"] * 4) + " " + " ".join(["0.5", "0.2", "0.9"] * 4),
+    "dirichlet float 6 5 " + " ".join(["0.5", "1.5", "3"] * 10),
+    "randperm int 300 1",
+    "randperm long 500 1",
+    "randperm int 40000 1",
+    "multinomial float 7 5 3 0 " + " ".join(["0.1", "2", "0.5", "1", "0"] * 7),
+    "multinomial float 7 5 9 1 " + " ".join(["0.1", "2", "0.5", "1", "0"] * 7),
+    "dropout float 331 0.25 " + " ".join(["1.5", "-2"] * 165) + " 1",
+]
+
+
+@pytest.mark.parametrize("line", CALLS, ids=lambda line: "-".join(line.split()[:3]))
+def test_numbers_do_not_depend_on_threads(send: Send, line: str) -> None:
+    """Any partition of the work, run by three threads in any order, gives the serial elements and offset."""
+    serial = send("seed 21", "offset 1000", line)[-1]
+    assert not serial.startswith("error"), serial
+    for piece in (1, 2, 3, 7, 16, 17, 100):
+        assert serial == send("seed 21", "offset 1000", f"split {piece}", line)[-1]
+
+
+def test_consecutive_calls_continue_the_stream(send: Send) -> None:
+    """Each call starts where the last one stopped, whatever the distributions are."""
+    reference = Reference(17)
+    wanted = [
+        reference.uniform("float", 5, 0.0, 1.0),
+        reference.randperm("long", 10),
+        reference.random_int("long", 3, 0, 10),
+        reference.bernoulli_tensor("float", 5, *[0.5] * 5),
+        reference.uniform("float", 2, 0.0, 1.0),
+    ]
+    answers = send(
+        "seed 17",
+        "uniform float 5 0 1",
+        "randperm long 10 1",
+        "random_int long 3 0 10",
+        "bernoulli_tensor float 5 0.5 0.5 0.5 0.5 0.5",
+        "uniform float 2 0 1",
+    )[1:]
+    assert wanted == [numbers(answer)[1] for answer in answers]
+    assert [numbers(answer)[0] for answer in answers] == [2, 2 + 3, 5 + 2, 7 + 5, 12 + 1]
+    assert reference.offset == 13
+
+
+def test_empty_fills_use_nothing(send: Send) -> None:
+    """No elements: no offset, no error, even for a type without a kernel (normal_ checks its type first)."""
+    lines = ["uniform int 0 0 1", "bernoulli ushort 0 0.5", "random_int int 0 0 0", "randperm long 0 1", "gamma int 0"]
+    assert ["3"] * len(lines) == send("offset 3", *lines)[1:]
+    assert send("normal int 0 0 1")[0] == "error TypeRefused normal_kernel_mps not implemented for 'Int'"
+
+
+# -------------------------------------------------------------------------------------------------------- samplers
+
+
+ALPHAS = [0.05, 0.3, 0.999, 1.0, 1.5, 3.0, 10.0, 250.0, 1e5, 0.0]
+RATES = [0.0, 0.01, 0.7, 3.0, 9.99, 10.0, 12.5, 60.0, 1000.0, 1e5]
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+def test_standard_gamma(send: Send, kind: str) -> None:
+    """Gammas follow the reference within the rounding of pow and log; 32 blocks an element are reserved."""
+    alpha = [a for a in ALPHAS if kind != "half" or a < 6e4] * 20
+    wanted = expected(13, 4, "gamma", kind, len(alpha), *alpha)
+    got = draw(send, 13, 4, "gamma", kind, len(alpha), *alpha)
+    assert 4 + 32 * len(alpha) == wanted[0] == got[0]
+    for a, one, other in zip(alpha, wanted[1], got[1], strict=True):
+        room = 4 * 2.0**-23 if a >= 1 else 1e-5  # the power for alpha 0.05 stretches an ulp by 20
+        assert math.isclose(one, other, rel_tol=room if kind == "float" else 1e-2, abs_tol=1e-7 * (a < 1))
+
+
+def test_gamma_never_loops_for_ever(send: Send) -> None:
+    """Inputs on which the Metal loop would not end give NaN; infinity stays infinite; alpha 0 gives 0."""
+    _, values = draw(send, 1, 0, "gamma", "float", 5, math.nan, -5.0, -1.0, math.inf, 0.0)
+    assert [math.isnan(value) for value in values[:3]] == [True, True, True]
+    assert [math.inf, 0.0] == values[3:]
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+def test_dirichlet(send: Send, kind: str) -> None:
+    """Rows follow the reference, sum to one and stay strictly inside (0, 1) in float32."""
+    alpha = [0.4, 2.0, 5.0, 0.9, 30.0] * 8
+    wanted = expected(13, 4, "dirichlet", kind, 8, 5, *alpha)
+    got = draw(send, 13, 4, "dirichlet", kind, 8, 5, *alpha)
+    assert 4 + 32 * 40 == wanted[0] == got[0]
+    for one, other in zip(wanted[1], got[1], strict=True):
+        assert math.isclose(one, other, rel_tol=1e-5 if kind == "float" else 1e-2, abs_tol=1e-7)
+    for row in range(8):
+        assert abs(sum(got[1][5 * row : 5 * row + 5]) - 1) < (1e-6 if kind == "float" else 2e-2)
+
+
+def test_gamma_has_a_smallest_value(send: Send) -> None:
+    """A gamma that underflows becomes FLT_MIN, which a half then rounds to zero."""
+    _, values = draw(send, 13, 0, "gamma", "float", 40, *[1e-3] * 40)
+    assert min(values) == 2.0**-126
+    _, values = draw(send, 13, 0, "gamma", "half", 40, *[1e-3] * 40)
+    assert min(values) == 0
+
+
+def test_dirichlet_is_clamped(send: Send) -> None:
+    """Shares of nearly nothing become FLT_MIN, shares of nearly all 1 - eps."""
+    _, values = draw(send, 3, 0, "dirichlet", "float", 1, 2, 1e-3, 1e3)
+    assert [min(values), max(values)] == [2.0**-126, 1 - 2**-23]
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+def test_poisson(send: Send, kind: str) -> None:
+    """Counts agree with the reference on both sides of the change of method at rate 10."""
+    rate = [r for r in RATES if kind != "half" or r < 6e4] * 20
+    wanted = expected(13, 4, "poisson", kind, len(rate), *rate)
+    got = draw(send, 13, 4, "poisson", kind, len(rate), *rate)
+    assert 4 + 32 * len(rate) == got[0]
+    assert wanted == got
+
+
+def test_poisson_of_no_rate_is_zero(send: Send) -> None:
+    """Negative, infinite and NaN rates give 0, as on Metal."""
+    assert draw(send, 1, 0, "poisson", "float", 4, -3.0, math.inf, math.nan, 0.0)[1] == [0, 0, 0, 0]
+
+
+def test_poisson_log_factorial_is_right(send: Send) -> None:
+    """Over many draws the counts have the rate as mean and variance, also where ln k! comes from its series."""
+    for rate in (2.0, 11.0, 40.0):
+        _, values = draw(send, 2, 0, "poisson", "float", 20000, *[rate] * 20000)
+        assert abs(statistics.fmean(values) - rate) < 6 * math.sqrt(rate / 20000)
+        assert abs(statistics.pvariance(values) / rate - 1) < 0.08
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+def test_binomial(send: Send, kind: str) -> None:
+    """Counts agree with the reference in all four branches and for the certain cases."""
+    pairs = [(10.0, 0.3), (10.0, 0.8), (100.0, 0.4), (100.0, 0.7), (1e4, 0.01), (0.0, 0.5), (7.0, 0.0), (7.0, 1.0)] * 15
+    words = [count for count, _ in pairs] + [p for _, p in pairs]
+    wanted = expected(13, 4, "binomial", kind, len(pairs), *words)
+    got = draw(send, 13, 4, "binomial", kind, len(pairs), *words)
+    assert 4 + 32 * len(pairs) == got[0]
+    assert wanted == got
+
+
+def test_binomial_acceptance_border(send: Send) -> None:
+    """The rejection test of BTRS is the log ratio of the two probabilities: at most a stray draw goes the other way."""
+    words = [40.0] * 3000 + [0.3] * 3000
+    _, wanted = expected(23, 0, "binomial", "float", 3000, *words)
+    _, got = draw(send, 23, 0, "binomial", "float", 3000, *words)
+    assert sum(one != other for one, other in zip(wanted, got, strict=True)) <= 1
+
+
+def test_binomial_of_no_number_is_nan(send: Send) -> None:
+    """NaN and infinite counts and NaN probabilities give NaN and do not hang."""
+    words = [math.nan, math.inf, 5.0, 0.5, 0.5, math.nan]
+    assert [math.isnan(value) for value in draw(send, 1, 0, "binomial", "float", 3, *words)[1]] == [True] * 3
+
+
+# ---------------------------------------------------------------------------------------------------- compositions
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 383, 384, 385, 1000, 32767, 32768, 40001])
+@pytest.mark.parametrize("kind", ["int", "long"])
+def test_randperm(send: Send, kind: str, n: int) -> None:
+    """Every size gives the reference's permutation and offset on its path."""
+    offset, values = draw(send, 31, 2, "randperm", kind, n, 1)
+    assert list(range(n)) == sorted(values)
+    assert expected(31, 2, "randperm", kind, n, 1) == (offset, values)
+    small, large = math.ceil((n - 1) / 4), math.ceil(n / 4) + n
+    assert 2 + (small if n <= 384 else math.ceil(n / 4) if n < 32768 else large) == offset
+
+
+def test_randperm_takes_the_sort_for_other_types_and_strides(send: Send) -> None:
+    """Only contiguous int and long results use the small path; other types get the argsort of uniforms."""
+    sort = expected(31, 0, "randperm", "float", 50, 1)
+    assert sort[0] == 13
+    for kind, contiguous in (("float", 1), ("half", 1), ("short", 1), ("uchar", 1), ("int", 0), ("long", 0)):
+        assert sort == draw(send, 31, 0, "randperm", kind, 50, contiguous)
+    assert sort != draw(send, 31, 0, "randperm", "int", 50, 1)
+
+
+def test_randperm_reshuffles_equal_keys(send: Send) -> None:
+    """Among 200000 keys of 24 bits some are equal; their run is shuffled from the block of its start."""
+    n = 200000
+    _, keys = draw(send, 5, 0, "random_int", "int", n, 0, 2**24)
+    stable = np.argsort(np.array(keys), kind="stable")
+    offset, values = draw(send, 5, 0, "randperm", "long", n, 1)
+    assert n // 4 + n == offset
+    moved = np.flatnonzero(stable != np.array(values))
+    assert 300 < len(moved) < 2400  # about n^2 / 2^25 pairs, half of them swapped
+    start = int(moved[0])
+    same = [int(i) for i in stable if keys[i] == keys[stable[start]]]
+    assert len(same) == 2
+    assert block(5, n // 4 + start)[0] % 2 == 0
+    assert same[::-1] == values[start : start + 2]
+
+
+WEIGHTS = [0.1, 2.0, 0.0, 1.0, 0.5, 7.25, 0.0, 3.0]
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+@pytest.mark.parametrize(("samples", "replacement"), [(1, 0), (1, 1), (4, 0), (6, 0), (2, 1), (50, 1)])
+def test_multinomial(send: Send, kind: str, samples: int, replacement: int) -> None:
+    """Indices agree for both methods; a single sample always goes by the largest ratio."""
+    words = [9, 8, samples, replacement, *WEIGHTS * 9]
+    offset, (zeros, *indices) = expected(6, 3, "multinomial", kind, *words)
+    assert (offset, [zeros, *indices]) == draw(send, 6, 3, "multinomial", kind, *words)
+    assert 3 + math.ceil(9 * (samples if replacement and samples > 1 else 8) / 4) == offset
+    assert {2, 6}.isdisjoint(indices)
+
+
+def test_multinomial_without_replacement_repeats_nothing(send: Send) -> None:
+    """All categories of a row come once; those of weight zero last, in index order (ours)."""
+    _, (_, *row) = draw(send, 6, 3, "multinomial", "float", 1, 8, 8, 0, *WEIGHTS)
+    assert list(range(8)) == sorted(row)
+    assert row[6:] == [2, 6]
+
+
+def test_multinomial_compares_ratios_in_the_type_of_the_weights(send: Send) -> None:
+    """Ratios are rounded to the weights' type; of equal ones the lower index comes first (ours)."""
+    words = [1, 300, 300, 0, *[1.0] * 300]
+    orders = {kind: draw(send, 6, 3, "multinomial", kind, *words) for kind in FLOATING}
+    for kind, order in orders.items():
+        assert expected(6, 3, "multinomial", kind, *words) == order
+    assert orders["float"] != orders["bfloat"]
+
+
+def test_multinomial_takes_the_first_place_that_reaches(send: Send) -> None:
+    """With replacement a uniform equal to a running sum belongs to the category that ends there."""
+    first = float(unit(block(0, 0)[0]))
+    _, (_, *indices) = draw(send, 0, 0, "multinomial", "float", 1, 2, 2, 1, first, 1 - first)
+    assert indices == [0, 0]
+    _, (_, *indices) = draw(send, 0, 0, "multinomial", "float", 1, 2, 2, 1, first - 2**-24, 1 - first + 2**-24)
+    assert indices == [1, 0]
+
+
+@pytest.mark.parametrize("kind", ["float", "half"])
+def test_multinomial_counts_rows_that_2_13_gets_wrong(send: Send, kind: str) -> None:
+    """Where an exponential draw is zero, weight zero is not chosen and the row is counted (pytorch issue 192577)."""
+    _, (zeros, chosen) = draw(send, 0, 1875345, "multinomial", kind, 1, 3, 1, 0, 0.0, 1.0, 1.0)
+    assert zeros == 1
+    assert chosen in (1, 2)
+    assert draw(send, 0, 1875345, "multinomial", kind, 1, 3, 1, 0, 1.0, 1.0, 1.0)[1] == [1, 0]
+
+
+def test_multinomial_refusals(send: Send) -> None:
+    """Too many samples and integer weights raise the backend's texts."""
+    assert send("multinomial float 1 2 3 0 1 1", "multinomial long 1 1 1 0 1") == [
+        "error invalid_argument cannot sample n_sample > prob_dist.size(-1) samples without replacement",
+        "error invalid_argument multinomial only supports floating-point dtypes for input, got: Long",
+    ]
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.75, 1.0])
+def test_dropout(send: Send, kind: str, p: float) -> None:
+    """Mask and output agree; kept elements are scaled in float32; p = 1 drops all with scale 0."""
+    for n in (1, 6, 64, 133):
+        x = [((i % 13) - 6) / 4 for i in range(n)]
+        got = draw(send, 6, 3, "dropout", kind, n, p, *x)
+        assert expected(6, 3, "dropout", kind, n, p, *x) == got
+        assert 3 + math.ceil(n / 4) == got[0]
+        if p == 1.0:
+            assert [0] * 2 * n == got[1]
+    assert send("dropout_scale 0.5", "dropout_scale 1") == ["0x1p+1", "0x0p+0"]
+
+
+# ------------------------------------------------------------------------------------------------ refusals, texts
+
+
+@pytest.mark.parametrize(
+    ("call", "kernel", "kinds"),
+    [
+        ("uniform {} 4 0 1", "uniform_dist", FLOATING),
+        ("exponential {} 4 1", "exponential", FLOATING),
+        ("cauchy {} 4 0 1", "cauchy", FLOATING),
+        ("log_normal {} 4 0 1", "log_normal", FLOATING),
+        ("geometric {} 4 0.5", "geometric", GEOMETRIC),
+        ("bernoulli {} 4 0.5", "bernoulli_scalar", BERNOULLI),
+        ("bernoulli_tensor {} 1 0.5", "bernoulli_tensor", BERNOULLI),
+        ("random_int {} 4 0 5", "random_int", TYPES),
+        ("gamma {} 1 1", "standard_gamma", FLOATING),
+        ("poisson {} 1 1", "poisson", FLOATING),
+        ("binomial {} 1 1 1", "standard_binomial", FLOATING),
+        ("dirichlet {} 1 1 1", "standard_dirichlet", FLOATING),
+        ("dropout {} 1 0.5 1", "dropout_fwd", FLOATING),
+    ],
+)
+def test_types_without_a_kernel(send: Send, call: str, kernel: str, kinds: list[str]) -> None:
+    """Types for which Metal has no kernel raise its look-up text and leave the offset alone."""
+    for kind in TYPES:
+        answer, state = send(call.format(kind), "state")
+        if kind in kinds:
+            assert not answer.startswith("error"), answer
+        else:
+            assert f"error KernelMissing Failed to create function state object for: {kernel}_{kind}" == answer
+            assert Reference().state().hex() == state
+
+
+def test_normal_names_the_refused_type(send: Send) -> None:
+    """normal_ on a type that is not floating is a TypeError with torch's name of the type."""
+    names = {"uchar": "Byte", "char": "Char", "short": "Short", "int": "Int", "long": "Long", "bool": "Bool"}
+    names |= {"ushort": "UInt16", "uint": "UInt32", "ulong": "UInt64"}
+    wanted = [f"error TypeRefused normal_kernel_mps not implemented for '{name}'" for name in names.values()]
+    assert wanted == send(*(f"normal {kind} 4 0 1" for kind in names))
+
+
+def test_texts(send: Send) -> None:
+    """The texts of checks that need tensors are the backend's, word for word."""
+    wanted = {
+        "kind": "random_mps handles only integral, floating-point and boolean types",
+        "probability 1.5": "bernoulli_mps_ expects p to be in [0, 1], but got p=1.5",
+        "probability -0.1": "bernoulli_mps_ expects p to be in [0, 1], but got p=-0.1",
+        "shape": "bernoulli_mps_: probability and self tensor should be of the same shape",
+        "count -3": "n must be non-negative, got-3",
+        "type cpu": "Expected a 'mps' device type for generator but found 'cpu'",
+        "device cpu": "Expected a 'mps:0' generator device but found 'cpu'",
+    }
+    assert list(wanted.values()) == send(*(f"text {name}" for name in wanted))
+
+
+# ------------------------------------------------------------------------------------------------------- properties
+
+
+@pytest.mark.parametrize(
+    ("line", "mean", "variance"),
+    [
+        ("uniform float 40000 0 1", 0.5, 1 / 12),
+        ("uniform float 40000 -3 5", 1.0, 64 / 12),
+        ("normal float 40000 0 1", 0.0, 1.0),
+        ("normal half 40000 2 3", 2.0, 9.0),
+        ("exponential float 40000 2", 0.5, 0.25),
+        ("log_normal float 40000 0 0.5", math.exp(0.125), (math.exp(0.25) - 1) * math.exp(0.25)),
+        ("geometric int 40000 0.25", 4.0, 12.0),
+        ("bernoulli uchar 40000 0.3", 0.3, 0.21),
+        ("random_int int 40000 0 100", 49.5, 9999 / 12),
+        ("random_int long 40000 -10 21", 0.0, 440 / 12),
+        ("gamma float 20000 " + "2.5 " * 20000, 2.5, 2.5),
+        ("gamma float 20000 " + "0.5 " * 20000, 0.5, 0.5),
+        ("binomial float 20000 " + "50 " * 20000 + "0.7 " * 20000, 35.0, 10.5),
+        ("binomial float 20000 " + "20 " * 20000 + "0.1 " * 20000, 2.0, 1.8),
+    ],
+    ids=lambda value: "-".join(value.split()[:2]) if isinstance(value, str) else "",
+)
+def test_moments(send: Send, line: str, mean: float, variance: float) -> None:
+    """Mean and variance of many draws lie near those of the distribution."""
+    _, values = numbers(send("seed 77", line)[-1])
+    assert abs(statistics.fmean(values) - mean) < 6 * math.sqrt(variance / len(values))
+    assert 0.9 < statistics.pvariance(values) / variance < 1.1
+
+
+def test_cauchy_quartiles(send: Send) -> None:
+    """Half of the Cauchy draws lie within sigma of the median."""
+    _, values = draw(send, 77, 0, "cauchy", "float", 40000, 3.0, 2.0)
+    low, middle, high = statistics.quantiles(values, n=4)
+    assert max(abs(low - 1.0), abs(middle - 3.0), abs(high - 5.0)) < 0.12
+
+
+def test_randperm_is_even_over_all_permutations(send: Send) -> None:
+    """The six orders of three elements come about equally often."""
+    answers = send("seed 4", *(["randperm int 3 1"] * 6000))[1:]
+    counts: dict[str, int] = {}
+    for answer in answers:
+        order = answer.split(maxsplit=1)[1]
+        counts[order] = counts.get(order, 0) + 1
+    assert len(counts) == 6
+    assert max(abs(count - 1000) for count in counts.values()) < 6 * math.sqrt(1000)
