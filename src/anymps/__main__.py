@@ -1,8 +1,10 @@
-"""`python -m anymps` is `anymps`."""
+"""`python -m anymps`: the command line."""
 
 from __future__ import annotations
+
+import sys
 
 from anymps.commands import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

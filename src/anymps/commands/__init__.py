@@ -43,15 +43,11 @@ for _command in (doctor, report, run):
     _commands.add_command(_command)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line (``sys.argv`` if no arguments are given) and exit with its status.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line (``sys.argv`` if no arguments are given) and return its exit status.
 
-    A mistake of the user's is one line on stderr. Raises SystemExit, always.
+    A mistake of the user's is one line on stderr. Raises nothing.
     """
-    sys.exit(_status(arguments))
-
-
-def _status(arguments: Sequence[str] | None) -> int:
     try:
         # standalone_mode off: click would swallow exceptions and exit codes that belong to a script.
         status = _commands.main(None if arguments is None else list(arguments), "anymps", standalone_mode=False)

@@ -40,6 +40,7 @@ from anymps.device._toolchain import (
 
 SOURCE_DIRECTORY = Path(__file__).with_name("native")
 _SOURCE_SUFFIXES = (".cpp", ".h")
+_UNITS = 4  # compiled at a time
 _SHOWN_LINES = 12  # of the compiler's output, in the error
 _ERROR = re.compile(r"\berror\b\s*(?:\w+)?:|undefined reference|cannot find -l")
 
@@ -174,16 +175,48 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
 
 
 def _compile(work: Path, torch: TorchInstall, compiler: Compiler, module: Path) -> tuple[int, str]:
-    """Run all commands, with ninja if there is one. Return the exit status and what the tools printed."""
+    """Compile the sources joined to a few units, or one by one if that fails; return exit status and output."""
+    sources = _sources(".cpp")
+    status, output = _compile_units(_join(sources, work), work, torch, compiler, module)
+    if status != 0 and len(sources) > 1:
+        # Two files may use one name for two things of their own. That costs time, not the build; and an error that is
+        # in a file itself reads better without the joining.
+        status, output = _compile_units(sources, work, torch, compiler, module)
+    return status, output
+
+
+def _join(sources: Sequence[Path], work: Path) -> list[Path]:
+    """Write units that include the sources, at most `_UNITS`, of about equal size.
+
+    Most of the time goes into torch's headers, which are then read once a unit instead of once a file. The units do not
+    depend on the machine: what compiles here does everywhere.
+    """
+    units: list[list[Path]] = [[] for _ in range(min(_UNITS, len(sources)))]
+    sizes = [0] * len(units)
+    for source in sorted(sources, key=lambda path: path.stat().st_size, reverse=True):
+        smallest = sizes.index(min(sizes))
+        units[smallest].append(source)
+        sizes[smallest] += source.stat().st_size
+    paths = []
+    for index, unit in enumerate(units):
+        path = work / f"unit{index}.cpp"
+        path.write_text("".join(f'#include "{source.as_posix()}"\n' for source in unit), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def _compile_units(
+    sources: Sequence[Path], work: Path, torch: TorchInstall, compiler: Compiler, module: Path
+) -> tuple[int, str]:
+    """Compile and link, with ninja if there is one; return the exit status and what the tools printed."""
     suffix = ".obj" if compiler.family == "msvc" else ".o"
-    objects = {str(work / f"{index}_{path.stem}{suffix}"): path for index, path in enumerate(_sources(".cpp"))}
+    objects = {str(work / f"{index}_{path.stem}{suffix}"): path for index, path in enumerate(sources)}
     compiles = {output: compiler.compile_command(torch, str(source), output) for output, source in objects.items()}
     link = compiler.link_command(torch, list(objects), str(module))
     ninja = find_ninja()
     if ninja is not None:
         (work / "build.ninja").write_text(_ninja_file(objects, compiles, link, str(module)), encoding="utf-8")
-        jobs = min(job_count(), len(objects))
-        return _run([ninja, "-C", str(work), "-j", str(jobs)], work)
+        return _run([ninja, "-C", str(work), "-j", str(job_count())], work)
     with ThreadPoolExecutor(job_count()) as pool:
         results = list(pool.map(lambda command: _run(command, work), compiles.values()))
     failed = [result for result in results if result[0] != 0]

@@ -11,9 +11,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from anymps._errors import BuildError, EnableError, RequireError
-from anymps.mac import Mac, parse_mac
+from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import (
+    SAME_GPU_CHECKS,
     Family,
+    Fate,
+    Flag,
+    Wait,
     check_supported,
     core_table,
     distributed_operator,
@@ -21,6 +25,7 @@ from anymps.rules import (
     float64_allocation,
     installed_torch,
     missing_operator,
+    tensor_on_cpu,
     version_rules,
     view_fallback_warning,
 )
@@ -84,7 +89,7 @@ def enable(mac: str | Mac | None = None, *, fallback: bool | None = None, requir
     global _state
     if require not in (None, "real", "virtual"):
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
-    chosen = mac if isinstance(mac, Mac) else parse_mac(mac or os.environ.get(MAC_VARIABLE, ""))
+    chosen = _choose(mac)
     allowed = _fallback_allowed(fallback)
     if _state is not None:
         _check_again(_state, chosen if mac is not None else None, fallback, require)
@@ -114,6 +119,13 @@ def banner(current: State) -> str:
         f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, computed on this machine's CPU; "
         "not a real Mac"
     )
+
+
+def _choose(mac: str | Mac | None) -> Mac:
+    if isinstance(mac, Mac):
+        return mac
+    text = mac if mac is not None else os.environ.get(MAC_VARIABLE)
+    return DEFAULT_MAC if text is None else parse_mac(text)
 
 
 def _check_again(current: State, mac: Mac | None, fallback: bool | None, require: str | None) -> None:
@@ -159,10 +171,11 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool) -> None:
             "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device after "
             "that; call anymps.enable() before the first backward, best right after `import torch`"
         )
+    families = [family.name.lower() for family in Family]
     core.configure(
-        [list_row for list_row in core_table(version)],
+        [*core_table(version), *_composite_rows(len(families))],
         _texts(version),
-        [family.name.lower() for family in Family],
+        [*families, "convolution"],
         version.release[1],
         mac.recommended_max_memory,
         mac.max_buffer_length,
@@ -173,6 +186,19 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool) -> None:
     core.allow_fallback(fallback)
     _native = core
     install_surface(core, mac)
+
+
+def _composite_rows(convolution: int) -> list[tuple[str, int, int, int, int]]:
+    """Operators that are composite on a Mac and have a kernel here: with the check that their mps branch makes.
+
+    `convolution` is the number of that check. Source: torch 2.13, aten/src/ATen/native/Convolution.cpp.
+    """
+    flags = int(Flag.DENSE)
+    return [
+        ("aten::convolution", int(Fate.NATIVE), convolution, flags, int(Wait.NONE)),
+        ("aten::_convolution", int(Fate.NATIVE), convolution, flags, int(Wait.NONE)),
+        ("aten::convolution_backward", int(Fate.NATIVE), int(Family.PLACEHOLDER), flags, int(Wait.NONE)),
+    ]
 
 
 def _load(path: Path) -> ModuleType:
@@ -190,9 +216,10 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def _texts(version: TorchVersion) -> dict[str, str]:
+def _texts(version: TorchVersion) -> dict[str, object]:
     git = installed_torch().git_version
     return {
+        "same_gpu": _same_gpu_texts(),
         "float64": float64_allocation().text,
         "missing": missing_operator(_OPERATOR, git).text,
         "distributed": distributed_operator(_OPERATOR, git).text,
@@ -200,6 +227,18 @@ def _texts(version: TorchVersion) -> dict[str, str]:
         "view_fallback_warning": view_fallback_warning(_OPERATOR).text,
         "complex128_refused": "yes" if version_rules(version).complex128_refused else "no",
     }
+
+
+def _same_gpu_texts() -> dict[str, dict[str, str]]:
+    """By operator and argument: the text if that argument alone lies on the CPU (with it the result of a first argument)."""
+    texts: dict[str, dict[str, str]] = {}
+    for operator, check in SAME_GPU_CHECKS.items():
+        inputs = [(printed, schema) for _, printed, schema in check.arguments if printed != "out"]
+        for index, (printed, schema) in enumerate(inputs):
+            found = tensor_on_cpu(check, [printed, "out"] if index == 0 else [printed])
+            if found is not None:
+                texts.setdefault(operator, {})[schema] = found.text
+    return texts
 
 
 def _internal_folders() -> list[str]:

@@ -12,13 +12,17 @@ import torch
 
 from anymps.mac import Mac
 
-_CACHED_QUESTIONS = (
-    "is_available",
-    "is_macos_or_newer",
-    "is_macos13_or_newer",
-    "get_name",
-    "get_core_count",
+# Who asks once whether there is an mps device and keeps the answer: the caches of a module or of a class in it, and
+# constants. Lightning has its code twice, as `lightning` and as `lightning_fabric` with `pytorch_lightning`. Read in torch
+# 2.13, transformers 5.23 (which asks while it is imported) and lightning 2.6.
+_CACHES = (
+    ("torch.backends.mps", ""),
+    ("transformers.utils.import_utils", ""),
+    ("lightning.fabric.accelerators.mps", "MPSAccelerator"),
+    ("lightning_fabric.accelerators.mps", "MPSAccelerator"),
 )
+_CONSTANTS = (("transformers.integrations.sdpa_attention", "_is_torch_mps_available"),)
+_ASKS_PROCESSOR = ("lightning", "lightning_fabric", "pytorch_lightning")
 
 
 def install_surface(core: ModuleType, mac: Mac) -> None:
@@ -64,12 +68,18 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
 
 
 def _forget_answers() -> None:
-    """`torch.backends.mps` caches its answers; what it said before the device existed no longer holds."""
-    for name in _CACHED_QUESTIONS:
-        question = getattr(torch.backends.mps, name, None)
-        clear = getattr(question, "cache_clear", None)
-        if clear is not None:
-            clear()
+    """What was said before the device existed no longer holds, also for libraries that were imported before."""
+    for module, owner in _CACHES:
+        holder = sys.modules.get(module)
+        holder = getattr(holder, owner, None) if owner else holder
+        for name in dir(holder):
+            clear = getattr(getattr(holder, name), "cache_clear", None)
+            if clear is not None:
+                clear()
+    for module, name in _CONSTANTS:
+        holder = sys.modules.get(module)
+        if hasattr(holder, name):
+            setattr(holder, name, True)
 
 
 def _install_storages() -> None:
@@ -104,6 +114,6 @@ def _answer_processor() -> None:
 
     def processor() -> str:
         caller = str(sys._getframe(1).f_globals.get("__name__", ""))
-        return "arm" if caller.split(".")[0] in ("lightning", "pytorch_lightning") else original()
+        return "arm" if caller.split(".")[0] in _ASKS_PROCESSOR else original()
 
     platform.processor = processor

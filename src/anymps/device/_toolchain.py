@@ -96,7 +96,7 @@ class Compiler:
             flags += [f"/D{define}" for define in defines(torch)]
             flags += [f"/I{path}" for path in includes]
             return [*self.command, *flags, source, f"/Fo{output}"]
-        flags = ["-c", "-O2", "-fPIC", f"-std={torch.cpp_standard()}", "-fdiagnostics-color=never"]
+        flags = ["-c", "-O2", "-DNDEBUG", "-fPIC", f"-std={torch.cpp_standard()}", "-fdiagnostics-color=never"]
         flags += [f"-D{define}" for define in defines(torch)]
         for path in includes:
             # -isystem: a warning in torch's headers is nobody's business here.

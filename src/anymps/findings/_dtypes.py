@@ -48,9 +48,12 @@ LAYOUT = Rule(
 RULES = (FLOAT64, DTYPE, RANK, LAYOUT)
 
 # NumPy's makers of float64 arrays that take a dtype; the others need `.astype`.
-_TAKES_DTYPE = re.compile(
-    r"(?:np|numpy)\.(?:array|asarray|zeros|ones|full|empty|eye|identity|arange|linspace|logspace|geomspace|mean|sum|std|var)\("
+_TAKES_DTYPE = frozenset(
+    {"arange", "array", "asarray", "empty", "eye", "full", "geomspace", "identity"}
+    | {"linspace", "logspace", "mean", "ones", "std", "sum", "var", "zeros"}
 )
+# What keeps the dtype of a NumPy array.
+_FROM_ARRAY = frozenset({"as_tensor", "asarray", "from_numpy", "tensor"})
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -94,11 +97,17 @@ def _float64(refused: Refused) -> Finding:
 
 def _as_float32(expression: str) -> str:
     """The expression with float32 for NumPy's float64, or the empty text where that cannot be told."""
-    whole_call = re.fullmatch(r"(?:np|numpy)(?:\.\w+)+\((.*)\)", expression)
-    if whole_call is None or "dtype" in expression or not _is_balanced(whole_call[1]):
+    call = re.fullmatch(r"(?P<root>np|numpy|torch)\.(?P<name>[\w.]+)\((?P<arguments>.*)\)", expression)
+    names_dtype = "dtype" in expression or "float" in expression  # by keyword, or by position
+    if call is None or names_dtype or not _is_balanced(call["arguments"]):
         return ""
-    if _TAKES_DTYPE.match(expression):
-        separator = ", " if whole_call[1].strip() else ""
+    if call["root"] == "torch":
+        if call["name"] not in _FROM_ARRAY:
+            return ""
+        inner = _as_float32(call["arguments"])
+        return f"torch.{call['name']}({inner})" if inner else f"{expression}.float()"
+    if call["name"] in _TAKES_DTYPE:
+        separator = ", " if call["arguments"].strip() else ""
         return f"{expression[:-1]}{separator}dtype=np.float32)"
     return f"{expression}.astype(np.float32)"
 

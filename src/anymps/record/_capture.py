@@ -77,7 +77,11 @@ class Capture:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if not self._closed.is_set():
-            ending = {"kind": "returned"} if error is None else {"kind": "exception", "error": f"{type(error).__name__}: {error}"}
+            ending = (
+                {"kind": "returned"}
+                if error is None
+                else {"kind": "exception", "error": f"{type(error).__name__}: {error}"}
+            )
             self.close(ending)
 
     @property

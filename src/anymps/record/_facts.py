@@ -76,7 +76,8 @@ class Occurrence:
     """Calls of one operator at one site that have the same fate, wait and direction.
 
     `count` is over the whole run, `steps` the number of complete steps in which it happened, `per_step` the mean count
-    in a complete step. `duration_ns` (on the recording machine) and `moved_bytes` are sums over `count`.
+    in a complete step (as in `StepTable`, without the first one if there are others). `duration_ns` (on the recording
+    machine) and `moved_bytes` are sums over `count`.
     """
 
     operator: str

@@ -110,5 +110,5 @@ def _check_identity(path: Path, connection: sqlite3.Connection) -> None:
     if missing:
         raise damaged(path, f"no table {missing[0]}")
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if False:
+    if verdict != "ok":
         raise damaged(path, verdict.splitlines()[-1])

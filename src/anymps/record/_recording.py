@@ -25,9 +25,11 @@ _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
 class Recording:
     """What happened in one run. Reads only: neither the file nor anything else ever changes through it.
 
-    Facts under `meta`, all optional: `script`, `arguments` (list), `directory` (where it ran), `mac` (text),
-    `virtual` (bool), `fallback` (bool: `PYTORCH_ENABLE_MPS_FALLBACK`), `torch_version`, `python_version`, `platform`,
-    `anymps_version`, `created` (text), `exception` (last line of the traceback that ended the run, None if none did).
+    Facts under `meta`, all optional: `script`, `arguments` (list), `directory` (where it ran), `mac` (short name),
+    `mac_details`, `virtual` (bool), `fallback` (bool: `PYTORCH_ENABLE_MPS_FALLBACK`), `environment` (variables by
+    name), `torch_version`, `python_version`, `platform`, `anymps_version`, `started` (text), and `ending`: how the run
+    ended, with `status` (int) and, where they apply, `exception` (class name), `message` and `how` (a signal's name or
+    `os._exit`); of a `with` block `kind` and `error` (class name and message) instead.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
@@ -217,9 +219,10 @@ class Recording:
         rows = self._rows(
             f"SELECT o.name, s.fate, wait, direction, flags & {Flag.NON_BLOCKING:d}, site, "
             "GROUP_CONCAT(DISTINCT phase), GROUP_CONCAT(DISTINCT module), COUNT(*), COUNT(DISTINCT c.step), "
-            "COUNT(c.step), SUM(duration_ns), SUM(moved_bytes) FROM entries e "
-            "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
+            f"SUM(c.step {'>' if self.complete_steps > 1 else '>='} f.step), SUM(duration_ns), SUM(moved_bytes) "
+            "FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
             "LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
+            "LEFT JOIN (SELECT MIN(step) AS step FROM steps WHERE end_ns IS NOT NULL) f "
             f"WHERE {condition} GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY COUNT(*) DESC, MIN(e.id)"
         )
         return tuple(self._occurrence(*row) for row in rows)
@@ -236,7 +239,7 @@ class Recording:
         modules: str,
         count: int,
         steps: int,
-        in_steps: int,
+        in_steps: int | None,
         duration: int,
         moved: int,
     ) -> Occurrence:
@@ -252,7 +255,7 @@ class Recording:
             modules=tuple(sorted(paths - {""})),
             count=count,
             steps=steps,
-            per_step=in_steps / self.complete_steps if self.complete_steps else 0.0,
+            per_step=(in_steps or 0) / max(self.complete_steps - 1, 1),
             duration_ns=duration,
             moved_bytes=moved,
         )

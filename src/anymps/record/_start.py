@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from anymps.record._capture import Capture
 
 
-def record(path: str | os.PathLike[str] | None = None, *, script: str = "", argv: Sequence[str] | None = None) -> Capture:
+def record(
+    path: str | os.PathLike[str] | None = None, *, script: str = "", argv: Sequence[str] | None = None
+) -> Capture:
     """A context manager that records what the device does, into the file `path` or in memory.
 
     After the block, `.recording` is the `Recording`. `script` and `argv` are noted in it; they default to this process's.

@@ -35,15 +35,16 @@ def environment(recording: Recording) -> list[tuple[str, str]]:
         words += [clean(str(argument)) for argument in arguments]
     recorded = f"{plural(recording.entry_count, 'call')}, {plural(recording.complete_steps, 'complete step')}"
     facts = [
-        ("Mac", fact(recording, "mac")),
+        ("Mac", fact(recording, "mac_details") or fact(recording, "mac")),
         ("device", device if isinstance(virtual, bool) else ""),
         ("fallback", _fallback_words(fallback) if isinstance(fallback, bool) else ""),
         ("torch", fact(recording, "torch_version")),
         ("Python", fact(recording, "python_version")),
         ("platform", fact(recording, "platform")),
         ("anymps", fact(recording, "anymps_version")),
+        ("variables", _variables(meta.get("environment"))),
         ("script", " ".join(word for word in words if word)),
-        ("recorded", ", ".join(part for part in (fact(recording, "created"), recorded) if part)),
+        ("recorded", ", ".join(part for part in (fact(recording, "started"), recorded) if part)),
     ]
     return [(name, value) for name, value in facts if value]
 
@@ -66,29 +67,61 @@ def limits(recording: Recording) -> list[str]:
     return sentences + notes(recording)
 
 
+def _variables(environment: object) -> str:
+    if not isinstance(environment, dict):
+        return ""
+    return " ".join(clean(f"{name}={value}") for name, value in sorted(environment.items()))
+
+
 def _fallback_words(on: bool) -> str:
     return f"{'on' if on else 'off'} (PYTORCH_ENABLE_MPS_FALLBACK)"
 
 
 def _would_it_run(recording: Recording) -> str:
     mac = fact(recording, "mac") or "a Mac"
-    run, runs = ("Ran", "did not run") if recording.meta.get("virtual") is False else ("Would run", "would not run")
-    exception = fact(recording, "exception")
+    ran, failed = ("Ran", "Did not run") if recording.meta.get("virtual") is False else ("Would run", "Would not run")
     refusals = recording.refusals()
-    fallbacks = {fallback.operator for fallback in recording.fallbacks()}
-    if exception and refusals and exception.startswith(refusals[-1].error):
-        where = place(refusals[-1].site, fact(recording, "directory"))
-        return f"{runs[0].upper()}{runs[1:]} on {mac}: {where} raises {refusals[-1].error}."
+    exception, message = _exception(recording)
     if exception:
-        return f"The script ended with {exception.partition(':')[0]}, which MPS did not raise."
-    if not recording.complete:
+        if refusals and refusals[-1].error == exception and refusals[-1].message in (message or refusals[-1].message):
+            where = place(refusals[-1].site, fact(recording, "directory"))
+            return f"{failed} on {mac}: {where} raises {exception}."
+        return f"The script ended with {exception}, which MPS did not raise."
+    early = _early_end(recording)
+    if early:
         refused = f"refused {plural(len(refusals), 'call')}" if refusals else "refused nothing"
-        return f"The recording stops in the middle of the run; up to there MPS on {mac} {refused}."
+        return f"{early}; up to there MPS on {mac} {refused}."
     if refusals:
-        return f"{run} on {mac}, but {plural(len(refusals), 'call')} raised and the script went on."
+        return f"{ran} on {mac}, but {plural(len(refusals), 'call')} raised and the script went on."
+    fallbacks = {fallback.operator for fallback in recording.fallbacks()}
     if fallbacks:
-        return f"{run} on {mac}, with {plural(len(fallbacks), 'operator')} on the CPU."
-    return f"{run} on {mac}."
+        return f"{ran} on {mac}, with {plural(len(fallbacks), 'operator')} on the CPU."
+    return f"{ran} on {mac}."
+
+
+def _ending(recording: Recording) -> dict[str, object]:
+    ending = recording.meta.get("ending")
+    return ending if isinstance(ending, dict) else {}
+
+
+def _exception(recording: Recording) -> tuple[str, str]:
+    """Class name and message of the exception that ended the run; empty texts if none did."""
+    ending = _ending(recording)
+    if "exception" in ending:
+        return clean(str(ending["exception"])), str(ending.get("message", ""))
+    name, _, message = str(ending.get("error", "")).partition(": ")  # of a `with anymps.record():` block
+    return clean(name), message
+
+
+def _early_end(recording: Recording) -> str:
+    """Why the recording may not hold the whole of the script's work, the empty text if it does."""
+    ending = _ending(recording)
+    if not recording.complete:
+        return "The recording stops in the middle of the run"
+    how, status = str(ending.get("how", "")), ending.get("status", 0)
+    if how.startswith("SIG"):
+        return f"{clean(how)} ended the run"
+    return f"The script ended with status {clean(str(status))}" if status else ""
 
 
 def _how_many(findings: Sequence[Finding]) -> str:

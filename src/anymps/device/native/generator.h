@@ -1,16 +1,19 @@
 // The mps random generator: seed, offset and the 44-byte state of the real MPSGeneratorImpl.
 #pragma once
 
+#include "philox.h"
+#include "rule.h"
+
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
 
-#include <array>
+#include <optional>
 
 namespace anymps {
 
 class MpsGenerator final : public c10::GeneratorImpl {
  public:
-  explicit MpsGenerator(uint64_t seed);
+  explicit MpsGenerator(const RandomState& state);
 
   static c10::DeviceType device_type() {
     return c10::DeviceType::MPS;
@@ -24,21 +27,21 @@ class MpsGenerator final : public c10::GeneratorImpl {
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
 
-  // Moves the offset on by `blocks` and returns where it was. The caller holds the generator's mutex.
-  uint64_t advance(uint64_t blocks);
+  // What the kernels draw from. The caller holds the generator's mutex.
+  RandomState& state() {
+    return state_;
+  }
 
  private:
   MpsGenerator* clone_impl() const override;
 
-  std::array<uint32_t, 7> words_{1, 0, 0, 0, 0, 0, 0};
-  uint64_t seed_;
-  uint64_t offset_ = 0;
+  RandomState state_;
 };
 
 const at::Generator& default_generator();
 at::Generator new_generator();
 
-// The generator to use for an optional argument; raises the real text for one of another device.
-at::Generator mps_generator(const std::optional<at::Generator>& given);
+// The generator that `rule`'s operator draws from; refuses one of another device with the text of most operators.
+at::Generator mps_generator(const Rule& rule, const std::optional<at::Generator>& given);
 
 }  // namespace anymps

@@ -97,12 +97,12 @@ class SpinLock {
   std::atomic<bool> taken_{false};
 };
 
-class Guard {
+class HeapGuard {
  public:
-  explicit Guard(SpinLock& lock) : lock_(lock) { lock_.lock(); }
-  ~Guard() { lock_.unlock(); }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
+  explicit HeapGuard(SpinLock& lock) : lock_(lock) { lock_.lock(); }
+  ~HeapGuard() { lock_.unlock(); }
+  HeapGuard(const HeapGuard&) = delete;
+  HeapGuard& operator=(const HeapGuard&) = delete;
 
  private:
   SpinLock& lock_;
@@ -782,68 +782,68 @@ HeapModel::HeapModel() : state_(std::make_unique<State>()) {}
 HeapModel::~HeapModel() = default;
 
 void HeapModel::configure(const HeapConfig& config) {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   state_->configure(config);
 }
 
 void HeapModel::set_memory_fraction(double fraction) {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   state_->set_high_ratio(fraction);
 }
 
 Block* HeapModel::allocate(size_t nbytes) {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   return state_->allocate(nbytes);
 }
 
 void HeapModel::release(Block* block) noexcept {
   if (block == nullptr) return;
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   state_->release(block);
 }
 
 void HeapModel::empty_cache() {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   state_->empty_cache();
 }
 
 Statistic HeapModel::allocated() const {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   return state_->allocated;
 }
 
 Statistic HeapModel::reserved() const {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   return state_->reserved;
 }
 
 uint64_t HeapModel::driver() const {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   return state_->driver();
 }
 
 uint64_t HeapModel::high_limit() const {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   return state_->high_limit;
 }
 
 uint64_t HeapModel::low_limit() const {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   return state_->low_limit;
 }
 
 uint64_t HeapModel::live_blocks() const {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   return state_->live;
 }
 
 void HeapModel::reset_peak() {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   for (Statistic* each : {&state_->allocated, &state_->reserved}) each->peak = each->current;
 }
 
 void HeapModel::reset_accumulated() {
-  Guard guard(state_->lock);
+  HeapGuard guard(state_->lock);
   for (Statistic* each : {&state_->allocated, &state_->reserved}) each->allocated = each->freed = 0;
 }
 

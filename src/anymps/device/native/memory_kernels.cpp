@@ -197,7 +197,8 @@ at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
   return at::native::set_tensor_(self, source);
 }
 at::Tensor& set_empty(at::Tensor& self) {
-  return at::native::set_cpu_(self);
+  // Not torch's set_cpu_, which takes an empty storage of the CPU.
+  return at::native::set_storage_cpu_(self, c10::Storage(c10::Storage::use_byte_size_t(), 0, mps_allocator(), true), 0, {0}, {});
 }
 at::Tensor view(const at::Tensor& self, c10::IntArrayRef size) {
   return at::native::view(self, size);

@@ -68,6 +68,14 @@ PyObject* configure(PyObject*, PyObject* args) {
     t.view_fallback_warning = word("view_fallback_warning");
     t.complex128_refused = word("complex128_refused") == "yes";
 
+    PyObject* checks = PyDict_GetItemString(words, "same_gpu");  // {operator: {argument: text}}
+    PyObject *op, *arguments, *argument, *text;
+    for (Py_ssize_t i = 0; checks != nullptr && PyDict_Next(checks, &i, &op, &arguments);) {
+      for (Py_ssize_t j = 0; PyDict_Next(arguments, &j, &argument, &text);) {
+        t.same_gpu[to_string(op)][to_string(argument)] = to_string(text);
+      }
+    }
+
     std::vector<std::string> family_names;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(families); ++i) {
       family_names.push_back(to_string(PyList_GET_ITEM(families, i)));
@@ -162,6 +170,11 @@ PyObject* tape_start(PyObject*, PyObject* limit) {
 
 PyObject* tape_stop(PyObject*, PyObject*) {
   tape::stop();
+  Py_RETURN_NONE;
+}
+
+PyObject* tape_pause(PyObject*, PyObject* pause) {
+  tape::pause(PyObject_IsTrue(pause) == 1);
   Py_RETURN_NONE;
 }
 
@@ -364,6 +377,7 @@ PyMethodDef methods[] = {
     {"max_buffer_length", max_buffer_length, METH_NOARGS, "Bytes of the largest buffer."},
     {"tape_start", tape_start, METH_O, "Starts a new tape; entries beyond the limit are only counted."},
     {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},
+    {"tape_pause", tape_pause, METH_O, "Pauses the running tape, or lets it go on."},
     {"tape_pending", tape_pending, METH_NOARGS, "Entries not drained yet."},
     {"tape_drain", tape_drain, METH_O, "Takes what was written since the last drain."},
     {"tape_totals", tape_totals, METH_NOARGS, "Sums over everything drained so far."},

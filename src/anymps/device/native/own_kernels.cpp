@@ -12,6 +12,7 @@
 #include <c10/core/GradMode.h>
 
 #include <limits>
+#include <type_traits>
 
 namespace anymps {
 namespace {
@@ -39,6 +40,8 @@ struct LinearBackward {
 };
 
 struct AttentionMath {
+  // The last argument, grouped queries, came after torch 2.11.
+  template <class... Grouped>
   static std::tuple<at::Tensor, at::Tensor> call(
       const at::Tensor& query,
       const at::Tensor& key,
@@ -48,10 +51,20 @@ struct AttentionMath {
       bool causal,
       const std::optional<at::Tensor>& dropout_mask,
       std::optional<double> scale,
-      bool grouped) {
-    return at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, dropout_mask, scale, grouped);
+      Grouped... grouped) {
+    return at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, dropout_mask, scale, grouped...);
   }
 };
+
+template <class... Args>
+at::Tensor attention_for_mps(bool grouped, const Args&... args) {
+  if constexpr (std::is_invocable_v<decltype(at::_scaled_dot_product_attention_math_for_mps)&, const Args&..., bool>) {
+    return std::get<0>(at::_scaled_dot_product_attention_math_for_mps(args..., grouped));
+  } else {
+    return std::get<0>(
+        grouped ? at::_scaled_dot_product_attention_math(args..., grouped) : at::_scaled_dot_product_attention_math_for_mps(args...));
+  }
+}
 
 void check_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask) {
   // Texts of torch 2.13, aten/src/ATen/native/transformers/attention.cpp, the same on every device.
@@ -95,8 +108,7 @@ at::Tensor attention(
   }
   const bool needs_gradient = c10::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
   if (dropout == 0.0 && !needs_gradient) {
-    return std::get<0>(at::_scaled_dot_product_attention_math_for_mps(
-        query, key, value, mask, dropout, causal, std::nullopt, scale, grouped));
+    return attention_for_mps(grouped, query, key, value, mask, dropout, causal, std::optional<at::Tensor>(), scale);
   }
   return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, std::nullopt, scale, grouped));
 }

@@ -1,4 +1,4 @@
-// Random numbers for kernels that draw them on the host.
+// Random numbers on the host: the stand-in generator for operators without a Metal kernel.
 #pragma once
 
 #include "rule.h"
@@ -10,7 +10,7 @@
 namespace anymps {
 
 // A CPU generator that stands for an mps generator during one call: seeded from its seed and offset, which moves on. Used
-// for the distributions whose stream on the real device is not known.
+// for the operators whose stream on the real device is not known.
 class HostGenerator {
  public:
   HostGenerator(const Rule& rule, const std::optional<at::Generator>& given);

@@ -381,6 +381,10 @@ void stop() {
   tape_on.store(false, std::memory_order_release);
 }
 
+void pause(bool paused) {
+  tape_on.store(!paused, std::memory_order_release);
+}
+
 Drained drain() {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);

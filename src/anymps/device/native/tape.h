@@ -122,6 +122,7 @@ struct Drained {
 namespace tape {
 void start(uint64_t detail_limit);
 void stop();
+void pause(bool paused);
 Drained drain();
 std::vector<Total> totals();
 uint64_t pending();  // entries written and not drained yet

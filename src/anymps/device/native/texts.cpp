@@ -50,6 +50,39 @@ std::string base_name(const std::string& full) {
   return full.substr(start, full.find('.', start) - start);
 }
 
+// checkAllSameGPU (torch 2.13, aten/src/ATen/TensorUtils.cpp).
+std::string same_gpu_text(const Rule& rule, const std::string& argument, size_t position) {
+  const auto check = texts().same_gpu.find(base_name(rule.name));
+  if (check != texts().same_gpu.end()) {
+    const auto known = check->second.find(argument);
+    if (known != check->second.end()) {
+      return known->second;
+    }
+  }
+  return "Tensor for argument #" + std::to_string(position + 1) + " '" + argument +
+      "' is on CPU, but expected it to be on GPU (while checking arguments for " + base_name(rule.name) + ")";
+}
+
+// A convolution chooses its backend by the input's device: an input on the CPU beside weights on mps ends in the slow
+// CPU path's refusal, weights on the CPU in the mps path's (torch 2.13, Convolution.cpp and Convolution.mm).
+void check_convolution(const Rule& rule, const at::Tensor& tensor, size_t position) {
+  if (position == 0) {
+    refuse(
+        Refusal::Device,
+        rule,
+        ErrorClass::Runtime,
+        "slow_conv2d_forward_mps: input(device='" + tensor.device().str() + "') and weight(device=mps:0')  must be on the same device",
+        tensor);
+  }
+  refuse(
+      Refusal::Device,
+      rule,
+      ErrorClass::Runtime,
+      std::string("Input type (MPSFloatType) and ") + (position == 1 ? "weight" : "bias") + " type (" + tensor.toString() +
+          ") should be the same",
+      tensor);
+}
+
 }  // namespace
 
 // Texts by family: torch 2.13, see anymps/rules/_texts.py for the source of each.
@@ -71,9 +104,12 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
   }
   const std::string name = argument_name(rule, position);
   const std::string& family = family_name(rule.family);
+  if (family == "convolution") {
+    check_convolution(rule, tensor, position);
+    return;
+  }
   if (family == "same_gpu") {
-    message = "Tensor for argument #" + std::to_string(position + 1) + " '" + name + "' is on CPU, but expected it to be on GPU (while checking arguments for " +
-        base_name(rule.name) + ")";
+    message = same_gpu_text(rule, name, position);
   } else if (family == "linear") {
     message = "Tensor for argument " + name + " is on " + device + " but expected on mps";
   } else if (family == "placeholder") {
@@ -88,7 +124,7 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
   } else if (family == "masked_fill") {
     message = "expected self and mask to be on the same device, but got mask on " + device + " and self on mps:0";
   } else if (family == "gradscaler") {
-    message = name + " must be a MPS tensor.";
+    message = name == "self" ? "one of scaled_grads was not a MPS tensor." : name + " must be a MPS tensor.";
   } else if (family == "sparse") {
     message = base_name(rule.name) + ": expected '" + name + "' to be MPS, but got " + device;
   } else {

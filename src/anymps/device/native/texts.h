@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <unordered_map>
 
 namespace anymps {
 
@@ -17,6 +18,9 @@ struct Texts {
   std::string fallback_warning;
   std::string view_fallback_warning;
   bool complex128_refused = true;
+
+  // By base name of the operator and argument of its schema: what the check of family "same_gpu" says of it.
+  std::unordered_map<std::string, std::unordered_map<std::string, std::string>> same_gpu;
 };
 Texts& texts();
 

@@ -1,0 +1,85 @@
+# Two commands do all their set-up themselves: `make demo` and `make test`.
+#
+# PYTHON    the Python (3.10 to 3.13) to make the virtual environment with
+# VENV      where it lies
+# PIP_FLAGS further arguments to every pip install, such as --index-url (on Linux, where pip's default torch is a large
+#           build for CUDA, an index of CPU builds saves some gigabytes)
+
+PYTHON ?= python3
+VENV ?= .venv
+PIP_FLAGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt $(PIP_FLAGS)
+# A stamp is named after what it was made from: with the same two files nothing is installed again.
+KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
+
+.PHONY: help demo test unit integration check format clean
+
+help:
+	@echo "make demo    run an example on a virtual M3 Pro and show the report"
+	@echo "make test    unit tests, then the tests with the libraries that use PyTorch"
+	@echo "make unit    the unit tests alone"
+	@echo "make check   ruff, mypy, and the test of the floors"
+	@echo "make format  let ruff format and repair what it can"
+	@echo "make clean   remove the virtual environment and what the tools keep"
+
+demo: $(VENV)/.examples-$(KEY) core
+	@echo "==> anymps run --mac \"M3 Pro 18GB\" examples/issue_classifier.py"
+	@$(BIN)/anymps run --mac "M3 Pro 18GB" examples/issue_classifier.py
+
+test: unit integration
+
+unit: $(VENV)/.test-$(KEY) core
+	@echo "==> unit tests"
+	@$(BIN)/python -m pytest -m "not integration" $(PYTEST_FLAGS)
+
+integration: $(VENV)/.integration-$(KEY) core
+	@echo "==> tests with transformers, diffusers, lightning, accelerate and peft"
+	@$(BIN)/python -m pytest -m integration $(PYTEST_FLAGS)
+
+check: $(VENV)/.test-$(KEY)
+	@echo "==> ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "==> mypy"
+	@$(BIN)/mypy
+	@echo "==> floors"
+	@$(BIN)/python -m pytest -q tests/test_floors.py
+
+format: $(VENV)/.test-$(KEY)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+# The native core; says itself what it does, and says nothing when it is built already.
+.PHONY: core
+core: $(VENV)/.package-$(KEY)
+	@$(BIN)/python -c "from anymps.device._build import build; build()"
+
+$(VENV)/bin/python:
+	@echo "==> making a virtual environment in $(VENV) with $(PYTHON)"
+	@$(PYTHON) -c "import sys; sys.exit('anymps needs Python 3.10 or newer, %s is %s' % ('$(PYTHON)', sys.version.split()[0]) if sys.version_info < (3, 10) else 0)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.package-$(KEY): | $(VENV)/bin/python
+	@echo "==> installing torch (the version in constraints.txt) and anymps; the first time this downloads some hundred megabytes"
+	@$(PIP) --editable .
+	@rm -f $(VENV)/.package-* && touch $@
+
+$(VENV)/.examples-$(KEY): $(VENV)/.package-$(KEY)
+	@echo "==> installing what the examples need"
+	@$(PIP) --editable ".[examples]"
+	@rm -f $(VENV)/.examples-* && touch $@
+
+$(VENV)/.test-$(KEY): $(VENV)/.examples-$(KEY)
+	@echo "==> installing what the tests and checks need"
+	@$(PIP) --editable ".[test,lint]"
+	@rm -f $(VENV)/.test-* && touch $@
+
+$(VENV)/.integration-$(KEY): $(VENV)/.test-$(KEY)
+	@echo "==> installing the libraries of the integration tests; the first time this downloads about half a gigabyte"
+	@$(PIP) --editable ".[integration]"
+	@rm -f $(VENV)/.integration-* && touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,38 @@
+"""The device under test: anymps' own, or with `ANYMPS_TARGET=real` the one of the Mac that runs the tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from processes import MAC
+
+if TYPE_CHECKING:
+    import torch
+
+
+@pytest.fixture(scope="session")
+def mps_device() -> Iterator[torch.device]:
+    """`torch.device("mps")`, switched on once in this process.
+
+    `ANYMPS_TARGET` is `real` or `virtual` and must be met; without it the device is whatever this machine can have.
+    """
+    import anymps
+
+    anymps.enable(MAC, require=os.environ.get("ANYMPS_TARGET") or None)
+    import torch
+
+    yield torch.device("mps")
+    torch.mps.synchronize()
+
+
+@pytest.fixture(scope="session")
+def virtual_device(mps_device: torch.device) -> torch.device:
+    """The device, for tests about the Mac that it plays or about its own books: skipped on a real Mac."""
+    import anymps
+
+    if not anymps.is_virtual():
+        pytest.skip("asks about the Mac that the virtual device plays")
+    return mps_device

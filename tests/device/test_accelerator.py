@@ -1,0 +1,129 @@
+"""torch.accelerator, torch.Stream and torch.Event: mps is the accelerator of the process."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from device.compare import text_of, values
+
+from anymps.rules import events_not_recorded
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+def test_mps_is_the_accelerator() -> None:
+    """current_accelerator, device_count, indices and availability name one mps device."""
+    accelerator = torch.accelerator
+    assert accelerator.is_available()
+    assert torch.device("mps") == accelerator.current_accelerator()
+    assert accelerator.current_accelerator().index is None
+    assert torch.device("mps") == accelerator.current_accelerator(check_available=True)
+    assert 1 == accelerator.device_count()
+    assert 0 == accelerator.current_device_index()
+    accelerator.set_device_index(0)
+    accelerator.set_device_index("mps:0")
+    assert 0 == accelerator.current_device_index()
+
+
+def test_the_device_index_context() -> None:
+    """torch.accelerator.device_index(0) is a context manager that changes nothing."""
+    with torch.accelerator.device_index(0):
+        assert 0 == torch.accelerator.current_device_index()
+
+
+def test_there_is_one_stream() -> None:
+    """The current stream and every new torch.Stream are stream 0 of mps:0 up to torch 2.14."""
+    stream = torch.accelerator.current_stream()
+    assert (torch.device("mps:0"), 0) == (stream.device, stream.stream_id)
+    if RELEASE < (2, 15):
+        assert 0 == torch.Stream(device="mps").stream_id
+        assert stream == torch.Stream("mps")
+    torch.accelerator.set_stream(stream)
+    assert stream.query()
+    stream.synchronize()
+    with stream:
+        x = values(2).to("mps") + 1
+    assert torch.equal(values(2) + 1, x.cpu())
+    other = torch.Stream("mps")
+    other.wait_stream(stream)
+
+
+def test_synchronize_waits_and_returns_nothing() -> None:
+    """synchronize() takes no device, an index or a device."""
+    for device in ((), (0,), ("mps",), (torch.device("mps:0"),)):
+        assert torch.accelerator.synchronize(*device) is None
+
+
+def test_generic_events() -> None:
+    """torch.Event("mps") records, waits, answers and measures; unrecorded ones cannot be measured."""
+    start, end = torch.Event("mps", enable_timing=True), torch.Event("mps", enable_timing=True)
+    assert start.query()
+    text = events_not_recorded(torch.__version__, generic=True)
+    assert text is not None
+    assert text_of(ValueError, start.elapsed_time, end) == text.text  # TORCH_CHECK_VALUE in c10/core/impl/InlineEvent.h
+    start.record()
+    values(100).to("mps").exp()
+    end.record(torch.accelerator.current_stream())
+    end.wait()
+    torch.mps.synchronize()
+    assert end.query()
+    assert start.elapsed_time(end) > 0
+    assert torch.device("mps:0") == end.device
+    event = torch.accelerator.current_stream().record_event()
+    event.synchronize()
+    torch.accelerator.current_stream().wait_event(event)
+
+
+def test_device_capability_names_the_dtypes() -> None:
+    """get_device_capability() lists what the hardware has: no float64, no float8."""
+    supported = torch.accelerator.get_device_capability()["supported_dtypes"]
+    assert {
+        torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.complex32,
+        torch.complex64, torch.bool, torch.bfloat16, torch.uint16, torch.uint32, torch.uint64,
+    } == set(supported)  # fmt: skip
+
+
+@pytest.mark.skipif(RELEASE < (2, 13), reason="torch.accelerator's memory functions work on mps from 2.13")
+def test_memory_functions_of_the_accelerator() -> None:
+    """memory_allocated, reserved, stats and info follow torch.mps; only the byte counters are kept in 2.13."""
+    accelerator = torch.accelerator
+    before = accelerator.memory_allocated()
+    assert before == torch.mps.current_allocated_memory()
+    x = torch.empty(1000, device="mps")
+    assert before + 4096 == accelerator.memory_allocated()
+    accelerator.reset_peak_memory_stats()
+    y = torch.empty(2000, device="mps")
+    top = accelerator.memory_allocated()
+    del y
+    assert top == accelerator.max_memory_allocated()
+    assert accelerator.memory_reserved() >= accelerator.memory_allocated()
+    assert accelerator.max_memory_reserved() >= accelerator.memory_reserved()
+    stats = accelerator.memory_stats()
+    assert accelerator.memory_allocated() == stats["allocated_bytes.all.current"]
+    assert 0 == stats["allocation.all.current"]
+    if RELEASE < (2, 15):
+        assert 0 == stats["active_bytes.all.current"]
+    accelerator.reset_accumulated_memory_stats()
+    assert 0 == accelerator.memory_stats()["allocated_bytes.all.allocated"]
+    free, total = accelerator.get_memory_info()
+    assert total == torch.mps.recommended_max_memory()
+    assert 0 < free <= total
+    accelerator.empty_cache()
+    assert x.numel() == 1000
+
+
+def test_every_thread_sees_the_same_device() -> None:
+    """A thread of its own has device index 0 and stream 0 like the main one."""
+    seen: list[tuple[int, int]] = []
+    thread = threading.Thread(
+        target=lambda: seen.append(
+            (torch.accelerator.current_device_index(), torch.accelerator.current_stream().stream_id)
+        )
+    )
+    thread.start()
+    thread.join()
+    assert [(0, 0)] == seen

@@ -1,0 +1,374 @@
+"""Autograd on mps: backward, hooks, double backward, custom Functions, anomaly mode, graph tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from device.compare import assert_same, same_gradients, text_of, values
+from torch import nn
+from torch.autograd import Function
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+
+def leaf(*shape: int, seed: int = 0) -> torch.Tensor:
+    """A leaf on mps that requires gradients."""
+    return values(*shape, seed=seed).to("mps").requires_grad_()
+
+
+def test_backward_accumulates() -> None:
+    """Two backwards add up in .grad; zero_grad clears it."""
+    x = leaf(3)
+    (x * 2).sum().backward()
+    (x * 3).sum().backward()
+    assert_same(x.grad, torch.full((3,), 5.0))
+    optimizer = torch.optim.SGD([x])
+    optimizer.zero_grad(set_to_none=False)
+    assert_same(x.grad, torch.zeros(3))
+    optimizer.zero_grad()
+    assert x.grad is None
+
+
+def test_a_graph_is_freed_after_backward() -> None:
+    """A second backward through a freed graph raises torch's text; retain_graph keeps it."""
+    x = leaf(3)
+    y = x.exp().sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert "Trying to backward through the graph a second time" in text_of(RuntimeError, y.backward)
+
+
+def test_grad_and_its_options() -> None:
+    """torch.autograd.grad answers for inputs, unused inputs, grad_outputs and materialized zeros."""
+    x, y = leaf(3), leaf(3, seed=1)
+    (g,) = torch.autograd.grad((x * x).sum(), x)
+    assert_same(g, 2 * values(3))
+    unused = torch.autograd.grad((x * x).sum(), (x, y), allow_unused=True)
+    assert unused[1] is None
+    zeros = torch.autograd.grad((x * x).sum(), (x, y), materialize_grads=True)
+    assert_same(zeros[1], torch.zeros(3))
+    (weighted,) = torch.autograd.grad(x * 2, x, torch.arange(3.0, device="mps"))
+    assert_same(weighted, 2 * torch.arange(3.0))
+    batched = torch.autograd.grad(x * 2, x, torch.eye(3, device="mps"), is_grads_batched=True)[0]
+    assert_same(batched, 2 * torch.eye(3))
+
+
+def test_double_backward() -> None:
+    """Second and third derivatives equal those of the CPU."""
+
+    def third(x: torch.Tensor) -> torch.Tensor:
+        y = (x**4).sin().sum()
+        for _ in range(3):
+            (first,) = torch.autograd.grad(y, x, create_graph=True)
+            y = first.sum()
+        return first
+
+    assert_same(third(leaf(4)).detach(), third(values(4).requires_grad_()).detach())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Linear(3, 4), nn.Conv2d(2, 3, 2), nn.LayerNorm(3), nn.BatchNorm1d(3), nn.GELU(), nn.Softplus(),
+        nn.MaxPool1d(2), nn.Softmax(-1), nn.GroupNorm(1, 3), nn.Tanh(), nn.SiLU(), nn.Bilinear(3, 3, 2),
+    ],
+    ids=lambda module: type(module).__name__,
+)  # fmt: skip
+def test_gradient_penalty_through_modules(module: nn.Module) -> None:
+    """The gradient of a gradient norm flows through every kind of layer."""
+    shape = (2, 2, 4, 4) if isinstance(module, nn.Conv2d) else (4, 3)
+
+    def penalty(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        y = module(x, x) if isinstance(module, nn.Bilinear) else module(x)
+        (g,) = torch.autograd.grad((y**2).sum(), x, create_graph=True)
+        return g.pow(2).sum()
+
+    same_gradients(penalty, module, values(*shape))
+
+
+def test_tensor_hooks() -> None:
+    """A hook sees and replaces a gradient, in order of registration, and can be removed."""
+    x = leaf(3)
+    seen: list[torch.device] = []
+    x.register_hook(lambda g: seen.append(g.device))
+    handle = x.register_hook(lambda g: g * 10)
+    x.sum().backward()
+    assert [torch.device("mps:0")] == seen
+    assert_same(x.grad, torch.full((3,), 10.0))
+    handle.remove()
+    x.grad = None
+    x.sum().backward()
+    assert_same(x.grad, torch.ones(3))
+
+
+def test_hooks_after_accumulation_and_on_nodes() -> None:
+    """post_accumulate_grad hooks and node hooks run; a step inside backward works."""
+    p = nn.Parameter(torch.ones(2, device="mps"))
+    optimizer = torch.optim.SGD([p], lr=1.0)
+
+    def step(_: torch.Tensor) -> None:
+        optimizer.step()
+        optimizer.zero_grad()
+
+    p.register_post_accumulate_grad_hook(step)
+    y = p * 2
+    seen: list[str] = []
+    y.grad_fn.register_hook(lambda inputs, outputs: seen.append("after"))
+    y.grad_fn.register_prehook(lambda outputs: seen.append("before"))
+    y.sum().backward()
+    assert ["before", "after"] == seen
+    assert_same(p.detach(), torch.full((2,), -1.0))
+    assert p.grad is None
+
+
+def test_module_hooks() -> None:
+    """Forward, forward-pre and full backward hooks of modules run with mps tensors and may replace them."""
+    module = nn.Linear(2, 2, bias=False, device="mps")
+    with torch.no_grad():
+        module.weight.copy_(torch.eye(2))
+    module.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
+    module.register_forward_hook(lambda m, args, out: out + 1)
+    seen: list[Any] = []
+    module.register_full_backward_hook(lambda m, gin, gout: seen.append((gin[0], gout[0])))
+    module.register_full_backward_pre_hook(lambda m, gout: (gout[0] * 3,))
+    x = torch.ones(1, 2, device="mps", requires_grad=True)
+    y = module(x)
+    y.sum().backward()
+    assert_same(y.detach(), torch.full((1, 2), 3.0))
+    assert_same(x.grad, torch.full((1, 2), 6.0))
+    assert all(tensor.is_mps for pair in seen for tensor in pair)
+
+
+def test_saved_tensor_hooks() -> None:
+    """pack and unpack hooks see the saved tensors; save_on_cpu moves them off the device and back."""
+    x = leaf(3)
+    packed: list[torch.device] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        packed.append(tensor.device)
+        return tensor.cpu()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor.to("mps")):
+        y = x.exp()
+    y.sum().backward()
+    assert [torch.device("mps:0")] == packed
+    assert_same(x.grad, values(3).exp())
+    x.grad = None
+    with torch.autograd.graph.save_on_cpu():
+        z = (x * x).sum()
+    z.backward()
+    assert_same(x.grad, 2 * values(3))
+
+
+class Clip(Function):
+    """A custom function with everything: saved tensors, several results, non-tensor arguments."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, low: float) -> tuple[torch.Tensor, torch.Tensor]:
+        mask = x > low
+        ctx.save_for_backward(mask)
+        ctx.mark_non_differentiable(mask)
+        return torch.where(mask, x, torch.zeros_like(x)), mask
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        assert torch.is_same_size(grad, mask)
+        return grad * mask * 2, None
+
+
+class Cube(Function):
+    """A function with setup_context, jvp, vmap and a differentiable backward."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * grad
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * tangent
+
+
+class AddOne(Function):
+    """An in-place custom function."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(x)
+        return x.add_(1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad * 5
+
+
+def test_custom_functions() -> None:
+    """Custom Functions run forward and backward, with marks, in place, twice, and under vmap and jvp."""
+    same_gradients(lambda x: Clip.apply(x, 0.1)[0], values(3, 4))
+    same_gradients(lambda x: AddOne.apply(x * 1) * 2, values(3))
+    x = leaf(3)
+    (g,) = torch.autograd.grad(Cube.apply(x).sum(), x, create_graph=True)
+    (h,) = torch.autograd.grad(g.sum(), x)
+    assert_same(h, 6 * values(3))
+    assert_same(torch.func.vmap(Cube.apply)(values(2, 3).to("mps")), values(2, 3) ** 3)
+    primal, tangent = torch.func.jvp(Cube.apply, (values(3).to("mps"),), (torch.ones(3, device="mps"),))
+    assert_same((primal, tangent), (values(3) ** 3, 3 * values(3) ** 2))
+
+
+def test_an_exception_in_backward_reaches_the_caller() -> None:
+    """An error raised inside a backward on the device's thread arrives with type and text, and the engine goes on."""
+
+    class Broken(Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            raise KeyError("from the backward")
+
+    x = leaf(3)
+    assert "from the backward" in text_of(KeyError, Broken.apply(x).sum().backward)
+    text = text_of(RuntimeError, (x[0] * x).backward)
+    assert text == "grad can be implicitly created only for scalar outputs"
+    x.sum().backward()
+    assert_same(x.grad, torch.ones(3))
+
+
+def test_refusals_inside_backward_keep_their_class() -> None:
+    """A backward that meets an operator without a kernel raises NotImplementedError in the caller's thread."""
+    x = leaf(3)
+
+    def grow(grad: torch.Tensor) -> torch.Tensor:
+        return grad + torch.take(grad, torch.tensor([0], device="mps"))
+
+    x.register_hook(grow)
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15):
+        pytest.skip("take has a kernel from torch 2.15")
+    text = text_of(NotImplementedError, x.sum().backward)
+    assert text.startswith("The operator 'aten::take' is not currently implemented for the MPS device.")
+
+
+def test_a_nested_backward() -> None:
+    """A backward that calls backward itself (reentrant) works."""
+
+    class Inner(Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            (x,) = ctx.saved_tensors
+            with torch.enable_grad():
+                y = x.detach().requires_grad_()
+                (y * 2).sum().backward()
+            return grad * y.grad
+
+    x = leaf(3)
+    Inner.apply(Inner.apply(x)).sum().backward()
+    assert_same(x.grad, torch.full((3,), 4.0))
+
+
+def test_grad_modes() -> None:
+    """no_grad, inference_mode, enable_grad and set_grad_enabled act on mps tensors."""
+    x = leaf(3)
+    with torch.no_grad():
+        assert not (x * 2).requires_grad
+        with torch.enable_grad():
+            assert (x * 2).requires_grad
+    with torch.inference_mode():
+        y = x * 2
+        assert y.is_inference()
+        assert (y[1:] + torch.ones(1, device="mps")).is_inference()
+        y.add_(1).view(-1)[0] = 5
+        z = torch.empty(3, device="mps").copy_(y)
+        assert torch.nn.functional.linear(z[None], torch.eye(3, device="mps")).is_inference()
+    assert text_of(RuntimeError, lambda: x * y).startswith("Inference tensors cannot be saved for backward.")
+    assert_same(y.clone() * 2, y.cpu().clone() * 2)
+    with torch.autograd.set_grad_enabled(False):
+        assert not (x + 1).requires_grad
+
+
+def test_forward_mode() -> None:
+    """Dual numbers carry tangents through mps operators."""
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(values(3).to("mps"), torch.ones(3, device="mps"))
+        primal, tangent = torch.autograd.forward_ad.unpack_dual((dual.sin() * 2).view(3, 1) @ torch.ones(1, 2, device="mps"))
+    assert_same(tangent, (2 * values(3).cos())[:, None].expand(3, 2).contiguous())
+    assert_same(primal, (2 * values(3).sin())[:, None].expand(3, 2).contiguous())
+
+
+@pytest.mark.filterwarnings("ignore:Input #0 requires gradient and is not a double precision:UserWarning")
+def test_gradcheck_in_float32() -> None:
+    """gradcheck runs on mps with float32 and wide tolerances (float64 does not exist)."""
+    x = leaf(3)
+    assert torch.autograd.gradcheck(lambda t: (t * t).sin(), x, eps=1e-2, atol=1e-2, rtol=1e-2, check_batched_grad=False)
+
+
+def test_anomaly_mode_names_the_forward() -> None:
+    """detect_anomaly finds a NaN made in backward."""
+    x = torch.zeros(2, device="mps", requires_grad=True)
+    with pytest.warns(UserWarning), torch.autograd.detect_anomaly(check_nan=True):
+        y = (x.sqrt() * 0).sum()
+        text = text_of(RuntimeError, y.backward)
+    assert text == "Function 'SqrtBackward0' returned nan values in its 0th output."
+
+
+def test_functional_helpers() -> None:
+    """torch.autograd.functional: jacobian, hessian, vjp, jvp, hvp, vhp equal the CPU's."""
+    functional = torch.autograd.functional
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x**3).sum()
+
+    def g(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() * x.sum()
+
+    x, v = values(3), values(3, seed=2)
+    assert_same(functional.jacobian(g, x.to("mps")), functional.jacobian(g, x))
+    assert_same(functional.jacobian(g, x.to("mps"), vectorize=True), functional.jacobian(g, x))
+    assert_same(functional.hessian(f, x.to("mps")), functional.hessian(f, x))
+    assert_same(functional.vjp(g, x.to("mps"), v.to("mps")), functional.vjp(g, x, v))
+    assert_same(functional.jvp(g, x.to("mps"), v.to("mps")), functional.jvp(g, x, v))
+    assert_same(functional.hvp(f, x.to("mps"), v.to("mps")), functional.hvp(f, x, v))
+
+
+def test_gradient_clipping_and_norms() -> None:
+    """clip_grad_norm_, and clip_grad_value_ equal the CPU's; foreach=True is refused by torch."""
+    for foreach in (None, False):
+        norms, grads = [], []
+        for device in ("cpu", "mps"):
+            model = nn.Linear(4, 3)
+            with torch.no_grad():
+                model.weight.copy_(values(3, 4))
+                model.bias.zero_()
+            model.to(device)
+            model(values(5, 4).to(device)).pow(2).sum().backward()
+            norms.append(nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=foreach))
+            nn.utils.clip_grad_value_(model.parameters(), 0.1, foreach=foreach)
+            grads.append(model.weight.grad)
+        assert_same(norms[1], norms[0])
+        assert_same(grads[1], grads[0])
+    text = text_of(RuntimeError, nn.utils.clip_grad_norm_, model.parameters(), 1.0, foreach=True)
+    assert text == "foreach=True was passed, but can't use the foreach API on mps tensors"
+    bad = nn.Parameter(torch.ones(2, device="mps"))
+    bad.grad = torch.full((2,), float("nan"), device="mps")
+    text = text_of(RuntimeError, nn.utils.clip_grad_norm_, [bad], 1.0, error_if_nonfinite=True)
+    assert text.startswith("The total norm of order 2.0 for gradients from `parameters` is non-finite")

@@ -1,0 +1,263 @@
+"""Copies in all directions and dtypes: .to, .cpu, copy_, non_blocking, broadcasting, overlap, strange strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+import torch
+from device.compare import assert_same, same, same_gradients, text_of, values
+from torch import nn
+
+from anymps.rules import copy_to_cpu_as_float64, numpy_conversion, pin_of_device_tensor, pinned_allocation
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+DTYPES = [
+    torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
+    torch.bool, torch.complex64,
+]  # fmt: skip
+SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.t(),
+    "sliced": lambda x: x[1:, ::2],
+    "offset": lambda x: x[2:],
+    "expanded": lambda x: x[:1].expand(5, 6),
+    "diagonal": lambda x: x.diagonal(),
+    "one element": lambda x: x[2, 3],
+    "empty": lambda x: x[:0],
+    "permuted": lambda x: x.view(2, 2, 6).permute(2, 0, 1),
+}
+
+
+@pytest.mark.parametrize(("source", "target"), list(product(DTYPES, DTYPES)), ids=str)
+def test_conversions_equal_those_of_the_cpu(source: torch.dtype, target: torch.dtype) -> None:
+    """Every dtype converts to every other one: on the device, on the way in, and in place, as on the CPU."""
+    if source.is_complex and not target.is_complex:
+        return  # torch warns of the lost imaginary part: see the test below
+    x = values(3, 4, dtype=source)
+    expected = x.to(target)
+    assert_same(x.to("mps").to(target), expected)
+    assert_same(x.to("mps", target), expected)
+    assert_same(torch.empty(3, 4, dtype=target, device="mps").copy_(x), expected)
+    assert torch.equal(expected, x.to("mps").to("cpu", target))
+    assert torch.equal(expected, torch.empty(3, 4, dtype=target).copy_(x.to("mps")))
+
+
+def test_a_lost_imaginary_part_is_warned_of() -> None:
+    """Complex to real warns as on the CPU."""
+    z = values(3, dtype=torch.complex64).to("mps")
+    with pytest.warns(UserWarning) as caught:
+        real = z.to(torch.float32)
+    assert "Casting complex values to real discards the imaginary part" in str(caught[0].message)
+    assert_same(real, z.cpu().real.contiguous())
+
+
+@pytest.mark.parametrize("shape", list(SHAPES))
+def test_any_strides_move_in_and_out(shape: str) -> None:
+    """Views of every kind move to mps and back with the values and strides that .to gives elsewhere."""
+    view = SHAPES[shape]
+    x = values(4, 6)
+    there = view(x).to("mps")
+    assert_same(there, view(x), strides=False)
+    assert view(x).to(torch.float16).stride() == there.stride()
+    back = view(x.to("mps")).cpu()
+    assert torch.equal(view(x), back)
+    assert view(x).to(torch.float16).stride() == back.stride()
+    assert_same(view(x.to("mps")).clone(), view(x).clone())
+    assert_same(view(x.to("mps")).contiguous(), view(x).contiguous())
+
+
+@pytest.mark.parametrize(("to", "source"), list(product(["contiguous", "transposed", "sliced", "offset"], repeat=2)))
+def test_copy_between_any_strides_in_all_directions(to: str, source: str) -> None:
+    """copy_ from a view into a view works CPU to mps, mps to CPU and mps to mps, and leaves the rest alone."""
+    shapes = {"contiguous": (4, 6), "transposed": (6, 4), "sliced": (5, 12), "offset": (6, 6)}
+
+    def part(x: torch.Tensor, how: str) -> torch.Tensor:
+        return SHAPES[how](x)[:4, :6]
+
+    expected = torch.zeros(shapes[to])
+    part(expected, to).copy_(part(values(*shapes[source]), source))
+    for first, second in product(("cpu", "mps"), repeat=2):
+        target = torch.zeros(shapes[to], device=second)
+        assert part(target, to).copy_(part(values(*shapes[source]).to(first), source)).device.type == second
+        assert torch.equal(expected, target.cpu())
+
+
+@pytest.mark.parametrize("source", [(4,), (1, 4), (3, 1), (), (1, 1)])
+def test_copy_broadcasts(source: tuple[int, ...]) -> None:
+    """copy_ broadcasts its source in all directions."""
+    x = values(*source)
+    for first, second in product(("cpu", "mps"), repeat=2):
+        target = torch.zeros(3, 4, device=second).copy_(x.to(first))
+        assert torch.equal(x.expand(3, 4), target.cpu())
+
+
+def test_copy_of_empty_tensors() -> None:
+    """An empty source changes nothing; an empty destination on mps takes the source's shape (Copy.mm)."""
+    full = torch.ones(3, device="mps")
+    full.copy_(torch.empty(0))
+    assert_same(full, torch.ones(3))
+    empty = torch.empty(0, device="mps")
+    assert_same(empty.copy_(torch.ones(2, 2)), torch.ones(2, 2))
+    assert_same(torch.empty(0, device="mps").copy_(torch.ones(3, device="mps")), torch.ones(3))
+
+
+def test_copy_that_does_not_broadcast_is_refused() -> None:
+    """A source of the wrong shape raises an error and changes nothing."""
+    target = torch.zeros(3, device="mps")
+    with pytest.raises(RuntimeError):
+        target.copy_(torch.ones(2))
+    with pytest.raises(RuntimeError):
+        target.copy_(torch.ones(2, device="mps"))
+    assert not target.any()
+
+
+def test_overlapping_copies_within_one_tensor() -> None:
+    """A tensor copied onto itself is unchanged, also through its transpose."""
+    x = values(4, 4)
+    same(lambda t: t.copy_(t), x)
+    same(lambda t: t.copy_(t.clone().t()), x)
+    same(lambda t: t[:2].copy_(t[2:]), x)
+    same(lambda t: t[0].copy_(t[:, 0].clone()), x)
+
+
+@pytest.mark.parametrize("non_blocking", [False, True])
+def test_non_blocking_copies_arrive_after_a_synchronize(non_blocking: bool) -> None:
+    """After torch.mps.synchronize(), a non_blocking copy has the values of a blocking one, in both directions."""
+    x = values(100)
+    there = x.to("mps", non_blocking=non_blocking)
+    back = (there * 2).to("cpu", non_blocking=non_blocking)
+    torch.mps.synchronize()
+    assert torch.equal(x * 2, back)
+    target = torch.empty(100, device="mps")
+    target.copy_(x, non_blocking=non_blocking)
+    half = target.to(torch.float16, non_blocking=non_blocking)
+    torch.mps.synchronize()
+    assert_same(half, x.half())
+
+
+def test_to_returns_self_when_nothing_changes() -> None:
+    """.to with the same device and dtype is the tensor itself unless copy=True; indices do not matter."""
+    x = values(2).to("mps")
+    for same_place in ("mps", "mps:0", torch.device("mps", 0)):
+        assert x.to(same_place) is x
+    assert x.to(x) is x
+    assert x.to("mps", copy=True).data_ptr() != x.data_ptr()
+    assert x.to(torch.float32) is x
+    assert x.float() is x
+    assert x.cpu().cpu().device.type == "cpu"
+    assert_same(values(2).to(x), values(2))
+
+
+def test_memory_formats_move() -> None:
+    """.to(memory_format=...) and the move itself keep or make channels_last."""
+    x = values(2, 3, 4, 5)
+    for there in (
+        x.to(memory_format=torch.channels_last).to("mps"),
+        x.to("mps", memory_format=torch.channels_last),
+        x.to("mps").to(memory_format=torch.channels_last),
+    ):
+        assert_same(there, x.to(memory_format=torch.channels_last))
+        assert there.cpu().is_contiguous(memory_format=torch.channels_last)
+
+
+def test_gradients_cross_devices() -> None:
+    """A graph that goes to mps and back gives gradients on each side's device."""
+    x = values(3, 4).requires_grad_()
+    y = (x.to("mps") * 2).to(torch.float16).float().cpu() * 3
+    y.sum().backward()
+    assert x.grad.device.type == "cpu"
+    assert torch.equal(torch.full((3, 4), 6.0), x.grad)
+    a = values(3).to("mps").requires_grad_()
+    (a.cpu().double() ** 2).sum().backward()
+    assert_same(a.grad, 2 * values(3))
+    same_gradients(lambda t: torch.zeros_like(t).copy_(t) * t, values(3))
+
+
+def test_modules_move_with_everything_they_hold() -> None:
+    """Module.to moves parameters, buffers and gradients, keeps the Parameter objects, casts floats only."""
+    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    parameters = list(module.parameters())
+    module(values(3, 2)).sum().backward()
+    assert module.to("mps") is module
+    assert all(one is other for one, other in zip(parameters, module.parameters(), strict=True))
+    assert all(p.is_mps and p.grad.is_mps for p in module.parameters())
+    assert all(buffer.is_mps for buffer in module.buffers())
+    module.half()
+    assert {torch.float16, torch.int64} == {tensor.dtype for tensor in module.state_dict().values()}
+    module.to("cpu", torch.float32)
+    assert all(not tensor.is_mps for tensor in module.state_dict().values())
+    meta = nn.Linear(2, 2, device="meta").to_empty(device="mps")
+    assert meta.weight.is_mps
+    assert nn.Linear(2, 2, device="mps", dtype=torch.float16).weight.is_mps
+
+
+def test_meta_tensors_have_no_data_to_copy() -> None:
+    """A copy from meta raises torch's text; a copy to meta does nothing."""
+    meta = torch.empty(2, device="meta")
+    assert "Cannot copy out of meta tensor; no data!" in text_of(NotImplementedError, meta.to, "mps")
+    x = torch.ones(2, device="mps")
+    assert x.to("meta").is_meta
+    assert meta.copy_(x) is meta
+    assert text_of(NotImplementedError, x.copy_, meta) == "Cannot copy out of meta tensor; no data!"
+
+
+def test_float64_arrives_on_the_cpu_only_by_way_of_the_cpu() -> None:
+    """x.cpu().double() works; the conversion in one step does what this torch release does."""
+    x = torch.ones(2, device="mps")
+    assert torch.float64 == x.cpu().double().dtype
+    text = copy_to_cpu_as_float64(torch.__version__)
+    if text is None:
+        x.to("cpu", torch.float64)
+        return
+    error = TypeError if text.error == "TypeError" else RuntimeError
+    assert text_of(error, x.to, "cpu", torch.float64) == text.text
+    assert text_of(error, torch.empty(2, dtype=torch.float64).copy_, x) == text.text
+    assert text_of(error, lambda: x.to("cpu", torch.complex128)) == (
+        copy_to_cpu_as_float64(torch.__version__, "ComplexDouble") or text
+    ).text
+
+
+def test_float64_goes_in_when_the_target_has_another_dtype() -> None:
+    """A float64 CPU tensor is cast on the CPU on its way to a float32 tensor."""
+    x = torch.tensor([1.5, 2.5], dtype=torch.float64)
+    assert_same(x.to("mps", torch.float32), x.float())
+    assert_same(torch.empty(2, device="mps").copy_(x), x.float())
+    assert_same(x.float().to("mps"), x.float())
+
+
+def test_pinned_memory_is_refused_in_the_words_of_this_release() -> None:
+    """pin_memory on an mps tensor, and of one, say what torch says."""
+    x = torch.ones(2, device="mps")
+    assert text_of(RuntimeError, x.pin_memory) == pin_of_device_tensor().text
+    assert not x.is_pinned()
+    text = text_of(RuntimeError, torch.empty, 2, device="mps", pin_memory=True)
+    assert text == "Only dense CPU tensors can be pinned"
+
+
+def test_pinned_cpu_tensors() -> None:
+    """Up to torch 2.13 a pinned CPU tensor cannot be made where mps is the accelerator (pytorch issue 86060)."""
+    release = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if release >= (2, 14):
+        assert torch.ones(2).pin_memory().is_pinned()
+        return
+    assert text_of(RuntimeError, torch.ones(2).pin_memory) == pinned_allocation().text
+    assert not torch.ones(2).is_pinned()
+
+
+def test_a_copy_of_every_size_is_whole() -> None:
+    """Copies of sizes around powers of two arrive whole, both ways."""
+    for size in (1, 2, 3, 255, 256, 257, 4095, 4097, 1 << 20):
+        x = torch.arange(size, dtype=torch.int32)
+        assert torch.equal(x, x.to("mps").cpu())
+
+
+def test_numpy_takes_cpu_tensors_only() -> None:
+    """numpy() and np.asarray of an mps tensor raise TypeError; by way of the CPU they work."""
+    x = torch.ones(2, device="mps")
+    assert text_of(TypeError, x.numpy) == numpy_conversion().text
+    assert text_of(TypeError, x.__array__) == numpy_conversion().text
+    assert [1.0, 1.0] == x.cpu().numpy().tolist()
+    assert [1.0, 1.0] == x.numpy(force=True).tolist()

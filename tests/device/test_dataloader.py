@@ -1,0 +1,120 @@
+"""DataLoader beside the device: workers, pin_memory, moving batches, forked processes."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from device.compare import assert_same, values
+from processes import ENABLE, run_python
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from anymps.rules import loader_pin_memory_warning
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+FORK = {"multiprocessing_context": "fork"} if hasattr(os, "fork") else {}
+
+
+class Squares(Dataset[tuple[np.ndarray, int]]):
+    """NumPy items, as real data sets have them."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        return np.full((3,), index * index, dtype=np.float32), index
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        info = torch.utils.data.get_worker_info()
+        return iter(range(info.id, 8, info.num_workers) if info else range(8))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_from_workers_move_to_the_device(workers: int) -> None:
+    """Batches made in worker processes arrive whole and move to mps, with and without non_blocking."""
+    loader = DataLoader(Squares(), batch_size=4, num_workers=workers, **(FORK if workers else {}))
+    seen = []
+    for x, y in loader:
+        there = x.to("mps", non_blocking=True)
+        torch.mps.synchronize()
+        assert_same(there, (y * y).float()[:, None].expand(-1, 3).contiguous())
+        seen += y.tolist()
+    assert list(range(10)) == seen
+
+
+def test_iterable_datasets_and_persistent_workers() -> None:
+    """Worker processes forked after the device was used work, and stay for the next epoch."""
+    loader = DataLoader(Stream(), batch_size=2, num_workers=2, persistent_workers=True, **FORK)
+    for _ in range(2):
+        assert list(range(8)) == sorted(int(item) for batch in loader for item in batch.to("mps").cpu())
+
+
+def test_training_epoch_with_workers() -> None:
+    """A model on mps trains over a shuffled loader with workers."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 1, device="mps")
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(values(12, 3)), batch_size=4, shuffle=True, num_workers=1, **FORK)
+    losses = []
+    for _ in range(3):
+        total = 0.0
+        for (x,) in loader:
+            optimizer.zero_grad()
+            loss = (model(x.to("mps")) - 1).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        losses.append(total)
+    assert losses[-1] < losses[0]
+
+
+def test_pin_memory_is_warned_of_and_ignored() -> None:
+    """pin_memory=True warns that mps has no use for it, and batches are ordinary CPU tensors."""
+    with pytest.warns(UserWarning) as caught:
+        batches = list(DataLoader(TensorDataset(values(4, 2)), batch_size=2, pin_memory=True))
+    assert loader_pin_memory_warning().text in [str(warning.message) for warning in caught]
+    assert not batches[0][0].is_pinned()
+    assert torch.equal(values(4, 2), torch.cat([batch[0] for batch in batches]))
+
+
+def test_a_dataset_on_the_device_works_without_workers() -> None:
+    """Tensors that are on mps already can be indexed and collated in the main process."""
+    loader = DataLoader(TensorDataset(values(6, 2).to("mps")), batch_size=3)
+    assert_same(torch.cat([batch[0] for batch in loader]), values(6, 2))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems only")
+def test_a_forked_child_knows_that_it_is_one() -> None:
+    """In a child forked after mps was used, `_mps_is_in_bad_fork()` is True, seeding skips mps, the parent is well."""
+    lines = run_python(
+        ENABLE
+        + """
+import os
+torch.ones(1, device="mps")
+print(torch.mps._is_in_bad_fork(), flush=True)
+pid = os.fork()
+if pid == 0:
+    torch.manual_seed(3)
+    torch.seed()
+    print(torch.mps._is_in_bad_fork(), torch._C._mps_is_in_bad_fork(), flush=True)
+    os._exit(0)
+_, status = os.waitpid(pid, 0)
+print(status, torch.mps._is_in_bad_fork(), torch.ones(2, device="mps").sum().item())
+"""
+    ).lines
+    assert ["False", "True True", "0 False 2.0"] == lines
+
+
+@pytest.mark.filterwarnings("error")
+def test_loading_without_pinning_is_silent() -> None:
+    """A plain loader beside mps warns of nothing."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        list(DataLoader(TensorDataset(values(4, 2)), batch_size=2))
+    assert [] == [str(warning.message) for warning in caught]

@@ -1,0 +1,127 @@
+"""RNN, LSTM and GRU: layers, directions, dropout, projections, packed sequences and cells equal the CPU's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from device.compare import assert_same, same, same_gradients, same_module, text_of, values
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+KINDS = [nn.RNN, nn.LSTM, nn.GRU]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batch_first": True},
+        {"num_layers": 2},
+        {"bidirectional": True},
+        {"bias": False},
+        {"num_layers": 2, "bidirectional": True, "batch_first": True},
+    ],
+    ids=str,
+)
+def test_layers_equal_those_of_the_cpu(kind: type[nn.RNNBase], options: dict[str, Any]) -> None:
+    """Outputs, last states and all gradients agree."""
+    torch.manual_seed(0)
+    same_module(kind(4, 5, **options), values(3, 2, 4))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_given_states_and_unbatched_inputs(kind: type[nn.RNNBase]) -> None:
+    """Initial states are used and get gradients; inputs without a batch pass."""
+    torch.manual_seed(0)
+    state: Any = values(1, 2, 5)
+    same_module(kind(4, 5), values(3, 2, 4), (state, values(1, 2, 5, seed=1)) if kind is nn.LSTM else state)
+    same_module(kind(4, 5), values(3, 4))
+
+
+def test_relu_rnn() -> None:
+    """RNN with relu agrees."""
+    torch.manual_seed(0)
+    same_module(nn.RNN(4, 5, nonlinearity="relu"), values(3, 2, 4))
+
+
+@pytest.mark.parametrize("kind", [nn.RNNCell, nn.LSTMCell, nn.GRUCell])
+def test_cells(kind: type[nn.RNNCellBase]) -> None:
+    """Cells agree, with and without a state and a bias."""
+    torch.manual_seed(0)
+    same_module(kind(4, 5), values(3, 4))
+    same_module(kind(4, 5, bias=False), values(3, 4))
+    state: Any = values(3, 5)
+    same_module(kind(4, 5), values(3, 4), (state, values(3, 5, seed=1)) if kind is nn.LSTMCell else state)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_packed_sequences(kind: type[nn.RNNBase]) -> None:
+    """Sequences of different lengths, packed with lengths on the CPU, agree."""
+    torch.manual_seed(0)
+
+    def run(module: nn.RNNBase, x: torch.Tensor) -> Any:
+        packed = pack_padded_sequence(x, torch.tensor([2, 4, 1]), batch_first=True, enforce_sorted=False)
+        out, state = module(packed)
+        padded, lengths = pad_packed_sequence(out, batch_first=True)
+        assert [2, 4, 1] == lengths.tolist()
+        return padded, state
+
+    same_gradients(run, kind(3, 4, batch_first=True), values(3, 4, 3))
+
+
+def test_packing_helpers() -> None:
+    """pad_sequence, pack_sequence and packed attributes live on mps."""
+    parts = [values(n, 2).to("mps") for n in (3, 2)]
+    assert_same(pad_sequence(parts, batch_first=True), pad_sequence([p.cpu() for p in parts], batch_first=True))
+    packed = pack_sequence(parts)
+    assert packed.data.is_mps
+    assert packed.batch_sizes.device.type == "cpu"
+    assert packed.cpu().data.device.type == "cpu"
+    assert packed.to("mps").data.is_mps
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_between_layers(kind: type[nn.RNNBase]) -> None:
+    """Dropout acts in training only, draws anew at each call, and follows the seed."""
+    module = kind(4, 8, num_layers=2, dropout=0.5).to("mps")
+    x = values(5, 3, 4).to("mps")
+    torch.manual_seed(1)
+    first = module(x)[0]
+    second = module(x)[0]
+    torch.manual_seed(1)
+    again = module(x)[0]
+    assert not torch.equal(first, second)
+    assert torch.equal(first, again)
+    module.eval()
+    assert torch.equal(module(x)[0], module(x)[0])
+    reference = kind(4, 8, num_layers=2).eval()
+    reference.load_state_dict(module.cpu().state_dict())
+    torch.testing.assert_close(module(x.cpu())[0], reference(x.cpu())[0])
+
+
+def test_flatten_parameters_and_state_dicts() -> None:
+    """flatten_parameters is harmless; weights load across devices."""
+    module = nn.LSTM(3, 4, device="mps")
+    module.flatten_parameters()
+    other = nn.LSTM(3, 4)
+    other.load_state_dict(module.state_dict())
+    x = values(2, 1, 3)
+    torch.testing.assert_close(other(x)[0], module(x.to("mps"))[0].cpu(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_state_on_the_cpu_is_refused() -> None:
+    """A hidden state that was left on the CPU raises an error that names the devices."""
+    module = nn.GRU(3, 4, device="mps")
+    text = text_of(RuntimeError, module, values(2, 1, 3).to("mps"), values(1, 1, 4))
+    assert text == "Input and hidden tensors are not at the same device, found input tensor at mps:0 and hidden tensor at cpu"
+
+
+def test_wrong_shapes_are_refused_as_on_the_cpu() -> None:
+    """Wrong input sizes raise torch's text."""
+    same(lambda m, x: m(x), nn.LSTM(3, 4), values(2, 1, 5))
+    same(lambda m, x: m(x), nn.GRU(3, 4), values(2, 1, 5))

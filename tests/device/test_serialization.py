@@ -1,0 +1,231 @@
+"""Keeping mps tensors: torch.save and load with every map_location, state_dict loading, pickles, safetensors."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from device.compare import assert_same, text_of, values
+from processes import run_python
+from torch import nn
+
+from anymps.rules import shared_memory
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+
+def saved(content: Any, **options: Any) -> io.BytesIO:
+    """`content` after torch.save, ready to load."""
+    file = io.BytesIO()
+    torch.save(content, file, **options)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("where", "device"),
+    [
+        (None, "mps:0"),
+        ("mps", "mps:0"),
+        ("mps:0", "mps:0"),
+        (torch.device("mps"), "mps:0"),
+        (torch.device("mps", 0), "mps:0"),
+        ("cpu", "cpu"),
+        (torch.device("cpu"), "cpu"),
+        ({"mps": "cpu"}, "cpu"),
+        ({"cpu": "mps"}, "mps:0"),
+        (lambda storage, location: storage, "cpu"),
+        (lambda storage, location: storage.mps(), "mps:0"),
+        (lambda storage, location: None, "mps:0"),
+        ("meta", "meta"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("zip_file", [True, False])
+def test_load_puts_tensors_where_map_location_says(where: Any, device: str, zip_file: bool) -> None:
+    """An mps tensor loads to mps by default and to whatever map_location asks for."""
+    if device == "meta" and not zip_file:
+        pytest.skip("torch loads to meta from zip files only")
+    x = values(3, 4)
+    back = torch.load(saved(x.to("mps"), _use_new_zipfile_serialization=zip_file), map_location=where)
+    assert device == str(back.device)
+    if device != "meta":
+        assert torch.equal(x, back.cpu())
+
+
+@pytest.mark.parametrize("where", ["mps", "mps:0", torch.device("mps")], ids=str)
+def test_cpu_tensors_load_to_mps(where: Any) -> None:
+    """A file written without mps loads onto it."""
+    assert_same(torch.load(saved({"a": values(2), "b": [values(3)]}), map_location=where), {"a": values(2), "b": [values(3)]})
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64], ids=str
+)
+def test_every_dtype_is_kept(dtype: torch.dtype) -> None:
+    """save and load keep dtype, shape, strides and flags."""
+    x = values(3, 4, dtype=dtype)
+    assert_same(torch.load(saved(x.to("mps").t())), x.t())
+
+
+def test_files_say_mps_without_an_index() -> None:
+    """The location in the file is `mps`."""
+    seen: list[str] = []
+
+    def look(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage:
+        seen.append(location)
+        return storage
+
+    torch.load(saved(values(2).to("mps")), map_location=look)
+    assert ["mps"] == seen
+
+
+def test_views_share_their_storage_after_loading() -> None:
+    """Two views saved together still share memory; flags and parameters survive."""
+    base = values(4, 4).to("mps")
+    whole, part, p = torch.load(saved([base, base[1:, ::2], nn.Parameter(base)]), weights_only=False)
+    part.fill_(7)
+    assert_same(whole[1:, ::2].clone(), torch.full((3, 2), 7.0))
+    assert isinstance(p, nn.Parameter)
+    assert p.is_mps
+
+
+def test_checkpoints_of_a_training_run(tmp_path: Path) -> None:
+    """Model, optimizer and generator states go to disk and back, across devices, and training goes on the same."""
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> float:
+        optimizer.zero_grad()
+        loss = model(values(8, 4).to(next(model.parameters()).device)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    def fresh(device: str) -> tuple[nn.Module, torch.optim.Optimizer]:
+        model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).to(device)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+    model, optimizer = fresh("mps")
+    step(model, optimizer)
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "run.pt")
+    expected = step(model, optimizer)
+    for device in ("mps", "cpu"):
+        other, again = fresh(device)
+        state = torch.load(tmp_path / "run.pt", map_location=device)
+        other.load_state_dict(state["model"])
+        again.load_state_dict(state["optimizer"])
+        assert expected == pytest.approx(step(other, again), rel=1e-5)
+        assert all(s["exp_avg"].device.type == device for s in again.state.values())
+
+
+def test_state_dict_loads_across_devices_and_with_assign() -> None:
+    """load_state_dict copies across devices; with assign=True the tensors themselves are taken."""
+    source = nn.Linear(3, 2)
+    target = nn.Linear(3, 2, device="mps")
+    target.load_state_dict(source.state_dict())
+    assert target.weight.is_mps
+    assert torch.equal(source.weight, target.weight.cpu())
+    state = {name: tensor.to("mps") for name, tensor in source.state_dict().items()}
+    empty = nn.Linear(3, 2, device="meta")
+    empty.load_state_dict(state, assign=True)
+    assert empty.weight.is_mps
+    assert empty.weight.data_ptr() == state["weight"].data_ptr()
+    source.load_state_dict(target.state_dict())
+    assert source.weight.device.type == "cpu"
+    text = text_of(RuntimeError, nn.Linear(4, 2, device="mps").load_state_dict, source.state_dict())
+    assert "size mismatch for weight" in text
+
+
+def test_whole_modules_are_pickled() -> None:
+    """torch.save of a module keeps it on mps, and map_location moves it."""
+    module = nn.Sequential(OrderedDict(linear=nn.Linear(2, 2), norm=nn.BatchNorm1d(2))).to("mps")
+    back = torch.load(saved(module), weights_only=False)
+    assert all(tensor.is_mps for tensor in back.state_dict().values())
+    moved = torch.load(saved(module), map_location="cpu", weights_only=False)
+    assert all(not tensor.is_mps for tensor in moved.state_dict().values())
+    assert torch.equal(module.linear.weight.cpu(), moved.linear.weight)
+
+
+def test_memory_mapped_loading(tmp_path: Path) -> None:
+    """torch.load(mmap=True) maps to the CPU and moves from there."""
+    torch.save(values(100).to("mps"), tmp_path / "x.pt")
+    assert_same(torch.load(tmp_path / "x.pt", mmap=True, map_location="cpu").to("mps"), values(100))
+
+
+def test_sparse_tensors_are_kept() -> None:
+    """A sparse COO mps tensor comes back with indices and values on mps."""
+    x = torch.eye(3).to_sparse().to("mps")
+    back = torch.load(saved(x))
+    assert torch.device("mps:0") == back.device
+    assert torch.equal(torch.eye(3), back.to_dense().cpu())
+
+
+def test_a_float64_file_does_not_load_to_mps() -> None:
+    """float64 in a checkpoint is refused by the move to mps, in the backend's words."""
+    file = saved(torch.ones(2, dtype=torch.float64))
+    text = text_of(TypeError, torch.load, file, map_location="mps")
+    assert text == (
+        "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
+        "Please use float32 instead."
+    )
+
+
+def test_a_file_from_mps_without_the_device() -> None:
+    """Where nobody has switched mps on, the storage's constructor refuses, and map_location="cpu" helps."""
+    file = saved(values(2).to("mps"))
+    code = f"""
+        import io, torch
+        file = io.BytesIO({file.getvalue()!r})
+        try:
+            torch.load(file)
+        except RuntimeError as error:
+            print(str(error).splitlines()[0])
+        file.seek(0)
+        print(torch.load(file, map_location="cpu").device)
+    """
+    if torch.backends.mps.is_built() and not _virtual():
+        pytest.skip("this torch has mps built in")
+    assert ["torch.UntypedStorage(): Storage device not recognized: mps", "cpu"] == run_python(code).lines
+
+
+def _virtual() -> bool:
+    import anymps
+
+    return anymps.is_virtual()
+
+
+@pytest.mark.parametrize("strategy", ["file_system", "file_descriptor"])
+def test_mps_tensors_are_not_sent_to_other_processes(strategy: str) -> None:
+    """Sharing a storage between processes raises the backend's text, whatever the strategy."""
+    storage = values(2).to("mps").untyped_storage()
+    share: Callable[[], Any] = storage._share_filename_cpu_ if strategy == "file_system" else storage._share_fd_cpu_
+    assert shared_memory(strategy).text in text_of(RuntimeError, share)
+
+
+def test_share_memory_changes_nothing() -> None:
+    """share_memory_() of an mps tensor is a silent no-op (torch 2.13)."""
+    x = values(2).to("mps")
+    assert x.share_memory_() is x
+    assert x.is_shared()
+
+
+def test_safetensors(tmp_path: Path) -> None:
+    """safetensors writes mps tensors and loads them onto mps."""
+    safetensors = pytest.importorskip("safetensors.torch", reason="safetensors comes with the extra `integration`")
+    content = {"a": values(3, 4).to("mps"), "b": values(2, dtype=torch.bfloat16).to("mps"), "c": torch.ones(0, device="mps")}
+    safetensors.save_file(content, tmp_path / "x.safetensors")
+    for device in ("mps", "mps:0"):
+        back = safetensors.load_file(tmp_path / "x.safetensors", device=device)
+        assert_same(back, {name: tensor.cpu() for name, tensor in content.items()})
+    assert safetensors.load_file(tmp_path / "x.safetensors")["a"].device.type == "cpu"
+    again = safetensors.load(safetensors.save(content))
+    assert torch.equal(content["a"].cpu(), again["a"])
+    model = nn.Linear(3, 2, device="mps")
+    safetensors.save_model(model, str(tmp_path / "m.safetensors"))
+    other = nn.Linear(3, 2, device="mps")
+    safetensors.load_model(other, str(tmp_path / "m.safetensors"), device="mps")
+    assert_same(other.weight.detach(), model.weight.detach().cpu())

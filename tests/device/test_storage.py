@@ -1,0 +1,341 @@
+"""Storages behind mps tensors: set_, resize_, out=, .data, detach, swap, host aliases and the copies of deepcopy."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+
+import pytest
+import torch
+from device.compare import assert_same, same, same_gradients, text_of, values
+from torch import nn
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+
+def test_a_storage_knows_its_device_and_size() -> None:
+    """untyped_storage() is on mps:0 and holds the bytes of the tensor."""
+    storage = values(3, 4).to("mps").untyped_storage()
+    assert torch.device("mps:0") == storage.device
+    assert 48 == storage.nbytes() == len(storage)
+    assert not storage.is_cuda
+    assert storage.is_mps if hasattr(storage, "is_mps") else True
+
+
+def test_storages_can_be_made_copied_cloned_and_moved() -> None:
+    """UntypedStorage(n, device="mps"), copy_, clone, mps() and cpu() keep the bytes."""
+    made = torch.UntypedStorage(8, device="mps")
+    assert (torch.device("mps:0"), 8) == (made.device, made.nbytes())
+    source = torch.arange(8, dtype=torch.uint8).untyped_storage()
+    made.copy_(source)
+    assert list(range(8)) == made.tolist()
+    assert list(range(8)) == made.cpu().tolist()
+    assert list(range(8)) == source.mps().tolist()
+    twin = made.clone()
+    twin[0] = 7
+    assert (0, 7) == (made[0], twin[0])
+    assert [7, 1, 2] == torch.UntypedStorage([7, 1, 2], device="mps").tolist()
+    made.fill_(3)
+    assert [3] * 8 == made.tolist()
+    assert [3, 3] == made[2:4].tolist()
+
+
+def test_a_storage_itself_cannot_be_resized() -> None:
+    """storage.resize_ knows no mps (torch/csrc/StorageMethods.cpp), which is why FSDP does not work there."""
+    storage = torch.arange(4.0, device="mps").untyped_storage()
+    assert text_of(RuntimeError, storage.resize_, 64) == "UntypedStorage.resize_: got unexpected device type mps"
+
+
+def test_resize_keeps_elements_and_reuses_memory() -> None:
+    """resize_ smaller keeps the memory; larger keeps the elements; the strides are contiguous ones."""
+
+    def shrink(x: torch.Tensor) -> torch.Tensor:
+        return x.resize_(2, 2)
+
+    def grow(x: torch.Tensor) -> torch.Tensor:
+        x.resize_(5, 5).view(-1)[12:].zero_()
+        return x
+
+    same(shrink, values(3, 4))
+    same(grow, values(3, 4))
+    x = values(3, 4).to("mps")
+    address = x.data_ptr()
+    assert address == x.resize_(2, 2).data_ptr()
+    assert 48 == x.untyped_storage().nbytes()
+    same(lambda t: t.resize_(2, 3, 2, 1, memory_format=torch.channels_last), values(12))
+    same(lambda t, u: t.resize_as_(u), values(12), values(3, 4))
+    same(lambda t: t.resize_(0), values(12))
+    text = text_of(RuntimeError, lambda t: t.resize_(3), values(2).requires_grad_())
+    assert text == text_of(RuntimeError, lambda t: t.resize_(3), values(2).to("mps").requires_grad_())
+
+
+def test_set_shares_the_storage_of_another_tensor() -> None:
+    """set_ with a tensor, a storage, a geometry and nothing does what it does on the CPU."""
+    source = values(3, 4).to("mps")
+    x = torch.empty(0, device="mps").set_(source)
+    x[0, 0] = 42
+    assert 42 == source[0, 0].item()
+    y = torch.empty(0, device="mps").set_(source.untyped_storage(), 2, (2, 3), (4, 1))
+    assert_same(y, source.cpu()[:, :].reshape(-1)[2:].as_strided((2, 3), (4, 1)))
+    z = torch.empty(0, device="mps").set_(source.untyped_storage()[4:12])
+    assert 2 == z.numel()
+    assert 0 == source.set_().numel()
+    wrong = torch.zeros(3).untyped_storage()
+    assert "devices must match" in text_of(RuntimeError, torch.empty(0, device="mps").set_, wrong, 0, (3,), (1,))
+
+
+def test_data_is_another_tensor_over_the_same_memory() -> None:
+    """Writing to .data or a detached tensor writes to the tensor; assigning .data swaps the memory."""
+    p = nn.Parameter(values(2, 2).to("mps"))
+    p.data.fill_(3)
+    assert_same(p.detach(), torch.full((2, 2), 3.0))
+    before = p._version
+    p.data.mul_(2)
+    assert before == p._version
+    p.detach().zero_()
+    assert before + 1 == p._version
+    other = torch.ones(5, device="mps")
+    p.data = other
+    assert p.data_ptr() == other.data_ptr()
+    assert (5,) == p.shape
+    p.data = torch.ones(3, dtype=torch.float16, device="mps")
+    assert torch.float16 == p.dtype
+
+
+def test_a_parameter_moves_to_mps_and_back_through_data() -> None:
+    """A CPU parameter's .data may become an mps tensor and a CPU tensor again, as Module.to does it."""
+    p = nn.Parameter(values(3))
+    p.data = p.data.to("mps")
+    assert p.is_mps
+    (p * 2).sum().backward()
+    assert torch.device("mps:0") == p.grad.device
+    p.data = p.data.cpu()
+    assert p.device.type == "cpu"
+
+
+def test_requires_grad_can_be_switched() -> None:
+    """requires_grad_, retain_grad, detach_ and is_leaf work as on the CPU."""
+    x = torch.ones(2, device="mps").requires_grad_()
+    y = x * 2
+    y.retain_grad()
+    y.sum().backward()
+    assert_same(y.grad, torch.ones(2))
+    assert (True, False) == (x.is_leaf, y.is_leaf)
+    y.detach_()
+    assert not y.requires_grad
+    text = text_of(RuntimeError, torch.ones(2, dtype=torch.int64).requires_grad_)
+    assert text == text_of(RuntimeError, torch.ones(2, dtype=torch.int64, device="mps").requires_grad_)
+
+
+OUT: dict[str, Callable[..., torch.Tensor]] = {
+    "add": lambda x, out: torch.add(x, 1, out=out),
+    "mm": lambda x, out: torch.mm(x, x.t(), out=out),
+    "matmul": lambda x, out: torch.matmul(x, x.t(), out=out),
+    "bmm": lambda x, out: torch.bmm(x[None], x.t()[None], out=out),
+    "addmm": lambda x, out: torch.addmm(x[:, :3], x, x.t(), out=out),
+    "cat": lambda x, out: torch.cat([x, x], out=out),
+    "stack": lambda x, out: torch.stack([x, x], out=out),
+    "sum": lambda x, out: torch.sum(x, 0, out=out),
+    "exp": lambda x, out: torch.exp(x, out=out),
+    "softmax": lambda x, out: torch.softmax(x, 1, out=out),
+    "index_select": lambda x, out: torch.index_select(x, 0, torch.tensor([1, 0], device=x.device), out=out),
+    "where": lambda x, out: torch.where(x > 0, x, -x, out=out),
+    "arange": lambda x, out: torch.arange(7, out=out),
+    "cumsum": lambda x, out: torch.cumsum(x, 0, out=out),
+    "norm": lambda x, out: torch.linalg.norm(x, out=out),
+    "tril": lambda x, out: torch.tril(x, out=out),
+    "clamp": lambda x, out: torch.clamp(x, -1, 1, out=out),
+    "mean": lambda x, out: torch.mean(x, (0, 1), out=out),
+    "gather": lambda x, out: torch.gather(x, 1, torch.zeros(3, 2, dtype=torch.int64, device=x.device), out=out),
+    "full": lambda x, out: torch.full((2, 2), 3.0, out=out),
+    "inv": lambda x, out: torch.linalg.inv(x[:, :3], out=out),
+}
+
+
+@pytest.mark.parametrize("name", list(OUT))
+def test_out_is_written_in_place_and_returned(name: str) -> None:
+    """out= is returned itself; an empty one is resized, a view of another tensor is written where it lies."""
+    call, x = OUT[name], values(3, 4)
+    expected = call(x, None) if name not in ("arange", "full") else call(x, torch.empty(0))
+    out = torch.empty(0, device="mps")
+    assert call(x.to("mps"), out) is out
+    assert_same(out, expected)
+    wide = torch.zeros((2, *expected.shape), device="mps")
+    call(x.to("mps"), wide[1])
+    assert_same(wide[1].clone(), expected, strides=False)
+    assert not wide[0].any()
+    strided = torch.zeros((*expected.shape, 2), device="mps")[..., 1]
+    call(x.to("mps"), strided)
+    assert_same(strided.clone(memory_format=torch.contiguous_format), expected, strides=False)
+
+
+def test_out_of_the_wrong_shape_warns_and_is_resized() -> None:
+    """A non-empty out= of another shape is resized with torch's warning."""
+    texts = []
+    for device in ("cpu", "mps"):
+        out = torch.empty(2, device=device)
+        with pytest.warns(UserWarning) as caught:
+            torch.add(torch.ones(3, device=device), 1, out=out)
+        assert (3,) == out.shape
+        texts.append([str(warning.message) for warning in caught])
+    assert texts[0] == texts[1]
+
+
+def test_out_with_several_results() -> None:
+    """Operators with several out tensors write all of them."""
+    x = values(3, 4)
+    top, where = torch.empty(0, device="mps"), torch.empty(0, dtype=torch.int64, device="mps")
+    torch.max(x.to("mps"), 1, out=(top, where))
+    assert_same((top, where), tuple(torch.max(x, 1)))
+    torch.sort(x.to("mps"), 0, out=(top.resize_(0), where.resize_(0)))
+    assert_same((top, where), tuple(torch.sort(x, 0)))
+    torch.topk(x.to("mps"), 2, out=(top.resize_(0), where.resize_(0)))
+    assert_same((top, where), tuple(torch.topk(x, 2)))
+
+
+def test_out_refuses_a_wrong_dtype_and_gradients() -> None:
+    """out= that cannot hold the result, or that belongs to a graph, raises torch's text."""
+
+    def cast(x: torch.Tensor) -> None:
+        torch.add(x, 1.5, out=torch.empty(2, dtype=torch.int64, device=x.device))
+
+    def differentiate(x: torch.Tensor) -> None:
+        torch.add(x.requires_grad_(), 1, out=torch.empty(2, device=x.device))
+
+    same(cast, torch.ones(2))
+    assert text_of(RuntimeError, differentiate, torch.ones(2)) == text_of(
+        RuntimeError, differentiate, torch.ones(2, device="mps")
+    )
+
+
+def test_in_place_operations_keep_the_memory() -> None:
+    """In-place operations write where the tensor lies and return it."""
+    x = values(3, 4).to("mps")
+    address = x.data_ptr()
+    for change in (
+        x.add_(1), x.mul_(2), x.clamp_(-3, 3), x.zero_(), x.fill_(2), x.copy_(torch.ones(4)), x.exp_(), x.relu_(),
+        x.masked_fill_(x > 1, 0), x.index_fill_(0, torch.tensor([1], device="mps"), 5), x.triu_(), x.sqrt_(),
+        x.lerp_(torch.ones_like(x), 0.5), x.addcmul_(x, x), x.pow_(2), x.neg_(), x.abs_(), x.round_(),
+    ):  # fmt: skip
+        assert change is x
+    assert address == x.data_ptr()
+
+
+def test_in_place_type_promotion_is_refused() -> None:
+    """An in-place operation whose result does not fit raises torch's text."""
+    same(lambda x: x.add_(1.5), torch.ones(2, dtype=torch.int64))
+    same(lambda x: x.div_(2), torch.ones(2, dtype=torch.int64))
+
+
+def test_deepcopy_is_a_copy_of_its_own() -> None:
+    """copy.deepcopy of an mps tensor is a clone: values, flags and gradients stay, memory is new."""
+    x = values(2, 3).to("mps").requires_grad_()
+    (x * x).sum().backward()
+    twin = copy.deepcopy(x)
+    assert_same(twin, x.cpu().detach().requires_grad_())
+    assert torch.equal(x.grad, twin.grad)
+    assert twin.data_ptr() != x.data_ptr()
+    p = copy.deepcopy(nn.Parameter(values(2).to("mps"), requires_grad=False))
+    assert isinstance(p, nn.Parameter)
+    assert not p.requires_grad
+    text = text_of(RuntimeError, copy.deepcopy, values(2).requires_grad_() * 2)
+    assert text == text_of(RuntimeError, copy.deepcopy, values(2).to("mps").requires_grad_() * 2)
+    shallow = copy.copy(x)
+    assert shallow.data_ptr() == x.data_ptr()
+
+
+def test_deepcopy_of_modules_and_optimizers() -> None:
+    """A deepcopied model trains on its own, with tied weights still tied."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 3)).to("mps")
+    model[2].weight = model[0].weight
+    optimizer = torch.optim.Adam(model.parameters())
+    model(values(4, 3).to("mps")).sum().backward()
+    optimizer.step()
+    twin, again = copy.deepcopy((model, optimizer))
+    assert twin[2].weight is twin[0].weight
+    assert twin[0].weight is again.param_groups[0]["params"][0]
+    twin[0].weight.data.zero_()
+    assert model[0].weight.any()
+    assert all(state["exp_avg"].is_mps for state in again.state.values())
+
+
+def test_pickle_keeps_tensors_parameters_and_storages() -> None:
+    """pickle brings tensors, views and parameters back to mps."""
+    x = values(3, 4).to("mps")
+    for one in (x, x[1:, ::2], nn.Parameter(x), x.to(torch.bfloat16), x > 0):
+        back = pickle.loads(pickle.dumps(one))
+        assert type(one) is type(back)
+        assert_same(back, one.detach().cpu().requires_grad_(one.requires_grad), strides=False)
+    file = io.BytesIO()
+    pickle.Pickler(file).dump({"a": x, "b": [x, 1]})
+    file.seek(0)
+    assert_same(pickle.Unpickler(file).load(), {"a": x.cpu(), "b": [x.cpu(), 1]})
+
+
+def test_swap_tensors_and_identity_of_memory() -> None:
+    """swap_tensors exchanges two mps tensors; is_set_to and data_ptr tell what shares memory."""
+    a, b = torch.zeros(2, device="mps"), torch.ones(3, device="mps")
+    torch.utils.swap_tensors(a, b)
+    assert ((3,), (2,)) == (a.shape, b.shape)
+    assert a.is_set_to(a.view(3))
+    assert not a.is_set_to(a[1:])
+    assert a[1:].data_ptr() == a.data_ptr() + 4
+    assert 1 == a[1:].storage_offset()
+
+
+def test_the_host_alias_sees_what_the_device_writes() -> None:
+    """torch.mps._host_alias_storage is the unified memory itself, seen from the CPU."""
+    if not hasattr(torch.mps, "_host_alias_storage"):
+        pytest.skip("torch has it from 2.13")
+    x = torch.arange(4.0, device="mps")
+    alias = torch.mps._host_alias_storage(x.untyped_storage())
+    assert (torch.device("cpu"), 16) == (alias.device, alias.nbytes())
+    seen = torch.empty(0).set_(alias)
+    x.mul_(2)
+    torch.mps.synchronize()
+    assert [0.0, 2.0, 4.0, 6.0] == seen.tolist()
+    seen[0] = 9
+    assert 9.0 == x[0].item()
+    text = text_of(ValueError, torch.mps._host_alias_storage, torch.ones(1).untyped_storage())
+    assert text == "getHostAliasStorage: expected an MPS storage, got device=cpu"
+    text = text_of(RuntimeError, torch._C._mps_host_alias_storage, 3)
+    assert text == "_mps_host_alias_storage: expected a torch.UntypedStorage"
+
+
+def test_the_host_alias_outlives_its_tensor() -> None:
+    """The alias keeps the memory; it cannot be resized."""
+    if not hasattr(torch.mps, "_host_alias_storage"):
+        pytest.skip("torch has it from 2.13")
+    alias = torch.mps._host_alias_storage(torch.full((4,), 5.0, device="mps").untyped_storage())
+    torch.ones(1000, device="mps")
+    assert [5.0] * 4 == torch.empty(0).set_(alias).tolist()
+    assert not alias.resizable()
+
+
+def test_inplace_on_data_during_backward_is_noticed() -> None:
+    """A saved tensor changed in place makes backward raise torch's text about versions."""
+
+    def run(x: torch.Tensor) -> None:
+        y = x.exp()
+        y.add_(1)
+        y.sum().backward()
+
+    expected = text_of(RuntimeError, run, torch.ones(2, requires_grad=True))
+    found = text_of(RuntimeError, run, torch.ones(2, device="mps", requires_grad=True))
+    assert expected.replace("torch.FloatTensor", "MPSFloatType") == found
+
+
+def test_gradients_may_be_set_and_cleared() -> None:
+    """.grad accepts an mps tensor of the same shape and dtype only, and accumulates in place."""
+    p = nn.Parameter(torch.ones(2, device="mps"))
+    p.grad = torch.ones(2, device="mps")
+    (p * 3).sum().backward()
+    assert_same(p.grad, torch.full((2,), 4.0))
+    with pytest.raises(RuntimeError) as raised:
+        p.grad = torch.ones(2)
+    assert "attempting to assign a gradient with device type 'cpu' to a tensor with device type 'mps'" in str(raised.value)
+    p.grad = None
+    assert p.grad is None
+    same_gradients(lambda x: x.clone().requires_grad_() * x, values(3))

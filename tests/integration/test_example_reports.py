@@ -1,0 +1,59 @@
+"""`anymps run` on the examples: a planted mistake is found at its line, and the clean scripts have no findings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, plant
+from processes import MAC, SOURCE_ROOT
+
+from anymps.findings import Finding, find
+from anymps.record import Recording
+
+pytestmark = pytest.mark.integration
+
+RULES = {"fallback": "MPS102", "float64": "MPS301", "mismatch": "MPS401", "wait": "MPS201"}
+STOPS = ("float64", "mismatch")
+
+
+def run(script: Path, example: str, record: Path, *options: str) -> tuple[int, list[Finding]]:
+    """Runs a script as a user would; returns its exit status and what the recording tells."""
+    if example == "digits_cnn":
+        pytest.importorskip("sklearn", reason="the digits example needs scikit-learn (extra: examples)")
+    command = [sys.executable, "-m", "anymps", "run", "--mac", MAC, "--record", str(record), "--no-report", *options]
+    paths = [str(SOURCE_ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    answer = subprocess.run(
+        [*command, str(script), *QUICK[example]], capture_output=True, text=True, timeout=300, env=environment, check=False
+    )
+    assert record.is_file(), answer.stderr
+    return answer.returncode, find(Recording.open(record))
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_clean_example_has_no_findings(example: str, tmp_path: Path) -> None:
+    """The examples are the model of good practice: nothing is found in them."""
+    status, findings = run(FOLDER / f"{example}.py", example, tmp_path / "clean.anymps")
+    assert status == 0
+    assert [(finding.id, finding.site.line) for finding in findings] == []
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_planted_mistake_is_found_at_its_line(example: str, mistake: str, tmp_path: Path) -> None:
+    """Each planted mistake gives exactly its own finding, with the line at fault and the line that made the tensor."""
+    planted = plant(example, mistake)
+    script = tmp_path / f"{example}.py"
+    script.write_text(planted.source, encoding="utf-8")
+    options = ["--fallback"] if mistake == "fallback" else []
+    status, findings = run(script, example, tmp_path / "planted.anymps", *options)
+    assert status == (1 if mistake in STOPS else 0)
+    expected = {(RULES[mistake], str(script), planted.line)}
+    assert {(finding.id, finding.site.file, finding.site.line) for finding in findings} == expected
+    if planted.origin is not None:
+        origins = [(site.file, site.line) for finding in findings for site in finding.related_sites]
+        assert origins == [(str(script), planted.origin)]

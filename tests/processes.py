@@ -1,0 +1,55 @@
+"""Python in a process of its own, for what a test cannot see or may not do in the process of the test run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import anymps
+
+SOURCE_ROOT = Path(anymps.__file__).parents[1]
+MAC = "M3 Pro 18GB"
+"""The Mac that the virtual device plays in the tests."""
+ENABLE = f"import torch, anymps\nanymps.enable({MAC!r})\n"
+"""First lines of a script that uses the device."""
+
+_OURS = ("PYTORCH_MPS_", "PYTORCH_ENABLE_MPS_", "ANYMPS_MAC")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a process ended: its exit code (negative: the signal that ended it) and what it wrote."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of standard output; a process that failed shows its standard error instead."""
+        assert self.status == 0, f"exit code {self.status}\n{self.err}"
+        return self.out.splitlines()
+
+
+def run_python(code: str, env: Mapping[str, str] | None = None, *, timeout: float = 120) -> Result:
+    """Runs `code` in a fresh Python, with `env` added to this process's environment.
+
+    Settings of the mps backend that this process may have are taken out first, so that a script sees only those of `env`.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    paths = [str(SOURCE_ROOT), inherited.get("PYTHONPATH", "")]
+    inherited["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    answer = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        check=False,
+        env={**inherited, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    return Result(answer.returncode, answer.stdout, answer.stderr)

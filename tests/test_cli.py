@@ -1,0 +1,344 @@
+"""The command line parses, calls and prints: options, one-line errors, exit codes, and what `run` hands on."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+
+import anymps
+import anymps.commands
+import anymps.findings
+import anymps.report
+from anymps.commands import _doctor, _run, _show, main
+from anymps.commands._facts import Facts
+from anymps.commands._session import RunOptions, RunSession
+from anymps.commands._target import Target
+from anymps.findings import Finding, Severity, find
+from anymps.record import Recording, RecordingBuilder, RecordingWriter, Site, Wait
+from anymps.report import render_terminal
+
+ROOT = Path(__file__).parents[1]
+
+
+def status_of(*words: str) -> int:
+    """Run the command line in this process; return its exit status."""
+    return main(words)
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
+    """What `run` would have run, in place of running it."""
+    calls: list[tuple[Target, RunOptions]] = []
+
+    def run_target(target: Target, session: RunSession) -> int:
+        calls.append((target, session._options))
+        return 0
+
+    monkeypatch.setattr(_run, "run_target", run_target)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "options"),
+    [
+        (["train.py"], Target("train.py"), RunOptions()),
+        (["train.py", "--lr", "3", "--mac", "x"], Target("train.py", ("--lr", "3", "--mac", "x")), RunOptions()),
+        (["train.py", "--", "-m", "x"], Target("train.py", ("--", "-m", "x")), RunOptions()),
+        (["--", "--odd.py", "--help"], Target("--odd.py", ("--help",)), RunOptions()),
+        (["-m", "pkg.train", "--no-report"], Target("pkg.train", ("--no-report",), True), RunOptions()),
+        (["-mpkg", "-m", "--"], Target("pkg", ("-m", "--"), True), RunOptions()),
+        (
+            ["--mac", "M3 Pro 18GB", "--fallback", "train.py", "--no-fallback"],
+            Target("train.py", ("--no-fallback",)),
+            RunOptions(mac="M3 Pro 18GB", fallback=True),
+        ),
+        (["--mac=M1 8GB", "-m", "x"], Target("x", (), True), RunOptions(mac="M1 8GB")),
+        (["--no-fallback", "train.py"], Target("train.py"), RunOptions(fallback=False)),
+        (["--record", "a.db", "train.py"], Target("train.py"), RunOptions(record=Path("a.db"))),
+        (["--require", "real", "train.py"], Target("train.py"), RunOptions(require="real")),
+        (["--no-report", "train.py"], Target("train.py"), RunOptions(report=False)),
+        (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
+        (
+            ["--fail-on-findings", "train.py", "--fail-on-findings"],
+            Target("train.py", ("--fail-on-findings",)),
+            RunOptions(fail_on_findings="warning"),
+        ),
+        (["--fail-on-findings=error", "train.py"], Target("train.py"), RunOptions(fail_on_findings="error")),
+        (["--fail-on-findings", "-m", "x"], Target("x", (), True), RunOptions(fail_on_findings="warning")),
+    ],
+)
+def test_run_options(
+    parsed: list[tuple[Target, RunOptions]], words: list[str], target: Target, options: RunOptions
+) -> None:
+    """Our options end at the script or after `-m module`; all that follows is the script's, untouched."""
+    assert status_of("run", *words) == 0
+    assert parsed == [(target, options)]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "name a command: doctor, report, run (anymps --help)"),
+        (["run"], "name a script, or a module with -m (anymps run --help)"),
+        (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),
+        (["run", "nowhere.py"], "there is no script nowhere.py"),
+        (["run", "-m", "no_such_module"], "there is no module named 'no_such_module'"),
+        (["report", "nowhere.db"], "nowhere.db does not exist: make a recording with `anymps run script.py`"),
+    ],
+)
+def test_mistakes_are_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], text: str
+) -> None:
+    """A user's mistake is one line on stderr that starts with our name, and 2; there is no traceback."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert status_of(*words) == 2
+    assert capsys.readouterr() == ("", f"anymps: {text}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["no-such-command"],
+        ["run", "--no-such-option", "s.py"],
+        ["run", "--mac"],
+        ["run", "-m"],
+        ["run", "--require", "any", "s.py"],
+        ["run", "--fail-on-findings=fatal", "s.py"],
+        ["report"],
+        ["report", "a", "b"],
+        ["doctor", "x"],
+    ],
+)
+def test_wrong_options_are_one_line(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """Wrong options are one line and 2 as well, and say where the help is (the words are click's)."""
+    assert status_of(*words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"anymps: [^\n]* \(anymps( \w+)? --help\)\n", err)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--version` prints name and version."""
+    assert status_of("--version") == 0
+    assert capsys.readouterr() == (f"anymps {anymps.__version__}\n", "")
+
+
+def test_help_lists_the_documented_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` names the same exit codes as docs/exit-codes.md."""
+    assert status_of("--help") == 0
+    shown = re.findall(r"^  +(\d+)  ", capsys.readouterr().out.partition("Exit codes")[2], flags=re.MULTILINE)
+    documented = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "exit-codes.md").read_text(), flags=re.MULTILINE)
+    assert shown == documented == ["0", "1", "2", "3", "70", "130"]
+
+
+def test_faults_keep_their_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of ours is not dressed up as a mistake of the user's: its traceback is shown, and the code is 70."""
+
+    def broken() -> Facts:
+        raise KeyError("a fault")
+
+    monkeypatch.setattr(_doctor, "gather", broken)
+    assert status_of("doctor") == 70
+    assert capsys.readouterr().err.endswith("KeyError: 'a fault'\n")
+
+
+def test_interrupted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in a command of ours is one line and 130."""
+
+    def interrupt() -> Facts:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_doctor, "gather", interrupt)
+    assert status_of("doctor") == 130
+    assert capsys.readouterr() == ("", "\nanymps: interrupted\n")  # the first line ends the terminal's ^C
+
+
+@pytest.mark.parametrize(("torch", "status"), [("2.13.0", 0), (None, 1)])
+def test_doctor_status(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, torch: str | None, status: int
+) -> None:
+    """`doctor` ends with 0 if anymps can give a device, else with 1; `--json` changes the form alone."""
+    facts = Facts(system="Linux", machine="x86_64", python="3.12.4", torch=torch, core_built=True)
+    monkeypatch.setattr(_doctor, "gather", lambda: facts)
+    assert status_of("doctor") == status
+    assert capsys.readouterr().out.startswith("mps in torch  ")
+    assert status_of("doctor", "--json") == status
+    assert capsys.readouterr().out.startswith('{\n  "state": ')
+
+
+def test_python_m_anymps() -> None:
+    """`python -m anymps` is the same command line, in a real process, without torch being imported for it."""
+    code = "import sys, anymps.commands; print('torch' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(anymps.__file__).parents[1])}
+    answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert answer.stdout == "False\n"
+    answer = subprocess.run(
+        [sys.executable, "-m", "anymps", "--version"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert answer.stdout == f"anymps {anymps.__version__}\n"
+
+
+def finding(severity: Severity) -> Finding:
+    """A finding of a severity; the rest does not matter here."""
+    return Finding(
+        id="MPS000",
+        severity=severity,
+        title="",
+        site=Site("train.py", 1),
+        count=1,
+        per_step=1.0,
+        cost_ns=(0, 0),
+        what="",
+        why="",
+        fix="",
+        source="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("severities", "threshold", "status"),
+    [
+        ([Severity.ERROR], None, 0),
+        ([], "info", 0),
+        ([Severity.INFO], "info", 3),
+        ([Severity.INFO], "warning", 0),
+        ([Severity.INFO, Severity.WARNING], "warning", 3),
+        ([Severity.ERROR], "warning", 3),
+        ([Severity.WARNING], "error", 0),
+        ([Severity.ERROR], "error", 3),
+    ],
+)
+def test_findings_status(severities: list[Severity], threshold: str | None, status: int) -> None:
+    """Findings of the threshold's severity or a worse one give 3; without a threshold nothing does."""
+    assert _show.findings_status([finding(severity) for severity in severities], threshold) == status
+
+
+class FakeHandle:
+    """What `anymps.record` yields: notes what it is told."""
+
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+        self.recording = "the recording"
+
+    def close(self, exit_info: dict[str, object]) -> None:
+        self.log.append(("close", exit_info))
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Stands in for the device, the recorder, the rules and the renderer; what they are asked for, in order."""
+    log: list[Any] = []
+
+    def enable(mac: str | None = None, **more: object) -> None:
+        log.append(("enable", mac, more))
+
+    @contextlib.contextmanager
+    def record(path: Path | None, **more: object) -> Iterator[FakeHandle]:
+        log.append(("record", path, more))
+        yield FakeHandle(log)
+        log.append("recorded")
+
+    def print_terminal(recording: object, findings: list[Finding], stream: TextIO) -> None:
+        stream.write(f"{recording}, {len(findings)} finding\n")
+
+    monkeypatch.setattr(anymps, "enable", enable)
+    monkeypatch.setattr(anymps, "record", record)
+    monkeypatch.setattr(anymps.findings, "find", lambda recording: [finding(Severity.WARNING)])
+    monkeypatch.setattr(anymps.report, "print_terminal", print_terminal)
+    return log
+
+
+def test_session_in_order(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """The device is switched on, then recording begins; at the end it is closed, then the report goes to stderr."""
+    session = RunSession(RunOptions(mac="M1 8GB", fallback=True, require="virtual", record=Path("x.db")))
+    session.start(Target("train.py", ("--lr", "3")))
+    assert log == [
+        ("enable", "M1 8GB", {"fallback": True, "require": "virtual"}),
+        ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"]}),
+    ]
+    assert session.finish({"status": 0}) == 0
+    assert log[2:] == [("close", {"status": 0}), "recorded"]
+    assert capsys.readouterr() == ("", "the recording, 1 finding\n")
+
+
+def test_session_report_goes_to_the_first_stderr(log: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that puts something else in the place of `sys.stderr` does not get our report."""
+    ours = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", ours)
+    session = RunSession(RunOptions())
+    session.start(Target("train.py"))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    session.finish({"status": 0})
+    assert ours.getvalue() == "the recording, 1 finding\n"
+
+
+def test_session_without_report(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """`--no-report` shows nothing; `--fail-on-findings` still counts."""
+    for severity, status in (("warning", 3), ("error", 0)):
+        session = RunSession(RunOptions(report=False, fail_on_findings=severity))
+        session.start(Target("train.py"))
+        assert session.finish({"status": 0}) == status
+    assert capsys.readouterr() == ("", "")
+
+
+def test_session_report_to_a_file(log: list[Any], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """`--report-to` writes the report to the file and nothing to the terminal."""
+    session = RunSession(RunOptions(report_to=tmp_path / "report.txt"))
+    session.start(Target("train.py"))
+    session.finish({"status": 0})
+    assert (tmp_path / "report.txt").read_text() == "the recording, 1 finding\n"
+    assert capsys.readouterr() == ("", "")
+
+
+def test_report_file_is_checked_before_the_run(log: list[Any], tmp_path: Path) -> None:
+    """A report that cannot be written is found before hours of training, and nothing is started."""
+    for path, text in (
+        (tmp_path, f"--report-to {tmp_path} is a directory: name a file in it"),
+        (tmp_path / "no" / "report", f"--report-to {tmp_path}/no/report: there is no directory {tmp_path}/no"),
+    ):
+        with pytest.raises(anymps.UsageError) as error:
+            RunSession(RunOptions(report_to=path)).start(Target("train.py"))
+        assert str(error.value) == text
+    assert log == []
+
+
+def test_session_kept_without_report(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """`keep` closes the recording and shows nothing."""
+    session = RunSession(RunOptions())
+    session.start(Target("train.py"))
+    session.keep({"status": 143, "how": "SIGTERM"})
+    assert log[2:] == [("close", {"status": 143, "how": "SIGTERM"}), "recorded"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_report_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """`anymps report FILE` shows on stdout what the renderer makes of the recording in the file."""
+    path = tmp_path / "run.db"
+    builder = RecordingBuilder(RecordingWriter(path, {"mac": "M1 8GB", "torch": "2.13.0"}))
+    site = builder.site("train.py", 12, "main", "print(loss.item())")
+    builder.entry("aten::_local_scalar_dense", start_ns=0, duration_ns=9_000, wait=Wait.ITEM, site=site)
+    builder.end_step(20_000)
+    builder.close()
+    with Recording.open(path) as recording:
+        expected = render_terminal(recording, find(recording))
+    assert "M1 8GB" in expected
+    assert status_of("report", str(path)) == 0
+    assert capsys.readouterr() == (expected, "")
+
+
+def test_report_of_something_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A file that is no recording is one line and 2."""
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    assert status_of("report", str(path)) == 2
+    assert capsys.readouterr() == ("", f"anymps: {path} is not a recording: give a file that `anymps run` made\n")

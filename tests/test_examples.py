@@ -1,0 +1,289 @@
+"""The examples: they learn, they keep the host from waiting, and the planted mistakes sit on the lines they claim."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, Planted, plant
+
+LABELS = ("needs_docs", "needs_test", "needs_review")
+# aten operators without an MPS kernel that the plants call (take is without one until torch 2.15).
+NO_KERNEL = {"heaviside", "take", "put_"}
+
+Load = Callable[[str, Path], ModuleType]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Import a script from its path, char_gpt made smaller; digits_cnn is skipped where scikit-learn is missing."""
+
+    def load_script(example: str, path: Path) -> ModuleType:
+        if example == "digits_cnn":
+            pytest.importorskip("sklearn", reason="examples/digits_cnn.py takes its images from scikit-learn")
+        spec = importlib.util.spec_from_file_location(f"example_{example}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        if example == "char_gpt":
+            for name, smaller in {"CONTEXT": 32, "LAYERS": 2, "WIDTH": 64, "CHECKS": 10}.items():
+                monkeypatch.setattr(module, name, smaller)
+        return module
+
+    return load_script
+
+
+@pytest.fixture(autouse=True)
+def leave_torch_as_found() -> Iterator[None]:
+    """The examples seed torch's global generator, which is given back as it was; one thread does for them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng(devices=[]):
+        yield
+    torch.set_num_threads(threads)
+
+
+def run(module: ModuleType, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run an example on the CPU and give back what it printed."""
+    assert module.main(["--device", "cpu", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+# --- they learn ---
+
+
+def test_issue_classifier_beats_the_majority_on_every_label(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    """Held-out accuracy and F1 of each label are well above those of always giving the more frequent answer."""
+    out = run(load("issue_classifier", FOLDER / "issue_classifier.py"), capsys, "--epochs", "40")
+    lines = out.splitlines()
+    assert lines[0] == "cpu: 288 training texts, 72 held out, 437 words"
+    assert [line.split()[0] for line in lines[-3:]] == list(LABELS)
+    for line in lines[-3:]:
+        accuracy, f1, base_accuracy, base_f1 = map(float, line.split()[1:])
+        assert accuracy > base_accuracy + 0.1
+        assert f1 > base_f1 + 0.4
+
+
+def test_digits_cnn_beats_the_most_frequent_digit(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    """Held-out accuracy passes 95 % where always naming the most frequent digit gets about a tenth."""
+    out = run(load("digits_cnn", FOLDER / "digits_cnn.py"), capsys)
+    accuracy, baseline = map(float, re.findall(r"\d\.\d{3}", out.splitlines()[-1]))
+    assert accuracy > 0.95
+    assert baseline < 0.15
+
+
+def test_char_gpt_beats_the_character_frequencies(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    """After 100 steps the held-out loss is half a nat a character below the entropy of the training text."""
+    out = run(load("char_gpt", FOLDER / "char_gpt.py"), capsys, "--steps", "100")
+    loss, entropy = map(float, re.findall(r"\d\.\d{3}", out.splitlines()[-1]))
+    assert 3.0 < entropy < 3.5
+    assert loss < entropy - 0.5
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_same_seed_same_output(example: str, load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs on the same device print the same figures, whatever the global generator held before."""
+    module = load(example, FOLDER / f"{example}.py")
+    torch.manual_seed(1)
+    first = run(module, capsys, *QUICK[example])
+    torch.manual_seed(2)
+    assert first == run(module, capsys, *QUICK[example])
+
+
+# --- the data and its mistakes ---
+
+
+def test_issue_data_is_complete_and_balanced() -> None:
+    """At least 300 different texts, labels 0 or 1, each label on a third to a half of the rows, all 8 combinations."""
+    with (FOLDER / "data" / "issues.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["text", *LABELS]
+    assert len({row["text"].lower() for row in rows}) == len(rows) >= 300
+    assert {row[label] for row in rows for label in LABELS} == {"0", "1"}
+    for label in LABELS:
+        assert 1 / 3 < sum(int(row[label]) for row in rows) / len(rows) < 1 / 2
+    assert len({tuple(row[label] for label in LABELS) for row in rows}) == 8
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_no_single_word_gives_a_label_away(label: str) -> None:
+    """The best single word, present or absent, still gets more than one row in eight wrong."""
+    with (FOLDER / "data" / "issues.csv").open(newline="", encoding="utf-8") as file:
+        rows = [(set(re.findall(r"[a-z]+", row["text"].lower())), row[label] == "1") for row in csv.DictReader(file)]
+    vocabulary = set().union(*(words for words, _ in rows))
+    best = max(sum((word in words) == positive for words, positive in rows) for word in vocabulary)
+    assert best / len(rows) < 7 / 8
+
+
+COLUMNS = "text, needs_docs, needs_test, needs_review"
+HEADER = COLUMNS.replace(" ", "") + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file or directory"),
+        ("", f"missing column {COLUMNS}; needed: {COLUMNS}"),
+        ("text,needs_docs,needs_test\n", f"missing column needs_review; needed: {COLUMNS}"),
+        (HEADER + "fine,0,1,0\nwrong,0,yes,0\n", "line 3: needs_test is 'yes', must be 0 or 1"),
+        (HEADER + "short,0,1\n", "line 2: needs_review is '', must be 0 or 1"),
+        (HEADER + "fine,0,1,0\n" * 12, "12 rows, at least 50 are needed"),
+        (b"\xff", "not a CSV file in UTF-8 ('utf-8' codec can't decode byte 0xff in position 0: invalid start byte)"),
+    ],
+    ids=["missing file", "empty", "missing column", "label", "short line", "too few rows", "not text"],
+)
+def test_faulty_csv_is_one_line(
+    content: str | bytes | None, message: str, load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that cannot be used ends with exit code 2 and one line that names the file, the place and the rule."""
+    path = tmp_path / "mine.csv"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    module = load("issue_classifier", FOLDER / "issue_classifier.py")
+    assert module.main(["--device", "cpu", "--data", str(path)]) == 2
+    separator = ", " if message.startswith("line") else ": "
+    captured = capsys.readouterr()
+    assert captured.err == f"issue_classifier: {path}{separator}{message}\n"
+    assert captured.out == ""
+
+
+def test_own_csv_with_byte_order_mark_and_more_columns(
+    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user's file may come from a spreadsheet, order its columns freely and hold others besides."""
+    path = tmp_path / "mine.csv"
+    rows = [f"{i},{i % 2},0,{(i + 1) % 2},{'explain the guide' if i % 2 else 'please review'}" for i in range(60)]
+    header = "id,needs_docs,needs_test,needs_review,text"
+    path.write_text("\n".join([header, *rows]), encoding="utf-8-sig")
+    out = run(load("issue_classifier", FOLDER / "issue_classifier.py"), capsys, "--data", str(path))
+    assert out.splitlines()[0] == "cpu: 48 training texts, 12 held out, 5 words"
+    assert [line.split()[1] for line in out.splitlines()[-3:]] == ["1.000", "1.000", "1.000"]
+
+
+# --- good practice, and what is planted against it ---
+
+
+class Refuse(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Let the `meta` device stand in for MPS: refuse what the backend has no kernel or no dtype for.
+
+    The meta device itself refuses the rest: reading a value, and mixing with a CPU tensor.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.name.removeprefix("aten::") in NO_KERNEL:
+            raise NotImplementedError(func._schema.name)
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.is_meta and result.dtype == torch.float64:
+            raise TypeError("float64")
+        return result
+
+
+def first_refusal(path: Path, module: ModuleType, arguments: list[str]) -> tuple[int, int]:
+    """Run a script on the stand-in device until it is refused: (line of the script, optimizer steps done by then)."""
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    hook = register_optimizer_step_post_hook(count)
+    module.devices = lambda: ["meta"]  # type: ignore[attr-defined]
+    try:
+        refuse = Refuse()  # type: ignore[no-untyped-call]
+        with refuse, pytest.raises((RuntimeError, TypeError)) as caught:  # NotImplementedError is a RuntimeError
+            module.main(arguments)
+    finally:
+        hook.remove()
+    frames = [frame for frame in traceback.extract_tb(caught.tb) if frame.filename == str(path)]
+    assert frames[-1].lineno is not None
+    return frames[-1].lineno, steps
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_do_not_wait_for_twenty_steps(example: str, load: Load) -> None:
+    """The first thing that reads the device back is the printed training loss, and that after 20 steps or more."""
+    path = FOLDER / f"{example}.py"
+    line, steps = first_refusal(path, load(example, path), [])
+    assert "print(f" in path.read_text(encoding="utf-8").splitlines()[line - 1]
+    assert "running.item()" in path.read_text(encoding="utf-8").splitlines()[line - 1]
+    assert steps >= 20
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_planted_mistake_is_on_its_line(example: str, mistake: str, load: Load, tmp_path: Path) -> None:
+    """The planted script is refused on the line that the plant names, in the first step or before it."""
+    planted = plant(example, mistake)
+    path = tmp_path / f"{example}.py"
+    path.write_text(planted.source, encoding="utf-8")
+    line, steps = first_refusal(path, load(example, path), QUICK[example])
+    assert line == planted.line
+    assert steps == (1 if mistake == "wait" else 0)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_planted_mistake_does_not_show_on_the_cpu(
+    example: str, mistake: str, load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The planted script trains on the CPU as if nothing were wrong with it."""
+    path = tmp_path / f"{example}.py"
+    path.write_text(plant(example, mistake).source, encoding="utf-8")
+    out = run(load(example, path), capsys, *QUICK[example])
+    assert "nan" not in out
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_planted_origin_is_the_line_that_made_the_tensor(example: str) -> None:
+    """float64 and mismatch name, a few lines above the finding, the line that made the tensor; the others name none."""
+    made_by = {"float64": "torch.from_numpy(", "mismatch": " = torch."}
+    for mistake in MISTAKES:
+        planted = plant(example, mistake)
+        if mistake not in made_by:
+            assert planted.origin is None
+            continue
+        assert planted.origin is not None
+        assert 2 <= planted.line - planted.origin <= 12
+        assert made_by[mistake] in planted.source.splitlines()[planted.origin - 1]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_planted_fallback_and_wait_leave_the_numbers_alone(
+    example: str, load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """These two cost time, not correctness: the held-out figures equal those of the example as it is."""
+    expected = run(load(example, FOLDER / f"{example}.py"), capsys, *QUICK[example])
+    for mistake in ("fallback", "wait"):
+        path = tmp_path / f"{mistake}.py"
+        path.write_text(plant(example, mistake).source, encoding="utf-8")
+        figures = [float(n) for n in re.findall(r"\d\.\d{3}", run(load(example, path), capsys, *QUICK[example]))]
+        assert figures == pytest.approx([float(n) for n in re.findall(r"\d\.\d{3}", expected)], abs=0.02)
+
+
+def test_plant_says_which_anchor_is_lost() -> None:
+    """An example that changed under its plant fails loudly, with the anchor's text."""
+    with pytest.raises(AssertionError) as caught:
+        plant("digits_cnn", "wait", source="running = 0\n")
+    assert str(caught.value) == (
+        "digits_cnn, wait: anchor found 0 times instead of once: 'running += loss.detach()\\n'"
+    )
+
+
+def test_plant_counts_lines_from_one() -> None:
+    """The line number is that of an editor: the first line is 1."""
+    planted = plant("digits_cnn", "wait", source="    running += loss.detach()\n")
+    assert planted == Planted("    running += loss.item()\n", line=1, origin=None)

@@ -1,0 +1,564 @@
+"""Each rule on a recording where it fires, and on one nearly the same where it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from anymps.findings import RULES, Finding, Severity, find, notes
+from anymps.findings._equivalents import EQUIVALENTS
+from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Site, Wait
+
+TORCH = {"torch_version": "2.13.0+cpu"}
+ITEM, COPY = "aten::_local_scalar_dense", "aten::_copy_from"
+STEP = 1_000_000
+
+Extra = Callable[[RecordingBuilder, int, int], None]
+
+
+def loop(extra: Extra | None = None, *, steps: int = 10, meta: Mapping[str, object] = TORCH) -> Recording:
+    """A clean training loop; `extra(builder, step, time)` adds to each step, and once more, as -1, before the first.
+
+    Clean: the batch is moved with a blocking copy, the loss is read every fifth step and printed after the loop.
+    """
+    builder = RecordingBuilder(meta=meta)
+    move = builder.site("train.py", 20, "main", "x = x.to(device)")
+    read = builder.site("train.py", 25, "main", "if step % 5 == 0: print(running.item())")
+    last = builder.site("train.py", 30, "main", "print(running.item())")
+    if extra is not None:
+        extra(builder, -1, 0)
+    for step in range(steps):
+        t = step * STEP
+        builder.entry(
+            COPY, start_ns=t, fate=Fate.COPY, phase=Phase.MOVE, site=move, wait=Wait.COPY_TO_MPS,
+            direction=Direction.CPU_TO_MPS, moved_bytes=4096,
+        )  # fmt: skip
+        builder.entry("aten::addmm", start_ns=t + 1, phase=Phase.FORWARD)
+        builder.entry("aten::mm", start_ns=t + 2, phase=Phase.BACKWARD, flags=Flag.AUTOGRAD_THREAD)
+        if step % 5 == 0:
+            wait(builder, t + 3, read, Wait.ITEM)
+        if extra is not None:
+            extra(builder, step, t + 10)
+        builder.end_step(t + STEP)
+    wait(builder, steps * STEP, last, Wait.ITEM)
+    return builder.close()
+
+
+def wait(
+    builder: RecordingBuilder,
+    start_ns: int,
+    site: int,
+    kind: Wait,
+    *,
+    operator: str = "",
+    phase: Phase = Phase.LOSS_READ,
+) -> None:
+    """One wait of a kind, by its usual operator."""
+    operators = {Wait.ITEM: ITEM, Wait.COPY_TO_CPU: COPY, Wait.SYNCHRONIZE: "anymps::synchronize"}
+    builder.entry(
+        operator or operators.get(kind, f"anymps::{kind.label}"),
+        start_ns=start_ns,
+        fate=Fate.COPY if kind is Wait.COPY_TO_CPU else Fate.NATIVE,
+        phase=phase,
+        site=site,
+        wait=kind,
+        direction=Direction.MPS_TO_CPU if kind in (Wait.ITEM, Wait.COPY_TO_CPU) else Direction.NONE,
+        moved_bytes=4 if kind is Wait.ITEM else 0,
+    )
+
+
+def waiting(
+    source: str, kind: Wait, *, every: int = 1, via: str = "", operator: str = "", phase: Phase = Phase.LOSS_READ
+) -> Extra:
+    """Waits at one line in every `every`-th step."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step >= 0 and step % every == 0:
+            site = builder.site("train.py", 22, "main", source, via)
+            wait(builder, time, site, kind, operator=operator, phase=phase)
+
+    return extra
+
+
+def falling_back(
+    operator: str = "aten::heaviside.out", *, every: int = 1, phase: Phase = Phase.FORWARD, fate: Fate = Fate.FALLBACK
+) -> Extra:
+    """A fallback at one line in every `every`-th step."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step >= 0 and step % every == 0:
+            builder.entry(
+                operator, start_ns=time, fate=fate, phase=phase, wait=Wait.FALLBACK, moved_bytes=6_000,
+                site=builder.site("model.py", 7, "forward", "x = torch.heaviside(x, v)"),
+            )  # fmt: skip
+
+    return extra
+
+
+def refused(kind: RefusalKind, error: str, message: str, operator: str, **detail: object) -> Recording:
+    """A run that a refusal ends; `origin=(line, source)` in `detail` is where its culprit was made."""
+    builder = RecordingBuilder(meta=TORCH)
+    origin = detail.pop("origin", None)
+    builder.refusal(
+        kind, error, message, operator=operator, start_ns=0, detail=detail,
+        site=builder.site("train.py", 12, "main", "y = x.to(device) + labels"),
+        origin=builder.site("train.py", origin[0], "main", origin[1]) if isinstance(origin, tuple) else 0,
+    )  # fmt: skip
+    return builder.close()
+
+
+def only(recording: Recording) -> Finding:
+    """The one finding of a recording."""
+    (finding,) = find(recording)
+    return finding
+
+
+def ids(recording: Recording) -> list[str]:
+    """The ids of all findings."""
+    return [finding.id for finding in find(recording)]
+
+
+def test_clean_loop_has_no_findings() -> None:
+    """Moving the batch, reading the loss every fifth step and after the loop are as they should be."""
+    assert find(loop()) == []
+
+
+def test_empty_recording_has_no_findings() -> None:
+    """A run that never touched the device has no findings."""
+    assert find(RecordingBuilder().close()) == []
+
+
+# MPS1xx
+
+
+def test_missing_operator() -> None:
+    """MPS101: an operator without kernel, with what to write instead, when it will be there, and the way around."""
+    text = "The operator 'aten::heaviside.out' is not currently implemented for the MPS device."
+    finding = only(refused(RefusalKind.MISSING, "NotImplementedError", text, "aten::heaviside.out"))
+    assert finding == Finding(
+        id="MPS101",
+        severity=Severity.ERROR,
+        title="Operator without an MPS kernel",
+        site=Site("train.py", 12, "main", "y = x.to(device) + labels"),
+        count=1,
+        per_step=0.0,
+        cost_ns=(0, 0),
+        what="`aten::heaviside.out` has no MPS kernel and raised NotImplementedError.",
+        why="PyTorch has no Metal kernel for it, and with the CPU fallback off the call raises NotImplementedError.",
+        fix=(
+            "Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. "
+            "torch 2.15 has an MPS kernel for it. "
+            "Or: PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
+        ),
+        source="aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15",
+    )
+
+
+def test_missing_operator_without_known_equivalent() -> None:
+    """MPS101: where nothing native is known, only the fallback is offered."""
+    finding = only(refused(RefusalKind.MISSING, "NotImplementedError", "", "aten::mode"))
+    assert finding.fix == "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
+
+
+def test_same_refusal_at_one_line_is_one_finding() -> None:
+    """A refusal that the script catches and repeats is one finding with a count."""
+    builder = RecordingBuilder(meta=TORCH)
+    line = builder.site("train.py", 3)
+    for time in range(4):
+        builder.refusal(RefusalKind.MISSING, "NotImplementedError", "", operator="aten::mode", start_ns=time, site=line)
+    assert only(builder.close()).count == 4
+
+
+def test_fallback_in_every_step() -> None:
+    """MPS102: a fallback in the loop, with its changes of backend and its cost."""
+    finding = only(loop(falling_back()))
+    assert (finding.id, finding.severity, finding.site.line) == ("MPS102", Severity.WARNING, 7)
+    assert (finding.count, finding.per_step) == (10, 1.0)
+    assert finding.what == "`aten::heaviside.out` ran on the CPU once a step: 2 backend changes a step."
+    assert finding.fix == (
+        "Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. "
+        "torch 2.15 has an MPS kernel for it."
+    )
+    # 10 calls of 0.3 to 0.6 ms, 60 000 bytes at 40 to 75 bytes/ns
+    assert finding.cost_ns == (3_000_800, 6_001_500)
+    assert finding.cost_per_step_ns == (300_080, 600_150)
+
+
+def test_fallback_in_backward() -> None:
+    """MPS102: a fallback of the backward pass says so, and is told apart from the forward one at the same line."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        falling_back("aten::take")(builder, step, time)
+        falling_back("aten::put_", phase=Phase.BACKWARD)(builder, step, time + 1)
+
+    assert [finding.what for finding in find(loop(extra))] == [
+        "`aten::put_` of the backward pass ran on the CPU once a step: 2 backend changes a step.",
+        "`aten::take` ran on the CPU once a step: 2 backend changes a step.",
+    ]
+
+
+def test_fallback_in_half_of_the_steps() -> None:
+    """MPS102 fires from half of the steps on; below that it is MPS103."""
+    assert ids(loop(falling_back(every=2))) == ["MPS102"]
+    assert ids(loop(falling_back(every=3))) == ["MPS103"]
+
+
+def test_fallback_in_set_up() -> None:
+    """MPS103: a fallback before the loop is worth knowing, no more."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step < 0:
+            falling_back("aten::linalg_svd", fate=Fate.ALWAYS_FALLBACK)(builder, 0, time)
+
+    finding = only(loop(extra))
+    assert (finding.id, finding.severity, finding.count) == ("MPS103", Severity.INFO, 1)
+    assert finding.what == "`aten::linalg_svd` ran on the CPU once, whatever PYTORCH_ENABLE_MPS_FALLBACK says."
+    assert finding.fix == "Nothing, unless it moves into the loop."
+
+
+def test_fallback_in_a_short_recording() -> None:
+    """MPS103: with too few steps nobody can tell whether the fallback is in the loop, and the finding says so."""
+    finding = only(loop(falling_back("aten::mode"), steps=2))
+    assert finding.id == "MPS103"
+    assert finding.what == (
+        "`aten::mode` ran on the CPU 2 times. The recording is too short to tell whether that is in the loop."
+    )
+
+
+def test_distributed_operator() -> None:
+    """MPS104: a collective is refused on MPS."""
+    finding = only(refused(RefusalKind.DISTRIBUTED, "NotImplementedError", "The distributed operator", "c10d::send"))
+    assert finding.id == "MPS104"
+    assert finding.what == "`c10d::send` raised NotImplementedError: The distributed operator"
+
+
+# MPS2xx
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("total += loss.item()", "`.item()` made the host wait once a step."),
+        ("history.append(float(loss))", "`float()` of a tensor made the host wait once a step."),
+        ("n = int(mask.sum())  # print(n)", "`int()` of a tensor made the host wait once a step."),
+        ("ok = bool(loss > 3)", "`bool()` of a tensor made the host wait once a step."),
+        ("if loss > best:", "A test of a tensor's truth made the host wait once a step."),
+        ("if loss.item() > best:", "`.item()` made the host wait once a step."),
+        ("", "Reading a value made the host wait once a step."),
+    ],
+)
+def test_value_read_in_every_step(source: str, what: str) -> None:
+    """MPS201: a read of one value in the loop, named as the script writes it."""
+    finding = only(loop(waiting(source, Wait.ITEM)))
+    assert (finding.id, finding.what) == ("MPS201", what)
+    assert (finding.site.line, finding.count, finding.per_step) == (22, 10, 1.0)
+    assert finding.cost_ns == (1_000_000, 4_500_000)
+
+
+def test_value_read_now_and_then() -> None:
+    """MPS201 does not fire for every third step or rarer."""
+    assert ids(loop(waiting("total += loss.item()", Wait.ITEM, every=2))) == ["MPS201"]
+    assert ids(loop(waiting("total += loss.item()", Wait.ITEM, every=3))) == []
+
+
+def test_values_read_between_steps() -> None:
+    """Fifty reads within one step, as in a validation, are not the loop's routine."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step == 4:
+            for number in range(50):
+                wait(builder, time + number, builder.site("train.py", 40, "validate", "x.item()"), Wait.ITEM)
+
+    assert find(loop(extra)) == []
+
+
+def test_reads_in_too_few_steps() -> None:
+    """Two steps do not make a routine; a note says what is needed."""
+    recording = loop(waiting("total += loss.item()", Wait.ITEM), steps=2)
+    assert find(recording) == []
+    assert notes(recording) == [
+        "The rules about the training loop (MPS102, MPS2xx) were not applied: they need 3 complete steps, "
+        "the recording holds 2. A step ends with `optimizer.step()`."
+    ]
+    assert notes(loop(steps=3)) == []
+
+
+def test_read_by_the_optimizer() -> None:
+    """MPS201: a read inside the optimizer's step is mended by the fused optimizer."""
+    finding = only(loop(waiting("optimizer.step()", Wait.ITEM, phase=Phase.OPTIMIZER)))
+    assert (finding.id, finding.what) == ("MPS201", "The optimizer read a value back once a step.")
+    assert finding.fix == (
+        "Use the fused optimizer: `AdamW(..., fused=True)`, with the learning rate as a Python number."
+    )
+
+
+def test_read_by_the_gradient_scaler() -> None:
+    """MPS201: GradScaler's own read is named as such."""
+    finding = only(loop(waiting("scaler.step(optimizer)", Wait.ITEM, via="torch/amp/grad_scaler.py:step")))
+    assert finding.what == "GradScaler read whether a gradient was infinite once a step."
+
+
+@pytest.mark.parametrize(
+    ("source", "via"),
+    [
+        ("print(loss)", "torch/_tensor_str.py:_str_intern"),
+        ("text = f'{loss:.3f}'", "torch/_tensor.py:__format__"),
+        ("print('loss', loss.item())", ""),
+        ("logger.info('loss %f', loss.item())", ""),
+        ("wandb.log({'loss': loss.item()})", ""),
+        ("bar.set_postfix(loss=float(loss))", ""),
+    ],
+)
+def test_tensor_printed_in_every_step(source: str, via: str) -> None:
+    """MPS202: showing a tensor, told by the torch function that reads it or by the line's own words."""
+    finding = only(loop(waiting(source, Wait.ITEM, via=via)))
+    assert (finding.id, finding.what) == ("MPS202", "Showing a tensor made the host wait once a step.")
+
+
+@pytest.mark.parametrize("source", ["log.append(loss.item())", "x = torch.log(loss.item())", "blueprint(loss.item())"])
+def test_lines_that_only_look_like_logging(source: str) -> None:
+    """MPS202 does not fire for words that merely resemble a log."""
+    assert ids(loop(waiting(source, Wait.ITEM))) == ["MPS201"]
+
+
+def test_printing_is_one_finding_a_line() -> None:
+    """MPS202: printing reads in several ways at once, which is one finding."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        for via, kind in (
+            ("_str_intern", Wait.COPY_TO_CPU),
+            ("__init__", Wait.INSIDE_OPERATOR),
+            ("__init__", Wait.ITEM),
+        ):
+            waiting("print(x)", kind, via=f"torch/_tensor_str.py:{via}")(builder, step, time)
+
+    finding = only(loop(extra))
+    assert (finding.id, finding.count, finding.per_step) == ("MPS202", 30, 3.0)
+
+
+def test_printing_once() -> None:
+    """MPS202 does not fire for a print in one step."""
+    assert find(loop(waiting("print(x)", Wait.ITEM, every=10))) == []
+
+
+def test_operator_that_reads_back_inside() -> None:
+    """MPS203: why the operator waits comes from the rules of the recorded torch, the fix from the operator."""
+    source = "x = x[mask]"
+    extra = waiting(source, Wait.INSIDE_OPERATOR, operator="aten::nonzero", phase=Phase.FORWARD)
+    finding = only(loop(extra))
+    assert finding.id == "MPS203"
+    assert finding.what == (
+        "`aten::nonzero` made the host wait (the number of non-zero elements sizes the result) once a step."
+    )
+    assert finding.fix == "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it."
+    assert find(loop(extra, meta={}))[0].what == "`aten::nonzero` made the host wait once a step."
+    rare = waiting(source, Wait.INSIDE_OPERATOR, operator="aten::nonzero", every=5)
+    assert find(loop(rare)) == []
+
+
+def test_copy_to_cpu_in_every_step() -> None:
+    """MPS204: a blocking copy to the CPU in the loop; one that does not block is none."""
+    finding = only(loop(waiting("out.append(y.cpu())", Wait.COPY_TO_CPU)))
+    assert (finding.id, finding.cost_ns) == ("MPS204", (2_100_000, 5_700_000))
+    assert finding.what == "A blocking copy to the CPU of 0 bytes on average made the host wait once a step."
+
+    def non_blocking(builder: RecordingBuilder, step: int, time: int) -> None:
+        builder.entry(
+            COPY, start_ns=time, fate=Fate.COPY, direction=Direction.MPS_TO_CPU, flags=Flag.NON_BLOCKING,
+            site=builder.site("train.py", 22, "main", "out.append(y.to('cpu', non_blocking=True))"),
+        )  # fmt: skip
+
+    assert find(loop(non_blocking)) == []
+
+
+def test_synchronize_in_every_step() -> None:
+    """MPS205: a synchronize in the loop; one around the loop is none."""
+    source = "torch.mps.synchronize()"
+    assert only(loop(waiting(source, Wait.SYNCHRONIZE))).id == "MPS205"
+    assert find(loop(waiting(source, Wait.SYNCHRONIZE, every=9))) == []
+
+
+def test_event_and_empty_cache_in_every_step() -> None:
+    """MPS206: an event or an emptied cache in the loop, each with its own words."""
+    event = only(loop(waiting("start.elapsed_time(end)", Wait.EVENT)))
+    cache = only(loop(waiting("torch.mps.empty_cache()", Wait.EMPTY_CACHE)))
+    assert (event.id, event.what) == ("MPS206", "Waiting for an event made the host wait once a step.")
+    assert (cache.id, cache.what) == ("MPS206", "empty_cache() made the host wait once a step.")
+    assert event.fix != cache.fix
+    assert find(loop(waiting("torch.mps.empty_cache()", Wait.EMPTY_CACHE, every=4))) == []
+
+
+def test_different_waits_at_one_line() -> None:
+    """A line with two kinds of wait has a finding of each."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        waiting("y = x.cpu(); z = x.sum().item()", Wait.ITEM)(builder, step, time)
+        waiting("y = x.cpu(); z = x.sum().item()", Wait.COPY_TO_CPU)(builder, step, time + 1)
+
+    assert ids(loop(extra)) == ["MPS204", "MPS201"]
+
+
+def test_waits_without_a_line() -> None:
+    """Waits whose line is unknown are told by operator, without a place."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        for kind in (Wait.ITEM, Wait.SYNCHRONIZE):
+            wait(builder, time, 0, kind)
+
+    findings = find(loop(extra))
+    assert [(finding.id, finding.site.known) for finding in findings] == [("MPS201", False), ("MPS205", False)]
+
+
+# MPS3xx
+
+
+@pytest.mark.parametrize(
+    ("expression", "fix"),
+    [
+        ("np.zeros(3)", "`np.zeros(3, dtype=np.float32)`"),
+        ("np.linspace(0.1, max(a, 1))", "`np.linspace(0.1, max(a, 1), dtype=np.float32)`"),
+        ("np.random.rand(4, 2)", "`np.random.rand(4, 2).astype(np.float32)`"),
+        ("numpy.array([1.0])", "`numpy.array([1.0], dtype=np.float32)`"),
+        ("torch.from_numpy(np.eye(3))", "`torch.from_numpy(np.eye(3, dtype=np.float32))`"),
+        ("torch.as_tensor(1 / np.ones(3))", "`torch.as_tensor(1 / np.ones(3)).float()`"),
+    ],
+)
+def test_float64_from_numpy(expression: str, fix: str) -> None:
+    """MPS301: float64 with the line that made it, NumPy's default named, and that line rewritten."""
+    finding = only(
+        refused(
+            RefusalKind.FLOAT64, "TypeError", "Cannot convert a MPS Tensor to float64", "aten::_to_copy",
+            name="x", expression=expression, numpy_default=True, origin=(4, f"x = torch.from_numpy({expression})"),
+        )
+    )  # fmt: skip
+    assert (finding.id, finding.severity, finding.site.line) == ("MPS301", Severity.ERROR, 12)
+    assert [site.line for site in finding.related_sites] == [4]
+    assert finding.what == (
+        f"`x`, made by `{expression}` at train.py:4, is float64, NumPy's default dtype; going to mps raised TypeError."
+    )
+    assert finding.fix == f"Write {fix} at train.py:4, or `.float()` before it goes to the device."
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "np.zeros(3) / np.ones(3)", "np.ones(3, np.float64)", "weights", "torch.stack(a)"]
+)
+def test_float64_of_an_expression_that_is_left_alone(expression: str) -> None:
+    """MPS301: an expression that cannot be rewritten safely is not rewritten."""
+    finding = only(
+        refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", expression=expression, origin=(4, "w = ..."))
+    )
+    assert finding.fix == "Make it float32 at train.py:4, or write `.float()` before it goes to the device."
+
+
+def test_float64_of_unknown_origin() -> None:
+    """MPS301: without an origin the finding stays with what is known."""
+    finding = only(refused(RefusalKind.FLOAT64, "TypeError", "", "aten::empty.memory_format"))
+    assert finding.what == "A tensor is float64, and going to mps raised TypeError."
+    assert finding.related_sites == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        (RefusalKind.COMPLEX128, "MPS302"),
+        (RefusalKind.DTYPE, "MPS302"),
+        (RefusalKind.RANK, "MPS303"),
+        (RefusalKind.LAYOUT, "MPS304"),
+        (RefusalKind.MEMORY, "MPS501"),
+    ],
+)
+def test_refusals_that_keep_the_backends_words(kind: RefusalKind, rule: str) -> None:
+    """MPS302 to MPS304 and MPS501 tell what the backend said."""
+    finding = only(refused(kind, "RuntimeError", "the backend's text", "aten::mm"))
+    assert (finding.id, finding.what) == (rule, "`aten::mm` raised RuntimeError: the backend's text")
+
+
+# MPS4xx
+
+
+def test_tensors_on_different_devices() -> None:
+    """MPS401: the tensor on the CPU by its name, with the line that made it."""
+    text = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
+    finding = only(
+        refused(
+            RefusalKind.DEVICE, "RuntimeError", text, "aten::add.Tensor",
+            name="labels", expression="torch.zeros(3)", origin=(5, "labels = torch.zeros(3)"),
+        )
+    )  # fmt: skip
+    assert (finding.id, [site.line for site in finding.related_sites]) == ("MPS401", [5])
+    assert finding.what == (
+        "`labels`, made by `torch.zeros(3)` at train.py:5, is on the CPU, "
+        f"and `aten::add.Tensor` raised RuntimeError: {text}"
+    )
+    assert finding.fix == "Move it before this line: `labels = labels.to(device)`."
+
+
+def test_tensor_on_the_cpu_without_a_plain_name() -> None:
+    """MPS401: what is no plain variable is not assigned to."""
+    finding = only(refused(RefusalKind.DEVICE, "RuntimeError", "no", "aten::mm", name="batch['x']"))
+    assert finding.what == "`batch['x']` is on the CPU, and `aten::mm` raised RuntimeError: no"
+    assert finding.fix == "Move the tensor to the device of the others: `.to(device)`."
+
+
+def test_generator_on_the_wrong_device() -> None:
+    """MPS402: a CPU generator for a random operator on mps."""
+    text = "Expected a 'mps' device type for generator but found 'cpu'"
+    finding = only(refused(RefusalKind.GENERATOR, "RuntimeError", text, "aten::normal_"))
+    assert (finding.id, finding.what) == ("MPS402", f"`aten::normal_` raised RuntimeError: {text}")
+
+
+# order and registry
+
+
+def test_order_of_findings() -> None:
+    """Errors first, then the costliest; the finding without cost of its severity last."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        waiting("total += loss.item()", Wait.ITEM)(builder, step, time)
+        falling_back()(builder, step, time + 1)
+        if step < 0:
+            falling_back("aten::mode")(builder, 0, 0)
+            builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mm", start_ns=0)
+
+    assert ids(loop(extra)) == ["MPS302", "MPS102", "MPS201", "MPS103"]
+
+
+def test_rules_hold_for_their_versions() -> None:
+    """A rule with a first release is silent for older ones, and every rule holds for an unknown version."""
+    assert [RULES["MPS104"].applies(version) for version in ("2.10.1", "2.11.0+cpu", "2.15.0", None, "git")] == [
+        False, True, True, True, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
+def test_rules_are_documented(rule: object) -> None:
+    """Every rule has a number of its family and says its title, why, fix and source in full."""
+    assert RULES["MPS101"].id == "MPS101"
+    for field in ("id", "title", "why", "fix", "source"):
+        assert getattr(rule, field).strip() == getattr(rule, field) != ""
+    assert rule.why.endswith(".") and rule.fix.endswith(".")  # type: ignore[attr-defined]
+    assert RULES[rule.id] is rule  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_compute_the_same(name: str) -> None:
+    """What a finding says to write instead gives what the operator gives."""
+    values = torch.tensor([-1.5, 0.0, 2.0, 0.0, 3.0, -4.0])
+    given: dict[str, tuple[object, ...]] = {
+        "channel_shuffle": (torch.arange(24.0).reshape(1, 6, 2, 2), {"g": 3}),
+        "heaviside": (values, {"v": torch.tensor(0.5)}),
+        "logspace": (values, {"a": -1.0, "b": 2.0, "n": 5}),
+        "put_": (values, {"i": torch.tensor([1, 4]), "v": torch.tensor([7.0, 8.0])}),
+        "take": (values.reshape(2, 3), {"i": torch.tensor([[5, 0], [1, 1]])}),
+    }
+    x, others = given[name]
+    results = []
+    for expression in (EQUIVALENTS[name].call, EQUIVALENTS[name].instead):
+        names: dict[str, object] = {"torch": torch, "F": F, **others}  # type: ignore[dict-item]
+        names["x"] = x.clone()  # type: ignore[attr-defined]
+        exec(f"{expression}" if name == "put_" else f"x = {expression}", names)
+        results.append(names["x"])
+    torch.testing.assert_close(results[0], results[1])

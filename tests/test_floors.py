@@ -1,0 +1,203 @@
+"""The table of floors in docs/architecture.md holds: who may import whom, and who may import torch."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import anymps
+
+SOURCE = Path(anymps.__file__).parent
+TABLE = Path(__file__).parents[1] / "docs" / "architecture.md"
+FACES = ("__init__", "__main__")  # of the whole: they may import everything
+
+
+@dataclass(frozen=True)
+class Floor:
+    """One row of the table."""
+
+    number: int
+    packages: tuple[str, ...]
+    may_import: str
+    torch: str
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement: what is imported, as a dotted name, and where."""
+
+    name: str
+    line: int
+    at_top: bool
+
+
+def read_table() -> list[Floor]:
+    """Read the rows of the table."""
+    rows = []
+    for line in TABLE.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[0].isdigit():
+            rows.append(Floor(int(cells[0]), tuple(re.findall(r"`(\w+)`", cells[1])), cells[2], cells[3]))
+    return rows
+
+
+FLOORS = read_table()
+FLOOR_OF = {package: floor for floor in FLOORS for package in floor.packages}
+
+
+def allowed(package: str) -> set[str]:
+    """The packages that a package may import, itself included."""
+    floor = FLOOR_OF[package]
+    names = {package}
+    for part in (part.strip() for part in floor.may_import.split(",")):
+        if part == "nothing":
+            continue
+        if part == "all":
+            return {*FLOOR_OF, ""}  # "": the whole face
+        if match := re.fullmatch(r"(\d+)(?: to (\d+))?", part):
+            numbers = range(int(match[1]), int(match[2] or match[1]) + 1)
+            names.update(name for name, other in FLOOR_OF.items() if other.number in numbers)
+        elif match := re.fullmatch(r"`(\w+)`(?:'s data model)?", part):
+            names.add(match[1])
+        else:
+            raise AssertionError(f"docs/architecture.md: {part!r} cannot be read")
+    return names
+
+
+def modules() -> list[Path]:
+    """All modules of the package."""
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    """The package, or the module beside the packages, that a file belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """All imports of a module, relative ones resolved; those for type checkers alone are left out."""
+    tree = ast.parse(path.read_text())
+    parents = ["anymps", *path.relative_to(SOURCE).parent.parts]
+
+    def walk(node: ast.AST, at_top: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+                continue
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(alias.name, child.lineno, at_top)
+            elif isinstance(child, ast.ImportFrom):
+                base = ".".join(parents[: len(parents) + 1 - child.level]) if child.level else ""
+                module = ".".join(filter(None, (base, child.module)))
+                for alias in child.names:
+                    yield Import(f"{module}.{alias.name}", child.lineno, at_top)
+            inner = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            yield from walk(child, at_top and not inner)
+
+    yield from walk(tree, True)
+
+
+def identity(path: Path) -> str:
+    """A short name for a test's title."""
+    return path.relative_to(SOURCE).as_posix()
+
+
+def test_the_table_is_complete() -> None:
+    """Each package and each module beside the packages stands in the table, and nothing else does."""
+    present = {package_of(path) for path in modules()} - set(FACES)
+    assert present == set(FLOOR_OF)
+
+
+@pytest.mark.parametrize("path", modules(), ids=identity)
+def test_no_import_upward(path: Path) -> None:
+    """A module imports only what its floor may."""
+    package = package_of(path)
+    if package in FACES:
+        return
+    may = allowed(package)
+    for item in imports(path):
+        top, _, rest = item.name.partition(".")
+        if top == "anymps":
+            # `import anymps` and `from anymps import x` reach everything.
+            wanted = rest.partition(".")[0]
+            assert wanted in may, f"{path}:{item.line}: {package} may not import {wanted or 'the whole face'}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=identity)
+def test_torch_is_imported_where_it_may_be(path: Path) -> None:
+    """torch is imported by those packages, files and functions that the table names."""
+    package = package_of(path)
+    if package in FACES:
+        rule = "only inside functions"
+    else:
+        rule = FLOOR_OF[package].torch
+    lines = [item for item in imports(path) if item.name.partition(".")[0] == "torch"]
+    if rule.startswith("no"):
+        assert lines == []
+    elif match := re.match(r"only in `([^`]+)`", rule):
+        directory, _, pattern = match[1].rpartition("/")
+        inside = path.parent.name == directory and fnmatch.fnmatch(path.name.lstrip("_"), pattern.lstrip("_"))
+        assert inside or lines == []
+    elif rule.startswith("only inside functions"):
+        assert [item for item in lines if item.at_top] == []
+    else:
+        assert rule == "yes"
+
+
+def test_reading_needs_no_torch() -> None:
+    """Opening, judging and showing a recording, and the rules, load no torch, in a real process."""
+    packages = sorted(name for name, floor in FLOOR_OF.items() if not floor.torch.startswith("yes"))
+    code = f"import sys\nimport {', '.join(f'anymps.{name}' for name in packages)}\nprint('torch' in sys.modules)\n"
+    answer = subprocess.run([sys.executable, "-c", code], cwd=SOURCE.parent, capture_output=True, text=True, check=True)
+    assert answer.stdout == "False\n"
+
+
+@pytest.mark.parametrize("path", modules(), ids=identity)
+def test_modules_say_what_they_are_for(path: Path) -> None:
+    """A module begins with a docstring whose first line is a sentence."""
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    assert docstring, f"{path} has no docstring"
+    assert re.search(r"[.:!?]$", docstring.splitlines()[0]), f"{path}: the first line of the docstring is no sentence"
+
+
+@pytest.mark.parametrize("path", modules(), ids=identity)
+def test_modules_are_private(path: Path) -> None:
+    """Inside of a package every module but its face has a leading underscore."""
+    assert path.parent == SOURCE or path.name.startswith("_")
+
+
+@pytest.mark.parametrize("path", [path for path in modules() if path.name == "__init__.py"], ids=identity)
+def test_faces_export_what_they_say(path: Path) -> None:
+    """`__all__` of a package holds exactly the public names that its face binds, each once."""
+    bound: set[str] = set()
+    exported: list[str] = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            # Names from the standard library and from other projects are tools, not exports.
+            if node.level or (node.module or "").partition(".")[0] == "anymps":
+                bound.update(alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                if name == "__all__" and node.value is not None:
+                    exported = ast.literal_eval(node.value)
+                else:
+                    bound.add(name)
+    public = {name for name in bound if not name.startswith("_") or name == "__version__"}
+    assert sorted(exported) == sorted(set(exported))
+    if path.parent.name == "commands":
+        # A command line: its face is one function; the commands that it gathers are not for import.
+        assert exported == ["main"]
+        assert "main" in public
+    else:
+        assert set(exported) == public

@@ -1,0 +1,430 @@
+"""The file of a recording: what survives a kill, what is never overwritten, and what is refused in one clear line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from anymps._errors import RecordingError
+from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, RefusalKind
+
+ADD = "aten::add.Tensor"
+
+
+def write(path: Path, *, meta: dict[str, object] | None = None, entries: int = 2, close: bool = True) -> None:
+    """A small recording of one operator at one line."""
+    writer = RecordingWriter(path, meta or {})
+    builder = RecordingBuilder(writer)
+    line = builder.site("train.py", 3, "main", "y = x + 1")
+    for number in range(entries):
+        builder.entry(ADD, start_ns=number * 10, duration_ns=4, phase=Phase.FORWARD, site=line)
+    builder.end_step(entries * 10)
+    builder.flush()
+    if close:
+        writer.close()
+
+
+def one_line_error(path: Path) -> str:
+    """The text with which opening fails."""
+    with pytest.raises(RecordingError) as caught:
+        Recording.open(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_closed_recording_is_complete_and_one_plain_file(tmp_path: Path) -> None:
+    """A closed recording is one file without a journal, complete, with its packed entries turned into rows."""
+    path = tmp_path / "run.anymps"
+    write(path, meta={"script": "train.py", "virtual": True})
+    assert [path] == list(tmp_path.iterdir())
+    with Recording.open(path) as recording:
+        assert recording.complete
+        assert recording.meta == {"complete": True, "schema_version": 1, "script": "train.py", "virtual": True}
+        assert recording.entry_count == 2
+    with sqlite3.connect(path) as plain:
+        rows = plain.execute("SELECT id, start_ns, duration_ns, sequence, phase, site FROM entries").fetchall()
+        spooled = plain.execute("SELECT COUNT(*) FROM spool").fetchone()
+    plain.close()
+    assert rows == [(1, 0, 4, -1, 3, 1), (2, 10, 4, -1, 3, 1)]
+    assert spooled == (0,)
+
+
+def test_refusals_are_told_their_entry() -> None:
+    """A packed entry that names a refusal gives the refusal its row number."""
+    builder = RecordingBuilder()
+    builder.entry(ADD, start_ns=0)
+    builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mul.Tensor", start_ns=1)
+    recording = builder.close()
+    assert [refusal.operator for refusal in recording.refusals()] == ["aten::mul.Tensor"]
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)"])
+def test_killed_process_leaves_everything_committed(tmp_path: Path, end: str) -> None:
+    """A process that is killed leaves an incomplete recording with all that was committed and nothing of the rest."""
+    path = tmp_path / "run.anymps"
+    program = f"""
+import os, signal, sys
+from anymps.record import RecordingBuilder, RecordingWriter
+writer = RecordingWriter(sys.argv[1], {{"script": "train.py"}})
+builder = RecordingBuilder(writer)
+for number in range(300):
+    builder.entry("{ADD}", start_ns=number * 10, duration_ns=5)
+    if number == 149:
+        builder.end_step(1500)
+        builder.flush()
+writer.spool(b"\\0" * 64 * 5000)
+{end}
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=120, check=False)
+    assert done.returncode in (-signal.SIGKILL, 3)
+    with Recording.open(path) as recording:
+        assert not recording.complete
+        assert recording.entry_count == 150
+        assert recording.complete_steps == 1
+        assert recording.meta["script"] == "train.py"
+
+
+def environment() -> dict[str, str]:
+    """This process's import path for a child."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def killed(tmp_path: Path) -> Path:
+    """The files of a run that was killed: database and journal."""
+    live = tmp_path / "live"
+    live.mkdir()
+    writer = RecordingWriter(live / "run.anymps", {})
+    builder = RecordingBuilder(writer)
+    builder.entry(ADD, start_ns=0)
+    builder.flush()
+    dead = tmp_path / "dead"
+    dead.mkdir()
+    for name in ("run.anymps", "run.anymps-wal"):
+        shutil.copyfile(live / name, dead / name)
+    writer.close()
+    return dead / "run.anymps"
+
+
+def test_reading_changes_no_file(tmp_path: Path) -> None:
+    """Opening and reading leave the bytes of a killed recording and of its journal as they were."""
+    path = killed(tmp_path)
+    journal = path.with_name("run.anymps-wal")
+    before = path.read_bytes(), journal.read_bytes()
+    with Recording.open(path) as recording:
+        assert recording.entry_count == 1
+        recording.lines()
+    assert before == (path.read_bytes(), journal.read_bytes())
+
+
+def test_killed_recording_opens_where_nothing_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed recording is read through a copy where SQLite cannot make its lock file beside it."""
+    path = killed(tmp_path)
+    connect = sqlite3.connect
+
+    def refuse_there(target: str, *arguments: object, **options: object) -> sqlite3.Connection:
+        if str(path.parent) in str(target):
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(target, *arguments, **options)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(sqlite3, "connect", refuse_there)
+    with Recording.open(path) as recording:
+        assert recording.entry_count == 1
+
+
+def test_running_recording_can_be_read(tmp_path: Path) -> None:
+    """A recording that is still being written opens as incomplete, and its writer goes on undisturbed."""
+    path = tmp_path / "run.anymps"
+    writer = RecordingWriter(path, {})
+    builder = RecordingBuilder(writer)
+    builder.entry(ADD, start_ns=0)
+    builder.flush()
+    with Recording.open(path) as early:
+        builder.entry(ADD, start_ns=1)
+        builder.flush()
+        assert (early.complete, early.entry_count) == (False, 1)
+    writer.close()
+    with Recording.open(path) as late:
+        assert (late.complete, late.entry_count) == (True, 2)
+
+
+def test_spooled_chunk_must_be_whole() -> None:
+    """A chunk that is no multiple of 64 bytes is refused before it is stored."""
+    writer = RecordingWriter.in_memory()
+    with pytest.raises(RecordingError) as caught:
+        writer.spool(b"\0" * 65)
+    assert str(caught.value) == "packed entries come in multiples of 64 bytes, this chunk has 65"
+
+
+def test_totals_replace_earlier_totals() -> None:
+    """Totals are cumulative: the last ones written for a key are the ones that count."""
+    writer = RecordingWriter.in_memory()
+    writer.add_operators([(1, ADD)])
+    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_totals([(1, 0, 0, 3, 0, 0, 10, 100, 0)])
+    writer.commit()
+    writer.add_totals([(1, 0, 0, 3, 0, 0, 25, 250, 0)])
+    writer.close()
+    assert [(use.name, use.count, use.duration_ns) for use in writer.recording().operators()] == [(ADD, 25, 250)]
+
+
+def test_threads_may_write_through_one_writer(tmp_path: Path) -> None:
+    """Chunks spooled from several threads all arrive."""
+    writer = RecordingWriter(tmp_path / "run.anymps", {})
+
+    def spool() -> None:
+        for _ in range(20):
+            writer.spool(b"\0" * 64)
+            writer.commit()
+
+    threads = [threading.Thread(target=spool) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.close()
+    with Recording.open(tmp_path / "run.anymps") as recording:
+        assert recording.entry_count == 80
+
+
+def test_forked_child_leaves_the_recording_alone(tmp_path: Path) -> None:
+    """Writing and closing in a forked child do nothing; the parent's recording ends as the parent ends it."""
+    path = tmp_path / "run.anymps"
+    program = f"""
+import os, sys
+from anymps.record import RecordingBuilder, RecordingWriter
+writer = RecordingWriter(sys.argv[1], {{}})
+builder = RecordingBuilder(writer)
+builder.entry("{ADD}", start_ns=0)
+builder.flush()
+child = os.fork()
+if child == 0:
+    for number in range(5):
+        builder.entry("{ADD}", start_ns=number)
+    builder.flush()
+    writer.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+builder.entry("{ADD}", start_ns=1)
+builder.flush()
+writer.close()
+"""
+    subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=120, check=True)
+    with Recording.open(path) as recording:
+        assert (recording.complete, recording.entry_count) == (True, 2)
+
+
+def test_closed_writer_refuses_more(tmp_path: Path) -> None:
+    """Writing after `close` is a clear error, closing again is none."""
+    path = tmp_path / "run.anymps"
+    writer = RecordingWriter(path, {})
+    writer.close()
+    writer.close()
+    with pytest.raises(RecordingError) as caught:
+        writer.spool(b"\0" * 64)
+    assert str(caught.value) == f"{path} was closed: nothing more can be written to it"
+
+
+def test_meta_of_the_format_cannot_be_set() -> None:
+    """The two facts that the format itself keeps are not the caller's to set."""
+    with pytest.raises(RecordingError) as caught:
+        RecordingWriter.in_memory({"complete": True})
+    assert str(caught.value) == "meta 'complete' belongs to the file format and cannot be set"
+
+
+def test_older_recording_is_replaced(tmp_path: Path) -> None:
+    """Recording into an older recording's file starts afresh, also when the older run was killed."""
+    path = killed(tmp_path)
+    write(path, meta={"script": "new.py"})
+    with Recording.open(path) as recording:
+        assert (recording.meta["script"], recording.complete, recording.entry_count) == ("new.py", True, 2)
+    assert [path] == list(path.parent.iterdir())
+
+
+def test_older_recording_stays_if_the_new_one_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older recording is untouched, and nothing is left beside it, when the new file cannot take its place."""
+    path = tmp_path / "run.anymps"
+    write(path)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(RecordingError) as caught:
+        RecordingWriter(path, {})
+    assert str(caught.value) == f"{path} cannot be written: No space left on device"
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
+
+
+def test_killed_recording_that_is_being_read_is_not_replaced(tmp_path: Path) -> None:
+    """A killed recording whose journal another program reads is left alone: the journal would spoil the new file."""
+    path = killed(tmp_path)
+    reader = sqlite3.connect(path)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT COUNT(*) FROM spool").fetchone() == (1,)
+    with pytest.raises(RecordingError) as caught:
+        RecordingWriter(path, {})
+    assert str(caught.value) == f"{path} is in use by another process: record into another file"
+    reader.close()
+
+
+def test_recording_in_use_is_not_replaced(tmp_path: Path) -> None:
+    """A second writer is refused while the first one still records into the file."""
+    path = tmp_path / "run.anymps"
+    first = RecordingWriter(path, {})
+    with pytest.raises(RecordingError) as caught:
+        RecordingWriter(path, {})
+    assert str(caught.value) == f"{path} is in use by another process: record into another file"
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"epoch,loss\n1,0.5\n", "is not a recording: give a file that `anymps run` made"),
+        ("database", "is another program's SQLite file: give a file that `anymps run` made"),
+    ],
+)
+def test_other_files_are_never_overwritten(tmp_path: Path, content: bytes | str, reason: str) -> None:
+    """A file that is no recording is left as it is and named in the error; reading it says the same."""
+    path = tmp_path / "results.csv"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        other = sqlite3.connect(path)
+        other.execute("CREATE TABLE meta (key, value)")
+        other.close()
+    before = path.read_bytes()
+    with pytest.raises(RecordingError) as caught:
+        RecordingWriter(path, {})
+    assert str(caught.value) == f"{path} exists and will not be overwritten: {path} {reason}"
+    assert path.read_bytes() == before
+    assert one_line_error(path) == f"{path} {reason}"
+
+
+def test_empty_file_may_be_recorded_into(tmp_path: Path) -> None:
+    """A file without content, as `mktemp` makes it, is a fine place; reading it before that is an error."""
+    path = tmp_path / "run.anymps"
+    path.touch()
+    assert one_line_error(path) == f"{path} is empty: give a file that `anymps run` made"
+    write(path)
+    Recording.open(path).close()
+
+
+def test_place_must_be_a_file_in_a_directory(tmp_path: Path) -> None:
+    """A directory, a missing directory and a device are refused as places to record into."""
+    nowhere = tmp_path / "no"
+    cases = {
+        tmp_path: f"{tmp_path} is a directory: give the name of a file to record into",
+        nowhere / "run": f"{nowhere / 'run'} cannot be written: there is no directory {nowhere}",
+        Path(os.devnull): f"{os.devnull} is not a regular file: give the name of a file to record into",
+    }
+    for path, text in cases.items():
+        with pytest.raises(RecordingError) as caught:
+            RecordingWriter(path, {})
+        assert str(caught.value) == text
+
+
+def test_link_to_a_recording_stays_a_link(tmp_path: Path) -> None:
+    """Recording through a symbolic link fills the file that it points to."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    write(target)
+    link.symlink_to(target)
+    write(link, entries=5)
+    assert link.is_symlink()
+    with Recording.open(target) as recording:
+        assert recording.entry_count == 5
+
+
+def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
+    """What is not there, or is a directory, is named with what to do."""
+    missing = tmp_path / "none"
+    assert one_line_error(missing) == f"{missing} does not exist: make a recording with `anymps run script.py`"
+    assert one_line_error(tmp_path) == f"{tmp_path} is a directory, not a recording: give the file inside it"
+
+
+def test_other_schema_version_is_refused(tmp_path: Path) -> None:
+    """A recording of another format version is refused, by both versions."""
+    path = tmp_path / "run.anymps"
+    write(path)
+    plain = sqlite3.connect(path)
+    plain.execute("UPDATE meta SET value = '2' WHERE key = 'schema_version'")
+    plain.commit()
+    plain.close()
+    assert one_line_error(path) == (
+        f"{path} has recording schema 2, this anymps reads 1: record again, or read it with the anymps that made it"
+    )
+
+
+@pytest.mark.parametrize("keep", [100, 5000, 0.5, 0.95])
+def test_file_cut_short_is_refused(tmp_path: Path, keep: float) -> None:
+    """A recording that lost its end is refused, wherever the cut is."""
+    path = tmp_path / "run.anymps"
+    write(path, entries=5000)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep if keep > 1 else keep * len(content))])
+    text = one_line_error(path)
+    assert text.startswith(f"{path} is damaged (")
+    assert text.endswith("): record again, or take an unharmed copy")
+
+
+def test_overwritten_pages_are_refused(tmp_path: Path) -> None:
+    """A recording with foreign bytes inside is refused."""
+    path = tmp_path / "run.anymps"
+    write(path, entries=5000)
+    content = bytearray(path.read_bytes())
+    first, last = len(content) // 5, len(content) * 4 // 5
+    content[first:last] = b"\xa5" * (last - first)
+    path.write_bytes(content)
+    assert one_line_error(path).startswith(f"{path} is damaged (")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("UPDATE meta SET value = '{' WHERE key = 'script'", "Expecting property name enclosed in double quotes"),
+        ("DROP TABLE steps", "no table steps"),
+        ("INSERT INTO spool (chunk) VALUES (x'00')", "packed entries come in multiples of 64 bytes, this chunk has 1"),
+    ],
+)
+def test_wrong_content_is_refused(tmp_path: Path, change: str, reason: str) -> None:
+    """Content that breaks the format is refused when the file is opened."""
+    path = tmp_path / "run.anymps"
+    write(path, meta={"script": "train.py"}, close=False)
+    plain = sqlite3.connect(path)
+    plain.execute(change)
+    plain.commit()
+    plain.close()
+    assert reason in one_line_error(path)
+
+
+def test_unknown_word_is_refused(tmp_path: Path) -> None:
+    """A number outside a vocabulary is damage, not a crash."""
+    path = tmp_path / "run.anymps"
+    write(path)
+    plain = sqlite3.connect(path)
+    plain.execute("UPDATE entries SET wait = 77")
+    plain.commit()
+    plain.close()
+    with Recording.open(path) as recording, pytest.raises(RecordingError) as caught:
+        recording.waits()
+    assert str(caught.value) == (f"{path} is damaged (77 is not a valid Wait): record again, or take an unharmed copy")
+
+
+def test_closed_recording_says_so(tmp_path: Path) -> None:
+    """Asking a closed recording is a clear error."""
+    path = tmp_path / "run.anymps"
+    write(path)
+    recording = Recording.open(path)
+    recording.close()
+    with pytest.raises(RecordingError) as caught:
+        recording.lines()
+    assert str(caught.value) == f"{path} was closed: open it again to read it"

@@ -1,0 +1,570 @@
+"""The terminal report: whole texts for hand-made recordings, and that nothing in a script can disturb it."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from anymps.findings import find
+from anymps.record import (
+    Direction,
+    Fate,
+    Flag,
+    Phase,
+    Recording,
+    RecordingBuilder,
+    RecordingWriter,
+    RefusalKind,
+    Wait,
+)
+from anymps.report import Renderer, TerminalRenderer, print_terminal, render_terminal
+from anymps.report import _text as text
+
+META: dict[str, object] = {
+    "anymps_version": "0.1.0",
+    "arguments": ["--epochs", "3"],
+    "directory": "/home/me/project",
+    "ending": {"status": 0},
+    "environment": {"PYTORCH_ENABLE_MPS_FALLBACK": "1"},
+    "fallback": True,
+    "mac": "M3 Pro 18GB",
+    "mac_details": "Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB, largest buffer 9.99 GiB",
+    "platform": "Linux x86_64",
+    "python_version": "3.11.7",
+    "script": "/home/me/project/train.py",
+    "started": "2026-11-21T07:05:00+00:00",
+    "torch_version": "2.13.0+cpu",
+    "virtual": True,
+}
+SCRIPT, MODEL = "/home/me/project/train.py", "/home/me/project/nets/model.py"
+LIBRARY = "/opt/python/lib/python3.11/site-packages/timm/layers/drop.py"
+STEP = 12_300_000
+
+
+def training(*, clean: bool = False, steps: int = 10, **meta: object) -> RecordingBuilder:
+    """A training loop; unless `clean`, with a fallback in the model and an `.item()` in every step."""
+    builder = RecordingBuilder(meta={**META, **meta})
+    move = builder.site(SCRIPT, 31, "main", "    images, labels = images.to(device), labels.to(device)\n")
+    conv = builder.site(MODEL, 18, "forward", "x = torch.relu(self.conv1(x))")
+    step_function = builder.site(MODEL, 19, "forward", "x = x * torch.heaviside(x.detach(), self.zero)")
+    drop = builder.site(LIBRARY, 88, "drop_path", "random_tensor.div_(keep_prob)")
+    read = builder.site(SCRIPT, 36, "main", "running += loss.item()")
+    block = builder.module("block.1", "Block")
+    for step in range(steps):
+        t = step * STEP
+        builder.entry("anymps::batch", start_ns=t + 900_000, duration_ns=100_000, fate=Fate.MARK, phase=Phase.BATCH)
+        for number, moved in enumerate((602_112, 512)):
+            builder.entry(
+                "aten::_copy_from", start_ns=t + 1_000_000 + number * 50_000, duration_ns=40_000, fate=Fate.COPY,
+                phase=Phase.MOVE, site=move, wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=moved,
+            )  # fmt: skip
+        for number in range(100):
+            builder.entry(
+                "aten::view" if number % 4 == 0 else "aten::relu", start_ns=t + 1_200_000 + number * 30_000,
+                duration_ns=25_000, phase=Phase.FORWARD, site=conv, flags=Flag.VIEW if number % 4 == 0 else None,
+            )  # fmt: skip
+        if not clean:
+            builder.entry(
+                "aten::heaviside.out", start_ns=t + 4_300_000, duration_ns=225_000, fate=Fate.FALLBACK,
+                phase=Phase.FORWARD, module=block, site=step_function, wait=Wait.FALLBACK, moved_bytes=2_408_448,
+            )  # fmt: skip
+        builder.entry("aten::div_.Scalar", start_ns=t + 4_600_000, duration_ns=25_000, phase=Phase.FORWARD, site=drop)
+        for number in range(200):
+            time = t + 4_700_000 + number * 30_000
+            builder.entry("aten::mm", start_ns=time, duration_ns=25_000, phase=Phase.BACKWARD)
+        builder.entry("aten::_fused_adamw_", start_ns=t + 11_300_000, duration_ns=25_000, phase=Phase.OPTIMIZER)
+        if not clean:
+            builder.entry(
+                "aten::_local_scalar_dense", start_ns=t + 12_200_000, duration_ns=25_000, phase=Phase.LOSS_READ,
+                site=read, wait=Wait.ITEM, direction=Direction.MPS_TO_CPU, moved_bytes=4,
+            )  # fmt: skip
+        builder.end_step(t + STEP)
+    return builder
+
+
+def refusing() -> Recording:
+    """A run that a float64 array ends before the first step."""
+    message = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
+    ending = {"status": 1, "exception": "TypeError", "message": message}
+    builder = training(steps=0, ending=ending, fallback=False, environment={})
+    builder.refusal(
+        RefusalKind.FLOAT64, "TypeError", message, operator="aten::empty_strided", start_ns=0,
+        site=builder.site(SCRIPT, 14, "<module>", "weights = weights.to(device)"),
+        origin=builder.site(SCRIPT, 9, "<module>", "weights = torch.from_numpy(np.linspace(1, 2, CLASSES))"),
+        detail={"name": "weights", "expression": "np.linspace(1, 2, CLASSES)", "numpy_default": True},
+    )  # fmt: skip
+    return builder.close()
+
+
+def report(recording: Recording, width: int = 100) -> str:
+    """The plain report with the recording's own findings."""
+    return render_terminal(recording, find(recording), width=width)
+
+
+WITH_FINDINGS = """\
+Would run on M3 Pro 18GB, with 1 operator on the CPU.
+2 findings: 2 warnings. First to change: nets/model.py:19 (MPS102, about 332 to 660 us a step).
+
+The training step  mean of 9 steps, without the first
+
+  phase       on mps  on CPU  waits     to mps  to CPU  by fallback     time  share
+  batch                                                              1.00 ms    8 %
+  move                            2  588.5 KiB                       90.0 us    1 %
+  forward        101       1      1                         2.3 MiB  3.54 ms   29 %
+  loss read        1              1                4 B                975 us    8 %
+  backward       200                                                 6.07 ms   49 %
+  optimizer        1                                                  630 us    5 %
+  other
+
+  whole step     303       1      4  588.5 KiB     4 B      2.3 MiB  12.3 ms
+  first step     303       1      4  588.5 KiB     4 B      2.3 MiB  12.3 ms
+
+  25 of the operators on mps only view other memory: no kernel runs. Each fallback changes from the
+  GPU to the CPU and back: 2 changes a step.
+
+Findings
+
+MPS102 warning  Operator runs on the CPU in every step
+  where   nets/model.py:19 in forward
+          | x = x * torch.heaviside(x.detach(), self.zero)
+  what    `aten::heaviside.out` in module `block.1` ran on the CPU once a step: 2 backend changes a
+          step.
+  times   10 in this run, 1 a step
+  cost    about 332 to 660 us a step on a Mac
+  why     Each call waits until the GPU is done, copies the inputs to the CPU and the results back;
+          the GPU stands still meanwhile.
+  fix     Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. torch
+          2.15 has an MPS kernel for it.
+  source  aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to
+          2.15; a fallback is a wait, a copy there and a copy back (pytorch PRs 150452 and 182749)
+
+MPS201 warning  Value read back in every step
+  where   train.py:36 in main
+          | running += loss.item()
+  what    `.item()` made the host wait once a step.
+  times   10 in this run, 1 a step
+  cost    about 100 to 450 us a step on a Mac
+  why     The host waits until the GPU has finished all queued work, and the GPU then stands still
+          until the host has queued more.
+  fix     Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after
+          the loop.
+  source  aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); an .item() costs 0.10 ms on an
+          M4 Pro with an empty queue (pytorch PR 182731)
+
+Your script, line by line  counts of the whole run
+
+  nets/model.py
+  line  on mps  on CPU  changes  waits  source
+    18   1,000                          x = torch.relu(self.conv1(x))
+    19              10       20     10  x = x * torch.heaviside(x.detach(), self.zero)
+
+  train.py
+  line  on mps  on CPU  changes  waits  source
+    31                              20  images, labels = images.to(device), labels.to(device)
+    36      10                      10  running += loss.item()
+
+  timm/layers/drop.py
+  line  on mps  on CPU  changes  waits  source
+    88      10                          random_tensor.div_(keep_prob)
+
+  Without a line of yours: 2,010 on mps.
+
+Environment
+
+  Mac        Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB, largest buffer
+             9.99 GiB
+  device     virtual: computed on this machine by the rules of MPS
+  fallback   on (PYTORCH_ENABLE_MPS_FALLBACK)
+  torch      2.13.0+cpu
+  Python     3.11.7
+  platform   Linux x86_64
+  anymps     0.1.0
+  variables  PYTORCH_ENABLE_MPS_FALLBACK=1
+  script     train.py --epochs 3
+  recorded   2026-11-21T07:05:00+00:00, 3,070 calls, 10 complete steps
+
+Limits
+
+  -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
+     leave out what draining a long queue costs.
+"""
+
+CLEAN = """\
+Would run on M3 Pro 18GB.
+No findings.
+
+The training step  mean of 9 steps, without the first
+
+  phase       on mps  on CPU  waits     to mps  to CPU     time  share
+  batch                                                 1.00 ms    8 %
+  move                            2  588.5 KiB          90.0 us    1 %
+  forward        101                                    3.54 ms   29 %
+  loss read
+  backward       200                                    6.07 ms   49 %
+  optimizer        1                                    1.60 ms   13 %
+  other
+
+  whole step     302              2  588.5 KiB          12.3 ms
+  first step     302              2  588.5 KiB          12.3 ms
+
+  25 of the operators on mps only view other memory: no kernel runs.
+
+Findings  none
+
+Your script, line by line  counts of the whole run
+
+  nets/model.py
+  line  on mps  on CPU  waits  source
+    18   1,000                 x = torch.relu(self.conv1(x))
+
+  train.py
+  line  on mps  on CPU  waits  source
+    31                     20  images, labels = images.to(device), labels.to(device)
+
+  timm/layers/drop.py
+  line  on mps  on CPU  waits  source
+    88      10                 random_tensor.div_(keep_prob)
+
+  Without a line of yours: 2,010 on mps.
+
+Environment
+
+  Mac        Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB, largest buffer
+             9.99 GiB
+  device     virtual: computed on this machine by the rules of MPS
+  fallback   on (PYTORCH_ENABLE_MPS_FALLBACK)
+  torch      2.13.0+cpu
+  Python     3.11.7
+  platform   Linux x86_64
+  anymps     0.1.0
+  variables  PYTORCH_ENABLE_MPS_FALLBACK=1
+  script     train.py --epochs 3
+  recorded   2026-11-21T07:05:00+00:00, 3,050 calls, 10 complete steps
+
+Limits
+
+  -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
+     leave out what draining a long queue costs.
+"""
+
+REFUSED = """\
+Would not run on M3 Pro 18GB: train.py:14 raises TypeError.
+1 finding: 1 error. First to change: train.py:14 (MPS301).
+
+The training step
+
+  No complete step was recorded: a step ends with `optimizer.step()`.
+
+Findings
+
+MPS301 error  float64 on MPS
+  where    train.py:14
+           | weights = weights.to(device)
+  made at  train.py:9
+           | weights = torch.from_numpy(np.linspace(1, 2, CLASSES))
+  what     `weights`, made by `np.linspace(1, 2, CLASSES)` at train.py:9, is float64, NumPy's
+           default dtype; going to mps raised TypeError.
+  times    1
+  why      Metal has no float64: any float64 tensor on mps raises TypeError.
+  fix      Write `np.linspace(1, 2, CLASSES, dtype=np.float32)` at train.py:9, or `.float()` before
+           it goes to the device.
+  source   aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15
+
+Your script, line by line  counts of the whole run
+
+  train.py
+  line  on mps  on CPU  waits  refused  source
+    14                               1  weights = weights.to(device)
+
+Environment
+
+  Mac       Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB, largest buffer
+            9.99 GiB
+  device    virtual: computed on this machine by the rules of MPS
+  fallback  off (PYTORCH_ENABLE_MPS_FALLBACK)
+  torch     2.13.0+cpu
+  Python    3.11.7
+  platform  Linux x86_64
+  anymps    0.1.0
+  script    train.py --epochs 3
+  recorded  2026-11-21T07:05:00+00:00, 1 call, 0 complete steps
+
+Limits
+
+  -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
+     leave out what draining a long queue costs.
+  -  The rules about the training loop (MPS102, MPS2xx) were not applied: they need 3 complete
+     steps, the recording holds none. A step ends with `optimizer.step()`.
+"""
+
+KILLED = """\
+The recording stops in the middle of the run; up to there MPS on M1 8GB refused nothing.
+No findings.
+
+The training step
+
+  No complete step was recorded: a step ends with `optimizer.step()`.
+
+Findings  none
+
+Your script, line by line  counts of the whole run
+
+  Without a line of yours: 5 on mps.
+
+Environment
+
+  Mac       M1 8GB
+  device    virtual: computed on this machine by the rules of MPS
+  recorded  5 calls, 0 complete steps
+
+Limits
+
+  -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
+     leave out what draining a long queue costs.
+  -  The recording stops in the middle of the run: all this is true up to there.
+  -  The detail of 5 plain calls was not kept: counts by line and operator hold all calls, the step
+     table only the steps with full detail.
+  -  The rules about the training loop (MPS102, MPS2xx) were not applied: they need 3 complete
+     steps, the recording holds none. A step ends with `optimizer.step()`.
+"""
+
+
+def test_report_of_a_loop_with_findings() -> None:
+    """The whole report of a loop with a fallback and a read in every step."""
+    assert report(training().close()) == WITH_FINDINGS
+
+
+def test_report_of_a_clean_loop() -> None:
+    """A clean loop says so, and its report holds nothing that is not there."""
+    assert report(training(clean=True).close()) == CLEAN
+
+
+def test_report_of_a_refused_run() -> None:
+    """A run that MPS ends: the verdict names the line, the finding the line that made the array."""
+    assert report(refusing()) == REFUSED
+
+
+def test_report_of_a_killed_run() -> None:
+    """A recording that stops in mid-run says so in the verdict and in its limits."""
+    writer = RecordingWriter.in_memory({"virtual": True, "mac": "M1 8GB"})
+    writer.add_operators([(1, "aten::mm")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_totals([(1, 0, 0, 3, 0, 0, 5, 5, 0)])
+    assert report(writer.recording()) == KILLED
+
+
+def verdict(recording: Recording) -> str:
+    """The first line of the report."""
+    return report(recording).splitlines()[0]
+
+
+def test_verdict_on_caught_refusals() -> None:
+    """A script that catches what MPS raises goes on, and the verdict says both."""
+    builder = training(clean=True)
+    for time in range(2):
+        builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mm", start_ns=time)
+    assert verdict(builder.close()) == "Would run on M3 Pro 18GB, but 2 calls raised and the script went on."
+
+
+MPS_RAISED = "Would not run on M3 Pro 18GB: train.py:5 raises TypeError."
+CAUGHT = "Would run on M3 Pro 18GB, but 1 call raised and the script went on."
+UP_TO_THERE = "up to there MPS on M3 Pro 18GB refused 1 call."
+
+
+@pytest.mark.parametrize(
+    ("ending", "first"),
+    [
+        ({"status": 1, "exception": "TypeError", "message": "refused so"}, MPS_RAISED),
+        ({"kind": "exception", "error": "TypeError: refused so"}, MPS_RAISED),
+        (
+            {"status": 1, "exception": "TypeError", "message": "x"},
+            "The script ended with TypeError, which MPS did not raise.",
+        ),
+        ({"kind": "exception", "error": "KeyError: 'x'"}, "The script ended with KeyError, which MPS did not raise."),
+        ({"status": 2}, f"The script ended with status 2; {UP_TO_THERE}"),
+        ({"status": 143, "how": "SIGTERM"}, f"SIGTERM ended the run; {UP_TO_THERE}"),
+        ({"status": 0, "how": "os._exit"}, CAUGHT),
+        ({"kind": "returned"}, CAUGHT),
+    ],
+)
+def test_verdict_by_the_end_of_the_run(ending: dict[str, object], first: str) -> None:
+    """The verdict blames MPS for the run's end only if the error that ended it is the one that MPS raised last."""
+    builder = training(clean=True, ending=ending)
+    line = builder.site(SCRIPT, 5, "main", "x.double()")
+    builder.refusal(RefusalKind.DTYPE, "TypeError", "refused so", operator="aten::mm", start_ns=0, site=line)
+    assert verdict(builder.close()) == first
+
+
+def test_verdict_on_a_real_mac() -> None:
+    """On hardware the verdict is about what was, and the report does not speak of another machine's times."""
+    recording = training(clean=True, virtual=False).close()
+    assert verdict(recording) == "Ran on M3 Pro 18GB."
+    assert "not of a Mac" not in report(recording)
+
+
+def test_dropped_detail_is_a_limit() -> None:
+    """Where the detail of calls was dropped, the report says which numbers still hold all of them."""
+    writer = RecordingWriter.in_memory({"virtual": False})
+    writer.add_operators([(1, "aten::mm")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_totals([(1, 0, 0, 3, 0, 0, 1234, 5, 0)])
+    writer.close()
+    limits = report(writer.recording()).partition("Limits\n\n")[2]
+    assert limits.startswith(
+        "  -  The detail of 1,234 plain calls was not kept: counts by line and operator hold all calls, the\n"
+        "     step table only the steps with full detail.\n"
+    )
+
+
+def hostile() -> Recording:
+    """A script whose lines, names and messages look like markup and control sequences."""
+    builder = training(clean=True, mac="[red]M3[/red]", script="a\x1b[2Jb.py")
+    source = "print('[bold red]hi[/bold red]', ':smile:', '\x1b[31m', '\x07')\t# [link=x]"
+    line = builder.site("[bold]x.py", 3, "[/]", source)
+    builder.refusal(
+        RefusalKind.DEVICE, "RuntimeError", "no [/bold] \x1b]0;title\x07 line\nbreak",
+        operator="aten::[dim]mm", start_ns=0, site=line, detail={"name": "[u]x[/u]"},
+    )  # fmt: skip
+    return builder.close()
+
+
+@pytest.mark.parametrize("color", [False, True])
+def test_nothing_in_a_script_is_interpreted(color: bool) -> None:
+    """Markup is shown as it is and control characters as escapes, in colour too."""
+    recording = hostile()
+    shown = render_terminal(recording, find(recording), width=120, color=color)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert "\x07" not in shown
+    assert "\x1b" not in plain
+    assert r"print('[bold red]hi[/bold red]', ':smile:', '\x1b[31m', '\x07') # [link=x]" in re.sub(" +", " ", plain)
+    assert "[bold]x.py:3 in [/]" in plain
+    assert r"`[u]x[/u]` is on the CPU, and `aten::[dim]mm` raised RuntimeError: no [/bold] \x1b]0;title\x07" in plain
+    assert r"line\nbreak" in plain
+    assert "Would run on [red]M3[/red], but 1 call raised and the script went on." in plain
+
+
+def test_colour_changes_no_word() -> None:
+    """The coloured report is the plain one with control sequences."""
+    recording = training().close()
+    coloured = render_terminal(recording, find(recording), width=100, color=True)
+    stripped = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert coloured != stripped
+    assert [line.rstrip() for line in stripped.splitlines()] == report(recording).splitlines()
+
+
+@pytest.mark.parametrize("width", [20, 60, 79, 100, 120, 400])
+def test_report_keeps_to_its_width(width: int) -> None:
+    """No line is longer than the width, from 60 columns on; the sums of the step stay on any width."""
+    for recording in (training().close(), refusing(), hostile()):
+        shown = report(recording, width)
+        assert max(map(len, shown.splitlines())) <= min(max(width, 60), 120)
+    assert re.search(r"^  whole step +303 +1 +4 .*12\.3 ms", report(training().close(), width), re.MULTILINE)
+
+
+def test_long_scripts_are_summed_up() -> None:
+    """Of a script with many lines, those with trouble and the busiest are shown, the others in one sentence."""
+    builder = RecordingBuilder(meta=META)
+    for number in range(1, 101):
+        line = builder.site(SCRIPT, number, "main", f"line_{number}()")
+        for _ in range(number):
+            builder.entry("aten::mm", start_ns=0, site=line)
+    builder.entry("aten::item", start_ns=0, site=builder.site(SCRIPT, 200, "main", "x.item()"), wait=Wait.ITEM)
+    shown = report(builder.close())
+    assert "x.item()" in shown
+    assert "line_42()" in shown
+    assert "line_41()" not in shown
+    assert "  41 more lines: 861 on mps.\n" in shown
+
+
+class Terminal(io.TextIOWrapper):
+    """A stream that says it is a terminal, or not, and collects bytes."""
+
+    def __init__(self, *, terminal: bool, encoding: str = "utf-8") -> None:
+        self.bytes = io.BytesIO()
+        super().__init__(self.bytes, encoding=encoding, newline="\n")
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    @property
+    def text(self) -> str:
+        self.flush()
+        return self.bytes.getvalue().decode(self.encoding)
+
+
+def test_pipe_gets_the_plain_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a pipe goes the report of 100 columns without control sequences, whatever the terminal's size."""
+    monkeypatch.setenv("COLUMNS", "70")
+    recording = training().close()
+    stream = Terminal(terminal=False)
+    print_terminal(recording, find(recording), stream)
+    assert stream.text == WITH_FINDINGS
+
+
+def test_terminal_gets_colour_and_its_own_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the report is coloured and as wide as that; NO_COLOR and TERM=dumb keep the width only."""
+    recording = training().close()
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    expected = render_terminal(recording, find(recording), width=70, color=True)
+    for variable, value, plain in (("NO_COLOR", "", False), ("NO_COLOR", "1", True), ("TERM", "dumb", True)):
+        monkeypatch.setenv(variable, value)
+        stream = Terminal(terminal=True)
+        print_terminal(recording, find(recording), stream)
+        assert stream.text == (report(recording, 70) if plain else expected)
+        monkeypatch.setenv("NO_COLOR", "")
+
+
+def test_stream_that_knows_few_characters() -> None:
+    """Characters that the stream cannot encode are replaced instead of ending the report."""
+    builder = RecordingBuilder(meta=META)
+    builder.entry("aten::mm", start_ns=0, site=builder.site(SCRIPT, 1, "main", "größe = x.größe()"))
+    stream = Terminal(terminal=False, encoding="ascii")
+    print_terminal(builder.close(), [], stream)
+    assert "gr??e = x.gr??e()" in stream.text
+
+
+def test_terminal_renderer_is_a_renderer() -> None:
+    """The renderer fits the protocol that every form of a report has."""
+    renderer: Renderer = TerminalRenderer(width=100)
+    recording = training().close()
+    assert (renderer.name, renderer.render(recording, find(recording))) == ("terminal", WITH_FINDINGS)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(0, ""), (0.04, "<0.1"), (0.5, "0.5"), (1, "1"), (2.25, "2.2"), (1000, "1,000"), (999.96, "1,000")],
+)
+def test_counts(number: float, shown: str) -> None:
+    """Counts have one decimal at most, and nothing is an empty cell."""
+    assert text.count(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(0, ""), (0.2, "1 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (1048570, "1 MiB"), (3 << 40, "3 TiB")],
+)
+def test_sizes(number: float, shown: str) -> None:
+    """Sizes are in the unit that keeps the number small."""
+    assert text.size(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "shown"),
+    [(0, ""), (850, "850 ns"), (1234, "1.23 us"), (999_960, "1.00 ms"), (12_345_678, "12.3 ms"), (2.5e9, "2.50 s")],
+)
+def test_durations(nanoseconds: float, shown: str) -> None:
+    """Times have three digits and the unit that suits them."""
+    assert text.duration(nanoseconds) == shown
+
+
+def test_duration_ranges_share_a_unit() -> None:
+    """A range is told in one unit, unless its ends are far apart."""
+    assert text.duration_range(300_000, 600_000) == "300 to 600 us"
+    assert text.duration_range(300_000, 1_600_000) == "0.30 to 1.60 ms"
+    assert text.duration_range(300, 1_600_000) == "300 ns to 1.60 ms"
+    assert text.duration_range(0, 500) == "0 to 500 ns"
