@@ -89,12 +89,14 @@ def test_dropout_is_drawn_on_the_device() -> None:
     assert q.grad.isfinite().all()
 
 
-def test_wrong_arguments_are_refused_as_on_the_cpu() -> None:
-    """Mixed dtypes, wrong ranks and a mask beside is_causal raise torch's texts."""
+def test_wrong_arguments_are_refused() -> None:
+    """Mixed dtypes, wrong ranks, a mask beside is_causal and mixed devices raise torch's texts."""
     q, k, v = qkv()
     same(attention, q, k.half(), v)
     same(attention, q[0, 0, 0], k, v)
-    same(attention, q, k, v, attn_mask=values(5, 6), is_causal=True)
+    both = {"attn_mask": values(5, 6).to("mps"), "is_causal": True}  # the CPU's kernel takes both
+    text = text_of(RuntimeError, attention, *(t.to("mps") for t in (q, k, v)), **both)
+    assert text == "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
     same(attention, q, k, v, attn_mask=torch.ones(5, 6, dtype=torch.int32))
     text = text_of(RuntimeError, attention, q.to("mps"), k, v.to("mps"))
     assert text.startswith("Expected query, key, and value to have the same device type, but got query.device: mps:0")

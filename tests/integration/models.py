@@ -424,7 +424,10 @@ def _wav2vec2_config() -> Any:
 def wav2vec2_classifier() -> Built:
     from transformers import Wav2Vec2ForSequenceClassification
 
-    return Wav2Vec2ForSequenceClassification(_wav2vec2_config()), {"input_values": torch.randn(2, 800), "labels": labels()}
+    return Wav2Vec2ForSequenceClassification(_wav2vec2_config()), {
+        "input_values": torch.randn(2, 800),
+        "labels": labels(),
+    }
 
 
 @case("transformers")
@@ -473,7 +476,11 @@ def unet2d_condition() -> Built:
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
         up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
     )
-    batch = {"sample": images(16, 4), "timestep": torch.tensor([3, 700]), "encoder_hidden_states": torch.randn(2, 5, 16)}
+    batch = {
+        "sample": images(16, 4),
+        "timestep": torch.tensor([3, 700]),
+        "encoder_hidden_states": torch.randn(2, 5, 16),
+    }
     return model, batch
 
 
@@ -623,7 +630,10 @@ def graph_network() -> Built:
 def speech_recognition() -> Built:
     from transformers import Wav2Vec2ForCTC
 
-    return Wav2Vec2ForCTC(_wav2vec2_config()), {"input_values": torch.randn(2, 800), "labels": torch.randint(1, 12, (2, 4))}
+    return Wav2Vec2ForCTC(_wav2vec2_config()), {
+        "input_values": torch.randn(2, 800),
+        "labels": torch.randint(1, 12, (2, 4)),
+    }
 
 
 class Applied(nn.Module):
@@ -646,7 +656,10 @@ def video_classifier() -> Built:
 
 @lacking("aten::multi_margin_loss")
 def support_vector_machine() -> Built:
-    return Applied(nn.Linear(5, CLASSES), nn.functional.multi_margin_loss), {"x": torch.randn(4, 5), "target": labels(4)}
+    return Applied(nn.Linear(5, CLASSES), nn.functional.multi_margin_loss), {
+        "x": torch.randn(4, 5),
+        "target": labels(4),
+    }
 
 
 @lacking("aten::_linalg_eigh.eigenvalues", (2, 14))

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, plant
-from processes import MAC, SOURCE_ROOT
 
 from anymps.findings import Finding, find
 from anymps.record import Recording
+from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, plant
+from processes import MAC, SOURCE_ROOT
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +28,12 @@ def run(script: Path, example: str, record: Path, *options: str) -> tuple[int, l
     paths = [str(SOURCE_ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     answer = subprocess.run(
-        [*command, str(script), *QUICK[example]], capture_output=True, text=True, timeout=300, env=environment, check=False
+        [*command, str(script), *QUICK[example]],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        check=False,
     )
     assert record.is_file(), answer.stderr
     return answer.returncode, find(Recording.open(record))

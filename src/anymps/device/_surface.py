@@ -13,8 +13,8 @@ import torch
 from anymps.mac import Mac
 
 # Who asks once whether there is an mps device and keeps the answer: the caches of a module or of a class in it, and
-# constants. Lightning has its code twice, as `lightning` and as `lightning_fabric` with `pytorch_lightning`. Read in torch
-# 2.13, transformers 5.23 (which asks while it is imported) and lightning 2.6.
+# constants. Lightning has its code twice, as `lightning` and as `lightning_fabric` with `pytorch_lightning`. Read in
+# torch 2.13, transformers 5.23 (which asks while it is imported) and lightning 2.6.
 _CACHES = (
     ("torch.backends.mps", ""),
     ("transformers.utils.import_utils", ""),
@@ -80,6 +80,7 @@ def _forget_answers() -> None:
         holder = sys.modules.get(module)
         if hasattr(holder, name):
             setattr(holder, name, True)
+    torch.backends.mps.is_available()  # asking installs torch's fork handler, which tells a child that it is one
 
 
 def _install_storages() -> None:
@@ -102,10 +103,15 @@ def _install_storages() -> None:
 
 def _hide_cuda() -> None:
     """A Mac has no CUDA: a CUDA build of torch must not offer it beside mps."""
-    if not torch.backends.cuda.is_built():
+    if not torch._C._has_cuda:
         return
     torch.cuda.is_available = lambda: False
-    torch.cuda.device_count = lambda: 0  # type: ignore[assignment]
+    torch.cuda.device_count = lambda: 0
+
+    def lazy_init() -> None:
+        raise AssertionError("Torch not compiled with CUDA enabled")  # what a Mac's torch says
+
+    torch.cuda._lazy_init = lazy_init
 
 
 def _answer_processor() -> None:

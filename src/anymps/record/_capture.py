@@ -77,11 +77,9 @@ class Capture:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if not self._closed.is_set():
-            ending = (
-                {"kind": "returned"}
-                if error is None
-                else {"kind": "exception", "error": f"{type(error).__name__}: {error}"}
-            )
+            ending: dict[str, object] = {"status": 0}
+            if error is not None:
+                ending = {"status": 1, "exception": type(error).__name__, "message": str(error)}
             self.close(ending)
 
     @property

@@ -81,25 +81,17 @@ class Hooks:
                 core.set_phase(former)
                 core.mark(_BATCH_MARK, int(Phase.BATCH), start, core.clock_ns(), int(Wait.NONE))
 
-        _BaseDataLoaderIter.__next__ = timed_next  # type: ignore[method-assign]
-
-        def undo() -> None:
-            _BaseDataLoaderIter.__next__ = original  # type: ignore[method-assign]
-
-        self._undo.append(undo)
+        self._replace(_BaseDataLoaderIter, "__next__", timed_next)
 
     def _watch_modules(self) -> None:
-        core = self._core
+        self._undo += [self._core.forget_modules, self._numbers.clear]
         module = torch.nn.Module
-        original = module.__call__
-        module.__call__ = core.module_call(module, original)
+        self._replace(module, "__call__", self._core.module_call(module, module.__call__))
 
-        def undo() -> None:
-            module.__call__ = original
-            core.forget_modules()
-            self._numbers.clear()
-
-        self._undo.append(undo)
+    def _replace(self, owner: type, name: str, replacement: object) -> None:
+        original = getattr(owner, name)
+        setattr(owner, name, replacement)
+        self._undo.append(lambda: setattr(owner, name, original))
 
 
 def drain_modules(hooks: Hooks) -> Iterator[tuple[int, str, str]]:

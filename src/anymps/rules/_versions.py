@@ -6,6 +6,7 @@ requests named beside the fields.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,6 +18,9 @@ OLDEST: Final = (2, 11)
 NEWEST: Final = (2, 15)
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?([^+]*)(?:\+(.+))?")
+
+ALLOW_VARIABLE: Final = "ANYMPS_ALLOW_ANY_TORCH"
+"""Set to 1, it lets a torch outside the supported range through, with a warning."""
 
 
 class TorchVersion(NamedTuple):
@@ -122,10 +126,14 @@ def parse_torch_version(text: str | TorchVersion) -> TorchVersion:
 def check_supported(version: str | TorchVersion) -> TorchVersion:
     """The version, if anymps supports it.
 
-    Raises UnsupportedTorchError outside 2.11 to 2.15: the rules of other releases are not known.
+    Raises UnsupportedTorchError outside 2.11 to 2.15: the rules of other releases are not known. With
+    `ANYMPS_ALLOW_ANY_TORCH=1` the nearest known release answers instead; who loads torch says so in a warning.
     """
     found = parse_torch_version(version)
     if not OLDEST <= found.release <= NEWEST:
+        if os.environ.get(ALLOW_VARIABLE) == "1":
+            nearest = OLDEST if found.release < OLDEST else NEWEST
+            return found._replace(major=nearest[0], minor=nearest[1], patch=0)
         raise UnsupportedTorchError(
             f"anymps: torch {found} is not supported; "
             f"install torch {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}, whose MPS rules are known"

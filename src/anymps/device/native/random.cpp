@@ -63,7 +63,7 @@ void parallel_for(int64_t count, const ParallelBody& body) {
   const at::Tensor bytes = at::from_blob(&origin, {count}, at::TensorOptions().dtype(c10::kByte).device(c10::kCPU));
   auto iter = at::TensorIterator::borrowing_nullary_op(bytes);
   iter.for_each(
-      [&](char** data, const int64_t*, int64_t n) {
+      [&](char** data, const int64_t*, int64_t n, int64_t) {  // one dimension: the outer size is 1
         const int64_t begin = data[0] - &origin;
         body(begin, begin + n);
       },

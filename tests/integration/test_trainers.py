@@ -1,0 +1,461 @@
+"""The trainers that people use, unedited, on mps: own loops, accelerate, Lightning, transformers, peft."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from integration.models import CASES, OPTIMIZERS, loss_of, on_device, tokens
+from processes import MAC, run_python
+
+pytestmark = [
+    pytest.mark.integration,
+    # The libraries' own business.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*"),
+    # Every release says so, whatever the loader is asked for (torch/utils/data/dataloader.py).
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true but not supported on MPS now:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The .*dataloader.* does not have many workers"),
+    pytest.mark.filterwarnings("ignore:GPU available but not used"),
+]
+
+DEVICES = ("cpu", "mps")
+Rows = list[dict[str, torch.Tensor]]
+ROWS = 8
+
+
+def require(package: str) -> Any:
+    """The package; the test is skipped without it."""
+    return pytest.importorskip(package, reason=f"{package} is not installed; the `integration` extra brings it")
+
+
+@pytest.fixture
+def texts() -> Rows:
+    """Texts of 12 tokens that a language model is to continue, on the CPU as a data set keeps them."""
+    return [{"input_ids": row, "labels": row} for row in tokens(ROWS, 12)]
+
+
+def gpt2() -> Any:
+    """The language model that the trainers train, on the CPU."""
+    require("transformers")
+    return CASES["gpt2"]()[0]
+
+
+# --- a loop of one's own ---
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"fused": True}], ids=["default", "foreach", "fused"])
+def test_loop_with_accumulation_and_checkpointing(options: dict[str, bool], texts: Rows) -> None:
+    """Accumulated gradients, clipping, a schedule and checkpointed activations give the CPU's losses."""
+    transformers = require("transformers")
+    losses: dict[str, list[float]] = {}
+    for device in DEVICES:
+        model = gpt2().to(device)
+        model.gradient_checkpointing_enable()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **options)
+        schedule = transformers.get_linear_schedule_with_warmup(optimizer, 1, 10)
+        losses[device] = []
+        for step, batch in enumerate(DataLoader(texts, batch_size=2)):
+            loss = model(**{key: value.to(device) for key, value in batch.items()}).loss / 2
+            loss.backward()
+            losses[device].append(loss.item())
+            if step % 2 == 1:
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad()
+    assert losses["mps"] == pytest.approx(losses["cpu"], rel=1e-4)
+
+
+TORCH_OPTIMIZERS = [
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "Adamax",
+    "LBFGS",
+    "Muon",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+]
+
+
+@pytest.mark.parametrize("name", TORCH_OPTIMIZERS)
+def test_every_optimizer_of_torch_trains(name: str) -> None:
+    """Three steps of each optimizer give the CPU's losses."""
+    losses: dict[str, list[float]] = {}
+    for device in DEVICES:
+        model, batch = on_device(CASES["lstm_tagger"](), device)
+        parameters = [weight for weight in model.parameters() if name != "Muon" or weight.dim() == 2]
+        optimizer = getattr(torch.optim, name)(parameters, lr=1e-2)
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()  # noqa: B023
+            loss = loss_of(model(**batch))  # noqa: B023
+            loss.backward()
+            return loss
+
+        losses[device] = [optimizer.step(closure).item() for _ in range(3)]
+    assert losses["mps"] == pytest.approx(losses["cpu"], rel=1e-4)
+    assert losses["mps"][0] != losses["mps"][2]
+
+
+def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """Model, optimizer and generator states saved on mps and loaded again continue with the same losses."""
+    model, batch = on_device(CASES["lstm_tagger"](), "mps")
+    optimizer = OPTIMIZERS["adamw"](model.parameters())
+
+    def step(network: nn.Module, stepper: torch.optim.Optimizer) -> float:
+        stepper.zero_grad()
+        loss = loss_of(network(**batch)) + torch.rand((), device="mps") * 1e-3
+        loss.backward()
+        stepper.step()
+        return loss.item()
+
+    step(model, optimizer)
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "random": torch.mps.get_rng_state()}
+    torch.save(state, tmp_path / "checkpoint.pt")
+    expected = [step(model, optimizer) for _ in range(2)]
+
+    for location in ("mps", "cpu", None):
+        loaded = torch.load(tmp_path / "checkpoint.pt", map_location=location)
+        again, _ = on_device(CASES["lstm_tagger"](), "mps")
+        stepper = OPTIMIZERS["adamw"](again.parameters())
+        again.load_state_dict(loaded["model"])
+        stepper.load_state_dict(loaded["optimizer"])
+        torch.mps.set_rng_state(loaded["random"].cpu())
+        assert [step(again, stepper) for _ in range(2)] == expected
+
+
+def test_batches_from_worker_processes_reach_the_device(texts: Rows) -> None:
+    """Workers that outlive an epoch deliver CPU batches that move to mps, blocking or not; all rows come once."""
+    loader = DataLoader(texts, batch_size=2, num_workers=2, persistent_workers=True, shuffle=True)
+    for non_blocking in (False, True):
+        seen = []
+        for batch in loader:
+            moved = batch["input_ids"].to("mps", non_blocking=non_blocking)
+            torch.mps.synchronize()
+            assert torch.equal(moved.cpu(), batch["input_ids"])
+            seen.extend(batch["input_ids"].tolist())
+        assert sorted(seen) == sorted(row["input_ids"].tolist() for row in texts)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_models_train(backend: str) -> None:
+    """torch.compile with a backend that generates no code gives the losses of the model as it is."""
+    losses = []
+    for compiled in (False, True):
+        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+        torch.manual_seed(1)
+        for weight in network.parameters():
+            nn.init.normal_(weight, std=0.1)
+        model = network.to("mps")
+        run = torch.compile(model, backend=backend) if compiled else model
+        pictures = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(2)).to("mps")
+        optimizer = OPTIMIZERS["sgd"](model.parameters())
+        losses.append([])
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = run(pictures).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_text_to_image_training_step() -> None:
+    """The usual diffusers loop (noise by DDPM, signal-to-noise weights, averaged weights) gives the CPU's losses."""
+    diffusers = require("diffusers")
+    from diffusers.optimization import get_scheduler
+    from diffusers.training_utils import EMAModel, compute_snr
+
+    losses: dict[str, list[float]] = {}
+    averages = []
+    for device in DEVICES:
+        random = torch.Generator().manual_seed(4)  # on the CPU, as the streams of the devices differ
+
+        def draw(*shape: int) -> torch.Tensor:
+            return torch.randn(*shape, generator=random).to(device)  # noqa: B023
+
+        unet = CASES["unet2d_condition"]()[0].to(device)
+        unet.enable_gradient_checkpointing()
+        average = EMAModel(unet.parameters(), model_cls=type(unet), model_config=unet.config)
+        noiser = diffusers.DDPMScheduler(num_train_timesteps=100)
+        optimizer = torch.optim.AdamW(unet.parameters(), lr=1e-3)
+        schedule = get_scheduler("cosine", optimizer, num_warmup_steps=1, num_training_steps=10)
+        losses[device] = []
+        for _ in range(3):
+            latents, noise, prompt = draw(2, 4, 16, 16), draw(2, 4, 16, 16), draw(2, 5, 16)
+            times = torch.randint(100, (2,), generator=random).to(device)
+            predicted = unet(noiser.add_noise(latents, noise, times), times, prompt).sample
+            signal = compute_snr(noiser, times)
+            weights = torch.stack([signal, 5 * torch.ones_like(times)], dim=1).min(dim=1)[0] / signal
+            error = nn.functional.mse_loss(predicted, noise, reduction="none").mean(dim=(1, 2, 3))
+            loss = (error * weights).mean()
+            loss.backward()
+            nn.utils.clip_grad_norm_(unet.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            average.step(unet.parameters())
+            losses[device].append(loss.item())
+        average.copy_to(unet.parameters())
+        averages.append([weight.detach().cpu() for weight in unet.parameters()])
+    assert losses["mps"] == pytest.approx(losses["cpu"], rel=1e-4)
+    torch.testing.assert_close(averages[1], averages[0], rtol=1e-3, atol=1e-4)
+
+
+# --- accelerate ---
+
+
+@pytest.fixture
+def accelerate() -> Iterator[Any]:
+    """The package, with its process-wide state put away afterwards."""
+    package = require("accelerate")
+    yield package
+    package.state.AcceleratorState._reset_state(True)
+
+
+def accelerated(accelerate: Any, texts: Rows, folder: Path, **options: Any) -> list[float]:
+    """The losses of an accelerate loop with accumulation and clipping, whose state is saved and loaded at the end."""
+    accelerate.state.AcceleratorState._reset_state(True)
+    accelerator = accelerate.Accelerator(gradient_accumulation_steps=2, **options)
+    assert accelerator.device.type == ("cpu" if options.get("cpu") else "mps")
+    network = gpt2()
+    stepper = OPTIMIZERS["adamw"](network.parameters())
+    schedule = torch.optim.lr_scheduler.ExponentialLR(stepper, 0.9)
+    parts = accelerator.prepare(network, stepper, DataLoader(texts, batch_size=2), schedule)
+    model, optimizer, loader, schedule = parts
+    losses = []
+    for batch in loader:
+        with accelerator.accumulate(model):
+            assert batch["input_ids"].device.type == accelerator.device.type
+            loss = model(**batch).loss
+            accelerator.backward(loss)
+            if accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            losses.append(accelerator.gather(loss).mean().item())
+    trained = [weight.detach().clone() for weight in model.parameters()]
+    accelerator.save_state(str(folder))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    accelerator.load_state(str(folder))
+    assert all(torch.equal(weight, kept) for weight, kept in zip(model.parameters(), trained, strict=True))
+    return losses
+
+
+def test_accelerate_loop(accelerate: Any, texts: Rows, tmp_path: Path) -> None:
+    """Accelerator() chooses mps by itself, and its losses are those of Accelerator(cpu=True)."""
+    on_cpu = accelerated(accelerate, texts, tmp_path / "cpu", cpu=True)
+    on_mps = accelerated(accelerate, texts, tmp_path / "mps")
+    assert on_mps == pytest.approx(on_cpu, rel=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_accelerate_mixed_precision(precision: str, accelerate: Any, texts: Rows, tmp_path: Path) -> None:
+    """Accelerator(mixed_precision=...) trains on mps, near float32 and not equal to it."""
+    exact = accelerated(accelerate, texts, tmp_path / "exact")
+    mixed = accelerated(accelerate, texts, tmp_path / "mixed", mixed_precision=precision)
+    assert mixed == pytest.approx(exact, rel=1e-2)
+    assert mixed != exact
+
+
+# --- Lightning ---
+
+
+def lightning_losses(lightning: Any, texts: Rows, folder: Path, **options: Any) -> list[float]:
+    """The losses of four steps of a Lightning Trainer with validation, clipping and a checkpoint."""
+
+    class Module(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = gpt2()
+            self.losses: list[float] = []
+
+        def training_step(self, batch: Any, index: int) -> torch.Tensor:
+            loss = self.network(**batch).loss
+            self.log("train", loss, prog_bar=True)
+            self.losses.append(loss.item())
+            return loss
+
+        def validation_step(self, batch: Any, index: int) -> None:
+            self.log("validation", self.network(**batch).loss)
+
+        def configure_optimizers(self) -> Any:
+            optimizer = OPTIMIZERS["adamw"](self.parameters())
+            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
+
+    module = Module()
+    loader = DataLoader(texts, batch_size=2)
+    trainer = lightning.Trainer(
+        devices=1,
+        max_epochs=1,
+        gradient_clip_val=1.0,
+        default_root_dir=folder,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        logger=False,
+        **options,
+    )
+    trainer.fit(module, loader, loader)
+    assert trainer.global_step == 4
+    assert torch.isfinite(trainer.callback_metrics["validation"])
+    trainer.save_checkpoint(folder / "model.ckpt")
+    again = Module.load_from_checkpoint(folder / "model.ckpt", map_location="mps", weights_only=True)
+    assert again.device == torch.device("mps:0")
+    for weight, kept in zip(again.parameters(), module.parameters(), strict=True):
+        assert torch.equal(weight.cpu(), kept.cpu())
+    return module.losses
+
+
+@pytest.mark.parametrize("package", ["lightning", "pytorch_lightning"])
+def test_lightning_trainer(package: str, texts: Rows, tmp_path: Path) -> None:
+    """Trainer(accelerator="mps") and the automatic choice train on mps, with the losses of the CPU."""
+    lightning = require(package)
+    on_cpu = lightning_losses(lightning, texts, tmp_path, accelerator="cpu")
+    for accelerator in ("mps", "auto"):
+        assert lightning.Trainer(accelerator=accelerator, logger=False).strategy.root_device.type == "mps"
+        on_mps = lightning_losses(lightning, texts, tmp_path, accelerator=accelerator)
+        assert on_mps == pytest.approx(on_cpu, rel=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["16-mixed", "bf16-mixed", "bf16-true"])
+def test_lightning_precision(precision: str, texts: Rows, tmp_path: Path) -> None:
+    """Trainer(precision=...) trains on mps, near float32 and not equal to it."""
+    lightning = require("lightning")
+    exact = lightning_losses(lightning, texts, tmp_path, accelerator="mps")
+    mixed = lightning_losses(lightning, texts, tmp_path, accelerator="mps", precision=precision)
+    assert mixed == pytest.approx(exact, rel=1e-2)
+    assert mixed != exact
+
+
+def test_only_lightning_is_told_that_the_processor_is_arm(virtual_device: torch.device) -> None:
+    """platform.processor() answers Lightning "arm", which is how it knows a Mac; others hear the truth."""
+    require("lightning")
+    from lightning.fabric.accelerators import MPSAccelerator
+
+    assert MPSAccelerator.is_available()
+    assert platform.processor() == platform.uname().processor
+
+
+ASKED_BEFORE = f"""
+import os
+os.environ["HF_HUB_OFFLINE"] = "1"
+import torch, accelerate, lightning, pytorch_lightning, transformers
+from transformers.integrations import sdpa_attention
+print(transformers.utils.is_torch_mps_available(), sdpa_attention._is_torch_mps_available)
+print(*(package.accelerators.MPSAccelerator.is_available() for package in (lightning.pytorch, pytorch_lightning)))
+import anymps
+anymps.enable({MAC!r})
+print(transformers.utils.is_torch_mps_available(), sdpa_attention._is_torch_mps_available)
+print(transformers.TrainingArguments("nowhere", report_to=[]).device.type, accelerate.Accelerator().device.type)
+print(*(package.Trainer(logger=False).strategy.root_device.type for package in (lightning, pytorch_lightning)))
+"""
+
+
+def test_libraries_may_ask_before_the_device_is_enabled(virtual_device: torch.device, tmp_path: Path) -> None:
+    """Libraries that found no mps when they were imported, and remember it, train on it after enable()."""
+    for package in ("accelerate", "lightning", "pytorch_lightning", "transformers"):
+        require(package)
+    lines = run_python(f"import os\nos.chdir({str(tmp_path)!r})\n{ASKED_BEFORE}").lines
+    assert lines == ["False False", "False False", "True True", "mps mps", "mps mps"]
+
+
+# --- the transformers Trainer ---
+
+
+def trainer_losses(texts: Rows, folder: Path, **options: Any) -> list[float]:
+    """The losses of four steps of the Trainer with accumulation, and of two evaluations."""
+    transformers = require("transformers")
+    require("accelerate")
+    defaults: dict[str, Any] = {
+        "max_steps": 4,
+        "per_device_train_batch_size": 2,
+        "gradient_accumulation_steps": 2,
+        "logging_steps": 1,
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+        "save_steps": 2,
+        "report_to": [],
+        "disable_tqdm": True,
+        "learning_rate": 1e-3,
+    }
+    resume = options.pop("resume", None)
+    arguments = transformers.TrainingArguments(str(folder), **{**defaults, **options})
+    assert arguments.device.type == ("cpu" if options.get("use_cpu") else "mps")
+    trainer = transformers.Trainer(gpt2(), arguments, train_dataset=texts, eval_dataset=texts)
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.train(resume_from_checkpoint=resume)
+    assert trainer.model.device.type == arguments.device.type
+    history = trainer.state.log_history
+    return [entry[key] for key in ("loss", "eval_loss") for entry in history if key in entry]
+
+
+def test_transformers_trainer(texts: Rows, tmp_path: Path) -> None:
+    """The Trainer chooses mps by itself; losses, evaluations and a resumed run are those of the CPU."""
+    on_cpu = trainer_losses(texts, tmp_path / "cpu", use_cpu=True)
+    on_mps = trainer_losses(texts, tmp_path / "mps")
+    assert len(on_cpu) == 6
+    assert on_mps == pytest.approx(on_cpu, rel=1e-4)
+    resumed = trainer_losses(texts, tmp_path / "mps", resume=str(tmp_path / "mps" / "checkpoint-2"))
+    assert resumed == pytest.approx(on_cpu, rel=1e-4)
+
+
+@pytest.mark.parametrize("options", [{"fp16": True}, {"bf16": True}, {"gradient_checkpointing": True}], ids=str)
+def test_transformers_trainer_options(options: dict[str, bool], texts: Rows, tmp_path: Path) -> None:
+    """Mixed precision and checkpointing in the Trainer stay near plain float32."""
+    exact = trainer_losses(texts, tmp_path / "exact")
+    assert trainer_losses(texts, tmp_path / "options", **options) == pytest.approx(exact, rel=1e-2)
+
+
+# --- peft ---
+
+
+@pytest.mark.parametrize("adapter", [{}, {"use_dora": True}, {"use_rslora": True}], ids=["lora", "dora", "rslora"])
+def test_peft_adapters_train_and_merge(adapter: dict[str, bool], tmp_path: Path) -> None:
+    """Only the adapter's weights learn, as on the CPU; saved, loaded and merged it answers the same."""
+    peft = require("peft")
+    require("transformers")
+    losses: dict[str, list[float]] = {}
+    for device in DEVICES:
+        network, batch = on_device(CASES["llama"](), device)
+        torch.manual_seed(0)  # for the adapter's weights, which are made on the CPU
+        config = peft.LoraConfig(
+            task_type="CAUSAL_LM", r=4, lora_dropout=0.0, target_modules=["q_proj", "v_proj"], **adapter
+        )
+        model = peft.get_peft_model(network.cpu(), config).to(device)
+        trained = [weight for weight in model.parameters() if weight.requires_grad]
+        optimizer = torch.optim.AdamW(trained, lr=1e-2)
+        losses[device] = []
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = model(**batch).loss
+            loss.backward()
+            optimizer.step()
+            losses[device].append(loss.item())
+        assert all((weight.grad is not None) == weight.requires_grad for weight in model.parameters())
+
+        model.eval().save_pretrained(tmp_path / device)
+        fresh = on_device(CASES["llama"](), device)[0]
+        with torch.no_grad():
+            adapted = model(**batch).loss.item()
+            loaded = peft.PeftModel.from_pretrained(fresh, tmp_path / device).eval()(**batch).loss.item()
+            merged = model.merge_and_unload()(**batch).loss.item()
+        assert [loaded, merged] == pytest.approx([adapted, adapted], rel=1e-5)
+        losses[device].append(adapted)
+    assert losses["mps"] == pytest.approx(losses["cpu"], rel=1e-4)

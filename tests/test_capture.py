@@ -1,0 +1,357 @@
+"""Recording on the virtual device: steps, phases, modules, lines forward and backward, waits, copies and refusals."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import anymps
+from anymps.record import Fate, Phase, Recording, Wait
+from processes import ENABLE, run_python
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+
+HERE = __file__
+
+
+class Inner(nn.Module):
+    """A layer and a function of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.layer(x))  # tanh and, through torch's module, linear
+
+
+class Net(nn.Module):
+    """Two of them in a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(Inner(), Inner())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.blocks(x).exp()
+
+
+def line_of(function: Callable[..., object], text: str) -> int:
+    """The number of the one source line of a function that ends with a remark."""
+    lines, start = inspect.getsourcelines(function)
+    numbers = [start + index for index, line in enumerate(lines) if line.rstrip().endswith("# " + text)]
+    assert len(numbers) == 1
+    return numbers[0]
+
+
+def rows(recording_path: Path, query: str) -> list[tuple[object, ...]]:
+    """What anybody may ask the file itself."""
+    with sqlite3.connect(recording_path) as connection:
+        return connection.execute(query).fetchall()
+
+
+def train(steps: int, *, read: bool = False) -> None:
+    """A plain training loop on mps with a data loader."""
+    torch.manual_seed(0)
+    model = Net().to("mps")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.utils.data.DataLoader(torch.randn(4 * steps, 4), batch_size=4)
+    for batch in data:
+        loss = model(batch.to("mps")).sum()  # forward of the step
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if read:
+            loss.item()
+
+
+def test_a_step_ends_with_the_optimizer() -> None:
+    """Steps are counted without any edit of the script: one for each call of an optimizer's step."""
+    with anymps.record() as capture:
+        train(3)
+    steps = capture.recording.steps()
+    assert [step.step for step in steps if step.end_ns is not None] == [0, 1, 2]
+    assert all(step.end_ns is None or step.end_ns > step.start_ns for step in steps)
+
+
+def test_phases_of_a_step(tmp_path: Path) -> None:
+    """Batch, move, forward, backward, optimizer and the read of the loss are told apart."""
+    with anymps.record(tmp_path / "run.anymps"):
+        train(4, read=True)
+    found = rows(
+        tmp_path / "run.anymps",
+        "SELECT DISTINCT e.phase, o.name FROM entries e JOIN signatures s ON s.id = e.signature "
+        "JOIN operators o ON o.id = s.operator WHERE e.step = 2",
+    )
+    by_phase: dict[Phase, set[str]] = {}
+    for phase, operator in found:
+        by_phase.setdefault(Phase(int(str(phase))), set()).add(str(operator))
+    assert by_phase[Phase.BATCH] == {"anymps::dataloader"}
+    assert by_phase[Phase.MOVE] == {"aten::copy_"}
+    assert {"aten::linear", "aten::tanh", "aten::exp", "aten::sum.dim_IntList"} <= by_phase[Phase.FORWARD]
+    assert {"aten::linear_backward", "aten::tanh_backward"} <= by_phase[Phase.BACKWARD]
+    assert by_phase[Phase.OPTIMIZER] == {"aten::add_.Tensor"}
+    assert by_phase[Phase.LOSS_READ] == {"aten::_local_scalar_dense"}
+
+
+def test_module_paths(tmp_path: Path) -> None:
+    """Every operator carries the path of the module that ran it, in the backward too."""
+    with anymps.record(tmp_path / "run.anymps"):
+        train(2)
+    found = rows(
+        tmp_path / "run.anymps",
+        "SELECT DISTINCT o.name, m.path FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o "
+        "ON o.id = s.operator JOIN modules m ON m.id = e.module WHERE o.name LIKE 'aten::linear%'",
+    )
+    paths = {"Net.blocks.0.layer", "Net.blocks.1.layer"}
+    assert {(name, path) for name, path in found} == {
+        (name, path) for name in ("aten::linear", "aten::linear_backward") for path in paths
+    }
+
+
+def test_lines_of_forward_and_backward(tmp_path: Path) -> None:
+    """A backward operator is put down to the line of its forward, though it runs on the engine's own thread."""
+    with anymps.record(tmp_path / "run.anymps"):
+        train(2)
+    found = rows(
+        tmp_path / "run.anymps",
+        "SELECT DISTINCT o.name, t.file, t.line FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o "
+        "ON o.id = s.operator JOIN sites t ON t.id = e.site WHERE o.name LIKE 'aten::tanh%' OR o.name LIKE 'aten::lin%'",
+    )
+    line = line_of(Inner.forward, "tanh and, through torch's module, linear")
+    assert set(found) == {
+        (name, HERE, line) for name in ("aten::tanh", "aten::tanh_backward", "aten::linear", "aten::linear_backward")
+    }
+
+
+def test_copies_and_waits() -> None:
+    """Each copy has its direction and bytes; a blocking one is a wait, a non-blocking one is not."""
+    source = torch.zeros(256)
+    with anymps.record() as capture:
+        there = source.to("mps")
+        there.cpu()
+        source.to("mps", non_blocking=True)
+        there.sum().item()
+        torch.mps.synchronize()
+    copies = [(copy.direction.label, copy.wait, copy.blocking, copy.moved_bytes) for copy in capture.recording.copies()]
+    assert sorted(copies) == [
+        ("cpu to mps", Wait.NONE, False, 1024),
+        ("cpu to mps", Wait.COPY_TO_MPS, True, 1024),
+        ("mps to cpu", Wait.ITEM, True, 4),
+        ("mps to cpu", Wait.COPY_TO_CPU, True, 1024),
+    ]
+    assert {wait.wait for wait in capture.recording.waits()} == {
+        Wait.COPY_TO_MPS,
+        Wait.COPY_TO_CPU,
+        Wait.ITEM,
+        Wait.SYNCHRONIZE,
+    }
+
+
+def test_operators_that_wait_inside() -> None:
+    """nonzero and what is built on it read a size back; the line that calls them is known."""
+    x = torch.tensor([1.0, 0.0, 2.0], device="mps")
+    with anymps.record() as capture:
+        x[x > 0]  # mask
+        torch.nonzero(x)  # nonzero
+        torch.unique(x)  # unique
+    waits = [wait for wait in capture.recording.waits() if wait.wait is Wait.INSIDE_OPERATOR]
+    lines = {wait.site.line for wait in waits}
+    assert {line_of(test_operators_that_wait_inside, text) for text in ("mask", "nonzero", "unique")} == lines
+
+
+def test_refusal_names_the_line_that_made_the_tensor() -> None:
+    """Mixed devices: the failing line, the variable, and the line and expression that made it."""
+    with anymps.record() as capture:
+        on_device = torch.ones(3, device="mps")
+        labels = torch.arange(3.0)  # origin
+        with pytest.raises(RuntimeError, match="at least two devices"):
+            on_device * labels  # failure
+    (refusal,) = capture.recording.refusals()
+    this = test_refusal_names_the_line_that_made_the_tensor
+    assert (refusal.kind.value, refusal.error) == ("device", "RuntimeError")
+    assert refusal.site.line == line_of(this, "failure")
+    assert (refusal.origin.file, refusal.origin.line) == (HERE, line_of(this, "origin"))
+    assert (refusal.detail["name"], refusal.detail["expression"]) == ("labels", "torch.arange(3.0)")
+
+
+def test_refusal_follows_an_argument_to_its_caller() -> None:
+    """A CPU tensor that was passed into a function is traced to the caller's line."""
+
+    def loss(prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return prediction - target  # failure
+
+    with anymps.record() as capture:
+        wanted = torch.zeros(3)  # origin
+        with pytest.raises(RuntimeError, match="at least two devices"):
+            loss(torch.ones(3, device="mps"), wanted)
+    (refusal,) = capture.recording.refusals()
+    this = test_refusal_follows_an_argument_to_its_caller
+    assert (refusal.site.line, refusal.origin.line) == (line_of(this, "failure"), line_of(this, "origin"))
+
+
+def test_refused_float64_names_numpy_default() -> None:
+    """float64 that came from NumPy's default dtype is told from float64 that was asked for."""
+    numpy = pytest.importorskip("numpy", reason="asks about NumPy's default dtype")
+    with anymps.record() as capture:
+        weights = numpy.ones(3)
+        with pytest.raises(TypeError, match="doesn't support float64"):
+            torch.from_numpy(weights).to("mps")
+        asked = numpy.ones(3, dtype="float64")
+        with pytest.raises(TypeError, match="doesn't support float64"):
+            torch.tensor(asked, device="mps")
+    found = [(refusal.detail["name"], refusal.detail["numpy_default"]) for refusal in capture.recording.refusals()]
+    assert found == [("weights", True), ("asked", False)]
+
+
+def test_missing_operator_is_noted() -> None:
+    """An operator without a kernel leaves a refusal with the real text, also when the script catches it."""
+    x = torch.ones(2, device="mps")
+    with anymps.record() as capture, pytest.raises(NotImplementedError) as raised:
+        torch.take(x, torch.zeros(1, dtype=torch.long, device="mps"))
+    (refusal,) = capture.recording.refusals()
+    assert (refusal.kind.value, refusal.operator, refusal.message) == ("missing", "aten::take", str(raised.value))
+
+
+def test_entries_beyond_the_limit_are_counted() -> None:
+    """Past the detail limit operators only count, waits keep their detail, and the recording says what was dropped."""
+    from anymps.record._capture import Capture
+
+    x = torch.ones(2, device="mps")
+    with Capture(detail_limit=10) as capture:
+        for _ in range(30):
+            x + 1
+        x.sum().item()
+    recording = capture.recording
+    uses = {use.name: use.count for use in recording.operators() if use.fate is Fate.NATIVE}
+    assert uses["aten::add.Tensor"] == 30
+    assert recording.dropped > 0
+    assert [wait.wait for wait in recording.waits()] == [Wait.ITEM]
+
+
+def test_threads_are_told_apart(tmp_path: Path) -> None:
+    """Several threads may record at once; no entry is lost, and each carries its thread."""
+    x = torch.ones(8, device="mps")
+
+    def work() -> None:
+        for _ in range(200):
+            x * 2
+
+    with anymps.record(tmp_path / "run.anymps"):
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    counts = rows(tmp_path / "run.anymps", "SELECT thread, count(*) FROM entries GROUP BY thread")
+    assert sorted(count for _, count in counts) == [200, 200, 200, 200]
+
+
+def test_one_recording_at_a_time() -> None:
+    """A second recording is refused and the first goes on."""
+    with anymps.record() as capture:
+        with pytest.raises(anymps.EnableError) as refused, anymps.record():
+            pass
+        torch.ones(1, device="mps") + 1
+    assert str(refused.value) == "anymps: a recording is already running in this process"
+    assert capture.recording.entry_count > 0
+
+
+def test_nothing_stays_behind() -> None:
+    """After the recording torch's modules, loaders and optimizers are as they were."""
+    before = (nn.Module.__call__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__)
+    with anymps.record():
+        assert nn.Module.__call__ is not before[0]
+    assert (nn.Module.__call__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__) == before
+
+
+def test_module_call_passes_everything_on() -> None:
+    """Arguments, keywords, results, hooks and exceptions pass through the recorded module call unchanged."""
+
+    class Echo(nn.Module):
+        def forward(self, *args: object, **kwargs: object) -> object:
+            if kwargs.get("fail"):
+                raise KeyError("from forward")
+            return args, kwargs
+
+    echo = Echo()
+    seen: list[object] = []
+    echo.register_forward_pre_hook(lambda module, args: seen.append(args))
+    with anymps.record():
+        assert echo(1, 2, a=3) == ((1, 2), {"a": 3})
+        assert echo() == ((), {})
+        with pytest.raises(KeyError, match="from forward"):
+            echo(fail=True)
+    assert seen == [(1, 2), (), ()]
+
+
+def test_without_the_device_it_is_refused() -> None:
+    """record() before enable() says what to call first."""
+    code = """
+        import anymps
+        try:
+            with anymps.record():
+                pass
+        except anymps.EnableError as error:
+            print(error)
+    """
+    assert run_python(code).lines == ["anymps: nothing to record yet; call anymps.enable() first"]
+
+
+def test_a_killed_run_keeps_what_was_flushed(tmp_path: Path) -> None:
+    """SIGKILL loses at most what was written since the last flush; the file opens as incomplete."""
+    path = tmp_path / "killed.anymps"
+    code = f"""
+        {ENABLE.strip().replace(chr(10), "; ")}
+        import os, signal
+        with anymps.record({str(path)!r}) as capture:
+            x = torch.ones(2, device="mps")
+            for _ in range(50):
+                x + 1
+            capture.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    assert run_python(code).status == -9
+    recording = Recording.open(path)
+    assert not recording.complete
+    assert {use.name: use.count for use in recording.operators()}["aten::add.Tensor"] == 50
+
+
+def test_a_forked_child_leaves_the_file_alone(tmp_path: Path) -> None:
+    """A child process goes on without recording, and the parent's recording stays whole."""
+    path = tmp_path / "parent.anymps"
+    code = f"""
+        {ENABLE.strip().replace(chr(10), "; ")}
+        import os
+        with anymps.record({str(path)!r}) as capture:
+            torch.ones(2, device="mps") + 1
+            child = os.fork()
+            if child == 0:
+                torch.ones(2) + 1
+                os._exit(7)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            torch.ones(2, device="mps") + 1
+    """
+    assert run_python(code).lines == ["7"]
+    recording = Recording.open(path)
+    assert recording.complete
+    assert {use.name: use.count for use in recording.operators()}["aten::add.Tensor"] == 2
+
+
+def test_meta_tells_what_ran(tmp_path: Path) -> None:
+    """The file says which torch, Mac, settings and ending it is about."""
+    with anymps.record(tmp_path / "run.anymps", script="train.py", argv=["--fast"]):
+        pass
+    meta = Recording.open(tmp_path / "run.anymps").meta
+    assert meta["torch_version"] == torch.__version__
+    assert (meta["script"], meta["arguments"], meta["directory"]) == ("train.py", ["--fast"], os.getcwd())
+    assert (meta["virtual"], meta["mac"], meta["fallback"]) == (True, "M3 Pro 18GB", False)
+    assert meta["ending"] == {"status": 0}

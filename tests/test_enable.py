@@ -1,0 +1,169 @@
+"""Switching the device on: what it refuses, what it says, and what it leaves alone. Every test runs in a fresh process."""
+
+from __future__ import annotations
+
+import pytest
+
+from processes import run_python
+
+BANNER = "anymps: VIRTUAL mps device: {mac}, torch {torch}, computed on this machine's CPU; not a real Mac\n"
+
+
+def last_line(code: str, env: dict[str, str] | None = None) -> str:
+    """The last line of what a script prints that must succeed."""
+    return run_python(code, env).lines[-1]
+
+
+def test_import_needs_no_torch() -> None:
+    """`import anymps` leaves torch alone, so that the doctor works without it."""
+    assert last_line("import sys, anymps\nprint('torch' in sys.modules)") == "False"
+
+
+def test_banner_is_one_line_on_stderr() -> None:
+    """The device says once, on stderr, that it is virtual and which Mac it plays; stdout stays the script's."""
+    result = run_python("import anymps, torch\nanymps.enable('M2 8GB')\nanymps.enable()\nprint(torch.__version__)")
+    assert result.status == 0
+    assert result.err == BANNER.format(mac="M2 8GB", torch=result.out.strip())
+
+
+def test_after_a_backward_it_is_refused() -> None:
+    """The autograd engine takes no new device once it has started: EnableError, and torch stays as it was."""
+    code = """
+        import torch, anymps
+        torch.ones(1, requires_grad=True).sum().backward()
+        try:
+            anymps.enable("M2 8GB")
+        except anymps.EnableError as error:
+            print(torch.backends.mps.is_available(), anymps.is_virtual(), error, sep="|")
+    """
+    assert last_line(code) == (
+        "False|False|anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device "
+        "after that; call anymps.enable() before the first backward, best right after `import torch`"
+    )
+
+
+def test_forward_before_is_fine() -> None:
+    """Everything but a backward may come before: a model built and run on the CPU moves over."""
+    code = """
+        import torch, anymps
+        model = torch.nn.Linear(2, 1)
+        model(torch.ones(1, 2))
+        anymps.enable("M2 8GB")
+        model.to("mps")(torch.ones(1, 2, device="mps")).sum().backward()
+        print(model.weight.grad)
+    """
+    assert last_line(code) == "tensor([[1., 1.]], device='mps:0')"
+
+
+def test_another_mac_needs_another_process() -> None:
+    """A process plays one Mac; naming it again is harmless, naming another raises."""
+    code = """
+        import anymps
+        first = anymps.enable("M2 8GB")
+        assert anymps.enable("M2 8GB") is first and anymps.enable() is first
+        try:
+            anymps.enable("M4 16GB")
+        except anymps.EnableError as error:
+            print(error)
+    """
+    assert last_line(code) == (
+        "anymps: the device already plays M2 8GB in this process and cannot become M4 16GB; "
+        "start a new process for another Mac"
+    )
+
+
+def test_fallback_is_decided_once() -> None:
+    """The fallback is read when the device is switched on, as the real backend reads it when torch is loaded."""
+    code = """
+        import os, torch, anymps
+        anymps.enable("M2 8GB")
+        os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"
+        try:
+            torch.take(torch.ones(2, device="mps"), torch.zeros(1, dtype=torch.long, device="mps"))
+        except NotImplementedError:
+            print("still off")
+        try:
+            anymps.enable(fallback=True)
+        except anymps.EnableError as error:
+            print(error)
+    """
+    assert run_python(code).lines == [
+        "still off",
+        "anymps: the CPU fallback was decided when the device was switched on, as on a Mac; "
+        "set PYTORCH_ENABLE_MPS_FALLBACK or enable(fallback=...) before",
+    ]
+
+
+@pytest.mark.parametrize(("text", "works"), [("1", True), ("2", True), ("0", False), (" 1 ", True)])
+def test_fallback_variable_is_an_integer(text: str, works: bool) -> None:
+    """Any integer but 0 switches the fallback on."""
+    code = """
+        import torch, anymps, warnings
+        warnings.simplefilter("ignore")
+        anymps.enable("M2 8GB")
+        try:
+            torch.take(torch.ones(2, device="mps"), torch.zeros(1, dtype=torch.long, device="mps"))
+            print(True)
+        except NotImplementedError:
+            print(False)
+    """
+    assert last_line(code, {"PYTORCH_ENABLE_MPS_FALLBACK": text}) == str(works)
+
+
+def test_fallback_variable_that_is_no_number() -> None:
+    """Text in the variable stops torch on a Mac; here it is an error with the variable's name."""
+    code = """
+        import anymps
+        try:
+            anymps.enable("M2 8GB")
+        except anymps.EnableError as error:
+            print(error)
+    """
+    assert last_line(code, {"PYTORCH_ENABLE_MPS_FALLBACK": "yes"}) == (
+        "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is no number; torch reads it as an integer and stops there; use 1 or 0"
+    )
+
+
+def test_mac_comes_from_the_environment() -> None:
+    """Without an argument the variable ANYMPS_MAC names the Mac."""
+    code = "import torch, anymps\nanymps.enable()\nprint(torch.backends.mps.get_name())"
+    assert last_line(code, {"ANYMPS_MAC": "M4 Max 64GB"}) == "Apple M4 Max"
+
+
+def test_unknown_mac_names_the_nearest() -> None:
+    """A Mac that was never sold is refused before anything is touched, with the nearest ones."""
+    code = """
+        import anymps, torch
+        try:
+            anymps.enable("M3 Pro 20GB")
+        except anymps.MacError as error:
+            print(torch.backends.mps.is_available(), error)
+    """
+    assert last_line(code) == 'False anymps: no Mac "M3 Pro 20GB" was sold; nearest: M3 Pro 18GB, M3 Pro 36GB'
+
+
+def test_required_real_device() -> None:
+    """`require="real"` is never met by the virtual device."""
+    code = """
+        import anymps
+        try:
+            anymps.enable(require="real")
+        except anymps.RequireError as error:
+            print(anymps.is_virtual(), error)
+    """
+    assert last_line(code) == (
+        "False anymps: --require real, but this machine has no real mps device (see: anymps doctor)"
+    )
+
+
+def test_processor_is_answered_to_lightning_alone() -> None:
+    """Lightning's accelerator asks for an arm processor; everybody else hears the truth."""
+    code = """
+        import platform
+        truth = platform.processor()
+        import anymps
+        anymps.enable("M2 8GB")
+        asked = {"__name__": "lightning.pytorch.accelerators.mps", "platform": platform}
+        print(platform.processor() == truth, eval("platform.processor()", asked))
+    """
+    assert last_line(code) == "True arm"
