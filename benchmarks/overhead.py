@@ -2,10 +2,10 @@
 
     python benchmarks/overhead.py [--rounds N] [--small]
 
-One interleaved run: every round times one training step of each contender, one after the other, so that a change of the
-machine's speed meets them all alike. A ratio is the median over rounds of (contender / plain CPU) in the same round. One
-thread. The model is a GPT of pre-norm blocks with 4 heads and explicit softmax attention, trained by AdamW, foreach=False.
-Contenders that slow everything down while they are installed (profiler, dispatch mode) wrap only their own step.
+One interleaved run: every round times one training step of each contender, one after the other, so that a change of
+the machine's speed meets them all alike. A ratio is the median over rounds of (contender / plain CPU) in the same
+round. One thread. The model is a GPT of pre-norm blocks with 4 heads and explicit softmax attention, trained by AdamW,
+foreach=False. The profiler and the dispatch mode wrap only their own step.
 """
 
 from __future__ import annotations

@@ -123,8 +123,9 @@ def test_lines_of_forward_and_backward(tmp_path: Path) -> None:
         train(2)
     found = rows(
         tmp_path / "run.anymps",
-        "SELECT DISTINCT o.name, t.file, t.line FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o "
-        "ON o.id = s.operator JOIN sites t ON t.id = e.site WHERE o.name LIKE 'aten::tanh%' OR o.name LIKE 'aten::lin%'",
+        "SELECT DISTINCT o.name, t.file, t.line FROM entries e JOIN signatures s ON s.id = e.signature "
+        "JOIN operators o ON o.id = s.operator JOIN sites t ON t.id = e.site "
+        "WHERE o.name LIKE 'aten::tanh%' OR o.name LIKE 'aten::lin%'",
     )
     line = line_of(Inner.forward, "tanh and, through torch's module, linear")
     assert set(found) == {

@@ -1,4 +1,4 @@
-"""Switching the device on: what it refuses, what it says, and what it leaves alone. Every test runs in a fresh process."""
+"""Switching the device on: what it refuses, says and leaves alone. Every test runs in a fresh process."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_after_a_backward_it_is_refused() -> None:
             print(torch.backends.mps.is_available(), anymps.is_virtual(), error, sep="|")
     """
     assert last_line(code) == (
-        "False|False|anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device "
-        "after that; call anymps.enable() before the first backward, best right after `import torch`"
+        "False|False|anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new "
+        "device after that; call anymps.enable() before the first backward, best right after `import torch`"
     )
 
 
@@ -120,7 +120,8 @@ def test_fallback_variable_that_is_no_number() -> None:
             print(error)
     """
     assert last_line(code, {"PYTORCH_ENABLE_MPS_FALLBACK": "yes"}) == (
-        "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is no number; torch reads it as an integer and stops there; use 1 or 0"
+        "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is no number; torch reads it as an integer and stops there; "
+        "use 1 or 0"
     )
 
 

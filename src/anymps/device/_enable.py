@@ -81,8 +81,8 @@ def enable(mac: str | Mac | None = None, *, fallback: bool | None = None, requir
     default. `fallback` answers for `PYTORCH_ENABLE_MPS_FALLBACK`, which is read here (the real backend reads it when
     torch is loaded). `require` is `"real"` or `"virtual"`.
 
-    Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError if
-    `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
+    Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError
+    if `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
     EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device)
     or if another Mac is already in play.
     """
@@ -155,7 +155,8 @@ def _fallback_allowed(fallback: bool | None) -> bool:
         return int(text.strip() or "x") != 0
     except ValueError:
         raise EnableError(
-            f"anymps: {FALLBACK_VARIABLE}={text!r} is no number; torch reads it as an integer and stops there; use 1 or 0"
+            f"anymps: {FALLBACK_VARIABLE}={text!r} is no number; torch reads it as an integer and stops there; "
+            "use 1 or 0"
         ) from None
 
 
@@ -168,8 +169,8 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool) -> None:
     core = _load(path)
     if core.engine_started():
         raise EnableError(
-            "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device after "
-            "that; call anymps.enable() before the first backward, best right after `import torch`"
+            "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device "
+            "after that; call anymps.enable() before the first backward, best right after `import torch`"
         )
     families = [family.name.lower() for family in Family]
     core.configure(
@@ -230,7 +231,10 @@ def _texts(version: TorchVersion) -> dict[str, object]:
 
 
 def _same_gpu_texts() -> dict[str, dict[str, str]]:
-    """By operator and argument: the text if that argument alone lies on the CPU (with it the result of a first argument)."""
+    """By operator and argument: the text if that argument alone lies on the CPU.
+
+    With a first argument the result lies there too: it is allocated beside it.
+    """
     texts: dict[str, dict[str, str]] = {}
     for operator, check in SAME_GPU_CHECKS.items():
         inputs = [(printed, schema) for _, printed, schema in check.arguments if printed != "out"]

@@ -52,7 +52,11 @@ class Capture:
         self._refusals: list[tuple[int, int, str, str, str, int, int, dict[str, object]]] = []
 
     def __enter__(self) -> Capture:
-        """Start. Raises EnableError without the virtual device, or while another recording runs, and RecordingError if the file cannot be written."""
+        """Start.
+
+        Raises EnableError without the virtual device or while another recording runs, and RecordingError if the file
+        cannot be written.
+        """
         global _current
         current = state()
         if current is None:

@@ -1,8 +1,8 @@
 """Where a refused tensor came from: the variable that holds it in the user's frames, and the line that made it.
 
-Nothing is recorded for this while a script runs well. When MPS refuses a call, the frames are still alive, so the tensor is
-looked for among the names on the failing line, outwards from the innermost frame of the user's, and the source is read for
-the last assignment to the name that holds it.
+Nothing is recorded for this while a script runs well. When MPS refuses a call, the frames are still alive, so the
+tensor is looked for among the names on the failing line, outwards from the innermost frame of the user's, and the
+source is read for the last assignment to the name that holds it.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def _statement_at(tree: ast.AST, line: int) -> ast.stmt | None:
     """The innermost statement that covers a line."""
     best: ast.stmt | None = None
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            if best is None or node.lineno >= best.lineno:
-                best = node
+        covers = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        if covers and isinstance(node, ast.stmt) and (best is None or node.lineno >= best.lineno):
+            best = node
     return best
 
 
@@ -164,9 +164,10 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
         if not isinstance(statement, (ast.stmt, ast.withitem, ast.comprehension)):
             continue
         for target, value, line in _assignments(statement):
-            if ast.unparse(target) == name and line <= frame.f_lineno and (best is None or line >= best[0]):
-                if line < frame.f_lineno or value is None or not _contains(value, name):
-                    best = (line, value)
+            if ast.unparse(target) != name or line > frame.f_lineno or (best is not None and line < best[0]):
+                continue
+            if line < frame.f_lineno or value is None or not _contains(value, name):
+                best = (line, value)
     if best is not None:
         expression = ast.unparse(best[1]) if best[1] is not None else ""
         return Origin(
@@ -196,7 +197,7 @@ def _function(tree: ast.Module, name: str, first_line: int) -> ast.AST | None:
 
 
 def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None, int]]:
-    """(target, value, line) of everything that a statement binds; the value is None where it is unpacked or iterated."""
+    """(target, value, line) of all that a statement binds; the value is None where it is unpacked or iterated."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield from _targets(target, node.value, node.lineno)

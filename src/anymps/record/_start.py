@@ -16,7 +16,8 @@ def record(
 ) -> Capture:
     """A context manager that records what the device does, into the file `path` or in memory.
 
-    After the block, `.recording` is the `Recording`. `script` and `argv` are noted in it; they default to this process's.
+    After the block, `.recording` is the `Recording`. `script` and `argv` are noted in it; they default to
+    this process's.
     Raises EnableError on entering without the virtual device or while another recording runs, and RecordingError if
     `path` cannot be written.
     """

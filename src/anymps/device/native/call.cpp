@@ -57,22 +57,15 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
       if (argument.host.get() == impl) {
         return argument.original;
       }
-      if (!argument.host->is_sparse() && argument.host->unsafe_storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
-        if (!argument.original.unsafeGetTensorImpl()->is_mps()) {
-          break;  // a view of a CPU input: copied below
-        }
-        return view_on_mps(result, argument.original.storage());
-      }
     }
-    if (storage.unsafeGetStorageImpl()->device_type() == c10::DeviceType::MPS) {
+    const c10::Storage behind = storage_behind(storage.unsafeGetStorageImpl());
+    if (behind) {
+      if (behind.device_type() == c10::DeviceType::MPS) {
+        return view_on_mps(result, behind);
+      }  // else a view of a CPU input: copied below
+    } else if (storage.device_type() == c10::DeviceType::MPS) {
       return view_on_mps(result, storage);  // another result of this call owns the storage and was adopted before
-    }
-    bool shared_with_input = false;
-    for (const Argument& argument : arguments_) {
-      shared_with_input = shared_with_input ||
-          (!argument.host->is_sparse() && argument.host->unsafe_storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl());
-    }
-    if (!shared_with_input && result.use_count() == 1) {
+    } else if (result.use_count() == 1) {
       adopt(impl);  // several fresh results over one storage
       return std::move(result);
     }
@@ -86,9 +79,22 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
     }
   }
   if (impl->is_sparse() && impl->is_cpu()) {
-    return sparse_to_mps(result);
+    return sparse_to_mps(result, [this](const c10::StorageImpl* host) { return storage_behind(host); });
   }
   return std::move(result);
+}
+
+c10::Storage Call::storage_behind(const c10::StorageImpl* host) const {
+  for (const Argument& argument : arguments_) {
+    if (C10_UNLIKELY(argument.host->is_sparse())) {
+      if (c10::Storage storage = sparse_storage_behind(argument.original, host)) {
+        return storage;
+      }
+    } else if (argument.host->unsafe_storage().unsafeGetStorageImpl() == host) {
+      return argument.original.storage();
+    }
+  }
+  return c10::Storage();
 }
 
 void Call::finish() {

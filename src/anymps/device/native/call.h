@@ -10,7 +10,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
-#include <deque>
+#include <functional>
 
 namespace anymps {
 
@@ -63,13 +63,19 @@ class Call {
   c10::SmallVector<const c10::TensorImpl*, 4> results_;
   void note_wait_condition(const at::Tensor& tensor, size_t position);
 
+  // The storage of an argument of this call whose bytes a CPU kernel sees as `host`, or an empty one.
+  c10::Storage storage_behind(const c10::StorageImpl* host) const;
+
   int cpu_scalars_ = 0;
   bool finished_ = false;
 };
 
 // Sparse COO tensors: an alias of the parts, and back (sparse.cpp).
+using StorageLookup = std::function<c10::Storage(const c10::StorageImpl*)>;
 at::Tensor sparse_to_host(const at::Tensor& tensor);
-at::Tensor sparse_to_mps(const at::Tensor& host);
+at::Tensor sparse_to_mps(const at::Tensor& host, const StorageLookup& storage_behind = {});
 void sparse_take_over(const at::Tensor& original, const at::Tensor& host);
+// The storage of indices or values of `original` (sparse, on mps) whose alias `host` is, or an empty one.
+c10::Storage sparse_storage_behind(const at::Tensor& original, const c10::StorageImpl* host);
 
 }  // namespace anymps

@@ -486,11 +486,14 @@ struct Randperm : Drawing<Randperm> {
   }
 };
 
-// Draws nothing: a category of weight zero has ratio 0 here, and Metal's quotient can be NaN (pytorch issue 192577).
+// The exponential of torch 2.13 can be exactly zero; from 2.14 on it is clamped (exponential_float in the metallibs of
+// the macOS wheels). Here a category of weight zero is never preferred, so that a Mac's rare wrong choice is only said.
 void warn_zero_exponential() {
+#if TORCH_VERSION_MINOR == 13
   TORCH_WARN_ONCE(
       "anymps: multinomial drew an exponential of exactly zero. A Mac divides by it and may then choose a category of "
       "probability zero (pytorch issue 192577); the virtual device does not");
+#endif
 }
 
 template <class Operator>
@@ -605,12 +608,64 @@ struct Dropout : Drawing<Dropout> {
   }
 };
 
+bool on_mps(const at::Tensor& tensor) {
+  return tensor.is_mps();
+}
+template <class T>
+bool on_mps(const T&) {
+  return false;
+}
+bool on_cpu(const at::Tensor& tensor) {
+  return tensor.is_cpu();
+}
+template <class T>
+bool on_cpu(const T&) {
+  return false;
+}
+
+// A generator counts for dispatch, so that CPU tensors with an mps generator get here. From torch 2.13 on the templates
+// then choose the CPU's kernel by the tensor, and it is the CPU that refuses the generator.
+template <class Signature, class Operator>
+class Shared;
+
+template <class Operator, class R, class... Args>
+class Shared<R(Args...), Operator> final : public c10::OperatorKernel {
+ public:
+  explicit Shared(const Rule& rule) : on_device_(rule), op_(rule.op.typed<R(Args...)>()) {}
+
+  R operator()(Args... args) {
+    if (C10_UNLIKELY(!(on_mps(args) || ...) && (on_cpu(args) || ...))) {
+      return op_.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), std::forward<Args>(args)...);
+    }
+    return on_device_(std::forward<Args>(args)...);
+  }
+
+ private:
+  Unboxed<R(Args...), Operator> on_device_;
+  c10::TypedOperatorHandle<R(Args...)> op_;
+};
+
+// An operator that mps has to itself.
 template <class Op, class Operator>
-void add(KernelTable& table) {
+void add_own(KernelTable& table) {
   table.rows.emplace_back(full_name<Op>(), [](const Rule& rule) {
     Operator::rule = &rule;
     return make_unboxed<Op, Operator>(rule);
   });
+}
+
+// An operator that mps shares with the other devices.
+template <class Op, class Operator>
+void add(KernelTable& table) {
+#if TORCH_VERSION_MINOR >= 13
+  table.rows.emplace_back(full_name<Op>(), [](const Rule& rule) {
+    using Kernel = Shared<typename Op::schema, Operator>;
+    Operator::rule = &rule;
+    return c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(rule));
+  });
+#else
+  add_own<Op, Operator>(table);
+#endif
 }
 
 uint64_t scramble(uint64_t value) {  // splitmix64, so that neighbouring offsets give unrelated streams
@@ -656,18 +711,18 @@ void add_random_kernels(KernelTable& table) {
   add<ops::randperm_generator_out, Randperm>(table);
   add<ops::multinomial, Multinomial>(table);
   add<ops::multinomial_out, MultinomialOut>(table);
-  add<ops::native_dropout, Dropout>(table);
+  add_own<ops::native_dropout, Dropout>(table);
   // Later than the others (native_functions.yaml of each release). A kernel for an operator that mps lacks would be
   // registered all the same.
 #if TORCH_VERSION_MINOR >= 12
-  add<ops::_standard_gamma, StandardGamma>(table);
+  add_own<ops::_standard_gamma, StandardGamma>(table);
 #endif
 #if TORCH_VERSION_MINOR >= 13
-  add<ops::_sample_dirichlet, SampleDirichlet>(table);
+  add_own<ops::_sample_dirichlet, SampleDirichlet>(table);
 #endif
 #if TORCH_VERSION_MINOR >= 14
-  add<ops::poisson, Poisson>(table);
-  add<ops::binomial, Binomial>(table);
+  add_own<ops::poisson, Poisson>(table);
+  add_own<ops::binomial, Binomial>(table);
 #endif
 }
 

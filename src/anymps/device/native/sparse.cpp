@@ -14,19 +14,21 @@ at::SparseTensorImpl* parts(const at::Tensor& tensor) {
   return static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
 }
 
-at::Tensor part_to_mps(const at::Tensor& part, const at::Tensor& known) {
+at::Tensor part_to_mps(const at::Tensor& part, const StorageLookup& storage_behind) {
   const auto storage = part.storage();
-  if (known.defined()) {
-    const at::Tensor host = part_to_host(known);
-    if (host.storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
-      return view_on_mps(part, known.storage());
-    }
-  }
   if (storage.device_type() == c10::DeviceType::MPS) {
     return view_on_mps(part, storage);
   }
+  if (storage_behind) {
+    const c10::Storage behind = storage_behind(storage.unsafeGetStorageImpl());
+    if (behind && behind.device_type() == c10::DeviceType::MPS) {
+      return view_on_mps(part, behind);
+    }
+  }
   check_allocatable(part.scalar_type());
-  const at::Tensor own = storage.use_count() <= 2 ? part : part.clone();  // the part itself and `storage` above
+  // Held by the part and by `storage` above only, and not bytes that belong to somebody else.
+  const bool fresh = storage.use_count() <= 2 && (storage.nbytes() == 0 || storage.data_ptr().get_context() != nullptr);
+  const at::Tensor own = fresh ? part : part.clone();
   adopt_storage(own.storage().unsafeGetStorageImpl());
   return view_on_mps(own, own.storage());
 }
@@ -46,19 +48,31 @@ at::Tensor sparse_to_host(const at::Tensor& tensor) {
   return host;
 }
 
-at::Tensor sparse_to_mps(const at::Tensor& host) {
+at::Tensor sparse_to_mps(const at::Tensor& host, const StorageLookup& storage_behind) {
   const auto* source = parts(host);
   at::Tensor result = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(c10::DispatchKey::SparseMPS), host.dtype());
-  fill(parts(result), source, part_to_mps(source->indices(), {}), part_to_mps(source->values(), {}));
+  fill(parts(result), source, part_to_mps(source->indices(), storage_behind), part_to_mps(source->values(), storage_behind));
   return result;
 }
 
 void sparse_take_over(const at::Tensor& original, const at::Tensor& host) {
   auto* target = parts(original);
   const auto* source = parts(host);
-  const at::Tensor indices = part_to_mps(source->indices(), target->indices());
-  const at::Tensor values = part_to_mps(source->values(), target->values());
+  const StorageLookup own = [&](const c10::StorageImpl* storage) { return sparse_storage_behind(original, storage); };
+  const at::Tensor indices = part_to_mps(source->indices(), own);
+  const at::Tensor values = part_to_mps(source->values(), own);
   fill(target, source, indices, values);
+}
+
+c10::Storage sparse_storage_behind(const at::Tensor& original, const c10::StorageImpl* host) {
+  if (host->data() != nullptr && original.unsafeGetTensorImpl()->is_mps()) {
+    for (const at::Tensor& part : {parts(original)->indices(), parts(original)->values()}) {
+      if (part.storage().data() == host->data()) {
+        return part.storage();
+      }
+    }
+  }
+  return c10::Storage();
 }
 
 }  // namespace anymps

@@ -1,0 +1,253 @@
+"""What the device does with one (operator, dtype): forward results, gradients and error inputs, against the CPU."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+RAN, RAISED, DIFFERED, UNSCORED = "runs", "raises", "differs", "unscored"
+"""What happened: every sample ran and agreed, one raised, one gave another result, or nothing could be compared."""
+
+# TestConsistency._compute_tolerances of test/test_mps.py, as far as results of CPU kernels can need it.
+_TOLERANCES: Final = {torch.float16: (1e-2, 1e-2), torch.bfloat16: (2e-2, 2e-2)}
+_LOOSE: Final = {"rtol": 1e-4, "atol": 1e-4}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the device did, in how many samples, and the first text or difference."""
+
+    what: str
+    samples: int
+    detail: str = ""
+
+
+class _Refused(Exception):
+    """The device raised where the reference did not."""
+
+
+def forward(op: Any, dtype: torch.dtype, limit: int) -> Outcome:
+    """Runs the samples of an operator on mps and on the CPU; stops at the first that raises on mps or differs."""
+
+    def check(sample: Any) -> None:
+        call, reference = _calls(op, sample)
+        result = _on_device(call)
+        expected = reference(_same)
+        if expected is None and dtype in (torch.float16, torch.bfloat16):
+            expected = reference(_widened(dtype))
+        if expected is not None:
+            _compare(result, expected, dtype, lambda: reference(_same))
+
+    wants_gradients = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
+    return _over(lambda: op.sample_inputs("mps", dtype, requires_grad=wants_gradients), check, limit)
+
+
+def gradient(op: Any, dtype: torch.dtype, limit: int) -> Outcome:
+    """As `forward`, and compares the gradients of all differentiable arguments for random output gradients."""
+
+    def check(sample: Any) -> bool:
+        if op.name == "unique" and sample.kwargs.get("sorted") is False:
+            return False
+        call, reference = _calls(op, sample)
+        result = _on_device(call)
+        expected = reference(_same)
+        if expected is None:
+            return False
+        outputs, wanted = _differentiable(result), _differentiable(expected)
+        if len(outputs) != len(wanted):
+            raise AssertionError(f"{len(outputs)} differentiable results, on the CPU {len(wanted)}")
+        if not outputs:
+            return False
+        weights = [torch.rand_like(w, dtype=torch.float32 if not w.is_complex() else None).to(w.dtype) for w in wanted]
+        arguments, leaves = _differentiable(call.values), _differentiable(reference.values)
+        try:
+            right = torch.autograd.grad(wanted, leaves, weights, allow_unused=True)
+        except Exception:  # the CPU has no such gradient: nothing to compare with, but mps must have one
+            right = None
+        found = _on_device(lambda: torch.autograd.grad(outputs, arguments, [w.to("mps") for w in weights], allow_unused=True))
+        if right is not None:
+            _compare(found, right, dtype, lambda: None)
+        return True
+
+    return _over(lambda: op.sample_inputs("mps", dtype, requires_grad=True), check, limit)
+
+
+def errors(op: Any, limit: int) -> Outcome:
+    """Gives the operator its wrong inputs; each must raise what the database describes.
+
+    `RAN` if all do, `DIFFERED` if one does not; an operator without a kernel is not scored (as in torch's own test).
+    """
+    samples = 0
+    for wrong in islice(op.error_inputs("mps:0"), limit):
+        call, _ = _calls(op, wrong.sample_input)
+        samples += 1
+        try:
+            call()
+        except NotImplementedError as error:
+            if not issubclass(NotImplementedError, wrong.error_type) or not re.search(str(wrong.error_regex), str(error)):
+                return Outcome(UNSCORED, samples, _text(error))
+        except Exception as error:
+            if not isinstance(error, wrong.error_type) or not re.search(str(wrong.error_regex), str(error)):
+                expected = f"{_names(wrong.error_type)} /{wrong.error_regex}/"
+                return Outcome(DIFFERED, samples, f"expected {expected}, got {_text(error)}")
+        else:
+            return Outcome(DIFFERED, samples, f"expected {_names(wrong.error_type)} /{wrong.error_regex}/, nothing raised")
+    return Outcome(RAN, samples)
+
+
+def _over(samples: Callable[[], Iterable[Any]], check: Callable[[Any], object], limit: int) -> Outcome:
+    done = scored = 0
+    try:
+        with _quiet():
+            for sample in islice(_on_device(samples), limit):
+                done += 1
+                scored += check(sample) is not False
+    except _Refused as refused:
+        return Outcome(RAISED, done, str(refused))
+    except AssertionError as difference:
+        return Outcome(DIFFERED, done, " ".join(str(difference).split())[:300])
+    except Exception as error:  # making the sample needs an operator or a dtype that mps refuses
+        return Outcome(RAISED, done, "while making the sample: " + _text(error))
+    return Outcome(RAN if scored else UNSCORED, done, "" if scored else "no sample to compare")
+
+
+def _on_device(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise _Refused(_text(error)) from error
+
+
+class _Call:
+    """An operator with its arguments on one device."""
+
+    def __init__(self, op: Any, values: tuple[Any, dict[str, Any]]) -> None:
+        self._op, self.values = op, values
+
+    def __call__(self) -> Any:
+        args, kwargs = self.values
+        return self._op(*args, **kwargs)
+
+
+class _Reference:
+    """The same call on the CPU."""
+
+    def __init__(self, op: Any, values: tuple[Any, dict[str, Any]]) -> None:
+        self._op, self.values = op, values
+
+    def __call__(self, convert: Callable[[Any], Any]) -> Any:
+        """The result for arguments converted by `convert`, or None if the CPU refuses them."""
+        args, kwargs = tree_map(convert, self.values) if convert is not _same else self.values
+        try:
+            return self._op(*args, **kwargs)
+        except Exception:
+            return None
+
+
+def _calls(op: Any, sample: Any) -> tuple[_Call, _Reference]:
+    values = ((sample.input, *sample.args), dict(sample.kwargs))
+    host = tree_map(_to_cpu, values)
+    if op.name == "tensor_split" and len(values[0]) > 1:  # takes its indices from the CPU only, on every device
+        values = ((values[0][0], host[0][1], *values[0][2:]), values[1])
+    return _Call(op, values), _Reference(op, host)
+
+
+def _to_cpu(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu").requires_grad_(value.requires_grad)
+    if isinstance(value, torch.device) and value.type == "mps":
+        return torch.device("cpu")
+    return "cpu" if isinstance(value, str) and value in ("mps", "mps:0") else value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _widened(dtype: torch.dtype) -> Callable[[Any], Any]:
+    """Half precision as float32, for an operator whose CPU kernel has no half."""
+
+    def widen(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.dtype == dtype:
+            return value.detach().float().requires_grad_(value.requires_grad)
+        return torch.float32 if value is dtype else value
+
+    return widen
+
+
+def _compare(found: Any, wanted: Any, dtype: torch.dtype, again: Callable[[], Any]) -> None:
+    results, references = tree_leaves(found), tree_leaves(wanted)
+    if len(results) != len(references):
+        raise AssertionError(f"{len(results)} results, on the CPU {len(references)}")
+    try:
+        for result, reference in zip(results, references, strict=True):
+            _compare_one(result, reference)
+    except AssertionError:
+        torch.manual_seed(1)
+        other = again()
+        if other is None or _equal(tree_leaves(other), references):
+            raise
+        # The CPU does not agree with itself: a random operator. Only what the result looks like can be compared.
+        for result, reference in zip(results, references, strict=True):
+            if isinstance(reference, torch.Tensor) and (result.shape != reference.shape or result.dtype != reference.dtype):
+                raise
+
+
+def _compare_one(result: Any, reference: Any) -> None:
+    if not isinstance(reference, torch.Tensor):
+        if isinstance(reference, float | complex):
+            torch.testing.assert_close(result, reference, equal_nan=True, **_LOOSE)
+        elif result != reference:
+            raise AssertionError(f"{result!r}, on the CPU {reference!r}")
+        return
+    assert isinstance(result, torch.Tensor), f"no tensor but {type(result).__name__}"
+    host = result.detach().to("cpu")
+    wanted = reference.detach()
+    if host.dtype in _TOLERANCES and wanted.dtype == torch.float32:
+        wanted = wanted.to(host.dtype)
+    rtol, atol = _TOLERANCES.get(wanted.dtype, (1e-4, 1e-4))
+    if host.is_sparse or wanted.layout != torch.strided:
+        host, wanted = host.to_dense(), wanted.to_dense()
+    torch.testing.assert_close(host, wanted, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def _equal(some: list[Any], others: list[Any]) -> bool:
+    try:
+        for one, other in zip(some, others, strict=True):
+            if isinstance(one, torch.Tensor) and one.layout == torch.strided:
+                torch.testing.assert_close(one.detach(), other.detach(), equal_nan=True)
+            elif not isinstance(one, torch.Tensor) and one != other:
+                return False
+    except AssertionError:
+        return False
+    return True
+
+
+def _differentiable(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+
+
+def _text(error: BaseException) -> str:
+    line = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {line}"[:240]
+
+
+def _names(error: Any) -> str:
+    return "/".join(kind.__name__ for kind in error) if isinstance(error, tuple) else error.__name__
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,99 @@
+"""One process of the run: checks the pairs that it is given and tells of each before and after, a JSON line at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+LIMIT = 24
+"""Samples of one pair that are run; most have fewer."""
+
+
+def pairs(expectations: Any, names: set[str] | None = None) -> list[tuple[str, int, str]]:
+    """Every (kind, operator number, dtype name) of the run, the operator's together; `names` restricts the operators."""
+    from conformance.expectations import GRADIENTS, TESTED
+
+    found: list[tuple[str, int, str]] = []
+    for index, op in enumerate(expectations.operators):
+        if names is not None and op.full_name not in names:
+            continue
+        found.extend(("forward", index, str(dtype).removeprefix("torch.")) for dtype in TESTED)
+        if op.supports_autograd:
+            found.extend(("gradient", index, str(dtype).removeprefix("torch.")) for dtype in GRADIENTS)
+        if expectations.errors(index) is not None:
+            found.append(("errors", index, ""))
+    return found
+
+
+def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int = LIMIT) -> dict[str, Any]:
+    """Runs one pair: the row of the report, with what was expected and what happened."""
+    import torch
+    from conformance import checks
+    from conformance.expectations import family_of
+
+    op = expectations.operators[index]
+    dtype = getattr(torch, dtype_name) if dtype_name else None
+    expected = expectations.errors(index) if kind == "errors" else getattr(expectations, kind)(index, dtype)
+    torch.manual_seed(0)
+    if kind == "errors":
+        outcome = checks.errors(op, limit)
+    else:
+        outcome = getattr(checks, kind)(op, dtype, limit)
+    return {
+        "kind": kind,
+        "operator": op.full_name,
+        "dtype": dtype_name,
+        "family": family_of(op),
+        "expected": expected.what,
+        "why": expected.why,
+        "on_cpu": expected.on_cpu,
+        "actual": outcome.what,
+        "detail": outcome.detail,
+        "samples": outcome.samples,
+    }
+
+
+def expected_row(expectations: Any, kind: str, index: int, dtype_name: str, actual: str, detail: str) -> dict[str, Any]:
+    """The row of a pair that took its process down: `actual` is `crash` or `hang`."""
+    import torch
+    from conformance.expectations import family_of
+
+    op = expectations.operators[index]
+    dtype = getattr(torch, dtype_name) if dtype_name else None
+    expected = expectations.errors(index) if kind == "errors" else getattr(expectations, kind)(index, dtype)
+    return {
+        "kind": kind, "operator": op.full_name, "dtype": dtype_name, "family": family_of(op), "expected": expected.what,
+        "why": expected.why, "on_cpu": expected.on_cpu, "actual": actual, "detail": detail, "samples": 0,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """`python -m conformance.worker SHARD SHARDS START MAC [OPERATOR ...]`: the pairs of one shard, from number START on."""
+    shard, shards, start, mac, *names = sys.argv[1:]
+    out = os.fdopen(os.dup(1), "w", buffering=1)  # what torch prints does not reach the report
+    os.dup2(2, 1)
+    import torch
+
+    import anymps
+
+    anymps.enable(mac)
+    torch.set_num_threads(1)
+    from conformance.expectations import Expectations
+
+    expectations = Expectations()
+    todo = [
+        pair for pair in pairs(expectations, set(names) or None) if pair[1] % int(shards) == int(shard)
+    ]
+    for number, pair in enumerate(todo[int(start) :], int(start)):
+        print(json.dumps({"begin": number, "pair": pair}), file=out)
+        begun = time.perf_counter()
+        row = check(expectations, *pair)
+        print(json.dumps({"done": number, "seconds": round(time.perf_counter() - begun, 3), "row": row}), file=out)
+    print(json.dumps({"end": len(todo)}), file=out)
+
+
+if __name__ == "__main__":
+    main()
