@@ -21,7 +21,7 @@ def mps_device() -> Iterator[torch.device]:
     """
     import anymps
 
-    anymps.enable(MAC, require=os.environ.get("ANYMPS_TARGET") or None)
+    anymps.enable(MAC, fallback=False, require=os.environ.get("ANYMPS_TARGET") or None)
     import torch
 
     yield torch.device("mps")

@@ -168,3 +168,13 @@ def test_processor_is_answered_to_lightning_alone() -> None:
         print(platform.processor() == truth, eval("platform.processor()", asked))
     """
     assert last_line(code) == "True arm"
+
+
+def test_process_ends_cleanly_after_a_backward() -> None:
+    """A script whose last act is a backward ends with 0: no autograd thread outlives the interpreter."""
+    code = """
+        import torch, anymps
+        anymps.enable("M2 8GB")
+        torch.nn.Linear(2, 1).to("mps")(torch.ones(1, 2, device="mps")).sum().backward()
+    """
+    assert [run_python(code).status for _ in range(5)] == [0] * 5

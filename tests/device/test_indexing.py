@@ -151,6 +151,7 @@ def test_gradients_of_reading_equal_the_cpu(name: str) -> None:
     same_gradients(READ[name], values(3, 4))
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce.. is in beta:UserWarning")
 @pytest.mark.parametrize("name", list(WRITE))
 def test_writing_equals_the_cpu(name: str) -> None:
     """Assignments and scatters leave what they leave on the CPU."""
@@ -198,7 +199,7 @@ def test_indices_may_lie_on_the_cpu() -> None:
 
 
 def test_mps_indices_do_not_index_cpu_tensors() -> None:
-    """A CPU tensor cannot be indexed with mps indices, in torch's words."""
+    """A CPU tensor cannot be indexed with mps indices (pytorch issue 85450)."""
     text = text_of(RuntimeError, lambda: torch.ones(3)[torch.tensor([0], device="mps")])
     assert text == "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
 

@@ -12,7 +12,10 @@ from torch import nn
 
 pytestmark = [
     pytest.mark.usefixtures("mps_device"),
-    pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled:UserWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Sparse invariant checks are implicitly disabled:UserWarning",
+        "ignore:Sparse CSR tensor support is in beta state:UserWarning",
+    ),
 ]
 
 
@@ -159,6 +162,7 @@ def test_float64_values_are_refused() -> None:
     assert text.startswith("Cannot convert a MPS Tensor to float64 dtype")
 
 
+@pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC|BSR|BSC) tensor support is in beta:UserWarning")
 @pytest.mark.parametrize("layout", ["csc", "bsr", "bsc"])
 def test_other_compressed_layouts_do_not_exist(layout: str) -> None:
     """CSC, BSR and BSC tensors have no mps kernels, so that they cannot be made or moved there."""

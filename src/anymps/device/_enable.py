@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import sys
@@ -187,6 +188,23 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool) -> None:
     core.allow_fallback(fallback)
     _native = core
     install_surface(core, mac)
+    _end_threads_at_exit(core)
+
+
+def _end_threads_at_exit(core: ModuleType) -> None:
+    """Ends the autograd engine's device thread while the interpreter lives; see `end_device_threads` in module.cpp."""
+    process = os.getpid()
+
+    def end() -> None:
+        if os.getpid() == process:  # a forked child has no such threads, and would wait for them
+            core.end_device_threads()
+
+    def in_child() -> None:
+        os.environ["TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT"] = "0"
+
+    atexit.register(end)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=in_child)
 
 
 def _composite_rows(convolution: int) -> list[tuple[str, int, int, int, int]]:

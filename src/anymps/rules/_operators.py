@@ -34,7 +34,8 @@ _ERROR_ONLY: Final = ("_slow_conv2d_forward",)
 _CPU_INDEX: Final = frozenset({"index.Tensor", "index.Tensor_out", "_index_put_impl_"})
 
 # A 0-dim CPU tensor is read on the host or moved, outside TensorIterator: fill_ (Fill.cpp), masked_fill_, index_fill_
-# (value), _index_put_impl_ (values), where (TensorCompare.cpp), fused optimizers (lr).
+# (value), _index_put_impl_ (values), where (TensorCompare.cpp), fused optimizers (lr). Below the blank line: binary
+# iterators, which allow one as the others do, of operators that `native_functions.yaml` does not tag as point-wise.
 _SCALAR_CPU: Final = frozenset(
     {
         "_fused_adam_.tensor_lr",
@@ -46,6 +47,25 @@ _SCALAR_CPU: Final = frozenset(
         "masked_fill_.Tensor",
         "where.self",
         "where.self_out",
+        #
+        "__irshift__.Tensor",
+        "copysign_.Tensor",
+        "eq_.Tensor",
+        "floor_divide",
+        "floor_divide.out",
+        "floor_divide_.Tensor",
+        "gcd_",
+        "ge_.Tensor",
+        "gt_.Tensor",
+        "lcm_",
+        "le_.Tensor",
+        "lt_.Tensor",
+        "mse_loss",
+        "mse_loss.out",
+        "ne_.Tensor",
+        "rsub.Tensor",
+        "smooth_l1_loss",
+        "smooth_l1_loss.out",
     }
 )
 # TensorIterator operators whose iterator does not allow CPU scalars (TensorCompare.cpp, clamp with tensor bounds).

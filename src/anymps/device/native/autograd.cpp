@@ -24,6 +24,7 @@ namespace {
 // The engine makes its thread pool when it starts, and keeps it protected. A protected member may be named as a template
 // argument of an explicit instantiation, which is all that is needed to look at it.
 bool has_thread_pool(torch::autograd::Engine& engine);
+size_t device_thread_count(torch::autograd::Engine& engine);
 
 template <auto Member>
 struct ThreadPoolReader {
@@ -33,10 +34,28 @@ struct ThreadPoolReader {
 };
 template struct ThreadPoolReader<&torch::autograd::Engine::thread_pool_shared_>;
 
+template <auto Member>
+struct QueueReader {
+  friend size_t device_thread_count(torch::autograd::Engine& engine) {
+    return (engine.*Member).size();
+  }
+};
+template struct QueueReader<&torch::autograd::Engine::device_ready_queues_>;
+
 }  // namespace
 
 bool engine_has_started() {
   return has_thread_pool(torch::autograd::Engine::get_default_engine());
+}
+
+size_t stop_engine() {
+  auto& engine = torch::autograd::Engine::get_default_engine();
+  if (!has_thread_pool(engine)) {
+    return 0;
+  }
+  const size_t threads = device_thread_count(engine);
+  engine.stop();
+  return threads;
 }
 
 }  // namespace anymps

@@ -1,6 +1,7 @@
 // What the autograd engine can tell: which node runs on this thread, and whether the engine has already started.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace anymps {
@@ -15,5 +16,8 @@ bool current_backward(BackwardNode& node);
 
 // True once a backward has run in this process: from then on the engine has no place for a new device's thread.
 bool engine_has_started();
+
+// Ends the engine's device threads and returns how many there were. For the end of the process: no backward after it.
+size_t stop_engine();
 
 }  // namespace anymps

@@ -15,7 +15,9 @@
 
 #include <c10/util/Exception.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -110,6 +112,34 @@ PyObject* configure(PyObject*, PyObject* args) {
 
 PyObject* engine_started(PyObject*, PyObject*) {
   return guarded([] { return PyBool_FromLong(engine_has_started()); });
+}
+
+size_t count_thread_states() {
+  size_t count = 0;
+  for (PyThreadState* state = PyInterpreterState_ThreadHead(PyInterpreterState_Get()); state != nullptr;
+       state = PyThreadState_Next(state)) {
+    ++count;
+  }
+  return count;
+}
+
+// A device thread of the autograd engine takes the GIL when it ends. If the interpreter is gone by then, CPython ends the
+// thread by force, which C++ answers with std::terminate: an abort after a script that went well. So the threads are
+// ended while the interpreter lives, and waited for until their thread states are gone.
+PyObject* end_device_threads(PyObject*, PyObject*) {
+  return guarded([]() -> PyObject* {
+    const size_t before = count_thread_states();
+    size_t threads = 0;
+    Py_BEGIN_ALLOW_THREADS
+    threads = stop_engine();
+    Py_END_ALLOW_THREADS
+    for (int i = 0; i < 2000 && threads > 0 && count_thread_states() + threads > before; ++i) {
+      Py_BEGIN_ALLOW_THREADS
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      Py_END_ALLOW_THREADS
+    }
+    Py_RETURN_NONE;
+  });
 }
 
 PyObject* allow_fallback(PyObject*, PyObject* value) {
@@ -368,6 +398,7 @@ PyObject* forget_modules(PyObject*, PyObject*) {
 PyMethodDef methods[] = {
     {"configure", configure, METH_VARARGS, "Installs the device. Once a process."},
     {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
+    {"end_device_threads", end_device_threads, METH_NOARGS, "Ends autograd's device threads, before the interpreter ends."},
     {"allow_fallback", allow_fallback, METH_O, "Whether operators without a kernel run on the CPU."},
     {"fate", fate, METH_O, "The fate of a listed operator as its number, or -1."},
     {"release_event", release_event, METH_O, "Gives an event's id back to the pool."},

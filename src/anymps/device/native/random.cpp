@@ -668,26 +668,7 @@ void add(KernelTable& table) {
 #endif
 }
 
-uint64_t scramble(uint64_t value) {  // splitmix64, so that neighbouring offsets give unrelated streams
-  value += 0x9E3779B97F4A7C15ull;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
-  return value ^ (value >> 31);
-}
-
-}  // namespace
-}  // namespace drawing
-
-HostGenerator::HostGenerator(const Rule& rule, const std::optional<at::Generator>& given) {
-  const at::Generator generator = mps_generator(rule, given);
-  auto* mps = generator.get<MpsGenerator>();
-  std::lock_guard<std::mutex> lock(mps->mutex_);
-  const uint64_t offset = mps->state().offset++;
-  host_ = at::make_generator<at::CPUGeneratorImpl>(drawing::scramble(mps->current_seed() ^ drawing::scramble(offset)));
-}
-
-void add_random_kernels(KernelTable& table) {
-  using namespace drawing;
+void add_all(KernelTable& table) {
   namespace ops = at::_ops;
   using T = const at::Tensor&;
   add<ops::uniform_, Uniform>(table);
@@ -724,6 +705,28 @@ void add_random_kernels(KernelTable& table) {
   add_own<ops::poisson, Poisson>(table);
   add_own<ops::binomial, Binomial>(table);
 #endif
+}
+
+uint64_t scramble(uint64_t value) {  // splitmix64, so that neighbouring offsets give unrelated streams
+  value += 0x9E3779B97F4A7C15ull;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+}  // namespace drawing
+
+HostGenerator::HostGenerator(const Rule& rule, const std::optional<at::Generator>& given) {
+  const at::Generator generator = mps_generator(rule, given);
+  auto* mps = generator.get<MpsGenerator>();
+  std::lock_guard<std::mutex> lock(mps->mutex_);
+  const uint64_t offset = mps->state().offset++;
+  host_ = at::make_generator<at::CPUGeneratorImpl>(drawing::scramble(mps->current_seed() ^ drawing::scramble(offset)));
+}
+
+void add_random_kernels(KernelTable& table) {
+  drawing::add_all(table);
 }
 
 }  // namespace anymps

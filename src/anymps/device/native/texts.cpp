@@ -92,6 +92,9 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
   if ((rule.flags & kCpuIndexOk) && tensor.is_cpu() && position > 0) {
     return;
   }
+  if (scalar && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return;  // a Python number, which torch has put into a tensor on its way here
+  }
   if (scalar && (rule.flags & kScalarCpuOk)) {
     if (++cpu_scalars > 1) {
       refuse(Refusal::Device, rule, ErrorClass::Runtime, "Trying to pass too many CPU scalars to non-CPU kernel!", tensor);
@@ -104,6 +107,10 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
   }
   const std::string name = argument_name(rule, position);
   const std::string& family = family_name(rule.family);
+  if ((rule.flags & kCpuIndexOk) && position == 0) {  // a CPU tensor indexed with mps indices (pytorch issue 85450)
+    message = "indices should be either on cpu or on the same device as the indexed tensor (" + device + ")";
+    refuse(Refusal::Device, rule, ErrorClass::Runtime, message, tensor);
+  }
   if (family == "convolution") {
     check_convolution(rule, tensor, position);
     return;
