@@ -252,6 +252,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         stream.write(f"{recording}, {len(findings)} finding\n")
 
     monkeypatch.setattr(anymps, "enable", enable)
+    monkeypatch.setattr(anymps, "is_virtual", lambda: True)
     monkeypatch.setattr(anymps, "record", record)
     monkeypatch.setattr(anymps.findings, "find", lambda recording: [finding(Severity.WARNING)])
     monkeypatch.setattr(anymps.report, "print_terminal", print_terminal)
@@ -319,6 +320,25 @@ def test_session_kept_without_report(log: list[Any], capsys: pytest.CaptureFixtu
     session.keep({"status": 143, "how": "SIGTERM"})
     assert log[2:] == [("close", {"status": 143, "how": "SIGTERM"}), "recorded"]
     assert capsys.readouterr() == ("", "")
+
+
+def test_session_on_a_real_mac(
+    log: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a real device the script runs unrecorded, and the command says so; what needs a recording is refused."""
+    monkeypatch.setattr(anymps, "is_virtual", lambda: False)
+    session = RunSession(RunOptions())
+    session.start(Target("train.py"))
+    session.keep({"status": 143})
+    assert session.finish({"status": 0}) == 0
+    assert log == [("enable", None, {"fallback": None, "require": None})]
+    expected = "anymps: real mps device: the script runs on it unrecorded, there is no report on a real Mac yet\n"
+    assert capsys.readouterr() == ("", expected)
+    with pytest.raises(anymps.UsageError) as error:
+        RunSession(RunOptions(record=Path("x.anymps"))).start(Target("train.py"))
+    assert (
+        str(error.value) == "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
+    )
 
 
 def test_report_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ REDUCE: dict[str, Callable[[torch.Tensor], Any]] = {
     "special": lambda x: (x.sigmoid(), x.erf(), x.lgamma(), x.digamma(), torch.special.i0(x), torch.special.entr(x.abs())),
     "trigonometry": lambda x: (x.sin(), x.cos(), x.tan(), x.atan(), x.sinh(), x.asinh(), torch.atan2(x, -x), x.sinc()),
     "powers": lambda x: (x.abs().sqrt(), x.square(), x.abs() ** 0.3, 2**x, x.rsqrt(), x.reciprocal(), torch.hypot(x, x)),
+    "ldexp": lambda x: (torch.ldexp(x, (x * 2).int()), torch.ldexp(x, x.int())),
     "mixing": lambda x: (torch.lerp(x, -x, 0.3), torch.addcmul(x, x, x, value=2), x.clamp(-0.5, 0.5), torch.fmod(x, 0.3)),
 }  # fmt: skip
 _NO_GRADIENT = (

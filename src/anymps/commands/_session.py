@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import UsageError
-from anymps.commands._show import findings_status, show
+from anymps.commands._show import findings_status, say, show
 from anymps.commands._target import Target
 
 
@@ -49,12 +49,22 @@ class RunSession:
 
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(options.mac, fallback=options.fallback, require=options.require)
+        if not anymps.is_virtual():
+            # Honest until there is a source of entries on a real Mac: the script runs, and nobody reads a report into it.
+            if options.record is not None or options.report_to is not None or options.fail_on_findings is not None:
+                raise UsageError(
+                    "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
+                )
+            say("real mps device: the script runs on it unrecorded, there is no report on a real Mac yet")
+            return
         self._context = anymps.record(options.record, script=target.name, argv=list(target.arguments))
         self._handle = self._context.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording, show the report, return 3 if `--fail-on-findings` says so, else 0."""
         self.keep(ending)
+        if self._handle is None:
+            return 0
         recording = self._handle.recording
         options = self._options
         if not options.report and options.fail_on_findings is None:
@@ -68,6 +78,8 @@ class RunSession:
 
     def keep(self, ending: dict[str, object]) -> None:
         """Close the recording; no report."""
+        if self._handle is None:
+            return
         self._handle.close(ending)
         if self._context is not None:
             self._context.__exit__(None, None, None)

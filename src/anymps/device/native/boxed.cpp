@@ -89,7 +89,7 @@ class Redirect final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     const auto& schema = op.schema();
     const size_t first = stack->size() - schema.arguments().size();
-    Call call(rule_);
+    Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU));
     std::optional<HostGenerator> generator;
     if (C10_UNLIKELY(rule_.generator_argument >= 0)) {
       c10::IValue& value = (*stack)[first + static_cast<size_t>(rule_.generator_argument)];

@@ -15,7 +15,7 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
     note_wait_condition(tensor, position);
   }
   if (C10_UNLIKELY(!impl->is_mps())) {
-    check_foreign(rule_, tensor, position, cpu_scalars_);
+    check_foreign(rule_, tensor, position, cpu_scalars_, sparse_);
     arguments_.push_back({tensor, tensor.getIntrusivePtr(), false});
     return tensor;
   }

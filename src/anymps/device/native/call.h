@@ -15,12 +15,13 @@
 namespace anymps {
 
 // Raises the text of the operator's family for a tensor that is not on mps, unless this operator takes it.
-// `cpu_scalars` counts the 0-dim CPU tensors seen in this call.
-void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars);
+// `cpu_scalars` counts the 0-dim CPU tensors seen in this call; `sparse` tells the operator's sparse kernel from its dense one.
+void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars, bool sparse);
 
 class Call {
  public:
-  explicit Call(const Rule& rule) : rule_(rule), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
+  explicit Call(const Rule& rule, bool sparse = false)
+      : rule_(rule), sparse_(sparse), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
     if (C10_LIKELY((rule.flags & kConditionalWait) == 0)) {
       span_.wait(rule.wait);
     }
@@ -57,6 +58,7 @@ class Call {
   };
 
   const Rule& rule_;
+  const bool sparse_;
   c10::impl::ExcludeDispatchKeyGuard below_autograd_;
   Span span_;
   c10::SmallVector<Argument, 6> arguments_;

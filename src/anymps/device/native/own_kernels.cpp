@@ -4,6 +4,7 @@
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/_scaled_dot_product_attention_math_for_mps.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ldexp_ops.h>
 #include <ATen/ops/linear_backward_ops.h>
 #include <ATen/ops/linear_ops.h>
 #include <ATen/ops/scaled_dot_product_attention_ops.h>
@@ -126,6 +127,10 @@ void add_own_kernels(KernelTable& table) {
   table.add<ops::linear>();  // composite on the CPU, one operator on mps
   table.add<ops::linear_backward, LinearBackward>();
   table.add<ops::_scaled_dot_product_attention_math_for_mps, AttentionMath>();
+  // Composite, and asks a table by device type that has no entry for mps off a Mac (from torch 2.13 on).
+  table.add<ops::ldexp_Tensor>();
+  table.add<ops::ldexp_>();
+  table.add<ops::ldexp_out>();
 }
 
 }  // namespace anymps

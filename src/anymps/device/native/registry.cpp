@@ -140,7 +140,8 @@ void register_rules(const std::vector<RuleRow>& rows) {
   // Operators that are composite on every backend and look at the device inside: they get a kernel of their own.
   for (const auto& [name, factory] : factories) {
     const auto handle = dispatcher.findSchema(parse_name(name));
-    if (handle.has_value()) {
+    // One that is made of differentiable operators would lose its gradient to a kernel of its own.
+    if (handle.has_value() && !handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
       Rule& rule = new_rule(*handle, name);
       add(rule, DispatchKey::MPS, factory(rule));
     }

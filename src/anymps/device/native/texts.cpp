@@ -38,6 +38,7 @@ void refuse(Refusal kind, const Rule& rule, ErrorClass error, const std::string&
 
 namespace {
 
+const std::string kSparseFamily = "sparse";
 const char* kTwoDevices = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and ";
 
 std::string argument_name(const Rule& rule, size_t position) {
@@ -86,7 +87,7 @@ void check_convolution(const Rule& rule, const at::Tensor& tensor, size_t positi
 }  // namespace
 
 // Texts by family: torch 2.13, see anymps/rules/_texts.py for the source of each.
-void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars) {
+void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars, bool sparse) {
   const std::string device = tensor.device().str();
   const bool scalar = tensor.is_cpu() && tensor.dim() == 0;
   if ((rule.flags & kCpuIndexOk) && tensor.is_cpu() && position > 0) {
@@ -102,11 +103,11 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
     return;
   }
   std::string message;
-  if (tensor.is_cpu() && family_name(rule.family) == "none") {
+  const std::string& family = sparse ? kSparseFamily : family_name(rule.family);
+  if (tensor.is_cpu() && family == "none") {
     return;
   }
   const std::string name = argument_name(rule, position);
-  const std::string& family = family_name(rule.family);
   if ((rule.flags & kCpuIndexOk) && position == 0) {  // a CPU tensor indexed with mps indices (pytorch issue 85450)
     message = "indices should be either on cpu or on the same device as the indexed tensor (" + device + ")";
     refuse(Refusal::Device, rule, ErrorClass::Runtime, message, tensor);
@@ -132,7 +133,7 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
     message = "expected self and mask to be on the same device, but got mask on " + device + " and self on mps:0";
   } else if (family == "gradscaler") {
     message = name == "self" ? "one of scaled_grads was not a MPS tensor." : name + " must be a MPS tensor.";
-  } else if (family == "sparse") {
+  } else if (family == kSparseFamily) {
     message = base_name(rule.name) + ": expected '" + name + "' to be MPS, but got " + device;
   } else {
     message = kTwoDevices + device + "!";
