@@ -48,7 +48,7 @@ def forward(op: Any, dtype: torch.dtype, limit: int) -> Outcome:
             _compare(result, expected, dtype, lambda: reference(_same))
 
     wants_gradients = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
-    return _over(lambda: op.sample_inputs("mps", dtype, requires_grad=wants_gradients), check, limit)
+    return _over(lambda: op.sample_inputs("mps:0", dtype, requires_grad=wants_gradients), check, limit)
 
 
 def gradient(op: Any, dtype: torch.dtype, limit: int) -> Outcome:
@@ -78,7 +78,7 @@ def gradient(op: Any, dtype: torch.dtype, limit: int) -> Outcome:
             _compare(found, right, dtype, lambda: reference(_same))
         return True
 
-    return _over(lambda: op.sample_inputs("mps", dtype, requires_grad=True), check, limit)
+    return _over(lambda: op.sample_inputs("mps:0", dtype, requires_grad=True), check, limit)
 
 
 def errors(op: Any, limit: int) -> Outcome:

@@ -69,16 +69,18 @@ class Expectations:
     """The operators of the database, and what a Mac does with each."""
 
     def __init__(self) -> None:
-        from torch.testing._internal import common_mps
+        from torch.testing._internal import common_mps, common_utils
+
+        # Some lists depend on the macOS that runs the tests; they are made when the database is imported.
+        common_utils.MACOS_VERSION = common_mps.MACOS_VERSION = _NEWEST_MACOS
         from torch.testing._internal.common_methods_invocations import op_db
 
         if not hasattr(common_mps, "mps_ops_grad_modifier"):
             raise RuntimeError("torch's MPS lists were read before the device was there; enable it before importing them")
-        common_mps.MACOS_VERSION = _NEWEST_MACOS
+        self._errors = common_mps.mps_ops_error_inputs_modifier(copy.deepcopy(op_db))
         self.undefined = _undefined_names(common_mps.mps_ops_modifier)
         self.operators = list(common_mps.mps_ops_modifier(op_db))
         self._gradients = common_mps.mps_ops_grad_modifier(copy.deepcopy(self.operators))
-        self._errors = common_mps.mps_ops_error_inputs_modifier(copy.deepcopy(self.operators))
 
     def forward(self, index: int, dtype: torch.dtype) -> Expectation:
         """Whether a call runs and its results agree with the CPU's."""

@@ -9,7 +9,9 @@ import time
 from typing import Any
 
 LIMIT = 24
-"""Samples of one pair that are run; most have fewer."""
+"""Samples that are run of a pair that a Mac runs; most have fewer."""
+LIMIT_REFUSED = 1000
+"""Samples of a pair that a Mac refuses: the one that it refuses may stand anywhere, and the first refusal ends the pair."""
 
 
 def pairs(expectations: Any, names: set[str] | None = None) -> list[tuple[str, int, str]]:
@@ -28,15 +30,17 @@ def pairs(expectations: Any, names: set[str] | None = None) -> list[tuple[str, i
     return found
 
 
-def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int = LIMIT) -> dict[str, Any]:
+def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int | None = None) -> dict[str, Any]:
     """Runs one pair: the row of the report, with what was expected and what happened."""
     import torch
     from conformance import checks
-    from conformance.expectations import family_of
+    from conformance.expectations import REFUSES, family_of
 
     op = expectations.operators[index]
     dtype = getattr(torch, dtype_name) if dtype_name else None
     expected = expectations.errors(index) if kind == "errors" else getattr(expectations, kind)(index, dtype)
+    if limit is None:
+        limit = LIMIT_REFUSED if expected.what == REFUSES else LIMIT
     torch.manual_seed(0)
     if kind == "errors":
         outcome = checks.errors(op, limit)

@@ -50,7 +50,7 @@ class RunSession:
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(options.mac, fallback=options.fallback, require=options.require)
         if not anymps.is_virtual():
-            # Honest until there is a source of entries on a real Mac: the script runs, and nobody reads a report into it.
+            # The tape is the native core's: on a real Mac there is none, so the script runs without a report.
             if options.record is not None or options.report_to is not None or options.fail_on_findings is not None:
                 raise UsageError(
                     "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
