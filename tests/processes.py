@@ -39,7 +39,7 @@ class Result:
 def run_python(code: str, env: Mapping[str, str] | None = None, *, timeout: float = 120) -> Result:
     """Runs `code` in a fresh Python, with `env` added to this process's environment.
 
-    Settings of the mps backend that this process may have are taken out first, so that a script sees only those of `env`.
+    Settings of the mps backend that this process has are taken out first: a script sees only those of `env`.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     paths = [str(SOURCE_ROOT), inherited.get("PYTHONPATH", "")]

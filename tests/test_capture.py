@@ -182,6 +182,8 @@ def test_refusal_names_the_line_that_made_the_tensor() -> None:
     assert refusal.site.line == line_of(this, "failure")
     assert (refusal.origin.file, refusal.origin.line) == (HERE, line_of(this, "origin"))
     assert (refusal.detail["name"], refusal.detail["expression"]) == ("labels", "torch.arange(3.0)")
+    uses = [(use.name, use.fate) for use in capture.recording.operators() if use.name == "aten::mul.Tensor"]
+    assert uses == [("aten::mul.Tensor", Fate.REFUSED)]  # one entry for one call
 
 
 def test_refusal_follows_an_argument_to_its_caller() -> None:

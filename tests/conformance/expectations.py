@@ -40,8 +40,12 @@ TESTED: Final = (
 """The dtypes of `test_output_match`; every allocation of float64 and complex128 is refused before an operator runs."""
 GRADIENTS: Final = (torch.float32, torch.float16)
 """The dtypes of `test_output_grad_match`."""
-RUNS, REFUSES, UNKNOWN = "runs", "refuses", "unknown"
-"""What a Mac does: every sample runs (and agrees with the CPU), some sample raises, or the lists do not tell."""
+RUNS, REFUSES, FAILS, UNKNOWN = "runs", "refuses", "fails", "unknown"
+"""What a Mac does: every sample runs and agrees with the CPU, some sample is refused, some sample fails, or unknown.
+
+`FAILS`: the operator has the dtype, and torch's test of it fails in some sample. Whether by an exception or by another
+result the lists do not tell, so a pair that a Mac computes wrongly and we compute rightly stands against us.
+"""
 
 _NEWEST_MACOS: Final = 26.4
 # Marked because the index order of equal elements is no promise (comments beside the marks): nothing to agree with.
@@ -76,7 +80,10 @@ class Expectations:
         from torch.testing._internal.common_methods_invocations import op_db
 
         if not hasattr(common_mps, "mps_ops_grad_modifier"):
-            raise RuntimeError("torch's MPS lists were read before the device was there; enable it before importing them")
+            raise RuntimeError(
+                "torch's MPS lists were read before the device was there; enable it before importing them"
+            )
+        self._claims = copy.deepcopy(op_db)  # as TestCommon has them, without the marks for TestConsistency
         self._errors = common_mps.mps_ops_error_inputs_modifier(copy.deepcopy(op_db))
         self.undefined = _undefined_names(common_mps.mps_ops_modifier)
         self.operators = list(common_mps.mps_ops_modifier(op_db))
@@ -88,11 +95,11 @@ class Expectations:
         claimed, on_cpu = op.supports_dtype(dtype, "mps"), op.supports_dtype(dtype, "cpu")
         if any(getattr(mark, "__name__", "") == "onlyCUDA" for mark in op.decorators):
             return Expectation(UNKNOWN, "tested on CUDA only", on_cpu)
-        exact = not _marks(op, "TestCommon", "test_dtypes", torch.float32)
+        exact = not _marks(self._claims[index], "TestCommon", "test_dtypes", torch.float32)
         marks = _marks(op, "TestConsistency", "test_output_match", dtype)
         key = op.name + op.variant_test_name
         if not claimed:
-            if exact or "fails" in marks:
+            if exact:
                 return Expectation(REFUSES, "not among the dtypes that torch claims for mps", on_cpu)
             return Expectation(UNKNOWN, "not claimed for mps, and the claim is known to be inexact", on_cpu)
         if "skips" in marks:
@@ -104,7 +111,7 @@ class Expectations:
         if exact and not on_cpu:
             return Expectation(RUNS, "claimed for mps exactly; only the comparison with the CPU fails", on_cpu)
         if exact:
-            return Expectation(UNKNOWN, "runs in part: torch's own test fails in some sample", on_cpu)
+            return Expectation(FAILS, "claimed for mps exactly, and torch's own test fails in some sample", on_cpu)
         return Expectation(REFUSES, "marked as failing on mps", on_cpu)
 
     def gradient(self, index: int, dtype: torch.dtype) -> Expectation:
@@ -119,7 +126,7 @@ class Expectations:
         if "skips" in marks:
             return Expectation(UNKNOWN, "skipped by torch's own test", on_cpu)
         if "fails" in marks:
-            return Expectation(REFUSES, "gradient marked as failing on mps", on_cpu)
+            return Expectation(FAILS, "gradient marked as failing on mps", on_cpu)
         return Expectation(RUNS, "tested", on_cpu)
 
     def errors(self, index: int) -> Expectation | None:
@@ -131,7 +138,7 @@ class Expectations:
         if "skips" in marks:
             return Expectation(UNKNOWN, "skipped by torch's own test", True)
         if "fails" in marks:
-            return Expectation(REFUSES, "marked: some wrong input gets no such error on mps", True)
+            return Expectation(FAILS, "marked: some wrong input gets no such error on mps", True)
         return Expectation(RUNS, "tested", True)
 
 
@@ -149,7 +156,9 @@ def _marks(op: Any, test_class: str, test: str, dtype: torch.dtype | None) -> se
 def _undefined_names(modifier: Any) -> frozenset[str]:
     """The operators of `UNDEFINED_XFAILLIST`, a local of torch's function: read from its source."""
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(modifier)))):
-        targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+        targets = (
+            [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+        )
         names = {target.id for target in targets if isinstance(target, ast.Name)}
         if "UNDEFINED_XFAILLIST" in names and isinstance(node.value, ast.Dict):
             return frozenset(key.value for key in node.value.keys if isinstance(key, ast.Constant))

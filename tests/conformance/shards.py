@@ -16,11 +16,14 @@ PATIENCE = 90.0
 """Seconds without a word after which a worker counts as hanging."""
 
 
-def run(shards: int, mac: str, names: Sequence[str] = (), tell: Callable[[str], None] = lambda line: None) -> list[dict[str, Any]]:
+def run(
+    shards: int, mac: str, names: Sequence[str] = (), tell: Callable[[str], None] = lambda line: None
+) -> list[dict[str, Any]]:
     """The rows of all pairs, `shards` processes side by side; crashes and hangs are rows as well."""
     rows: list[list[dict[str, Any]]] = [[] for _ in range(shards)]
     threads = [
-        threading.Thread(target=_shard, args=(number, shards, mac, list(names), rows[number], tell)) for number in range(shards)
+        threading.Thread(target=_shard, args=(number, shards, mac, list(names), rows[number], tell))
+        for number in range(shards)
     ]
     for thread in threads:
         thread.start()
@@ -29,7 +32,9 @@ def run(shards: int, mac: str, names: Sequence[str] = (), tell: Callable[[str], 
     return [row for part in rows for row in part]
 
 
-def _shard(number: int, shards: int, mac: str, names: list[str], rows: list[dict[str, Any]], tell: Callable[[str], None]) -> None:
+def _shard(
+    number: int, shards: int, mac: str, names: list[str], rows: list[dict[str, Any]], tell: Callable[[str], None]
+) -> None:
     start = 0
     while True:
         answer = _worker(number, shards, start, mac, names, rows)
@@ -38,15 +43,16 @@ def _shard(number: int, shards: int, mac: str, names: list[str], rows: list[dict
         begun, how = answer
         if begun is None:
             raise RuntimeError(f"a worker of the conformance run ended before its first pair: {how}")
-        at, pair = begun
+        at, pair, expected = begun
         tell(f"shard {number}: {how} in {pair}")
-        rows.append({"lost": pair, "actual": "hang" if how.startswith("hang") else "crash", "detail": how})
+        lost = {"kind": pair[0], "actual": "hang" if how.startswith("hang") else "crash", "detail": how, "samples": 0}
+        rows.append({**expected, **lost, "seconds": 0.0})
         start = at + 1
 
 
 def _worker(
     number: int, shards: int, start: int, mac: str, names: list[str], rows: list[dict[str, Any]]
-) -> tuple[tuple[int, list[Any]] | None, str] | None:
+) -> tuple[tuple[int, list[Any], dict[str, Any]] | None, str] | None:
     """Runs one process. None: it finished. Else the pair that it was in, and how it ended."""
     here = Path(__file__).resolve().parents[1]
     environment = dict(os.environ)
@@ -71,7 +77,7 @@ def _worker(
     readers = [threading.Thread(target=read, daemon=True), threading.Thread(target=drain, daemon=True)]
     for reader in readers:
         reader.start()
-    begun: tuple[int, list[Any]] | None = None
+    begun: tuple[int, list[Any], dict[str, Any]] | None = None
     while True:
         try:
             line = lines.get(timeout=PATIENCE)
@@ -85,8 +91,8 @@ def _worker(
             return begun, f"exit status {status}: {complaints[-1] if complaints else 'no message'}"
         message = json.loads(line)
         if "begin" in message:
-            begun = (message["begin"], message["pair"])
-        elif "row" in message:
+            begun = (message["begin"], message["pair"], message["row"])
+        elif "done" in message:
             rows.append({**message["row"], "seconds": message["seconds"]})
         else:
             process.wait()

@@ -30,22 +30,17 @@ def pairs(expectations: Any, names: set[str] | None = None) -> list[tuple[str, i
     return found
 
 
-def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int | None = None) -> dict[str, Any]:
-    """Runs one pair: the row of the report, with what was expected and what happened."""
+def expected_row(expectations: Any, kind: str, index: int, dtype_name: str) -> dict[str, Any]:
+    """The row of a pair before it is run: what a Mac does with it."""
     import torch
-    from conformance import checks
-    from conformance.expectations import REFUSES, family_of
+
+    from conformance.expectations import family_of
 
     op = expectations.operators[index]
-    dtype = getattr(torch, dtype_name) if dtype_name else None
-    expected = expectations.errors(index) if kind == "errors" else getattr(expectations, kind)(index, dtype)
-    if limit is None:
-        limit = LIMIT_REFUSED if expected.what == REFUSES else LIMIT
-    torch.manual_seed(0)
     if kind == "errors":
-        outcome = checks.errors(op, limit)
+        expected = expectations.errors(index)
     else:
-        outcome = getattr(checks, kind)(op, dtype, limit)
+        expected = getattr(expectations, kind)(index, getattr(torch, dtype_name))
     return {
         "kind": kind,
         "operator": op.full_name,
@@ -54,24 +49,26 @@ def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int 
         "expected": expected.what,
         "why": expected.why,
         "on_cpu": expected.on_cpu,
-        "actual": outcome.what,
-        "detail": outcome.detail,
-        "samples": outcome.samples,
     }
 
 
-def expected_row(expectations: Any, kind: str, index: int, dtype_name: str, actual: str, detail: str) -> dict[str, Any]:
-    """The row of a pair that took its process down: `actual` is `crash` or `hang`."""
+def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int | None = None) -> dict[str, Any]:
+    """Runs one pair: its row, with what the device did."""
     import torch
-    from conformance.expectations import family_of
 
+    from conformance import checks
+    from conformance.expectations import RUNS
+
+    row = expected_row(expectations, kind, index, dtype_name)
     op = expectations.operators[index]
-    dtype = getattr(torch, dtype_name) if dtype_name else None
-    expected = expectations.errors(index) if kind == "errors" else getattr(expectations, kind)(index, dtype)
-    return {
-        "kind": kind, "operator": op.full_name, "dtype": dtype_name, "family": family_of(op), "expected": expected.what,
-        "why": expected.why, "on_cpu": expected.on_cpu, "actual": actual, "detail": detail, "samples": 0,
-    }  # fmt: skip
+    if limit is None:
+        limit = LIMIT if row["expected"] == RUNS else LIMIT_REFUSED
+    torch.manual_seed(0)
+    if kind == "errors":
+        outcome = checks.errors(op, limit)
+    else:
+        outcome = getattr(checks, kind)(op, getattr(torch, dtype_name), limit)
+    return {**row, "actual": outcome.what, "detail": outcome.detail, "samples": outcome.samples}
 
 
 def main() -> None:
@@ -88,11 +85,9 @@ def main() -> None:
     from conformance.expectations import Expectations
 
     expectations = Expectations()
-    todo = [
-        pair for pair in pairs(expectations, set(names) or None) if pair[1] % int(shards) == int(shard)
-    ]
+    todo = [pair for pair in pairs(expectations, set(names) or None) if pair[1] % int(shards) == int(shard)]
     for number, pair in enumerate(todo[int(start) :], int(start)):
-        print(json.dumps({"begin": number, "pair": pair}), file=out)
+        print(json.dumps({"begin": number, "pair": pair, "row": expected_row(expectations, *pair)}), file=out)
         begun = time.perf_counter()
         row = check(expectations, *pair)
         print(json.dumps({"done": number, "seconds": round(time.perf_counter() - begun, 3), "row": row}), file=out)

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map
@@ -30,7 +31,8 @@ def values(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> to
         return torch.randint(0, 2, shape, generator=generator).bool()
     if not (dtype.is_floating_point or dtype.is_complex):
         return torch.randint(0, 10, shape, generator=generator).to(dtype)
-    return torch.randn(shape, generator=generator, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(dtype)
+    drawn = torch.complex64 if dtype.is_complex else torch.float32
+    return torch.randn(shape, generator=generator, dtype=drawn).to(dtype)
 
 
 def to_mps(tensor: torch.Tensor) -> torch.Tensor:
@@ -87,9 +89,7 @@ def _assert_same_tensor(actual: torch.Tensor, expected: torch.Tensor, strides: b
     assert expected.requires_grad == actual.requires_grad
     if strides and expected.layout == torch.strided and anymps.is_virtual():
         assert expected.stride() == actual.stride()
-    torch.testing.assert_close(
-        actual.detach().cpu(), expected.detach(), equal_nan=True, **tolerance(expected.dtype)
-    )
+    torch.testing.assert_close(actual.detach().cpu(), expected.detach(), equal_nan=True, **tolerance(expected.dtype))
 
 
 def same(function: Function, *args: Any, strides: bool = True, **kwargs: Any) -> Any:
@@ -113,13 +113,7 @@ def same(function: Function, *args: Any, strides: bool = True, **kwargs: Any) ->
 
 
 def _assert_raises_same(expected: Exception, function: Function, args: Any, kwargs: Any) -> None:
-    try:
-        function(*args, **kwargs)
-    except Exception as error:
-        assert type(expected) is type(error)
-        assert str(expected) == str(error)
-    else:
-        raise AssertionError(f"the CPU raised {expected!r} and mps did not")
+    assert str(expected) == text_of(type(expected), function, *args, **kwargs)
 
 
 def same_gradients(function: Function, *args: Any, strides: bool = False, **kwargs: Any) -> Any:
@@ -186,9 +180,7 @@ def same_module(module: nn.Module, *inputs: Any, **kwargs: Any) -> Any:
 
 def text_of(expected: type[BaseException], function: Function, *args: Any, **kwargs: Any) -> str:
     """The text of the exception that the call raises, which is of exactly that type."""
-    try:
+    with pytest.raises(expected) as raised:
         function(*args, **kwargs)
-    except Exception as error:
-        assert expected is type(error)
-        return str(error)
-    raise AssertionError(f"no {expected.__name__} was raised")
+    assert expected is raised.type
+    return str(raised.value)

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 import torch
-from device.compare import text_of, values
 
 from anymps.rules import events_not_recorded
+from device.compare import text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 

@@ -1,4 +1,4 @@
-"""Attention: scaled_dot_product_attention with every option, MultiheadAttention, Transformer layers, embeddings beside."""
+"""Attention: scaled_dot_product_attention with every option, MultiheadAttention, Transformer layers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import assert_same, same, same_gradients, same_module, text_of, values
 from torch import nn
+
+from device.compare import assert_same, same, same_gradients, same_module, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -110,13 +111,17 @@ def test_backend_contexts() -> None:
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize("options", [{}, {"batch_first": True}, {"kdim": 6, "vdim": 6}, {"add_bias_kv": True}, {"bias": False}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"batch_first": True}, {"kdim": 6, "vdim": 6}, {"add_bias_kv": True}, {"bias": False}], ids=str
+)
 def test_multihead_attention(options: dict[str, Any], need_weights: bool) -> None:
     """nn.MultiheadAttention agrees in training, with and without weights."""
     torch.manual_seed(0)
     module = nn.MultiheadAttention(8, 2, **options)
     size = options.get("kdim", 8)
-    same_module(module, values(3, 3, 8), values(3, 3, size, seed=1), values(3, 3, size, seed=2), need_weights=need_weights)
+    same_module(
+        module, values(3, 3, 8), values(3, 3, size, seed=1), values(3, 3, size, seed=2), need_weights=need_weights
+    )
 
 
 def test_multihead_attention_with_masks() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import text_of, values
 from torch import nn
 
 from anymps.rules import autocast_dtype_warning
+from device.compare import text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -162,7 +162,9 @@ def test_autocast_of_the_cpu_does_not_touch_mps() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32], ids=str)
 def test_other_types_are_warned_of_and_disable_autocast(dtype: torch.dtype) -> None:
     """A type other than float16 and bfloat16 gives the backend's warning and no autocast."""
-    with pytest.warns(UserWarning) as caught, torch.autocast("mps", dtype):
+    with pytest.warns(UserWarning) as caught:
+        context = torch.autocast("mps", dtype)
+    with context:
         assert not torch.is_autocast_enabled("mps")
         assert torch.float32 == (x32(2, 2) @ x32(2, 2)).dtype
     assert autocast_dtype_warning().text in [str(warning.message) for warning in caught]

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import assert_same, text_of, values
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
+
+from device.compare import assert_same, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -52,7 +53,7 @@ def test_sequential_checkpoints(reentrant: bool) -> None:
 def test_the_random_state_of_mps_is_not_restored(reentrant: bool) -> None:
     """Dropout draws another mask in the recomputation: torch asks for `torch.mps._initialized`, which does not exist.
 
-    Source: torch/utils/checkpoint.py, 2.11 to 2.15. The CPU's state is restored, so that a mask drawn there is the same.
+    Source: torch/utils/checkpoint.py, 2.11 to 2.15. The CPU's state is restored.
     """
     drawn: list[tuple[torch.Tensor, torch.Tensor]] = []
 
@@ -109,9 +110,7 @@ def test_selective_checkpointing() -> None:
     saved = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
 
     def run(net: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
-        return checkpoint(
-            net, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(saved)
-        )
+        return checkpoint(net, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(saved))
 
     expected = gradients(model(), lambda net, x: net(x), "cpu")
     assert_same(gradients(model(), run, "mps"), expected)

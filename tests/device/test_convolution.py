@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import same, same_gradients, same_module, text_of, values
 from torch import nn
+
+from device.compare import same, same_gradients, same_module, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -39,7 +40,9 @@ def test_convolutions_equal_those_of_the_cpu(dims: int, transposed: bool, option
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
-@pytest.mark.parametrize("options", [{"padding": "same"}, {"padding": "valid"}, {"padding": 1, "padding_mode": "circular"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"padding": "same"}, {"padding": "valid"}, {"padding": 1, "padding_mode": "circular"}], ids=str
+)
 def test_padding_by_name(dims: int, options: dict[str, Any]) -> None:
     """padding="same", "valid" and padding modes agree with the CPU."""
     torch.manual_seed(0)

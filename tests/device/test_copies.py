@@ -7,10 +7,10 @@ from itertools import product
 
 import pytest
 import torch
-from device.compare import assert_same, same, same_gradients, text_of, values
 from torch import nn
 
 from anymps.rules import copy_to_cpu_as_float64, numpy_conversion, pin_of_device_tensor, pinned_allocation
+from device.compare import assert_same, same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -215,9 +215,10 @@ def test_float64_arrives_on_the_cpu_only_by_way_of_the_cpu() -> None:
     error = TypeError if text.error == "TypeError" else RuntimeError
     assert text_of(error, x.to, "cpu", torch.float64) == text.text
     assert text_of(error, torch.empty(2, dtype=torch.float64).copy_, x) == text.text
-    assert text_of(error, lambda: x.to("cpu", torch.complex128)) == (
-        copy_to_cpu_as_float64(torch.__version__, "ComplexDouble") or text
-    ).text
+    assert (
+        text_of(error, lambda: x.to("cpu", torch.complex128))
+        == (copy_to_cpu_as_float64(torch.__version__, "ComplexDouble") or text).text
+    )
 
 
 def test_float64_goes_in_when_the_target_has_another_dtype() -> None:

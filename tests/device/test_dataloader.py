@@ -8,11 +8,11 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from device.compare import assert_same, values
-from processes import ENABLE, run_python
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from anymps.rules import loader_pin_memory_warning
+from device.compare import assert_same, values
+from processes import ENABLE, run_python
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from device.compare import assert_same, text_of, values
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+from device.compare import assert_same, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 

@@ -1,4 +1,4 @@
-"""Making mps tensors: every factory, torch.tensor, NumPy, lists and scalars, the *_like family and the new_* methods."""
+"""Making mps tensors: every factory, torch.tensor, NumPy, Python data, the *_like family and the new_* methods."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from device.compare import assert_same, same, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -84,7 +85,9 @@ def test_tensor_of_python_data_infers_the_same_dtype(data: Any) -> None:
     assert_same(torch.as_tensor(data, device="mps"), torch.as_tensor(data))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64"]
+)
 def test_numpy_arrays_come_in(dtype: str) -> None:
     """torch.tensor, as_tensor and from_numpy().to() take arrays of every dtype that mps has."""
     array = np.arange(6).reshape(2, 3).astype(dtype)

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 import torch
+
+from anymps.rules import (
+    distributed_operator,
+    fallback_warning,
+    float64_allocation,
+    missing_operator,
+    view_fallback_warning,
+)
 from device.compare import text_of, values
 from processes import ENABLE, run_python
-
-from anymps.rules import distributed_operator, fallback_warning, float64_allocation, missing_operator, view_fallback_warning
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -23,7 +29,9 @@ MISSING = {
     "aten::_pdist_forward": lambda x: torch.pdist(x),
     "aten::fractional_max_pool2d.output": lambda x: torch.nn.functional.fractional_max_pool2d(x[None], 2, (1, 1)),
     "aten::special_ndtri.out": lambda x: torch.special.ndtri(x),
-    "aten::multi_margin_loss": lambda x: torch.nn.functional.multi_margin_loss(x, torch.tensor([0, 1, 2], device=x.device)),
+    "aten::multi_margin_loss": lambda x: torch.nn.functional.multi_margin_loss(
+        x, torch.tensor([0, 1, 2], device=x.device)
+    ),
 }
 """Operators that no release up to 2.15 has a kernel for, by the name that the error gives."""
 
@@ -92,7 +100,8 @@ torch.set_warn_always(True)
 _, third = told(lambda: torch.pdist(x))
 os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "0"
 _, late = told(lambda: x.mode(1))
-show(values=first.values.tolist(), device=str(first.values.device), warned=warned, second=second, third=third, late=late)
+show(values=first.values.tolist(), device=str(first.values.device), warned=warned, second=second, third=third,
+     late=late)
 """,
         ON,
     )
@@ -104,7 +113,7 @@ show(values=first.values.tolist(), device=str(first.values.device), warned=warne
 
 
 def test_what_a_fallback_returns_and_writes() -> None:
-    """Results go to the first tensor's device, in-place and out= write back and resize, gradients flow, views are copies."""
+    """Results go to the first tensor's device, in-place and out= write back, gradients flow, views are copies."""
     answer = run_python(
         SCRIPT
         + ENABLE
@@ -199,8 +208,8 @@ def test_a_setting_that_is_no_number_is_refused() -> None:
     assert answer.status != 0
     if "EnableError" in answer.err:  # a real torch stops in its own words
         assert (
-            "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is no number; torch reads it as an integer and stops there; use 1 or 0"
-            in answer.err
+            "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is no number; torch reads it as an integer and stops there; "
+            "use 1 or 0" in answer.err
         )
 
 

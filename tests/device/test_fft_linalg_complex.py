@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from device.compare import assert_same, same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -74,7 +75,10 @@ LINALG: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "chain": (lambda a: torch.linalg.matrix_power(a, 3), (SQUARE,)),
     "inv": (torch.linalg.inv, (SQUARE,)),
     "solve": (torch.linalg.solve, (SQUARE, values(3, 4, 2))),
-    "solve_triangular": (lambda a, b: torch.linalg.solve_triangular(a.tril(), b, upper=False), (SQUARE, values(3, 4, 2))),
+    "solve_triangular": (
+        lambda a, b: torch.linalg.solve_triangular(a.tril(), b, upper=False),
+        (SQUARE, values(3, 4, 2)),
+    ),
     "cholesky": (torch.linalg.cholesky, (SPD,)),
     "det": (torch.linalg.det, (SQUARE,)),
     "slogdet": (lambda a: torch.linalg.slogdet(a)[1], (SQUARE,)),
@@ -114,7 +118,7 @@ def test_singular_matrices_are_refused() -> None:
 
 @pytest.mark.filterwarnings("ignore:The operator 'aten..linalg_svd:UserWarning")
 def test_singular_values() -> None:
-    """svd works, up to torch 2.13 through a fallback that nobody asks for; what calls its inside has no kernel there."""
+    """svd works, up to torch 2.13 through a fallback that nobody asks for; what calls its inside is missing there."""
     x = values(4, 3)
     u, s, vh = torch.linalg.svd(x.to("mps"), full_matrices=False)
     assert_same(s, torch.linalg.svdvals(x))

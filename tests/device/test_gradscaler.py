@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from device.compare import assert_same, text_of
 from torch import nn
 
 from anymps.rules import scaler_argument
+from device.compare import assert_same, text_of
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -133,4 +133,7 @@ def test_wrong_devices_are_named() -> None:
     check = torch._amp_foreach_non_finite_check_and_unscale_
     assert text_of(RuntimeError, check, gradients, here, there) == scaler_argument("found_inf").text
     assert text_of(RuntimeError, check, gradients, there, here) == scaler_argument("inv_scale").text
-    assert text_of(RuntimeError, check, [*gradients, torch.ones(2)], there, there) == scaler_argument("one of scaled_grads").text
+    assert (
+        text_of(RuntimeError, check, [*gradients, torch.ones(2)], there, there)
+        == scaler_argument("one of scaled_grads").text
+    )

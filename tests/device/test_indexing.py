@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from device.compare import assert_same, same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -123,16 +124,16 @@ REDUCE: dict[str, Callable[[torch.Tensor], Any]] = {
     "trace": lambda x: x[:, :3].trace(),
     "nan": lambda x: (x.log().nansum(), x.log().nanmean(), torch.nan_to_num(x.log())),
     "diff": lambda x: (x.diff(), torch.trapezoid(x), torch.cumulative_trapezoid(x)),
-    "comparisons": lambda x: (x == 0, x > 0, x.isnan(), x.log().isinf(), torch.isclose(x, x), torch.equal(x, x.clone())),
+    "comparisons": lambda x: (x == 0, x > 0, x.isnan(), x.log().isinf(), torch.isclose(x, x)),
     "softmax": lambda x: (x.softmax(1), x.log_softmax(0)),
     "logical": lambda x: ((x > 0) & (x < 1), (x > 0) ^ True, ~(x > 0), torch.logical_or(x > 0, x < -1)),
     "rounding": lambda x: (x.round(), x.floor(), x.ceil(), x.trunc(), x.frac(), x.round(decimals=1), x % 0.7, x // 0.3),
     "integers": lambda x: [(y + 3, y * y, y // 2, y % 3, -y, y << 1, y & 1, y | 4, y**2) for y in ((x * 4).int(),)],
-    "special": lambda x: (x.sigmoid(), x.erf(), x.lgamma(), x.digamma(), torch.special.i0(x), torch.special.entr(x.abs())),
-    "trigonometry": lambda x: (x.sin(), x.cos(), x.tan(), x.atan(), x.sinh(), x.asinh(), torch.atan2(x, -x), x.sinc()),
-    "powers": lambda x: (x.abs().sqrt(), x.square(), x.abs() ** 0.3, 2**x, x.rsqrt(), x.reciprocal(), torch.hypot(x, x)),
+    "special": lambda x: (x.sigmoid(), x.erf(), x.lgamma(), x.digamma(), torch.special.i0(x)),
+    "trigonometry": lambda x: (x.sin(), x.cos(), x.tan(), x.atan(), x.sinh(), x.asinh(), torch.atan2(x, -x)),
+    "powers": lambda x: (x.abs().sqrt(), x.square(), x.abs() ** 0.3, 2**x, x.reciprocal(), torch.hypot(x, x)),
     "ldexp": lambda x: (torch.ldexp(x, (x * 2).int()), torch.ldexp(x, x.int())),
-    "mixing": lambda x: (torch.lerp(x, -x, 0.3), torch.addcmul(x, x, x, value=2), x.clamp(-0.5, 0.5), torch.fmod(x, 0.3)),
+    "mixing": lambda x: (torch.lerp(x, -x, 0.3), torch.addcmul(x, x, x, value=2), x.clamp(-0.5, 0.5)),
 }  # fmt: skip
 _NO_GRADIENT = (
     "nonzero", "argwhere", "where condition", "searchsorted", "bucketize", "unique", "bincount", "histc", "isin",

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import assert_same, text_of, values
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
+
+from device.compare import assert_same, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -50,8 +51,7 @@ class Wrapper(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = tree_map_only(Wrapper, lambda t: t.inner, (args, kwargs or {}))
-        result = tree_map_only(torch.Tensor, Wrapper, func(*args, **kwargs))
-        return result
+        return tree_map_only(torch.Tensor, Wrapper, func(*args, **kwargs))
 
 
 def test_a_dispatch_mode_sees_every_operator() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import same, same_gradients, same_module, values
 from torch import nn
+
+from device.compare import same, same_gradients, same_module, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -118,7 +119,9 @@ def test_modules_equal_those_on_the_cpu(name: str) -> None:
     same_module(make(), values(*shape))
 
 
-@pytest.mark.parametrize("name", ["BatchNorm2d", "LayerNorm", "Linear", "GELU", "MaxPool2d", "AvgPool2d", "Softmax", "GroupNorm"])
+@pytest.mark.parametrize(
+    "name", ["BatchNorm2d", "LayerNorm", "Linear", "GELU", "MaxPool2d", "AvgPool2d", "Softmax", "GroupNorm"]
+)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_modules_in_half_precision(name: str, dtype: torch.dtype) -> None:
     """Layers run in float16 and bfloat16 and stay close to float32."""
@@ -235,7 +238,9 @@ def test_grid_sampling() -> None:
         return F.grid_sample(x, F.affine_grid(theta, [2, 3, 4, 4], align_corners=False), align_corners=False)
 
     same_gradients(warp, values(2, 3, 5, 5), values(2, 2, 3))
-    same(F.grid_sample, values(1, 1, 4, 4), values(1, 3, 3, 2), mode="nearest", padding_mode="border", align_corners=True)
+    same(
+        F.grid_sample, values(1, 1, 4, 4), values(1, 3, 3, 2), mode="nearest", padding_mode="border", align_corners=True
+    )
 
 
 def test_max_unpooling() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import tolerance, values
 from torch import nn
+
+from device.compare import tolerance, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -58,7 +59,9 @@ def train(kind: str, device: str, steps: int = 4, **options: Any) -> list[float]
 
 
 def close(expected: list[float], found: list[float]) -> None:
-    torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), **(tolerance(torch.float32) or {"rtol": 1e-4, "atol": 1e-5}))
+    torch.testing.assert_close(
+        torch.tensor(found), torch.tensor(expected), **(tolerance(torch.float32) or {"rtol": 1e-4, "atol": 1e-5})
+    )
 
 
 @pytest.mark.parametrize("foreach", [None, True])

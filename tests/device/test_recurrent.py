@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import assert_same, same, same_gradients, same_module, text_of, values
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+
+from device.compare import assert_same, same, same_gradients, same_module, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -118,7 +119,10 @@ def test_a_state_on_the_cpu_is_refused() -> None:
     """A hidden state that was left on the CPU raises an error that names the devices."""
     module = nn.GRU(3, 4, device="mps")
     text = text_of(RuntimeError, module, values(2, 1, 3).to("mps"), values(1, 1, 4))
-    assert text == "Input and hidden tensors are not at the same device, found input tensor at mps:0 and hidden tensor at cpu"
+    assert (
+        text
+        == "Input and hidden tensors are not at the same device, found input tensor at mps:0 and hidden tensor at cpu"
+    )
 
 
 def test_wrong_shapes_are_refused_as_on_the_cpu() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from device.compare import assert_same, text_of, values
 from torch import nn
 
 from anymps.rules import (
@@ -27,6 +26,7 @@ from anymps.rules import (
     tensor_on_cpu,
     too_many_cpu_scalars,
 )
+from device.compare import assert_same, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -68,7 +68,7 @@ FLOAT64: dict[str, Callable[[], Any]] = {
     "mean": lambda: torch.ones(2, device="mps").mean(0, dtype=WIDE),
     "cumsum": lambda: torch.ones(2, device="mps").cumsum(0, dtype=WIDE),
     "softmax": lambda: torch.ones(2, device="mps").softmax(0, dtype=WIDE),
-    "promotion of integers": lambda: torch.add(torch.ones(2, dtype=torch.int64, device="mps"), torch.tensor(1.0, dtype=WIDE)),
+    "promotion of integers": lambda: torch.add(torch.arange(2, device="mps"), torch.tensor(1.0, dtype=WIDE)),
 }  # fmt: skip
 
 
@@ -124,10 +124,14 @@ def test_negative_sizes() -> None:
 
 def test_items_of_empty_tensors() -> None:
     """item() of nothing raises; of many too."""
-    assert text_of(RuntimeError, torch.ops.aten._local_scalar_dense, torch.empty(0, device="mps")) == item_of_empty().text
+    assert (
+        text_of(RuntimeError, torch.ops.aten._local_scalar_dense, torch.empty(0, device="mps")) == item_of_empty().text
+    )
     text = text_of(RuntimeError, torch.ones(2, device="mps").item)
     assert text == "a Tensor with 2 elements cannot be converted to Scalar"
-    assert text_of(RuntimeError, lambda: bool(torch.ones(2, device="mps"))) == text_of(RuntimeError, lambda: bool(torch.ones(2)))
+    assert text_of(RuntimeError, lambda: bool(torch.ones(2, device="mps"))) == text_of(
+        RuntimeError, lambda: bool(torch.ones(2))
+    )
 
 
 def test_numpy_and_its_functions() -> None:
@@ -135,8 +139,7 @@ def test_numpy_and_its_functions() -> None:
     x = torch.ones(2, device="mps")
     for call in (x.numpy, lambda: np.asarray(x), lambda: np.sin(x)):
         assert text_of(TypeError, call) == numpy_conversion().text
-    text = text_of(RuntimeError, torch.ones(2, device="mps", requires_grad=True).numpy)
-    assert text == "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+    assert text_of(TypeError, torch.ones(2, device="mps", requires_grad=True).numpy) == numpy_conversion().text
 
 
 def there(*shape: int) -> torch.Tensor:
@@ -211,7 +214,7 @@ def test_a_module_that_was_not_moved() -> None:
 
 
 def test_zero_dimensional_cpu_tensors_are_numbers() -> None:
-    """One 0-dim CPU tensor may stand among mps tensors of element-wise operators; two may not; an mps one beside CPU not."""
+    """One 0-dim CPU tensor may stand among the mps tensors of an element-wise operator; two may not."""
     x, number = there(2), torch.tensor(3.0)
     assert_same(x + number, here(2) + 3)
     assert_same(number * x, here(2) * 3)
@@ -229,7 +232,12 @@ def test_python_numbers_are_welcome_everywhere() -> None:
     for call in (
         lambda t: (t + 1, 1 - t, t * 2.0, 2 / t, t // 2, t % 3, 2**t, t**2, -t, abs(t), t > 1, 1 >= t, t == 0),
         lambda t: (torch.fmod(t, 2), torch.remainder(t, 2), torch.clamp(t, 0, 1), torch.maximum(t, t.new_tensor(1))),
-        lambda t: (torch.where(t > 0, 1.0, 0.0), torch.where(t > 0, t, 2), torch.xlogy(t.abs(), 2), torch.copysign(t, -1)),
+        lambda t: (
+            torch.where(t > 0, 1.0, 0.0),
+            torch.where(t > 0, t, 2),
+            torch.xlogy(t.abs(), 2),
+            torch.copysign(t, -1),
+        ),
         lambda t: (torch.floor_divide(t, 2), torch.true_divide(t, 2)),
         lambda t: (torch.ldexp(t, torch.ones_like(t).int()), torch.hypot(t, t)),
         lambda t: ((t.int() << 1) | 1, t.int() & 3, t.int() ^ 2, torch.bitwise_left_shift(t.int(), 2)),
@@ -256,7 +264,9 @@ def test_generators_of_another_device() -> None:
         assert text_of(RuntimeError, call) == generator_device("mps", "cpu").text
     text = text_of(RuntimeError, torch.randperm, 3, device="mps", generator=cpu)
     assert text == generator_device("mps:0", "cpu", with_index=True).text
-    assert "Expected a 'cpu' device type for generator but found 'mps'" in text_of(RuntimeError, torch.rand, 2, generator=mps)
+    assert "Expected a 'cpu' device type for generator but found 'mps'" in text_of(
+        RuntimeError, torch.rand, 2, generator=mps
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled:UserWarning")

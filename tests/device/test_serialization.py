@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import assert_same, text_of, values
-from processes import run_python
 from torch import nn
 
 from anymps.rules import shared_memory
+from device.compare import assert_same, text_of, values
+from processes import run_python
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -61,11 +61,15 @@ def test_load_puts_tensors_where_map_location_says(where: Any, device: str, zip_
 @pytest.mark.parametrize("where", ["mps", "mps:0", torch.device("mps")], ids=str)
 def test_cpu_tensors_load_to_mps(where: Any) -> None:
     """A file written without mps loads onto it."""
-    assert_same(torch.load(saved({"a": values(2), "b": [values(3)]}), map_location=where), {"a": values(2), "b": [values(3)]})
+    assert_same(
+        torch.load(saved({"a": values(2), "b": [values(3)]}), map_location=where), {"a": values(2), "b": [values(3)]}
+    )
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64], ids=str
+    "dtype",
+    [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool, torch.uint8, torch.complex64],
+    ids=str,
 )
 def test_every_dtype_is_kept(dtype: torch.dtype) -> None:
     """save and load keep dtype, shape, strides and flags."""
@@ -206,6 +210,16 @@ def test_mps_tensors_are_not_sent_to_other_processes(strategy: str) -> None:
     assert shared_memory(strategy).text in text_of(RuntimeError, share)
 
 
+def test_a_queue_between_processes_refuses_them() -> None:
+    """What multiprocessing queues do to a tensor fails for mps tensors; a copy on the CPU passes."""
+    from multiprocessing.reduction import ForkingPickler
+
+    expected = {shared_memory(strategy).text for strategy in ("file_system", "file_descriptor")}
+    text = text_of(RuntimeError, ForkingPickler.dumps, values(2).to("mps"))
+    assert any(one in text for one in expected)
+    assert torch.equal(values(2), ForkingPickler.loads(ForkingPickler.dumps(values(2).to("mps").cpu())))
+
+
 def test_share_memory_changes_nothing() -> None:
     """share_memory_() of an mps tensor is a silent no-op (torch 2.13)."""
     x = values(2).to("mps")
@@ -216,11 +230,17 @@ def test_share_memory_changes_nothing() -> None:
 def test_safetensors(tmp_path: Path) -> None:
     """safetensors writes mps tensors and loads them onto mps."""
     safetensors = pytest.importorskip("safetensors.torch", reason="safetensors comes with the extra `integration`")
-    content = {"a": values(3, 4).to("mps"), "b": values(2, dtype=torch.bfloat16).to("mps"), "c": torch.ones(0, device="mps")}
+    content = {
+        "a": values(3, 4).to("mps"),
+        "b": values(2, dtype=torch.bfloat16).to("mps"),
+        "c": torch.ones(0, device="mps"),
+    }
     safetensors.save_file(content, tmp_path / "x.safetensors")
     for device in ("mps", "mps:0"):
         back = safetensors.load_file(tmp_path / "x.safetensors", device=device)
-        assert_same(back, {name: tensor.cpu() for name, tensor in content.items()})
+        assert set(content) == set(back)
+        for name, tensor in content.items():
+            assert_same(back[name], tensor.cpu())
     assert safetensors.load_file(tmp_path / "x.safetensors")["a"].device.type == "cpu"
     again = safetensors.load(safetensors.save(content))
     assert torch.equal(content["a"].cpu(), again["a"])

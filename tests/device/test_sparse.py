@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from device.compare import assert_same, text_of, values
 from torch import nn
+
+from device.compare import assert_same, text_of, values
 
 pytestmark = [
     pytest.mark.usefixtures("mps_device"),

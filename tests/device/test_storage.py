@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from device.compare import assert_same, same, same_gradients, text_of, values
 from torch import nn
+
+from device.compare import assert_same, same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -335,7 +336,9 @@ def test_gradients_may_be_set_and_cleared() -> None:
     assert_same(p.grad, torch.full((2,), 4.0))
     with pytest.raises(RuntimeError) as raised:
         p.grad = torch.ones(2)
-    assert "attempting to assign a gradient with device type 'cpu' to a tensor with device type 'mps'" in str(raised.value)
+    assert "attempting to assign a gradient with device type 'cpu' to a tensor with device type 'mps'" in str(
+        raised.value
+    )
     p.grad = None
     assert p.grad is None
     same_gradients(lambda x: x.clone().requires_grad_() * x, values(3))

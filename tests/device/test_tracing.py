@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from device.compare import assert_same, values
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
+
+from device.compare import assert_same, values
 
 pytestmark = [
     pytest.mark.usefixtures("mps_device"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from device.compare import assert_same, same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -89,7 +90,9 @@ def test_a_view_shares_memory_with_its_base(name: str) -> None:
         assert not parts[0].any()
 
 
-@pytest.mark.parametrize("name", [name for name in VIEWS if "dtype" not in name and name not in ("detach", "lift_fresh")])
+@pytest.mark.parametrize(
+    "name", [name for name in VIEWS if "dtype" not in name and name not in ("detach", "lift_fresh")]
+)
 def test_gradients_flow_through_a_view(name: str) -> None:
     """Backward through a view gives the CPU's gradient."""
     same_gradients(lambda x: VIEWS[name](x), values(2, 3, 4))

@@ -6,6 +6,7 @@ import atexit
 import importlib.util
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,7 @@ from anymps.rules import (
     check_supported,
     core_table,
     distributed_operator,
+    dtype_table,
     fallback_warning,
     float64_allocation,
     installed_torch,
@@ -53,6 +55,7 @@ class State:
     torch: str
 
 
+_enabling = threading.Lock()
 _state: State | None = None
 _native: ModuleType | None = None
 
@@ -87,14 +90,18 @@ def enable(mac: str | Mac | None = None, *, fallback: bool | None = None, requir
     EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device)
     or if another Mac is already in play.
     """
-    global _state
     if require not in (None, "real", "virtual"):
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
-    chosen = _choose(mac)
-    allowed = _fallback_allowed(fallback)
+    with _enabling:  # several threads may ask; one of them does it
+        return _enable(_choose(mac), mac is not None, fallback, require)
+
+
+def _enable(chosen: Mac, asked_for: bool, fallback: bool | None, require: str | None) -> State:
+    global _state
     if _state is not None:
-        _check_again(_state, chosen if mac is not None else None, fallback, require)
+        _check_again(_state, chosen if asked_for else None, fallback, require)
         return _state
+    allowed = _fallback_allowed(fallback)
     version = check_supported(installed_torch().version)
 
     import torch
@@ -239,6 +246,7 @@ def _texts(version: TorchVersion) -> dict[str, object]:
     git = installed_torch().git_version
     return {
         "same_gpu": _same_gpu_texts(),
+        "dtypes": dtype_table(version),
         "float64": float64_allocation().text,
         "missing": missing_operator(_OPERATOR, git).text,
         "distributed": distributed_operator(_OPERATOR, git).text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import platform
 import sys
 from types import ModuleType
@@ -38,9 +39,12 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
     """The `torch._C._mps_*` functions that exist in a macOS build only (torch 2.13, torch/csrc/mps/Module.cpp)."""
     torch._C._has_mps = True
 
+    captures = itertools.count()
+
     def start_capture(name: str) -> None:
-        # A Mac without MTL_CAPTURE_ENABLED=1 refuses in the same way.
-        raise RuntimeError(f"Failed to start capture of {name} error Capturing is not supported.")
+        # A Mac without MTL_CAPTURE_ENABLED=1 refuses in the same way, with the name of the file that it would write.
+        file = f"{next(captures):04d}-{name}.gputrace"
+        raise RuntimeError(f"Failed to start capture of {file} error Capturing is not supported.")
 
     def host_alias_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
         if not isinstance(storage, torch.UntypedStorage):

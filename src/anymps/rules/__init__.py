@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from anymps.rules._dtypes import (
+    REFUSED_DTYPES,
+    SCALAR_TYPES,
+    DtypeRefusal,
+    DtypeRow,
+    dtype_table,
+    refused_dtype,
+    widened_dtypes,
+)
 from anymps.rules._encoding import WAIT_WORDS, Family, Fate, Flag, Wait
 from anymps.rules._families import family, is_verified
 from anymps.rules._operators import CoreRow, OperatorRule, core_table, fallback_operators, operator_rules
@@ -96,11 +105,15 @@ __all__ = [
     "NOTHING_LOGGED",
     "OLDEST",
     "OPERATOR_LIMITS",
+    "REFUSED_DTYPES",
     "SAME_GPU_CHECKS",
+    "SCALAR_TYPES",
     "WAITS",
     "WAIT_WORDS",
     "BackendText",
     "CoreRow",
+    "DtypeRefusal",
+    "DtypeRow",
     "Family",
     "Fate",
     "Flag",
@@ -125,6 +138,7 @@ __all__ = [
     "core_table",
     "devices_differ",
     "distributed_operator",
+    "dtype_table",
     "event_device_index",
     "event_on_other_stream",
     "event_timing_failed",
@@ -171,6 +185,7 @@ __all__ = [
     "profiler_mode",
     "profiler_running",
     "profiler_variable",
+    "refused_dtype",
     "scaler_argument",
     "schedule_interval_needs_intervals",
     "shared_memory",
@@ -188,5 +203,6 @@ __all__ = [
     "view_fallback_warning",
     "wait_of",
     "watermark_error",
+    "widened_dtypes",
     "without_mps",
 ]

@@ -11,6 +11,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/MPSHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/version.h>
 
 #include <cstring>
 #include <new>
@@ -28,6 +29,15 @@ namespace {
 
 MacFacts facts;
 bool tracing = false;
+
+bool is_macos(unsigned major, unsigned minor) {
+  return facts.macos_major > major || (facts.macos_major == major && facts.macos_minor >= minor);
+}
+
+bool is_macos_rounded(unsigned major, unsigned minor, unsigned checked) {
+  TORCH_WARN("Can't check whether running on ", major, ".", minor, "+ returning one for ", major, ".", checked, "+");
+  return is_macos(major, checked);
+}
 
 struct Hooks final : at::MPSHooksInterface {
   void init() const override {}
@@ -56,8 +66,24 @@ struct Hooks final : at::MPSHooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override {
     return 0;
   }
+  // The real hook checks a few versions only and rounds others, with these warnings (torch 2.11 to 2.15, MPSHooks.mm).
   bool isOnMacOSorNewer(unsigned major, unsigned minor) const override {
-    return facts.macos_major > major || (facts.macos_major == major && facts.macos_minor >= minor);
+    constexpr bool since_15 = TORCH_VERSION_MINOR >= 15;
+    if (major == 13 || (since_15 && major == 14)) {
+      return true;
+    }
+    if (major == 14) {
+      return minor == 0 || minor == 4 ? is_macos(14, minor) : is_macos_rounded(14, minor, 4);
+    }
+    if (major == 15) {
+      return minor <= 2 ? is_macos(15, minor) : is_macos_rounded(15, minor, 1);
+    }
+    if (major == 26) {
+      constexpr unsigned newest = since_15 ? 4 : 0;
+      return minor == 0 || minor == newest ? is_macos(26, minor) : is_macos_rounded(26, minor, newest);
+    }
+    TORCH_WARN("Checking for unexpected MacOS ", major, ".", minor, " returning false");
+    return false;
   }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     return default_generator();

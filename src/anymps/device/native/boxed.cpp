@@ -8,6 +8,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
 namespace anymps {
@@ -82,6 +83,98 @@ void convert_results(Stack& stack, size_t first, Convert&& convert) {
   }
 }
 
+// A call whose dtype the CPU refuses and MPS computes: done in a wider type, of which results and written arguments are
+// cast back. Which operators and dtypes these are: anymps/rules/_dtypes.py.
+class Widening {
+ public:
+  Widening(const Rule& rule, c10::ScalarType narrow)
+      : rule_(rule),
+        narrow_(narrow),
+        wide_(c10::isFloatingType(narrow) ? c10::ScalarType::Float : (rule.keeps_wide ? c10::ScalarType::Long : c10::ScalarType::Double)) {}
+
+  void run(const c10::OperatorHandle& op, c10::DispatchKeySet key, Stack* stack, size_t first) {
+    const auto& arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      c10::IValue& value = (*stack)[first + i];
+      const std::string& name = arguments[i].name();
+      if (value.isInt() && name == "dtype" && value.toInt() == static_cast<int64_t>(narrow_)) {
+        value = static_cast<int64_t>(wide_);
+      } else if (value.isTensor() && !is_index(name)) {
+        const at::Tensor& tensor = value.toTensor();
+        const auto type = tensor.defined() ? tensor.scalar_type() : c10::ScalarType::Undefined;
+        const bool complex = narrow_ == c10::ScalarType::Half && type == c10::ScalarType::ComplexHalf;
+        if (type == narrow_ || complex) {
+          at::Tensor wide = tensor.to(complex ? c10::ScalarType::ComplexFloat : wide_);
+          widened_.push_back({tensor, wide, is_written(rule_, i) || name.rfind("running_", 0) == 0});
+          value = std::move(wide);
+        }
+      }
+    }
+    op.redispatchBoxed(key, stack);
+    for (const Argument& argument : widened_) {
+      if (argument.written) {
+        if (!argument.narrow.sizes().equals(argument.wide.sizes())) {
+          argument.narrow.resize_(argument.wide.sizes());
+        }
+        argument.narrow.copy_(argument.wide);
+      }
+    }
+    convert_results(*stack, first, [&](at::Tensor&& result, size_t) { return cast_back(std::move(result)); });
+  }
+
+ private:
+  struct Argument {
+    at::Tensor narrow;
+    at::Tensor wide;
+    bool written;
+  };
+
+  static bool is_index(const std::string& name) {
+    return name == "target" || name == "index" || name == "indices" || name == "mask";
+  }
+
+  at::Tensor cast_back(at::Tensor&& result) const {
+    if (!result.defined()) {
+      return std::move(result);
+    }
+    for (const Argument& argument : widened_) {
+      if (argument.wide.is_same(result)) {
+        return argument.narrow;
+      }
+    }
+    const auto type = result.scalar_type();
+    if (type == wide_) {
+      return rule_.keeps_wide ? std::move(result) : result.to(narrow_);
+    }
+    if (narrow_ == c10::ScalarType::Half && type == c10::ScalarType::ComplexFloat) {
+      return result.to(c10::ScalarType::ComplexHalf);
+    }
+    return std::move(result);
+  }
+
+  const Rule& rule_;
+  const c10::ScalarType narrow_;
+  const c10::ScalarType wide_;
+  std::vector<Argument> widened_;
+};
+
+// The dtype that decides whether a call is widened: that of its first tensor, or of its argument `dtype`.
+std::optional<c10::ScalarType> widened_dtype(const Rule& rule, c10::ArrayRef<c10::Argument> schema, const Stack& stack, size_t first) {
+  for (size_t i = 0; i < schema.size(); ++i) {
+    const c10::IValue& value = stack[first + i];
+    int64_t type = -1;
+    if (value.isTensor() && value.toTensor().defined()) {
+      type = static_cast<int64_t>(value.toTensor().scalar_type());
+    } else if (value.isInt() && schema[i].name() == "dtype") {
+      type = value.toInt();
+    }
+    if (type >= 0) {
+      return ((rule.widened >> type) & 1) ? std::optional<c10::ScalarType>(static_cast<c10::ScalarType>(type)) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
 class Redirect final : public c10::OperatorKernel {
  public:
   Redirect(const Rule& rule, c10::DispatchKey host_key) : rule_(rule), host_key_(c10::DispatchKeySet(host_key)) {}
@@ -99,15 +192,42 @@ class Redirect final : public c10::OperatorKernel {
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_host(tensor, written, position);
     });
-    op.redispatchBoxed(host_key_, stack);
+    if (C10_UNLIKELY(rule_.widened != 0)) {
+      compute_widely(op, stack, first);
+    } else {
+      op.redispatchBoxed(host_key_, stack);
+    }
     convert_results(*stack, first, [&](at::Tensor&& result, size_t) { return call.to_mps(std::move(result)); });
     call.finish();
   }
 
  private:
+  // The CPU kernel, which may have the dtype for these arguments after all; if not, a wider one.
+  void compute_widely(const c10::OperatorHandle& op, Stack* stack, size_t first) const {
+    const auto narrow = widened_dtype(rule_, op.schema().arguments(), *stack, first);
+    if (!narrow.has_value()) {
+      op.redispatchBoxed(host_key_, stack);
+      return;
+    }
+    const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+    try {
+      op.redispatchBoxed(host_key_, stack);
+      return;
+    } catch (const c10::Error&) {
+      stack->resize(first);
+      stack->insert(stack->end(), arguments.begin(), arguments.end());
+    }
+    Widening(rule_, *narrow).run(op, host_key_, stack, first);
+  }
+
   const Rule& rule_;
   const c10::DispatchKeySet host_key_;
 };
+
+bool needs_gradient(const at::Tensor& tensor) {
+  return tensor.is_mps() && tensor.requires_grad() && c10::GradMode::is_enabled() &&
+      !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradMPS);
+}
 
 // What PyTorch's generic CPU fallback does with a call (reference: aten/src/ATen/native/CPUFallback.cpp, torch 2.13).
 void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
@@ -127,6 +247,9 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   std::vector<const c10::TensorImpl*> inputs;
   std::optional<c10::Device> target;
   int64_t moved = 0;
+  // An operator without a derivative of its own (linalg_svd) comes here with autograd still on: the copies and the CPU's
+  // operators inside are then recorded, as on the real backend.
+  bool tracked = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::IValue& value = (*stack)[first + i];
     if (value.isDevice()) {
@@ -142,7 +265,10 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
     }
     span.input(tensor.unsafeGetTensorImpl());
     at::Tensor host = tensor;
-    if (!tensor.is_cpu()) {
+    if (needs_gradient(tensor)) {
+      tracked = true;
+      host = tensor.cpu();
+    } else if (!tensor.is_cpu()) {
       at::Tensor same_bytes = tensor.is_sparse() ? sparse_to_host(tensor) : at::Tensor(alias(tensor.unsafeGetTensorImpl()));
       c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
       host = same_bytes.clone();
@@ -156,7 +282,10 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   }
 
   {
-    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    std::optional<c10::impl::ExcludeDispatchKeyGuard> below;
+    if (!tracked) {
+      below.emplace(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    }
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     for (const Argument& argument : tensors) {
       if (is_written(rule, argument.position) && argument.original.is_mps()) {
@@ -190,6 +319,9 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
     }
     check_allocatable(result.scalar_type());
     moved += static_cast<int64_t>(result.is_sparse() ? 0 : result.nbytes());
+    if (tracked && result.requires_grad()) {
+      return result.to(kMpsDevice);
+    }
     at::Tensor own = result;
     if (!result.is_sparse() && (result.use_count() > 1 || result.storage().use_count() > 1)) {
       own = result.clone();

@@ -11,8 +11,9 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
   }
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   span_.input(impl);
-  if (C10_UNLIKELY(rule_.flags & kConditionalWait)) {
+  if (C10_UNLIKELY(rule_.flags & (kConditionalWait | kRefusesDtypes))) {
     note_wait_condition(tensor, position);
+    check_dtype(tensor);
   }
   if (C10_UNLIKELY(!impl->is_mps())) {
     check_foreign(rule_, tensor, position, cpu_scalars_, sparse_);
@@ -35,6 +36,14 @@ void Call::note_wait_condition(const at::Tensor& tensor, size_t position) {
       ((rule_.flags & kWaitsOnScalar) && position > 0 && tensor.dim() == 0 && tensor.is_mps()) ||
       ((rule_.flags & kWaitsOnZeroDim) && position == 0 && tensor.dim() == 0)) {
     span_.wait(rule_.wait);
+  }
+}
+
+void Call::check_dtype(const at::Tensor& tensor) const {
+  const auto type = static_cast<int>(tensor.scalar_type());
+  if (arguments_.empty() && ((rule_.refused >> type) & 1)) {
+    const RefusedDtype& refusal = rule_.refusals.at(type);
+    refuse(Refusal::Dtype, rule_, static_cast<ErrorClass>(refusal.error), refusal.text, tensor);
   }
 }
 

@@ -27,8 +27,8 @@ class Call {
     }
   }
   ~Call() {
-    if (C10_UNLIKELY(!finished_ && span_.on())) {
-      span_.raised();
+    if (C10_UNLIKELY(!finished_ && span_.on() && !tape::take_refusal_note())) {
+      span_.raised();  // a refusal has written its own entry
     }
   }
   Call(const Call&) = delete;
@@ -64,6 +64,7 @@ class Call {
   c10::SmallVector<Argument, 6> arguments_;
   c10::SmallVector<const c10::TensorImpl*, 4> results_;
   void note_wait_condition(const at::Tensor& tensor, size_t position);
+  void check_dtype(const at::Tensor& tensor) const;
 
   // The storage of an argument of this call whose bytes a CPU kernel sees as `host`, or an empty one.
   c10::Storage storage_behind(const c10::StorageImpl* host) const;

@@ -100,12 +100,35 @@ PyObject* configure(PyObject*, PyObject* args) {
       table.push_back({name, fate, family, flags, wait});
     }
 
+    DtypeRows dtypes;
+    PyObject* dtype_list = PyDict_GetItemString(words, "dtypes");  // anymps.rules.dtype_table()
+    for (Py_ssize_t i = 0; dtype_list != nullptr && i < PyTuple_GET_SIZE(dtype_list); ++i) {
+      const char* name;
+      PyObject* refused;
+      unsigned long long widened;
+      int keeps_wide;
+      if (!PyArg_ParseTuple(PyTuple_GET_ITEM(dtype_list, i), "sOKp", &name, &refused, &widened, &keeps_wide)) {
+        return nullptr;
+      }
+      DtypeRow& row = dtypes[name];
+      row.widened = widened;
+      row.keeps_wide = keeps_wide != 0;
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(refused); ++j) {
+        int type, error;
+        const char* said;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(refused, j), "iis", &type, &error, &said)) {
+          return nullptr;
+        }
+        row.refused[type] = {static_cast<uint8_t>(error), said};
+      }
+    }
+
     books().describe(torch_minor, recommended, max_buffer);
     initialize_substrate();
     hide_cuda();
     install_backend({static_cast<unsigned>(macos_major), static_cast<unsigned>(macos_minor)});
     set_families(std::move(family_names));
-    register_rules(table);
+    register_rules(table, dtypes);
     Py_RETURN_NONE;
   });
 }

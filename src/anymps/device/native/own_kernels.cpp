@@ -7,6 +7,7 @@
 #include <ATen/ops/ldexp_ops.h>
 #include <ATen/ops/linear_backward_ops.h>
 #include <ATen/ops/linear_ops.h>
+#include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <ATen/ops/scaled_dot_product_attention_ops.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -114,12 +115,27 @@ at::Tensor attention(
   return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, std::nullopt, scale, grouped));
 }
 
+// Under torch.vmap every device comes by here.
+at::Tensor batched_attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& mask,
+    double dropout,
+    bool causal,
+    std::optional<double> scale,
+    bool grouped) {
+  return query.device().is_mps() ? attention(query, key, value, mask, dropout, causal, scale, grouped)
+                                 : at::native::scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale, grouped);
+}
+
 }  // namespace
 
 void add_composite_kernels(CompositeTable& table) {
-  table.emplace_back(
-      full_name<at::_ops::scaled_dot_product_attention>(),
-      c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention));
+  table.push_back(
+      {full_name<at::_ops::scaled_dot_product_attention>(),
+       c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention),
+       c10::KernelFunction::makeFromUnboxedRuntimeFunction(&batched_attention)});
 }
 
 void add_own_kernels(KernelTable& table) {

@@ -59,6 +59,20 @@ bool is_metadata_only(const c10::FunctionSchema& schema) {
   return !schema.returns().empty();
 }
 
+void set_dtypes(Rule& rule, const DtypeRow& row) {
+  rule.widened = row.widened;
+  rule.keeps_wide = row.keeps_wide;
+  rule.refusals = row.refused;
+  for (const auto& [type, refusal] : row.refused) {
+    rule.refused |= uint64_t(1) << type;
+    rule.flags |= kRefusesDtypes;
+  }
+}
+
+struct Silence final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
 void add(const Rule& rule, DispatchKey key, c10::KernelFunction kernel) {
   registry().handles.push_back(c10::Dispatcher::singleton().registerImpl(
       rule.op.operator_name(), key, std::move(kernel), std::nullopt, nullptr, "anymps"));
@@ -98,13 +112,14 @@ const std::string& family_name(uint8_t family) {
   return family < families.size() ? families[family] : none;
 }
 
-void register_rules(const std::vector<RuleRow>& rows) {
+void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes) {
   auto& dispatcher = c10::Dispatcher::singleton();
   KernelTable table;
   add_step_kernels(table);
   add_own_kernels(table);
   add_memory_kernels(table);
   add_random_kernels(table);
+  add_limited_kernels(table);
   std::unordered_map<std::string, KernelFactory> factories(table.rows.begin(), table.rows.end());
 
   Registry& r = registry();
@@ -119,6 +134,10 @@ void register_rules(const std::vector<RuleRow>& rows) {
     rule.family = static_cast<uint8_t>(row.family);
     rule.flags = row.flags;
     rule.wait = static_cast<Wait>(row.wait);
+    const auto dtype_row = dtypes.find(row.name);
+    if (dtype_row != dtypes.end()) {
+      set_dtypes(rule, dtype_row->second);
+    }
     const bool has_cpu = handle->hasKernelForDispatchKey(DispatchKey::CPU);
     const bool has_composite = handle->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
         handle->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
@@ -148,12 +167,16 @@ void register_rules(const std::vector<RuleRow>& rows) {
   }
   CompositeTable composites;
   add_composite_kernels(composites);
-  for (const auto& [name, kernel] : composites) {
+  for (const auto& [name, kernel, batched] : composites) {
     const auto handle = dispatcher.findSchema(parse_name(name));
     TORCH_CHECK(handle.has_value(), "anymps: this torch has no operator ", name);
     Rule& rule = new_rule(*handle, name);
     add(rule, DispatchKey::MPS, kernel);
     add(rule, DispatchKey::AutogradMPS, kernel);
+    // torch.vmap has a kernel of its own there, which asks the same table; replacing it is meant, and needs no warning.
+    Silence silence;
+    c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+    add(rule, DispatchKey::FuncTorchVmapMode, batched);
   }
   r.handles.push_back(dispatcher.registerFallback(DispatchKey::MPS, make_catch_all(), "anymps"));
 }

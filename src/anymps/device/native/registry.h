@@ -4,6 +4,7 @@
 #include "rule.h"
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace anymps {
@@ -17,8 +18,16 @@ struct RuleRow {
   int wait;
 };
 
+// One row of anymps.rules.dtype_table(), by operator.
+struct DtypeRow {
+  std::unordered_map<int, RefusedDtype> refused;  // by ScalarType
+  uint64_t widened;
+  bool keeps_wide;
+};
+using DtypeRows = std::unordered_map<std::string, DtypeRow>;
+
 // Registers kernels for every row whose operator this torch has. Called once.
-void register_rules(const std::vector<RuleRow>& rows);
+void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes);
 
 // Names of the cross-device families, by the number that rows carry (anymps/rules/_encoding.py).
 void set_families(std::vector<std::string> families);

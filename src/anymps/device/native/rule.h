@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 
 namespace anymps {
 
@@ -23,12 +24,20 @@ enum RuleFlag : uint32_t {
   kDense = 256,         // has a kernel for the MPS dispatch key
   kSparse = 512,        // has a kernel for the SparseMPS dispatch key
   kFromPython = 1024,   // torch registers the kernel itself, from Python
+  kRefusesDtypes = 2048,  // set here: `refused` is not empty
 };
+// What a call must be looked at for, tensor by tensor.
 constexpr uint32_t kConditionalWait = kWaitsOnMask | kWaitsOnScalar | kWaitsOnZeroDim | kWaitsOnOption;
 
 enum class Wait : uint8_t { None = 0, Item, CopyToMps, CopyToCpu, Synchronize, Event, EmptyCache, Fallback, InsideOperator };
 enum class Direction : uint8_t { None = 0, CpuToMps, MpsToCpu, MpsToMps };
 enum class Phase : uint8_t { Other = 0, Batch, Move, Forward, LossRead, Backward, Optimizer };
+
+// A dtype that the first tensor of a call may not have, and what MPS says then.
+struct RefusedDtype {
+  uint8_t error;  // ErrorClass
+  std::string text;
+};
 
 struct Rule {
   Rule(c10::OperatorHandle handle, std::string name);
@@ -42,6 +51,10 @@ struct Rule {
   Wait wait = Wait::None;
   uint64_t writes = 0;        // bit i: argument i is written (in place or out=)
   int generator_argument = -1;
+  uint64_t refused = 0;       // bit t: MPS refuses ScalarType t, which the CPU computes
+  uint64_t widened = 0;       // bit t: MPS computes ScalarType t, which the CPU refuses; a wider type stands in
+  bool keeps_wide = false;    // a widened call's results stay wide
+  std::unordered_map<int, RefusedDtype> refusals;  // by ScalarType
 };
 
 }  // namespace anymps

@@ -8,11 +8,9 @@
 #include <ATen/ops/add_ops.h>
 #include <ATen/ops/addcdiv_ops.h>
 #include <ATen/ops/addcmul_ops.h>
-#include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/bmm_ops.h>
 #include <ATen/ops/cat_ops.h>
 #include <ATen/ops/convolution_backward_ops.h>
-#include <ATen/ops/convolution_ops.h>
 #include <ATen/ops/div_ops.h>
 #include <ATen/ops/embedding_dense_backward_ops.h>
 #include <ATen/ops/eq_ops.h>
@@ -78,7 +76,6 @@ void add_step_kernels(KernelTable& table) {
   table.add<ops::gelu>();
   table.add<ops::gelu_backward>();
   table.add<ops::mm>();
-  table.add<ops::addmm>();
   table.add<ops::bmm>();
   table.add<ops::sum_dim_IntList>();
   table.add<ops::mean_dim>();
@@ -92,7 +89,6 @@ void add_step_kernels(KernelTable& table) {
   table.add<ops::native_layer_norm_backward>();
   table.add<ops::native_batch_norm>();
   table.add<ops::native_batch_norm_backward>();
-  table.add<ops::convolution>();
   table.add<ops::convolution_backward>();
   table.add<ops::embedding_dense_backward>();
   table.add<ops::masked_fill__Scalar>();

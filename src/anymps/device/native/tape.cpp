@@ -259,7 +259,10 @@ Phase natural_phase(const ThreadTape& tape, Wait wait, Direction direction) {
 
 }  // namespace
 
+static thread_local bool refusal_noted = false;
+
 void Span::begin() {
+  refusal_noted = false;  // one from outside any call is not this call's
   start_ = now_ns();
   hash_ = mix(0x5bd1e995u, rule_.id + 1);
   fate_ = rule_.fate;
@@ -497,10 +500,17 @@ static void put(const Rule& rule, Fate fate, Entry entry) {
   tape.publish();
 }
 
+bool take_refusal_note() {
+  const bool noted = refusal_noted;
+  refusal_noted = false;
+  return noted;
+}
+
 uint32_t note_refusal(const Rule& rule, Fate fate) {
   if (!recording()) {
     return 0;
   }
+  refusal_noted = true;
   Entry entry{};
   entry.start_ns = now_ns();
   BackwardNode node;

@@ -131,6 +131,7 @@ uint8_t set_phase(uint8_t phase);  // of the calling thread; returns the former 
 void enter_module(uint32_t module);
 void leave_module();
 void end_step();
+bool take_refusal_note();  // whether the calling thread has noted a refusal since it last asked
 uint32_t note_refusal(const Rule& rule, Fate fate);  // writes a refused entry for the calling thread, returns its number
 void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wait wait);
 }  // namespace tape

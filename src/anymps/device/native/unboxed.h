@@ -1,6 +1,7 @@
 // Typed kernels for the operators of a training step: the same as the redirect in boxed.cpp, without the boxing.
 #pragma once
 
+#include "boxed.h"
 #include "call.h"
 
 #include <ATen/core/IListRef.h>
@@ -142,13 +143,32 @@ class Unboxed;
 template <class Host, class R, class... Args>
 class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
  public:
-  explicit Unboxed(const Rule& rule) : rule_(rule), op_(rule.op.typed<R(Args...)>()) {}
+  explicit Unboxed(const Rule& rule) : rule_(rule), op_(rule.op.typed<R(Args...)>()) {
+    if (rule.widened != 0) {
+      widening_ = make_redirect(rule, c10::DispatchKey::CPU);
+    }
+  }
 
   R operator()(Args... args) {
+    if constexpr (c10::impl::can_box_all<Args...>::value) {
+      if (C10_UNLIKELY(rule_.widened != 0) && starts_widened(args...)) {
+        return widening_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
+      }
+    }
     return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
   }
 
  private:
+  // Whether the first argument is a tensor whose dtype the CPU kernel lacks.
+  template <class First, class... Rest>
+  bool starts_widened(const First& first, const Rest&...) const {
+    if constexpr (std::is_same_v<First, at::Tensor>) {
+      return first.defined() && ((rule_.widened >> static_cast<int>(first.scalar_type())) & 1);
+    } else {
+      return false;
+    }
+  }
+
   template <size_t... Positions>
   R run(std::index_sequence<Positions...>, Args... args) {
     Call call(rule_);
@@ -179,6 +199,7 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
 
   const Rule& rule_;
   c10::TypedOperatorHandle<R(Args...)> op_;
+  c10::KernelFunction widening_;
 };
 
 using KernelFactory = c10::KernelFunction (*)(const Rule&);
@@ -212,9 +233,15 @@ void add_step_kernels(KernelTable& table);    // step_kernels.cpp: the operators
 void add_own_kernels(KernelTable& table);     // own_kernels.cpp: operators that the CPU lacks
 void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation, views, copies, reads
 void add_random_kernels(KernelTable& table);  // random.cpp: operators that draw numbers
+void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that refuse some arguments on mps
 
 // Composite operators that ask for the device type inside: replaced, with autograd passing through them.
-using CompositeTable = std::vector<std::pair<std::string, c10::KernelFunction>>;
+struct CompositeRow {
+  std::string name;
+  c10::KernelFunction kernel;
+  c10::KernelFunction batched;  // for torch.vmap, on every device
+};
+using CompositeTable = std::vector<CompositeRow>;
 void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp
 
 }  // namespace anymps

@@ -1,0 +1,182 @@
+"""Dtypes that single MPS operators refuse although the CPU computes them, and the other way round, by torch release.
+
+Sources. Which pairs: `OpInfo.dtypesIfMPS` and the lists of `torch/testing/_internal/common_mps.py` in the wheel, brought
+down to operators by `python -m tests.conformance.derive`, which prints what this table should hold for the installed
+torch. Texts: the comments beside the marks in `common_methods_invocations.py` and `opinfo/definitions/linalg.py`, which
+quote what a Mac raised, and the C strings and Metal kernel names in `libtorch_cpu.dylib` of the macOS arm64 wheel 2.13.
+Derived and read for torch 2.13; other releases take the rows whose range holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from anymps.rules._operators import core_table
+from anymps.rules._texts import BackendText, missing_kernel
+from anymps.rules._texts_runtime import OPERATOR_LIMITS
+from anymps.rules._versions import NEWEST, OLDEST, TorchVersion, check_supported
+
+SCALAR_TYPES: Final[dict[str, int]] = {
+    "uint8": 0,
+    "int8": 1,
+    "int16": 2,
+    "int32": 3,
+    "int64": 4,
+    "float16": 5,
+    "float32": 6,
+    "float64": 7,
+    "complex64": 9,
+    "bool": 11,
+    "bfloat16": 15,
+}
+"""The numbers of `c10::ScalarType`, by the name of the dtype."""
+
+_INTEGERS: Final = ("bool", "uint8", "int8", "int16", "int32", "int64")
+_ERROR_CLASSES: Final = ("RuntimeError", "TypeError", "NotImplementedError", "ValueError", "IndexError")
+# Operators that are composite on a Mac and have a kernel in the native core.
+_COMPOSITE: Final = ("convolution", "_convolution")
+
+
+class DtypeRefusal(NamedTuple):
+    """Operators (base names: all overloads) that raise `text` if their first tensor has one of the dtypes."""
+
+    operators: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    text: BackendText
+    since: tuple[int, int] = OLDEST
+    until: tuple[int, int] = NEWEST
+
+
+def _row(
+    operators: str,
+    dtypes: Iterable[str],
+    text: str | BackendText,
+    since: tuple[int, int] = OLDEST,
+    until: tuple[int, int] = NEWEST,
+) -> DtypeRefusal:
+    said = text if isinstance(text, BackendText) else BackendText("RuntimeError", text)
+    return DtypeRefusal(tuple(operators.split()), tuple(dtypes), said, since, until)
+
+
+def _limit_row(operators: str, dtypes: Iterable[str], limit: str) -> DtypeRefusal:
+    known = OPERATOR_LIMITS[limit]
+    return _row(operators, dtypes, BackendText(known.error, known.text), known.since, known.until)
+
+
+_COMPLEX: Final = ("complex64",)
+_HALVES: Final = ("float16", "bfloat16")
+
+REFUSED_DTYPES: Final = (
+    _row("convolution _convolution", _INTEGERS, "Convolution is supported only for Floating types"),
+    _limit_row("linear", _INTEGERS, "linear"),
+    _row("addr", _INTEGERS, "MPS device does not support addr for non-float input"),
+    _row("index_reduce", ("int64",), "index_reduce for MPS does not support torch.long dtype", (2, 12)),
+    _row("index_reduce", _COMPLEX, "index_reduce for MPS does not support torch.cfloat dtype", (2, 12)),
+    _row("_upsample_bilinear2d_aa", ("uint8",), "_upsample_bilineard2d_aa_out_mps only supports floating-point dtypes"),
+    _row("_upsample_bicubic2d_aa", ("uint8",), "_upsample_bicubic2d_aa_out_mps only supports floating-point dtypes"),
+    _row("upsample_bicubic2d", ("uint8",), missing_kernel("upsample_bicubic2d_uchar")),
+    _row("renorm", _COMPLEX, missing_kernel("renorm_float2")),
+    _row("silu", _COMPLEX, missing_kernel("silu_dense_float2_float2")),
+    _row("searchsorted bucketize", ("bool",), missing_kernel("searchsorted_bool_long")),
+    _row("searchsorted bucketize", _COMPLEX, missing_kernel("searchsorted_float2_long")),
+    # linear algebra: float32 alone
+    _row("cholesky_inverse", _COMPLEX, "cholesky_inverse: MPS only supports float type!"),
+    _row(
+        "cholesky linalg_cholesky_ex",  # a Mac computes nonsense and says so
+        _COMPLEX,
+        "linalg.cholesky: The factorization could not be completed because the input is not positive-definite",
+    ),
+    _row("linalg_inv_ex", _COMPLEX, "linalg_inv: not supported for complex types yet!"),
+    _limit_row("linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet", _COMPLEX, "lu_factor complex"),
+    _limit_row("_linalg_solve_ex", _COMPLEX, "lu_factor dtype"),
+    _limit_row("linalg_qr", (*_COMPLEX, *_HALVES), "linalg_qr dtype"),
+    _row(
+        "linalg_solve_triangular triangular_solve _cholesky_solve_helper",
+        _COMPLEX,
+        "linalg.solve.triangular(); Only float is supported!",
+    ),
+)
+"""What MPS refuses and the CPU computes."""
+
+# Dtypes, then the operators whose MPS kernel has them and whose CPU kernel has not (base names).
+_WIDENED: Final = {
+    "bool": """
+        ceil dot floor floor_divide fmod kthvalue linspace max_pool2d_with_indices max_pool3d_with_indices median nanmedian
+        pow reflection_pad1d reflection_pad2d reflection_pad3d relu remainder replication_pad1d replication_pad2d
+        replication_pad3d threshold trace trunc vdot
+    """,
+    "bool uint8 int8 int16 int32 int64": """
+        adaptive_max_pool2d lerp max_pool2d_with_indices_backward max_unpool2d max_unpool3d nll_loss2d_forward
+        nll_loss_forward
+    """,
+    "bool uint8 int8 int16 int32": """
+        avg_pool2d avg_pool3d glu huber_loss log_sigmoid_forward mish native_batch_norm silu softplus
+    """,
+    "uint8 int8 int16 int32 int64": "histc round",
+    "uint8 int8 int16 int32": "_log_softmax",
+    "float16": "_cdist_backward _fft_r2c avg_pool3d_backward polar",
+    "float16 bfloat16": """
+        _cdist_forward avg_pool3d linalg_householder_product special_bessel_j0 special_bessel_j1 special_bessel_y0
+        special_bessel_y1 special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
+        special_chebyshev_polynomial_w special_erfcx special_hermite_polynomial_h special_hermite_polynomial_he
+        special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
+        special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_shifted_chebyshev_polynomial_t
+        special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_v
+        special_shifted_chebyshev_polynomial_w special_spherical_bessel_j0 special_zeta
+    """,
+}
+# Sums of bools are int64: the wide result stays.
+_KEPT_WIDE: Final = frozenset({"trace"})
+
+DtypeRow = tuple[str, tuple[tuple[int, int, str], ...], int, bool]
+"""(`aten::silu`, ((ScalarType, error class, text), ...), bits of the widened ScalarTypes, whether results stay wide)."""
+
+
+def widened_dtypes(operator: str) -> tuple[str, ...]:
+    """Dtypes that the operator (base name) computes on MPS and not on the CPU, where a wider type must stand in."""
+    return tuple(
+        name for dtypes, operators in _WIDENED.items() if operator in operators.split() for name in dtypes.split()
+    )
+
+
+def refused_dtype(operator: str, dtype: str, version: str | TorchVersion) -> BackendText | None:
+    """What MPS says to a first tensor of this dtype; None if the operator (base name) is not in the table with it.
+
+    Raises UnsupportedTorchError for a release outside the supported range.
+    """
+    release = check_supported(version).release
+    for row in REFUSED_DTYPES:
+        if row.since <= release <= row.until and operator in row.operators and dtype in row.dtypes:
+            return row.text
+    return None
+
+
+@lru_cache(maxsize=1)
+def dtype_table(torch_version: str | TorchVersion) -> tuple[DtypeRow, ...]:
+    """For every overload with a dtype rule: what is refused and what is widened, as plain tuples for the native core.
+
+    Raises UnsupportedTorchError like `operator_rules`.
+    """
+    rows: list[DtypeRow] = []
+    for full in [*(row[0] for row in core_table(torch_version)), *(f"aten::{name}" for name in _COMPOSITE)]:
+        base = full.removeprefix("aten::").partition(".")[0]
+        name = base if base in _known() else base.removesuffix("_")
+        if name not in _known():
+            continue
+        refused: list[tuple[int, int, str]] = []
+        for dtype, number in SCALAR_TYPES.items():
+            said = refused_dtype(name, dtype, torch_version)
+            if said is not None:
+                refused.append((number, _ERROR_CLASSES.index(said.error), said.text))
+        widened = sum(1 << SCALAR_TYPES[dtype] for dtype in widened_dtypes(name))
+        if refused or widened:
+            rows.append((full, tuple(refused), widened, name in _KEPT_WIDE))
+    return tuple(rows)
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[str]:
+    widened = {name for operators in _WIDENED.values() for name in operators.split()}
+    return frozenset(widened.union(*(row.operators for row in REFUSED_DTYPES)))

@@ -1,0 +1,52 @@
+"""`python -m tests.conformance [--write docs/fidelity.md] [OPERATOR ...]`: the whole run, or some operators of it."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from conformance import page, shards, worker
+
+MAC = "M3 Pro 18GB"
+
+
+def main() -> int:
+    """Runs, prints the shares, writes the page if asked to. The exit code is 1 if a worker crashed or hung."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=main.__doc__)
+    parser.add_argument("operators", nargs="*", help="names as in the database: silu, linalg.svd; none: all")
+    parser.add_argument("--write", type=Path, help="where to write the page")
+    parser.add_argument("--rows", type=Path, help="where to write all rows, as JSON")
+    parser.add_argument("--shards", type=int, default=os.cpu_count() or 1, help="processes side by side")
+    given = parser.parse_args()
+    begun = time.monotonic()
+    rows = shards.run(given.shards, MAC, given.operators, tell=lambda line: print(line, file=sys.stderr, flush=True))
+    for kind in ("forward", "gradient", "errors"):
+        agreeing, scored = page.share(row for row in rows if row["kind"] == kind)
+        print(f"{kind}: {agreeing} of {scored} agree" + (f" ({100 * agreeing / scored:.2f} %)" if scored else ""))
+    special = [row for row in rows if row["kind"] == "forward" and page.discriminates(row)]
+    for what in ("refuses", "fails", "runs"):
+        agreeing, scored = page.share(row for row in special if row["expected"] == what)
+        print(f"the CPU would be wrong, MPS {what}: {agreeing} of {scored} agree")
+    for row in rows:
+        if given.operators and page.agrees(row) is False:
+            print(row["kind"], row["operator"], row["dtype"], row["expected"], row["actual"], row["detail"])
+    print(f"{len(rows)} pairs in {time.monotonic() - begun:.0f} s")
+    if given.rows:
+        given.rows.write_text(json.dumps(rows))
+    if given.write:
+        import torch
+
+        limits = (worker.LIMIT, worker.LIMIT_REFUSED)
+        given.write.write_text(page.write(rows, torch.__version__, limits, datetime.date.today()) + "\n")
+    return 1 if any(row["actual"] in ("crash", "hang") for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""torch.mps.Event: record, wait, query, synchronize, elapsed_time, and the ids behind them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from anymps.rules import events_in_wrong_order, events_without_timing, invalid_event
+from device.compare import text_of, values
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+Event = torch.mps.Event
+C = torch._C
+
+
+def test_an_event_is_complete_after_synchronize() -> None:
+    """record, wait, synchronize and query follow each other."""
+    event = Event()
+    event.record()
+    values(100).to("mps").exp()
+    event.wait()
+    event.synchronize()
+    torch.mps.synchronize()
+    assert event.query()
+    event.record()
+    torch.mps.synchronize()
+    assert event.query()
+
+
+def test_an_event_that_was_never_recorded() -> None:
+    """wait and synchronize of a fresh event return at once."""
+    event = Event()
+    event.wait()
+    event.synchronize()
+    assert event.query() in (False, True)  # an id from the pool keeps its counter up to torch 2.14
+
+
+def test_elapsed_time_is_positive_milliseconds() -> None:
+    """Two recorded events with timing give the time between them."""
+    start, end = Event(enable_timing=True), Event(enable_timing=True)
+    start.record()
+    x = values(100, 100).to("mps")
+    x @ x
+    end.record()
+    torch.mps.synchronize()
+    assert 0 < start.elapsed_time(end) < 60_000
+
+
+def test_events_in_the_wrong_order() -> None:
+    """An end that was recorded before its start is refused with the ids of both."""
+    start, end = Event(enable_timing=True), Event(enable_timing=True)
+    end.record()
+    torch.mps.synchronize()
+    start.record()
+    torch.mps.synchronize()
+    ids = [event._Event__eventId for event in (start, end)]
+    assert text_of(RuntimeError, start.elapsed_time, end) == events_in_wrong_order(*ids).text
+
+
+def test_events_without_timing(virtual_device: torch.device) -> None:
+    """Measuring events without timing, or unrecorded ones, raises; up to torch 2.14 hardware waits for ever instead."""
+    start, end = Event(), Event()
+    start.record()
+    end.record()
+    torch.mps.synchronize()
+    assert text_of(RuntimeError, start.elapsed_time, end) == events_without_timing().text
+    timed = Event(enable_timing=True)
+    timed.record()
+    with pytest.raises(RuntimeError):
+        timed.elapsed_time(Event(enable_timing=True))
+
+
+def test_measuring_twice_works_here(virtual_device: torch.device) -> None:
+    """elapsed_time may be asked twice, and after synchronize(): hardware hangs up to 2.14 (pytorch issue 162872)."""
+    start, end = Event(enable_timing=True), Event(enable_timing=True)
+    start.record()
+    end.record()
+    end.synchronize()
+    assert start.elapsed_time(end) == start.elapsed_time(end) > 0
+
+
+def test_ids_come_from_a_pool() -> None:
+    """Ids are positive integers; released ones are handed out again; unknown ones are refused."""
+    first, second = C._mps_acquireEvent(False), C._mps_acquireEvent(True)
+    assert 0 < first != second > 0
+    C._mps_recordEvent(first)
+    C._mps_waitForEvent(first)
+    C._mps_synchronizeEvent(first)
+    torch.mps.synchronize()
+    assert C._mps_queryEvent(first)
+    C._mps_releaseEvent(first)
+    again = C._mps_acquireEvent(False)
+    assert first == again
+    for released in (first, second):
+        C._mps_releaseEvent(released)
+    for call in (C._mps_recordEvent, C._mps_queryEvent, C._mps_waitForEvent, C._mps_synchronizeEvent):
+        assert text_of(RuntimeError, call, 10**6) == invalid_event(10**6).text
+
+
+def test_events_are_given_back_when_they_go() -> None:
+    """A thousand short-lived events use few ids."""
+    for _ in range(1000):
+        Event().record()
+    identifier = C._mps_acquireEvent(False)
+    C._mps_releaseEvent(identifier)
+    assert identifier < 100

@@ -1,0 +1,201 @@
+"""Memory through torch.mps and torch.accelerator: counters, heaps, limits, out of memory, environment variables."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from anymps.rules import invalid_buffer, memory_fraction_error, out_of_memory, watermark_error
+from device.compare import text_of
+from processes import ENABLE, run_python
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
+MIB = 1024**2
+
+
+def facts(code: str, env: dict[str, str] | None = None) -> Any:
+    """What a script prints as JSON in its last line."""
+    return json.loads(run_python(ENABLE + "import json\n" + code, env).lines[-1])
+
+
+@pytest.mark.skipif(RELEASE >= (2, 14), reason="from torch 2.14 large requests are rounded up to buckets")
+def test_the_worked_example() -> None:
+    """Tensors of 4 bytes, 5, 600 and 64 MiB take heaps of 8, 32, 600 and 1024 MiB, which empty_cache gives back.
+
+    In another order the 600 MiB would be cut from what is left of the heap of 1 GiB.
+    """
+    found = facts(
+        """
+base = torch.mps.driver_allocated_memory()
+rows, kept = [], []
+def note():
+    rows.append([torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory() - base])
+for count in (1, 5 * 1024**2 // 4, 600 * 1024**2 // 4, 64 * 1024**2 // 4):
+    kept.append(torch.empty(count, device="mps"))
+    note()
+kept.clear()
+note()
+torch.mps.empty_cache()
+note()
+print(json.dumps(rows))
+"""
+    )
+    heaps = [8 * MIB, 40 * MIB, 640 * MIB, 1664 * MIB, 1664 * MIB, 0]
+    live = [256, 256 + 5 * MIB, 256 + 605 * MIB, 256 + 669 * MIB, 0, 0]
+    assert live == [row[0] for row in found]
+    assert heaps == [row[1] for row in found]
+
+
+def test_sizes_are_rounded_to_256_bytes() -> None:
+    """A storage is charged in steps of 256 bytes; one of nothing costs nothing; views cost nothing."""
+    torch.mps.empty_cache()
+    for count, charge in ((0, 0), (1, 256), (64, 256), (65, 512), (1000, 4096)):
+        before = torch.mps.current_allocated_memory()
+        x = torch.empty(count, device="mps")
+        assert before + charge == torch.mps.current_allocated_memory()
+        y = x[:].view(-1)
+        assert before + charge == torch.mps.current_allocated_memory()
+        del x
+        assert before + charge == torch.mps.current_allocated_memory()
+        del y
+        assert before == torch.mps.current_allocated_memory()
+
+
+def test_memory_goes_up_and_down_with_tensors() -> None:
+    """Results, moves, gradients and in-place operations are charged when they are made and freed when they go."""
+    before = torch.mps.current_allocated_memory()
+    x = torch.ones(1024, device="mps", requires_grad=True)
+    y = x * 2
+    assert before + 8192 == torch.mps.current_allocated_memory()
+    y.detach().add_(1)
+    assert before + 8192 == torch.mps.current_allocated_memory()
+    y.sum().backward()
+    assert before + 12288 == torch.mps.current_allocated_memory()
+    z = x.cpu()
+    assert before + 12288 == torch.mps.current_allocated_memory()
+    del x, y, z
+    assert before == torch.mps.current_allocated_memory()
+
+
+def test_empty_cache_keeps_what_is_alive() -> None:
+    """empty_cache frees cached memory only; live tensors keep their values and their charge."""
+    x = torch.arange(1000, device="mps")
+    torch.empty(3 * MIB, device="mps")
+    current = torch.mps.current_allocated_memory()
+    driver = torch.mps.driver_allocated_memory()
+    torch.mps.empty_cache()
+    assert current == torch.mps.current_allocated_memory()
+    assert torch.mps.driver_allocated_memory() <= driver
+    assert 499500 == x.sum().item()
+
+
+def test_a_block_is_used_again() -> None:
+    """A freed large buffer serves the next request of its size without new heaps."""
+    torch.empty(4 * MIB, device="mps")
+    driver = torch.mps.driver_allocated_memory()
+    for _ in range(3):
+        torch.empty(4 * MIB, device="mps")
+    assert driver == torch.mps.driver_allocated_memory()
+
+
+def test_limits_of_the_mac() -> None:
+    """recommended_max_memory and maxBufferLength are constants of the Mac; a larger buffer is refused."""
+    most = torch.mps.recommended_max_memory()
+    assert most > 2**30
+    assert torch.mps.driver_allocated_memory() < most
+    length = torch._C._mps_maxBufferLength()
+    assert 0 < length <= most
+    text = text_of(RuntimeError, torch.empty, length, dtype=torch.uint8, device="mps")
+    assert text == invalid_buffer(length).text
+    assert text_of(RuntimeError, torch.empty, 2**42, dtype=torch.uint8, device="mps") == invalid_buffer(2**42).text
+
+
+@pytest.mark.parametrize("fraction", [1, "0.5", None, -0.1, 2.5, True], ids=repr)
+def test_a_wrong_memory_fraction_is_refused(fraction: Any) -> None:
+    """set_per_process_memory_fraction takes a float from 0 to 2."""
+    expected = memory_fraction_error(fraction)
+    assert expected is not None
+    error = {"TypeError": TypeError, "ValueError": ValueError}[expected.error]
+    assert text_of(error, torch.mps.set_per_process_memory_fraction, fraction) == expected.text
+
+
+def test_out_of_memory(virtual_device: torch.device) -> None:
+    """Beyond the fraction an allocation raises a RuntimeError with heaps, limit and request; then life goes on."""
+    most = torch.mps.recommended_max_memory()
+    torch.mps.empty_cache()
+    keep = torch.ones(10, device="mps")
+    other = torch.mps.driver_allocated_memory() - torch.accelerator.memory_reserved() if RELEASE >= (2, 13) else 0
+    request = int(most * 0.3)
+    try:
+        torch.mps.set_per_process_memory_fraction(0.25)
+        text = text_of(RuntimeError, torch.empty, request, dtype=torch.uint8, device="mps")
+        total = torch.mps.driver_allocated_memory() - other
+        aligned = -(-request // 256) * 256
+        assert text in {
+            out_of_memory(
+                torch.__version__,
+                allocated=total,
+                other=other,
+                requested=size,
+                limit=int(0.25 * most),
+                private=RELEASE < (2, 12),
+            ).text
+            for size in (aligned, _bucket(aligned))
+        }
+        torch.mps.set_per_process_memory_fraction(0.0)
+        assert request == torch.empty(request, dtype=torch.uint8, device="mps").nbytes
+    finally:
+        torch.mps.set_per_process_memory_fraction(1.7)
+        torch.mps.empty_cache()
+    assert 10.0 == keep.sum().item()
+
+
+def _bucket(size: int) -> int:
+    """The size that torch 2.14 asks for: rounded up to a thirty-second of its power of two, 16 KiB at least."""
+    granule = max(2 ** (size.bit_length() - 1) // 32, 16384)
+    return -(-size // granule) * granule
+
+
+@pytest.mark.parametrize(
+    ("high", "low"), [("2.5", None), ("1.0", None), ("-1", None), ("1.0", "1.5"), ("0", "2.5")], ids=str
+)
+def test_wrong_watermarks_are_refused_at_each_use(high: str, low: str | None) -> None:
+    """The two variables are checked when the allocator is first needed, and again at each later use."""
+    env = {"PYTORCH_MPS_HIGH_WATERMARK_RATIO": high} | ({"PYTORCH_MPS_LOW_WATERMARK_RATIO": low} if low else {})
+    expected = watermark_error(float(high), float(low or 1.4))
+    assert expected is not None
+    found = facts(
+        """
+texts = []
+make = lambda: torch.ones(1, device="mps")
+for call in (make, torch.mps.current_allocated_memory, make):
+    try:
+        call()
+        texts.append("")
+    except RuntimeError as error:
+        texts.append(str(error))
+print(json.dumps(texts))
+""",
+        env,
+    )
+    assert [expected.text] * 3 == found
+
+
+def test_watermarks_from_the_environment(virtual_device: torch.device) -> None:
+    """A low ratio limits at once; text that is no number means no limit."""
+    code = """
+most = torch.mps.recommended_max_memory()
+try:
+    torch.empty(int(most * 0.3), dtype=torch.uint8, device="mps")
+    print(json.dumps("fits"))
+except RuntimeError as error:
+    print(json.dumps(str(error)[:26]))
+"""
+    limited = {"PYTORCH_MPS_HIGH_WATERMARK_RATIO": "0.2", "PYTORCH_MPS_LOW_WATERMARK_RATIO": "0.1"}
+    assert facts(code, limited) == "MPS backend out of memory "
+    assert facts(code, {"PYTORCH_MPS_HIGH_WATERMARK_RATIO": "plenty"}) == "fits"

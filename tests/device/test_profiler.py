@@ -1,0 +1,97 @@
+"""torch.mps.profiler: start, stop, profile, Metal capture, and torch.profiler beside mps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from anymps.rules import capture_failed, profiler_mode, profiler_running
+from device.compare import text_of, values
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+profiler = torch.mps.profiler
+
+
+@pytest.mark.parametrize("mode", ["interval", "event", "interval,event", " Interval , EVENT ", "event,event"])
+@pytest.mark.parametrize("wait", [False, True])
+def test_tracing_starts_and_stops(mode: str, wait: bool) -> None:
+    """Every mode starts once, is refused while running, and stops as often as asked."""
+    profiler.start(mode, wait_until_completed=wait)
+    try:
+        assert text_of(RuntimeError, profiler.start) == profiler_running().text
+        values(3).to("mps").exp()
+    finally:
+        profiler.stop()
+    profiler.stop()
+    profiler.start()
+    profiler.stop()
+
+
+@pytest.mark.parametrize("mode", ["intervals", "event,cpu", "none"])
+def test_unknown_modes_are_refused(mode: str) -> None:
+    """An unknown token is named; tracing stays off."""
+    assert text_of(RuntimeError, profiler.start, mode) == profiler_mode(mode.split(",")[-1]).text
+    profiler.start()
+    profiler.stop()
+
+
+def test_an_empty_mode_does_nothing() -> None:
+    """An empty mode is accepted and starts nothing."""
+    profiler.start("")
+    profiler.start("event")
+    profiler.stop()
+
+
+def test_the_context_manager_stops_after_errors() -> None:
+    """profile() traces inside, and stops when the body or its own start fails."""
+    with profiler.profile("event", wait_until_completed=True):
+        assert text_of(RuntimeError, profiler.start) == profiler_running().text
+    with pytest.raises(KeyError), profiler.profile():
+        raise KeyError
+    with pytest.raises(RuntimeError), profiler.profile("nonsense"):
+        pass
+    profiler.start()
+    profiler.stop()
+
+
+def test_wrong_types_of_arguments() -> None:
+    """The binding wants a boolean."""
+    text = text_of(RuntimeError, torch._C._mps_profilerStartTrace, "event", "yes")
+    assert text == "couldn't convert python object to boolean"
+
+
+def test_metal_capture_is_off_without_its_variable(
+    virtual_device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without MTL_CAPTURE_ENABLED=1 capture is not enabled, and starting it is refused with the file's name."""
+    monkeypatch.chdir(tmp_path)
+    assert not profiler.is_metal_capture_enabled()
+    assert not profiler.is_capturing_metal()
+    with pytest.raises(RuntimeError) as raised, profiler.metal_capture("trace"):
+        pass
+    file = str(raised.value).split(" of ")[1].split(" error ")[0]
+    assert file.endswith("-trace.gputrace")
+    assert str(raised.value) == capture_failed(file, "Capturing is not supported.").text
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_torch_profiler_sees_mps_operators(tmp_path: Path) -> None:
+    """torch.profiler records the operators of mps tensors on the host's side and writes a trace."""
+    x = values(8, 8).to("mps").requires_grad_()
+    with torch.profiler.profile(record_shapes=True) as recorded:
+        (x @ x).relu().sum().backward()
+    names = {event.key for event in recorded.key_averages()}
+    assert {"aten::mm", "aten::relu", "aten::sum"} <= names
+    recorded.export_chrome_trace(str(tmp_path / "trace.json"))
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+
+def test_record_function_and_bottleneck_tools() -> None:
+    """record_function ranges and the autograd profiler work around mps operators."""
+    with torch.autograd.profiler.profile() as recorded, torch.profiler.record_function("my range"):
+        values(3).to("mps").exp()
+    assert "my range" in {event.name for event in recorded.function_events}

@@ -1,0 +1,164 @@
+"""Several threads use the device: results, gradients, modes and memory are those of one thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import nn
+
+from device.compare import assert_same, values
+from processes import ENABLE, run_python
+
+pytestmark = pytest.mark.usefixtures("virtual_device")  # hardware may crash with two threads (pytorch issue 197805)
+
+THREADS = 4
+
+
+def all_at_once(work: Callable[[int], object]) -> list[object]:
+    """What `work(number)` gives in threads that start together."""
+    barrier = threading.Barrier(THREADS)
+
+    def run(number: int) -> object:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(run, range(THREADS)))
+
+
+def train(number: int, device: str = "mps") -> list[float]:
+    """The losses of a small model that is made, trained and dropped inside one thread."""
+    model = nn.Sequential(nn.Linear(6, 12), nn.GELU(), nn.LayerNorm(12), nn.Linear(12, 3))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(values(*p.shape, seed=number) * 0.3)
+    model.to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    x, y = values(9, 6, seed=number).to(device), (torch.arange(9) % 3).to(device)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_models_train_side_by_side() -> None:
+    """Each thread gets the losses that it would get alone on the CPU."""
+    found = all_at_once(train)
+    for number in range(THREADS):
+        torch.testing.assert_close(
+            torch.tensor(found[number]), torch.tensor(train(number, "cpu")), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_one_graph_is_walked_by_many_threads() -> None:
+    """Backwards of several threads into one leaf add up."""
+    x = values(50).to("mps").requires_grad_()
+    all_at_once(lambda number: (x * (number + 1)).sum().backward())
+    assert_same(x.grad, torch.full((50,), float(sum(range(1, THREADS + 1)))))
+
+
+def test_one_storage_is_read_by_many_threads() -> None:
+    """Views, aliases and reads of one tensor from several threads agree."""
+    x = torch.arange(1000.0, device="mps")
+
+    def read(number: int) -> float:
+        total = 0.0
+        for start in range(200):
+            total += x[start::7].sum().item() + x.view(10, 100)[number, start % 100].item()
+        return total
+
+    assert [read(number) for number in range(THREADS)] == all_at_once(read)
+
+
+def test_modes_belong_to_their_thread() -> None:
+    """no_grad, autocast and the default device of one thread do not reach another."""
+    inside, done = threading.Event(), threading.Event()
+    seen: list[tuple[bool, torch.dtype, str]] = []
+
+    def other() -> None:
+        inside.wait()
+        x = torch.ones(2, 2, device="mps", requires_grad=True)
+        y = x @ x
+        seen.append((y.requires_grad, y.dtype, torch.zeros(1).device.type))
+        done.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with torch.no_grad(), torch.autocast("mps"), torch.device("mps"):
+        inside.set()
+        done.wait()
+    thread.join()
+    assert [(True, torch.float32, "cpu")] == seen
+
+
+def test_memory_comes_back_from_every_thread() -> None:
+    """Tensors made in one thread may be dropped in another; nothing stays behind."""
+    before = torch.mps.current_allocated_memory()
+    made: list[torch.Tensor] = []
+    all_at_once(lambda number: made.extend(torch.ones(100 + number, device="mps") for _ in range(50)))
+    assert torch.mps.current_allocated_memory() > before
+
+    def drop(_: int) -> None:
+        for _ in range(50):
+            made.pop()
+
+    all_at_once(drop)
+    assert [] == made
+    assert before == torch.mps.current_allocated_memory()
+
+
+def test_errors_stay_in_their_thread() -> None:
+    """A refusal in one thread is raised there and leaves the others alone."""
+
+    def work(number: int) -> str:
+        try:
+            for _ in range(50):
+                x = torch.ones(4, device="mps")
+                if number % 2:
+                    x + torch.ones(4)
+        except RuntimeError as error:
+            return str(error)
+        return f"{x.sum().item()}"
+
+    refused = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
+    assert ["4.0", refused, "4.0", refused] == all_at_once(work)
+
+
+def test_synchronize_and_empty_cache_beside_work() -> None:
+    """synchronize, empty_cache and the counters may be called while others compute."""
+
+    def work(number: int) -> float:
+        x = torch.ones(100, device="mps")
+        for _ in range(50):
+            if number == 0:
+                torch.mps.empty_cache()
+                torch.mps.synchronize()
+                torch.mps.current_allocated_memory()
+            else:
+                x = x * 1.0
+        return x.sum().item()
+
+    assert [100.0] * THREADS == all_at_once(work)
+
+
+def test_the_device_is_switched_on_by_one_of_many_threads() -> None:
+    """enable from several threads at once gives one device."""
+    lines = run_python(
+        ENABLE.replace("anymps.enable", "enable = lambda number: anymps.enable")
+        + """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(4) as pool:
+    states = list(pool.map(enable, range(4)))
+    sums = list(pool.map(lambda n: torch.ones(n, device="mps").sum().item(), range(4)))
+print(len(set(map(id, states))), sums)
+"""
+    ).lines
+    assert lines == ["1 [0.0, 1.0, 2.0, 3.0]"]
