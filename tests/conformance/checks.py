@@ -182,7 +182,7 @@ def _calls(op: Any, sample: Any) -> tuple[_Call, _Reference]:
 
 def _to_cpu(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.detach().to("cpu").requires_grad_(value.requires_grad)
+        return value if value.is_meta else value.detach().to("cpu").requires_grad_(value.requires_grad)
     if isinstance(value, torch.device) and value.type == "mps":
         return torch.device("cpu")
     return "cpu" if isinstance(value, str) and value in ("mps", "mps:0") else value

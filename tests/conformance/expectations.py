@@ -1,6 +1,6 @@
-"""What a Mac with the newest macOS does with each (operator, dtype), from the lists of the installed torch's own MPS tests.
+"""What a Mac with the newest macOS does with each (operator, dtype), by the lists of torch's own MPS tests.
 
-Sources, all in the wheel under torch/testing/_internal:
+Sources, all in the installed wheel under torch/testing/_internal:
 
 * `OpInfo.dtypesIfMPS`: the dtypes that torch claims for mps. Where `TestCommon.test_dtypes` is not marked as failing on
   mps, that test holds the claim to be exact in both directions: in a claimed dtype at least one sample runs, in any
@@ -56,8 +56,8 @@ _ORDER_OF_EQUALS: Final = frozenset({"argsort", "sort"})
 class Expectation:
     """What a Mac does with one (operator, dtype), and why we think so.
 
-    `on_cpu` tells whether the CPU has the dtype: where it does and the Mac refuses, or the other way round, a copy of the
-    CPU gets it wrong (`discriminating`).
+    `on_cpu` tells whether the CPU has the dtype: where it does and the Mac refuses, or the other way round, a copy of
+    the CPU gets it wrong (`discriminating`).
     """
 
     what: str

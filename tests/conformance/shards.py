@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +17,55 @@ PATIENCE = 90.0
 """Seconds without a word after which a worker counts as hanging."""
 
 
+_WORKER = (sys.executable, "-m", "conformance.worker")
+
+Tell = Callable[[str], None]
+Begun = tuple[int, list[Any], dict[str, Any]]
+"""A pair's number in its shard, the pair, and its row as far as it is known before the run."""
+
+
 def run(
-    shards: int, mac: str, names: Sequence[str] = (), tell: Callable[[str], None] = lambda line: None
+    shards: int,
+    mac: str,
+    names: Sequence[str] = (),
+    tell: Tell = lambda line: None,
+    worker: Sequence[str] = _WORKER,
+    patience: float = PATIENCE,
 ) -> list[dict[str, Any]]:
-    """The rows of all pairs, `shards` processes side by side; crashes and hangs are rows as well."""
-    rows: list[list[dict[str, Any]]] = [[] for _ in range(shards)]
-    threads = [
-        threading.Thread(target=_shard, args=(number, shards, mac, list(names), rows[number], tell))
-        for number in range(shards)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [row for part in rows for row in part]
+    """The rows of all pairs, `shards` processes of `worker` side by side; crashes and hangs are rows as well.
+
+    Raises RuntimeError if a worker ends before its first pair, with the last line that it wrote.
+    """
+    with ThreadPoolExecutor(shards) as pool:
+        parts = [
+            pool.submit(_shard, [*worker, str(number), str(shards)], [mac, *names], tell, patience)
+            for number in range(shards)
+        ]
+        return [row for part in parts for row in part.result()]
 
 
-def _shard(
-    number: int, shards: int, mac: str, names: list[str], rows: list[dict[str, Any]], tell: Callable[[str], None]
-) -> None:
+def _shard(command: list[str], arguments: list[str], tell: Tell, patience: float) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
     start = 0
     while True:
-        answer = _worker(number, shards, start, mac, names, rows)
+        answer = _worker([*command, str(start), *arguments], rows, patience)
         if answer is None:
-            return
+            return rows
         begun, how = answer
         if begun is None:
             raise RuntimeError(f"a worker of the conformance run ended before its first pair: {how}")
         at, pair, expected = begun
-        tell(f"shard {number}: {how} in {pair}")
-        lost = {"kind": pair[0], "actual": "hang" if how.startswith("hang") else "crash", "detail": how, "samples": 0}
-        rows.append({**expected, **lost, "seconds": 0.0})
+        tell(f"{how} in {pair}")
+        actual = "hang" if how.startswith("hang") else "crash"
+        rows.append({**expected, "kind": pair[0], "actual": actual, "detail": how, "samples": 0, "seconds": 0.0})
         start = at + 1
 
 
-def _worker(
-    number: int, shards: int, start: int, mac: str, names: list[str], rows: list[dict[str, Any]]
-) -> tuple[tuple[int, list[Any], dict[str, Any]] | None, str] | None:
+def _worker(command: list[str], rows: list[dict[str, Any]], patience: float) -> tuple[Begun | None, str] | None:
     """Runs one process. None: it finished. Else the pair that it was in, and how it ended."""
     here = Path(__file__).resolve().parents[1]
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join([str(here), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    command = [sys.executable, "-m", "conformance.worker", str(number), str(shards), str(start), mac, *names]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     lines: queue.Queue[str | None] = queue.Queue()
     complaints: list[str] = []
@@ -77,14 +85,14 @@ def _worker(
     readers = [threading.Thread(target=read, daemon=True), threading.Thread(target=drain, daemon=True)]
     for reader in readers:
         reader.start()
-    begun: tuple[int, list[Any], dict[str, Any]] | None = None
+    begun: Begun | None = None
     while True:
         try:
-            line = lines.get(timeout=PATIENCE)
+            line = lines.get(timeout=patience)
         except queue.Empty:
             process.kill()
             process.wait()
-            return begun, f"hang: no word for {PATIENCE:.0f} s"
+            return begun, f"hang: no word for {patience:g} s"
         if line is None:
             status = process.wait()
             readers[1].join(timeout=5)

@@ -1,4 +1,4 @@
-"""One process of the run: checks the pairs that it is given and tells of each before and after, a JSON line at a time."""
+"""One process of the run: checks the pairs that it is given, and tells of each before and after in JSON lines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 LIMIT = 24
 """Samples that are run of a pair that a Mac runs; most have fewer."""
 LIMIT_REFUSED = 1000
-"""Samples of a pair that a Mac refuses: the one that it refuses may stand anywhere, and the first refusal ends the pair."""
+"""Samples of any other pair: the one that a Mac refuses may stand anywhere, and the first refusal ends the pair."""
 
 
 def pairs(expectations: Any, names: set[str] | None = None) -> list[tuple[str, int, str]]:
-    """Every (kind, operator number, dtype name) of the run, the operator's together; `names` restricts the operators."""
+    """Every (kind, operator number, dtype name) of the run, an operator's together; `names` restricts the operators."""
     from conformance.expectations import GRADIENTS, TESTED
 
     found: list[tuple[str, int, str]] = []
@@ -72,7 +72,7 @@ def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int 
 
 
 def main() -> None:
-    """`python -m conformance.worker SHARD SHARDS START MAC [OPERATOR ...]`: the pairs of one shard, from number START on."""
+    """`python -m conformance.worker SHARD SHARDS START MAC [OPERATOR ...]`: a shard's pairs, from number START on."""
     shard, shards, start, mac, *names = sys.argv[1:]
     out = os.fdopen(os.dup(1), "w", buffering=1)  # what torch prints does not reach the report
     os.dup2(2, 1)

@@ -182,3 +182,14 @@ def test_the_banner_says_virtual(virtual_device: torch.device) -> None:
 def test_versions_are_known() -> None:
     """The rules know the installed torch."""
     assert version_rules(torch.__version__).version.release == RELEASE
+
+
+@pytest.mark.usefixtures("virtual_device")
+def test_shaders_are_refused_in_our_own_words() -> None:
+    """There is no Metal compiler here: the call says so, and what needs a real Mac."""
+    with pytest.raises(RuntimeError) as error:
+        torch.mps.compile_shader("kernel void f() {}")
+    assert str(error.value) == (
+        "anymps: the virtual mps device runs no Metal shaders; torch.mps.compile_shader, load_metallib and "
+        "torch.compile with its default backend need a real Mac"
+    )

@@ -56,7 +56,16 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
         view._owner = storage  # type: ignore[attr-defined]
         return torch.frombuffer(view, dtype=torch.uint8).untyped_storage()
 
+    def no_shaders(*_: object) -> None:
+        raise RuntimeError(
+            "anymps: the virtual mps device runs no Metal shaders; torch.mps.compile_shader, load_metallib and "
+            "torch.compile with its default backend need a real Mac"
+        )
+
     missing: dict[str, Any] = {
+        "_mps_compileShader": no_shaders,
+        "_mps_loadMetalllib": no_shaders,  # torch's own spelling
+        "_mps_loadMetallibFromPath": no_shaders,
         "_mps_releaseEvent": core.release_event,
         "_mps_isCaptureEnabled": lambda: False,
         "_mps_isCapturing": lambda: False,

@@ -1,7 +1,7 @@
 """Dtypes that single MPS operators refuse although the CPU computes them, and the other way round, by torch release.
 
-Sources. Which pairs: `OpInfo.dtypesIfMPS` and the lists of `torch/testing/_internal/common_mps.py` in the wheel, brought
-down to operators by `python -m tests.conformance.derive`, which prints what this table should hold for the installed
+Sources. Which pairs: `OpInfo.dtypesIfMPS` and the lists of `torch/testing/_internal/common_mps.py` in the wheel,
+brought down to operators by `python -m tests.conformance.derive`, which prints what these tables lack for the installed
 torch. Texts: the comments beside the marks in `common_methods_invocations.py` and `opinfo/definitions/linalg.py`, which
 quote what a Mac raised, and the C strings and Metal kernel names in `libtorch_cpu.dylib` of the macOS arm64 wheel 2.13.
 Derived and read for torch 2.13; other releases take the rows whose range holds them.
@@ -103,8 +103,8 @@ REFUSED_DTYPES: Final = (
 # Dtypes, then the operators whose MPS kernel has them and whose CPU kernel has not (base names).
 _WIDENED: Final = {
     "bool": """
-        ceil dot floor floor_divide fmod kthvalue linspace max_pool2d_with_indices max_pool3d_with_indices median nanmedian
-        pow reflection_pad1d reflection_pad2d reflection_pad3d relu remainder replication_pad1d replication_pad2d
+        ceil dot floor floor_divide fmod kthvalue linspace max_pool2d_with_indices max_pool3d_with_indices median
+        nanmedian pow reflection_pad1d reflection_pad2d reflection_pad3d relu remainder replication_pad1d replication_pad2d
         replication_pad3d threshold trace trunc vdot
     """,
     "bool uint8 int8 int16 int32 int64": """
@@ -131,7 +131,7 @@ _WIDENED: Final = {
 _KEPT_WIDE: Final = frozenset({"trace"})
 
 DtypeRow = tuple[str, tuple[tuple[int, int, str], ...], int, bool]
-"""(`aten::silu`, ((ScalarType, error class, text), ...), bits of the widened ScalarTypes, whether results stay wide)."""
+"""(`aten::silu`, ((ScalarType, error class, text), ...), bits of the widened types, whether results stay wide)."""
 
 
 def widened_dtypes(operator: str) -> tuple[str, ...]:

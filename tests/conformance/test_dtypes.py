@@ -1,0 +1,190 @@
+"""Dtypes that MPS refuses and the CPU computes, and the other way round: texts, results, in-place and `out=`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from anymps.rules import REFUSED_DTYPES, SCALAR_TYPES, dtype_table, installed_torch, refused_dtype, widened_dtypes
+
+
+def _complex(device: torch.device) -> torch.Tensor:
+    return torch.eye(2, dtype=torch.complex64, device=device)
+
+
+REFUSALS: dict[str, tuple[Callable[[torch.device], Any], str]] = {
+    "convolution of integers": (
+        lambda d: F.conv1d(torch.ones(1, 1, 3, device=d).long(), torch.ones(1, 1, 1, device=d).long()),
+        "Convolution is supported only for Floating types",
+    ),
+    "linear of integers": (
+        lambda d: F.linear(torch.ones(2, 2, device=d).int(), torch.ones(2, 2, device=d).int()),
+        "MPS device does not support linear for non-float inputs",
+    ),
+    "complex inverse": (
+        lambda d: torch.linalg.inv(_complex(d)),
+        "linalg_inv: not supported for complex types yet!",
+    ),
+    "complex determinant": (
+        lambda d: torch.linalg.det(_complex(d)),
+        "linalg.lu_factor(): MPS doesn't support complex types.",
+    ),
+    "complex qr": (lambda d: torch.linalg.qr(_complex(d)), "linalg_qr: MPS currently supports float32 only"),
+    "index_reduce of int64": (
+        lambda d: torch.zeros(3, dtype=torch.int64, device=d).index_reduce(
+            0, torch.tensor([0], device=d), torch.tensor([4], device=d), "amax"
+        ),
+        "index_reduce for MPS does not support torch.long dtype",
+    ),
+    "in place": (
+        lambda d: _complex(d).renorm_(2, 0, 1.0),
+        "Failed to create function state object for: renorm_float2",
+    ),
+    "adaptive pooling that does not divide": (
+        lambda d: F.adaptive_avg_pool2d(torch.ones(1, 1, 5, 5, device=d), 3),
+        "Adaptive pool MPS: input sizes must be divisible by output sizes. Non-divisible input sizes are not "
+        "implemented on MPS device yet. For now, you can manually transfer tensor to cpu in this case. Please refer to "
+        "[this issue](https://github.com/pytorch/pytorch/issues/96056)",
+    ),
+    "half 3D transposed convolution": (
+        lambda d: F.conv_transpose3d(
+            torch.ones(1, 1, 2, 2, 2, device=d).half(), torch.ones(1, 1, 1, 1, 1, device=d).half()
+        ),
+        "ConvTranspose 3D with BF16 or FP16 types is not supported on MPS",
+    ),
+    "complex factor of addmm": (
+        lambda d: torch.addmm(_complex(d), _complex(d), _complex(d), alpha=1j),
+        "value cannot be converted to type double without overflow",
+    ),
+    "negative arange of uint8": (
+        lambda d: torch.arange(-8, -4, dtype=torch.uint8, device=d),
+        "value cannot be converted to type uint8_t without overflow",
+    ),
+    "product scatter of int64": (
+        lambda d: torch.ones(2, dtype=torch.int64, device=d).scatter_reduce(
+            0, torch.tensor([0], device=d), torch.tensor([3], device=d), "prod"
+        ),
+        "Failed to create function state object for: scatter_prod_dense_long_long",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals_have_the_backend_s_text(case: str, mps_device: torch.device) -> None:
+    """What the CPU computes and MPS refuses raises RuntimeError with MPS's whole text."""
+    call, text = REFUSALS[case]
+    with pytest.raises(RuntimeError) as caught:
+        call(mps_device)
+    assert RuntimeError is type(caught.value)
+    assert text == str(caught.value)
+
+
+def test_other_dtypes_of_the_same_operators_run(mps_device: torch.device) -> None:
+    """The refusals are for their dtypes alone."""
+    ones = torch.ones(1, 1, 4, 4, device=mps_device)
+    assert 1.0 == F.conv2d(ones, torch.ones(1, 1, 1, 1, device=mps_device)).mean().item()
+    assert (1, 1, 2, 2) == F.adaptive_avg_pool2d(ones, 2).shape
+    index, source = torch.tensor([0], device=mps_device), torch.tensor([4.0], device=mps_device)
+    assert [4.0, 0.0] == torch.zeros(2, device=mps_device).index_reduce(0, index, source, "amax").tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
+def test_integers_that_the_cpu_lacks(dtype: torch.dtype, mps_device: torch.device) -> None:
+    """Pooling of integers gives integers, rounded towards zero."""
+    x = torch.arange(16, device=mps_device).to(dtype).view(1, 1, 4, 4)
+    pooled = F.avg_pool2d(x, 2)
+    assert dtype == pooled.dtype
+    assert [[2, 4], [10, 12]] == pooled[0, 0].tolist()
+
+
+def test_bools_that_the_cpu_lacks(mps_device: torch.device) -> None:
+    """Max pooling of bools gives bools and int64 indices; the trace of bools is an int64 sum."""
+    values, indices = F.max_pool2d(torch.ones(1, 4, 4, dtype=torch.bool, device=mps_device), 2, return_indices=True)
+    assert (torch.bool, torch.int64) == (values.dtype, indices.dtype)
+    assert [[0, 2], [8, 10]] == indices[0].tolist()
+    trace = torch.trace(torch.ones(3, 3, dtype=torch.bool, device=mps_device))
+    assert (torch.int64, 3) == (trace.dtype, trace.item())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_that_the_cpu_lacks(dtype: torch.dtype, mps_device: torch.device) -> None:
+    """A half-precision result is the float32 result, rounded."""
+    x = torch.linspace(0.5, 3, 8)
+    found = torch.special.bessel_j0(x.to(dtype).to(mps_device))
+    assert dtype == found.dtype
+    assert torch.equal(torch.special.bessel_j0(x.to(dtype).float()).to(dtype), found.cpu())
+
+
+def test_widened_calls_write_where_they_should(mps_device: torch.device) -> None:
+    """In-place and `out=` variants of a widened call write into the given tensor, and resize an empty one."""
+    x = torch.tensor([1, 2, 3], device=mps_device)
+    assert x is x.lerp_(torch.tensor([5, 6, 7], device=mps_device), 0.5)
+    assert [3, 4, 5] == x.tolist()
+    out = torch.empty(0, dtype=torch.int32, device=mps_device)
+    assert out is torch.ops.aten.silu.out(torch.tensor([1, 20], dtype=torch.int32, device=mps_device), out=out)
+    assert [0, 19] == out.tolist()
+    polar = torch.polar(torch.ones(2, device=mps_device).half(), torch.zeros(2, device=mps_device).half())
+    assert torch.complex32 == polar.dtype
+
+
+def test_dtypes_that_both_lack_raise(mps_device: torch.device) -> None:
+    """A dtype that neither MPS nor the CPU has is refused, never widened."""
+    with pytest.raises(NotImplementedError):
+        F.gelu(torch.ones(2, dtype=torch.int32, device=mps_device))
+
+
+def test_dtypes_that_the_cpu_has_after_all_are_not_widened(mps_device: torch.device) -> None:
+    """`pow` of a bool tensor and a number has a CPU kernel: its result is promoted, not cast back to bool."""
+    result = torch.pow(torch.tensor([True, False], device=mps_device), 2)
+    assert (torch.int64, [1, 0]) == (result.dtype, result.tolist())
+
+
+def test_svd_has_gradients_through_its_fallback(mps_device: torch.device) -> None:
+    """`linalg.svd` runs on the CPU on every release up to 2.13, and autograd records what it does there."""
+    x = torch.tensor([[2.0, 1.0], [0.0, 1.0]])
+    found, wanted = x.to(mps_device).requires_grad_(), x.clone().requires_grad_()
+    with pytest.warns(UserWarning) if installed_torch().version.release <= (2, 13) else _nothing():
+        torch.linalg.svd(found)[1].sum().backward()
+    torch.linalg.svd(wanted)[1].sum().backward()
+    assert found.grad is not None
+    assert torch.device("mps:0") == found.grad.device
+    torch.testing.assert_close(found.grad.cpu(), wanted.grad)
+
+
+class _nothing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def test_the_table_covers_every_overload() -> None:
+    """A base name stands for its functional, in-place and `out=` overloads; rows carry numbers and whole texts."""
+    rows = {row[0]: row for row in dtype_table(installed_torch().version)}
+    assert {"aten::renorm", "aten::renorm_", "aten::renorm.out"} <= rows.keys()
+    _, refused, widened, keeps_wide = rows["aten::silu"]
+    assert (
+        (SCALAR_TYPES["complex64"], 0, "Failed to create function state object for: silu_dense_float2_float2"),
+    ) == refused
+    assert sum(1 << SCALAR_TYPES[dtype] for dtype in widened_dtypes("silu")) == widened
+    assert not keeps_wide
+    assert rows["aten::trace"][3]
+
+
+def test_rows_hold_for_their_releases_alone() -> None:
+    """A row with a range is not used outside it."""
+    text = refused_dtype("linalg_qr", "complex64", "2.13.0")
+    assert text is not None
+    assert "linalg_qr: MPS currently supports float32 only" == text.text
+    assert refused_dtype("linalg_qr", "complex64", "2.14.0") is None
+    assert refused_dtype("linalg_qr", "float32", "2.13.0") is None
+
+
+def test_no_dtype_is_refused_and_widened() -> None:
+    """No operator refuses a dtype that it also widens."""
+    for row in REFUSED_DTYPES:
+        for operator in row.operators:
+            assert not set(row.dtypes).intersection(widened_dtypes(operator))
