@@ -284,7 +284,12 @@ def test_atexit_runs_after_the_main_part(runner: Runner) -> None:
 
 def test_keyboard_interrupt(runner: Runner) -> None:
     """Ctrl-C shows the traceback, then the report, and ends with 130."""
-    script = runner.write("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhile True: pass\n")
+    script = runner.write(
+        "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run where it is ignored\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "while True: pass\n"
+    )
     result = runner.ours(script)
     assert result.status == 130
     assert result.err.splitlines()[-2:] == ["KeyboardInterrupt", "REPORT"]

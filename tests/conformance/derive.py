@@ -8,8 +8,8 @@ which dtype. From that:
 * widened: where a Mac runs a pair and a CPU kernel has no such dtype, the operator that said so;
 * refused: where a Mac refuses a pair that runs here, the operators called with that dtype by no pair that a Mac runs.
 
-What is printed to refuse and names no operator of its own depends on more than a dtype (`limits.cpp` in the native core),
-or is no refusal on a Mac but another result.
+What is printed to refuse and names no operator of its own depends on more than a dtype (`limits.cpp` in the native
+core), or is no refusal on a Mac but another result.
 """
 
 from __future__ import annotations

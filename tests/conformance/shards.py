@@ -66,7 +66,15 @@ def _worker(command: list[str], rows: list[dict[str, Any]], patience: float) -> 
     here = Path(__file__).resolve().parents[1]
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join([str(here), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        return _listen(process, rows, patience)
+
+
+def _listen(
+    process: subprocess.Popen[str], rows: list[dict[str, Any]], patience: float
+) -> tuple[Begun | None, str] | None:
     lines: queue.Queue[str | None] = queue.Queue()
     complaints: list[str] = []
 
@@ -91,11 +99,10 @@ def _worker(command: list[str], rows: list[dict[str, Any]], patience: float) -> 
             line = lines.get(timeout=patience)
         except queue.Empty:
             process.kill()
-            process.wait()
+            _end(process, readers)
             return begun, f"hang: no word for {patience:g} s"
         if line is None:
-            status = process.wait()
-            readers[1].join(timeout=5)
+            status = _end(process, readers)
             return begun, f"exit status {status}: {complaints[-1] if complaints else 'no message'}"
         message = json.loads(line)
         if "begin" in message:
@@ -103,5 +110,12 @@ def _worker(command: list[str], rows: list[dict[str, Any]], patience: float) -> 
         elif "done" in message:
             rows.append({**message["row"], "seconds": message["seconds"]})
         else:
-            process.wait()
+            _end(process, readers)
             return None
+
+
+def _end(process: subprocess.Popen[str], readers: list[threading.Thread]) -> int:
+    status = process.wait()
+    for reader in readers:
+        reader.join()
+    return status

@@ -29,8 +29,6 @@ SLICE = (
     "where",
 )
 """Each mechanism has one here: plain kernels, a fallback, a refused dtype, a refused shape, a widened dtype."""
-KNOWN = {("errors", "cat", "")}
-"""What disagrees: `out=` that is also an input of `cat` is not refused."""
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +40,13 @@ def expectations(virtual_device: Any) -> Any:
 
 
 def test_the_device_does_what_a_mac_does(expectations: Any) -> None:
-    """Every scored pair of the slice agrees, apart from the known ones, which must disagree."""
+    """Every scored pair of the slice agrees, and pairs that a copy of the CPU gets wrong are among them."""
     from conformance import page, worker
 
-    rows = [worker.check(expectations, *pair, limit=8) for pair in worker.pairs(expectations, set(SLICE))]
+    rows = [worker.check(expectations, *pair) for pair in worker.pairs(expectations, set(SLICE))]
     found = {row["operator"] for row in rows}
     assert set(SLICE) == found
-    disagreeing = {(row["kind"], row["operator"], row["dtype"]) for row in rows if page.agrees(row) is False}
-    assert KNOWN == disagreeing
+    assert [] == [(row["kind"], row["operator"], row["dtype"]) for row in rows if page.agrees(row) is False]
     special = [row for row in rows if page.discriminates(row)]
     assert {"runs", "refuses"} <= {row["expected"] for row in special}
 

@@ -160,6 +160,7 @@ def test_memory_mapped_loading(tmp_path: Path) -> None:
     assert_same(torch.load(tmp_path / "x.pt", mmap=True, map_location="cpu").to("mps"), values(100))
 
 
+@pytest.mark.filterwarnings("ignore:Validating sparse tensor invariants:UserWarning")
 def test_sparse_tensors_are_kept() -> None:
     """A sparse COO mps tensor comes back with indices and values on mps."""
     x = torch.eye(3).to_sparse().to("mps")

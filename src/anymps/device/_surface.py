@@ -120,6 +120,7 @@ def _hide_cuda() -> None:
         return
     torch.cuda.is_available = lambda: False
     torch.cuda.device_count = lambda: 0
+    torch.backends.cudnn.is_available = lambda: False
 
     def lazy_init() -> None:
         raise AssertionError("Torch not compiled with CUDA enabled")  # what a Mac's torch says

@@ -104,8 +104,8 @@ REFUSED_DTYPES: Final = (
 _WIDENED: Final = {
     "bool": """
         ceil dot floor floor_divide fmod kthvalue linspace max_pool2d_with_indices max_pool3d_with_indices median
-        nanmedian pow reflection_pad1d reflection_pad2d reflection_pad3d relu remainder replication_pad1d replication_pad2d
-        replication_pad3d threshold trace trunc vdot
+        nanmedian pow reflection_pad1d reflection_pad2d reflection_pad3d relu remainder replication_pad1d
+        replication_pad2d replication_pad3d threshold trace trunc vdot
     """,
     "bool uint8 int8 int16 int32 int64": """
         adaptive_max_pool2d lerp max_pool2d_with_indices_backward max_unpool2d max_unpool3d nll_loss2d_forward

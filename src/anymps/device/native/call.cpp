@@ -25,6 +25,14 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
     arguments_.push_back({tensor, host.getIntrusivePtr(), written});
     return host;
   }
+  if (C10_UNLIKELY(written)) {
+    for (Argument& argument : arguments_) {
+      if (argument.original.is_same(tensor)) {  // out= that is an input too: one alias, or the CPU cannot see the overlap
+        argument.written = true;
+        return at::Tensor(argument.host);
+      }
+    }
+  }
   auto host = alias(impl);
   arguments_.push_back({tensor, host, written});
   return at::Tensor(std::move(host));

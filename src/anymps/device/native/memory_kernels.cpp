@@ -26,6 +26,7 @@
 #include <ATen/ops/unfold_ops.h>
 #include <ATen/ops/view_native.h>
 #include <ATen/ops/view_ops.h>
+#include <torch/version.h>
 
 namespace anymps {
 namespace {
@@ -95,6 +96,22 @@ bool plain_device(const at::Tensor& tensor) {
   return tensor.is_mps() || tensor.is_cpu();
 }
 
+// The cast happens on the GPU: up to torch 2.13 into a temporary of the target's dtype, which float64 cannot have; 2.14
+// says nothing and writes nothing (pytorch issue 197715), here the values arrive; 2.15 has no Metal name for the dtype.
+void check_cast_on_the_way_out(c10::ScalarType dtype) {
+#if TORCH_VERSION_MINOR >= 15
+  if (dtype == c10::ScalarType::Double || dtype == c10::ScalarType::ComplexDouble) {
+    refuse(
+        dtype == c10::ScalarType::Double ? Refusal::Float64 : Refusal::Complex128,
+        *rules().copy,
+        ErrorClass::Runtime,
+        std::string("Undefined type ") + c10::toString(dtype));
+  }
+#elif TORCH_VERSION_MINOR <= 13
+  check_allocatable(dtype);
+#endif
+}
+
 // CPU to mps, mps to CPU, mps to mps. Broadcasting, dtype conversion, conj and neg bits are the CPU copy's.
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   TORCH_CHECK(self.defined(), "self is undefined");
@@ -115,7 +132,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   const Direction direction = !source.is_mps() ? Direction::CpuToMps : (!self.is_mps() ? Direction::MpsToCpu : Direction::MpsToMps);
   if (direction == Direction::MpsToCpu && source.scalar_type() != self.scalar_type()) {
-    check_allocatable(self.scalar_type());  // the cast happens on the GPU, into a temporary of the target's dtype
+    check_cast_on_the_way_out(self.scalar_type());
   }
   Span span(*rules().copy);
   span.fate(Fate::Copy);
