@@ -237,6 +237,7 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   Span span(rule);
   span.fate(rule.fate == Fate::AlwaysFallback ? Fate::AlwaysFallback : Fate::Fallback);
   span.wait(Wait::Fallback);
+  const Muted inside;  // the copies there and back are this entry's
 
   struct Argument {
     at::Tensor original;
@@ -268,6 +269,7 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
     if (needs_gradient(tensor)) {
       tracked = true;
       host = tensor.cpu();
+      moved += static_cast<int64_t>(tensor.nbytes());
     } else if (!tensor.is_cpu()) {
       at::Tensor same_bytes = tensor.is_sparse() ? sparse_to_host(tensor) : at::Tensor(alias(tensor.unsafeGetTensorImpl()));
       c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);

@@ -261,6 +261,18 @@ Phase natural_phase(const ThreadTape& tape, Wait wait, Direction direction) {
 
 static thread_local bool refusal_noted = false;
 
+static thread_local int muted_depth = 0;
+
+Muted::Muted() {
+  ++muted_depth;
+}
+Muted::~Muted() {
+  --muted_depth;
+}
+bool muted() {
+  return muted_depth > 0;
+}
+
 void Span::begin() {
   refusal_noted = false;  // one from outside any call is not this call's
   start_ = now_ns();

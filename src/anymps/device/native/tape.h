@@ -40,12 +40,22 @@ inline bool recording() {
   return tape_on.load(std::memory_order_relaxed);
 }
 
+// While one lives on a thread, calls of that thread write no entries: they are part of one that does.
+class Muted {
+ public:
+  Muted();
+  ~Muted();
+  Muted(const Muted&) = delete;
+  Muted& operator=(const Muted&) = delete;
+};
+bool muted();
+
 int64_t now_ns();  // since the tape was last started
 
 // One call being recorded. Costs a load and a branch while nothing records.
 class Span {
  public:
-  explicit Span(const Rule& rule) : rule_(rule), on_(recording()) {
+  explicit Span(const Rule& rule) : rule_(rule), on_(recording() && !muted()) {
     if (on_) {
       begin();
     }
