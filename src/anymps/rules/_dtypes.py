@@ -4,7 +4,8 @@ Sources. Which pairs: `OpInfo.dtypesIfMPS` and the lists of `torch/testing/_inte
 brought down to operators by `python -m tests.conformance.derive`, which prints what these tables lack for the installed
 torch. Texts: the comments beside the marks in `common_methods_invocations.py` and `opinfo/definitions/linalg.py`, which
 quote what a Mac raised, and the C strings and Metal kernel names in `libtorch_cpu.dylib` of the macOS arm64 wheel 2.13.
-Derived and read for torch 2.13; other releases take the rows whose range holds them.
+Pairs and texts are those of torch 2.13. A row's range is that of the releases (2.11 to 2.15) whose macOS wheel
+holds its text or lacks its kernel; that they refuse the same dtypes is an assumption. Widened dtypes have no range.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ REFUSED_DTYPES: Final = (
     _row("_upsample_bicubic2d_aa", ("uint8",), "_upsample_bicubic2d_aa_out_mps only supports floating-point dtypes"),
     _row("upsample_bicubic2d", ("uint8",), missing_kernel("upsample_bicubic2d_uchar")),
     _row("renorm", _COMPLEX, missing_kernel("renorm_float2")),
-    _row("silu", _COMPLEX, missing_kernel("silu_dense_float2_float2")),
+    _row("silu", _COMPLEX, missing_kernel("silu_dense_float2_float2"), (2, 12)),
     _row("searchsorted bucketize", ("bool",), missing_kernel("searchsorted_bool_long")),
     _row("searchsorted bucketize", _COMPLEX, missing_kernel("searchsorted_float2_long")),
     # linear algebra: float32 alone
@@ -96,6 +97,7 @@ REFUSED_DTYPES: Final = (
         "linalg_solve_triangular triangular_solve _cholesky_solve_helper",
         _COMPLEX,
         "linalg.solve.triangular(); Only float is supported!",
+        until=(2, 14),
     ),
 )
 """What MPS refuses and the CPU computes."""

@@ -11,6 +11,7 @@
 #include <ATen/ops/masked_scatter_ops.h>
 #include <ATen/ops/scatter_reduce_ops.h>
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
 namespace anymps {
 namespace {
@@ -82,7 +83,8 @@ struct Arange {
 // Metal has no atomic product of int64 (torch 2.13, torch/testing/_internal/common_mps.py).
 void check_scatter(const at::Tensor& self, c10::string_view reduce) {
   TORCH_CHECK(
-      !(reduce == "prod" && self.scalar_type() == c10::ScalarType::Long),
+      TORCH_VERSION_MINOR < 13 ||  // MPSGraph's scatter takes it
+          !(reduce == "prod" && self.scalar_type() == c10::ScalarType::Long),
       "Failed to create function state object for: scatter_prod_dense_long_long");
 }
 
