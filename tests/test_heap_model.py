@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
-import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import compile_harness
 from reference_heap import Buffer, ReferenceHeap, Refusal
 
-ROOT = Path(__file__).resolve().parents[1]
-NATIVE = ROOT / "src" / "anymps" / "device" / "native"
 MIB = 1 << 20
 GIB = 1 << 30
 UNLIMITED = (1 << 64) - 1
@@ -41,14 +37,7 @@ Run = Callable[..., list[str]]
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Sends trace lines to the compiled harness and returns its answers."""
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("no C++ compiler here: the heap model cannot be compiled (set CXX)")
-    binary = tmp_path_factory.mktemp("heap") / "heap_trace"
-    sources = [str(NATIVE / "heap.cpp"), str(ROOT / "tests" / "native" / "heap_trace.cpp")]
-    subprocess.run(
-        [*compiler.split(), "-std=c++17", "-O1", "-pthread", f"-I{NATIVE}", *sources, "-o", str(binary)], check=True
-    )
+    binary = compile_harness("heap", "the heap model", tmp_path_factory.mktemp("heap"))
 
     def send(*lines: str) -> list[str]:
         text = "\n".join(lines) + "\n"

@@ -8,22 +8,18 @@ were computed by tests/reference_philox.py, not recorded on a Mac.
 from __future__ import annotations
 
 import math
-import os
 import random
-import shutil
 import statistics
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from harness import compile_harness
 from reference_philox import BYTES, DEFAULT_SEED, INT_BITS, Number, Reference, block, narrow, philox, unit
 
-ROOT = Path(__file__).resolve().parents[1]
-NATIVE = ROOT / "src" / "anymps" / "device" / "native"
 FLOATING = ["float", "half", "bfloat"]
 TYPES = [*FLOATING, *INT_BITS, "bool"]
 GEOMETRIC = [*FLOATING, "int", "long", "short", "char", "uchar"]
@@ -48,14 +44,7 @@ Send = Callable[..., list[str]]
 @pytest.fixture(scope="session")
 def send(tmp_path_factory: pytest.TempPathFactory) -> Send:
     """Sends trace lines to the compiled harness and returns its answers."""
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("no C++ compiler here: the Philox stream cannot be compiled (set CXX)")
-    binary = tmp_path_factory.mktemp("philox") / "philox_trace"
-    sources = [str(NATIVE / "philox.cpp"), str(ROOT / "tests" / "native" / "philox_trace.cpp")]
-    subprocess.run(
-        [*compiler.split(), "-std=c++17", "-O1", "-pthread", f"-I{NATIVE}", *sources, "-o", str(binary)], check=True
-    )
+    binary = compile_harness("philox", "the Philox stream", tmp_path_factory.mktemp("philox"))
 
     def lines(*commands: str) -> list[str]:
         text = "\n".join(("default", *commands)) + "\n"

@@ -70,10 +70,8 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
       }
       return std::move(result);
     }
-    for (const Argument& argument : arguments_) {
-      if (argument.host.get() == impl) {
-        return argument.original;
-      }
+    if (const at::Tensor* original = original_of(impl)) {
+      return *original;
     }
     const c10::Storage behind = storage_behind(storage.unsafeGetStorageImpl());
     if (behind) {
@@ -90,15 +88,22 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
     adopt(copy.unsafeGetTensorImpl());
     return copy;
   }
-  for (const Argument& argument : arguments_) {
-    if (argument.host.get() == impl) {
-      return argument.original;
-    }
+  if (const at::Tensor* original = original_of(impl)) {
+    return *original;
   }
   if (impl->is_sparse() && impl->is_cpu()) {
     return sparse_to_mps(result, [this](const c10::StorageImpl* host) { return storage_behind(host); });
   }
   return std::move(result);
+}
+
+const at::Tensor* Call::original_of(const c10::TensorImpl* host) const {
+  for (const Argument& argument : arguments_) {
+    if (argument.host.get() == host) {
+      return &argument.original;
+    }
+  }
+  return nullptr;
 }
 
 c10::Storage Call::storage_behind(const c10::StorageImpl* host) const {

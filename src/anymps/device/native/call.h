@@ -63,6 +63,8 @@ class Call {
   Span span_;
   c10::SmallVector<Argument, 6> arguments_;
   c10::SmallVector<const c10::TensorImpl*, 4> results_;
+  // The argument that a CPU kernel saw as `host`, or nullptr.
+  const at::Tensor* original_of(const c10::TensorImpl* host) const;
   void note_wait_condition(const at::Tensor& tensor, size_t position);
   void check_dtype(const at::Tensor& tensor) const;
 
