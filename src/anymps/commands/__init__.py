@@ -13,6 +13,7 @@ import click
 
 from anymps._errors import AnympsError, UsageError
 from anymps._version import __version__
+from anymps.commands._coverage import coverage
 from anymps.commands._doctor import doctor
 from anymps.commands._report import report
 from anymps.commands._run import run
@@ -39,7 +40,7 @@ def _commands(context: click.Context) -> None:
         raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
 
 
-for _command in (doctor, report, run):
+for _command in (coverage, doctor, report, run):
     _commands.add_command(_command)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from anymps.findings._equivalents import Equivalent, equivalent
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._registry import RULES, find, notes
 
-__all__ = ["RULES", "Finding", "Rule", "Severity", "find", "notes"]
+__all__ = ["RULES", "Equivalent", "Finding", "Rule", "Severity", "equivalent", "find", "notes"]

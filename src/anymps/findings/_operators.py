@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import FALLBACK
-from anymps.findings._equivalents import equivalent, native_since
+from anymps.findings._equivalents import equivalent
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, number, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
 from anymps.record import Fate, Phase, Recording, RefusalKind
+from anymps.rules import OLDEST, native_since, parse_torch_version
 
 _SOURCE = "aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15"
 
@@ -59,7 +61,7 @@ RULES = (MISSING, EVERY_STEP, NOW_AND_THEN, DISTRIBUTED)
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about operators that MPS does not have."""
     for refused in refused_as(recording, RefusalKind.MISSING):
-        yield _missing(refused)
+        yield _missing(recording, refused)
     for refused in refused_as(recording, RefusalKind.DISTRIBUTED):
         yield DISTRIBUTED.finding(
             refused.site, what=f"`{refused.operator}` raised {refused.error}: {refused.message}", count=refused.count
@@ -67,13 +69,13 @@ def find(recording: Recording) -> Iterator[Finding]:
     fallbacks = recording.fallbacks()
     hot = [fallback for fallback in fallbacks if is_every_step(recording, fallback)]
     for line in by_line(hot, split_operators=True):
-        yield _every_step(line)
+        yield _every_step(recording, line)
     for line in by_line([fallback for fallback in fallbacks if fallback not in hot], split_operators=True):
         yield _now_and_then(recording, line)
 
 
-def _missing(refused: Refused) -> Finding:
-    native = _native_words(refused.operator)
+def _missing(recording: Recording, refused: Refused) -> Finding:
+    native = _native_words(recording, refused.operator)
     variable = "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
     return MISSING.finding(
         refused.site,
@@ -84,7 +86,7 @@ def _missing(refused: Refused) -> Finding:
     )
 
 
-def _every_step(line: AtLine) -> Finding:
+def _every_step(recording: Recording, line: AtLine) -> Finding:
     (operator,) = line.operators
     backward = " of the backward pass" if line.phases == (Phase.BACKWARD,) else ""
     what = (
@@ -97,7 +99,7 @@ def _every_step(line: AtLine) -> Finding:
         count=line.count,
         per_step=line.per_step,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
-        fix=_native_words(operator) or EVERY_STEP.fix,
+        fix=_native_words(recording, operator) or EVERY_STEP.fix,
     )
 
 
@@ -111,7 +113,7 @@ def _now_and_then(recording: Recording, line: AtLine) -> Finding:
         count=line.count,
         per_step=line.per_step,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
-        fix=_native_words(operator) if short else "",
+        fix=_native_words(recording, operator) if short else "",
     )
 
 
@@ -127,13 +129,20 @@ def _always_words(line: AtLine) -> str:
     return ""
 
 
-def _native_words(operator: str) -> str:
+def _native_words(recording: Recording, operator: str) -> str:
     """What to use instead of `operator`, if anything is known."""
     words = []
     known = equivalent(operator)
     if known is not None:
         words.append(f"Write `{known.instead}` for `{known.call}`.")
     release = native_since(operator)
-    if release is not None:
+    if release is not None and release > _torch_release(recording):
         words.append(f"torch {release[0]}.{release[1]} has an MPS kernel for it.")
     return " ".join(words)
+
+
+def _torch_release(recording: Recording) -> tuple[int, int]:
+    try:
+        return parse_torch_version(str(recording.meta.get("torch_version", ""))).release
+    except UnsupportedTorchError:
+        return OLDEST

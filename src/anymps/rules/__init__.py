@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from anymps.rules._coverage import (
+    Coverage,
+    Kind,
+    Summary,
+    coverage,
+    coverage_summary,
+    find_operators,
+    nearest_operators,
+)
 from anymps.rules._dtypes import (
     REFUSED_DTYPES,
     SCALAR_TYPES,
@@ -14,6 +23,14 @@ from anymps.rules._dtypes import (
 from anymps.rules._encoding import WAIT_WORDS, Family, Fate, Flag, Wait
 from anymps.rules._families import family, is_verified
 from anymps.rules._operators import CoreRow, OperatorRule, core_table, fallback_operators, operator_rules
+from anymps.rules._registered import (
+    FIRST_RELEASE,
+    LAST_RELEASE,
+    Registration,
+    native_since,
+    registered,
+    registrations,
+)
 from anymps.rules._texts import (
     SAME_GPU_CHECKS,
     BackendText,
@@ -101,6 +118,8 @@ from anymps.rules._waits import WAITS, WaitRule, wait_of
 from anymps.rules._wheel import Overload, Wheel, installed_torch, native_functions, parse_native_functions
 
 __all__ = [
+    "FIRST_RELEASE",
+    "LAST_RELEASE",
     "NEWEST",
     "NOTHING_LOGGED",
     "OLDEST",
@@ -112,16 +131,20 @@ __all__ = [
     "WAIT_WORDS",
     "BackendText",
     "CoreRow",
+    "Coverage",
     "DtypeRefusal",
     "DtypeRow",
     "Family",
     "Fate",
     "Flag",
     "Generation",
+    "Kind",
     "OperatorLimit",
     "OperatorRule",
     "Overload",
+    "Registration",
     "SameGpuCheck",
+    "Summary",
     "TorchVersion",
     "VersionRules",
     "Wait",
@@ -136,6 +159,8 @@ __all__ = [
     "copy_shape",
     "copy_to_cpu_as_float64",
     "core_table",
+    "coverage",
+    "coverage_summary",
     "devices_differ",
     "distributed_operator",
     "dtype_table",
@@ -148,6 +173,7 @@ __all__ = [
     "fallback_operators",
     "fallback_warning",
     "family",
+    "find_operators",
     "float64_allocation",
     "float64_graph",
     "float64_kernel",
@@ -171,6 +197,8 @@ __all__ = [
     "missing_kernel",
     "missing_operator",
     "native_functions",
+    "native_since",
+    "nearest_operators",
     "negative_size",
     "no_gpu",
     "not_strided",
@@ -186,6 +214,8 @@ __all__ = [
     "profiler_running",
     "profiler_variable",
     "refused_dtype",
+    "registered",
+    "registrations",
     "scaler_argument",
     "schedule_interval_needs_intervals",
     "shared_memory",

@@ -1,0 +1,256 @@
+"""`anymps coverage`: what a torch release does on mps with an operator, or with all of them."""
+
+from __future__ import annotations
+
+__all__ = ["coverage"]
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from anymps._errors import UnsupportedTorchError, UsageError
+from anymps.findings import equivalent
+from anymps.rules import (
+    FIRST_RELEASE,
+    LAST_RELEASE,
+    BackendText,
+    Coverage,
+    Family,
+    Kind,
+    Summary,
+    coverage_summary,
+    find_operators,
+    installed_torch,
+    nearest_operators,
+    parse_torch_version,
+)
+from anymps.rules import coverage as coverage_of
+
+Release = tuple[int, int]
+
+_MOST_IN_FULL = 12  # overloads; more of them get one line each
+_WIDTH = 100
+
+_KINDS = {
+    Kind.NATIVE: "native: it has an MPS kernel",
+    Kind.COMPOSITE: "composite: made of other operators, whose kernels count",
+    Kind.ALWAYS_FALLBACK: "always on the CPU, whatever PYTORCH_ENABLE_MPS_FALLBACK says",
+    Kind.MISSING: "missing: raises NotImplementedError, or runs on the CPU with PYTORCH_ENABLE_MPS_FALLBACK=1",
+    Kind.ELSEWHERE: "of another backend: neither MPS nor the CPU has a kernel",
+}
+
+
+@click.command()
+@click.argument("operator", required=False)
+@click.option("--torch", "version", metavar="VERSION", help="Ask about this release instead of the installed one.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+def coverage(operator: str | None, version: str | None, as_json: bool) -> int:
+    """Tell what torch does on mps with an operator; without one, how many operators it has there.
+
+    An operator is named as people name it: take, aten::take.out, torch.linalg.qr, or a pattern such as '*pool*'. The
+    answer is read from the installed torch's files, without importing it.
+    """
+    release = _release(version)
+    if operator is None:
+        summary = coverage_summary(release)
+        document: object = _summary_json(summary, release)
+        lines = _summary_lines(summary, release)
+    else:
+        names = find_operators(operator)
+        if not names:
+            raise UsageError(f"torch has no operator {operator!r}{_nearest(operator)} (anymps coverage --help)")
+        answers = [coverage_of(name, release) for name in names]
+        document = {"torch": _torch(release), "overloads": [_json(answer) for answer in answers]}
+        short = len(answers) > _MOST_IN_FULL
+        lines = _short_lines(answers, release) if short else _full_lines(answers, release)
+    click.echo(json.dumps(document, indent=2) if as_json else "\n".join(lines))
+    return 0
+
+
+def _release(version: str | None) -> Release | None:
+    """The release that is asked about; None is the installed one.
+
+    Raises UsageError for a text that is no version or a release of which nothing is known, UnsupportedTorchError where
+    no torch is installed and none is named.
+    """
+    first, last = f"{FIRST_RELEASE[0]}.{FIRST_RELEASE[1]}", f"{LAST_RELEASE[0]}.{LAST_RELEASE[1]}"
+    if version is None:
+        installed_torch()
+        return None
+    try:
+        release = parse_torch_version(version).release
+    except UnsupportedTorchError as error:
+        raise UsageError(str(error)) from None
+    if not FIRST_RELEASE <= release <= LAST_RELEASE:
+        raise UsageError(f"nothing is known of torch {version}: --torch takes {first} to {last}")
+    return release
+
+
+def _nearest(operator: str) -> str:
+    names = nearest_operators(operator)
+    return f"; nearest: {', '.join(names)}" if names else ""
+
+
+def _torch(release: Release | None) -> str:
+    return str(installed_torch().version) if release is None else _words(release)
+
+
+def _words(release: Release) -> str:
+    return f"{release[0]}.{release[1]}"
+
+
+# --- one operator
+
+
+def _full_lines(answers: Iterable[Coverage], release: Release | None) -> list[str]:
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for answer in answers:
+        groups.setdefault(tuple(_facts(answer)), []).append(answer.operator)
+    lines = [f"on mps in torch {_torch(release)}{' (installed)' if release is None else ''}"]
+    for facts, operators in groups.items():
+        lines += ["", *_wrapped(", ".join(operators), "", "    ")]
+        for name, text in facts:
+            lines += _wrapped(text, f"  {name:<11} ", " " * 14)
+    return lines
+
+
+def _wrapped(text: str, first: str, others: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _short_lines(answers: Sequence[Coverage], release: Release | None) -> list[str]:
+    width = max(len(answer.operator) for answer in answers)
+    lines = [f"{len(answers)} overloads on mps in torch {_torch(release)}"]
+    return lines + [
+        f"{answer.operator:<{width}}  {answer.kind.value}{'' if answer.since is None else f', {_since(answer)}'}"
+        for answer in answers
+    ]
+
+
+def _since(answer: Coverage) -> str:
+    assert answer.since is not None
+    earlier = " or earlier" if answer.since == FIRST_RELEASE else ""
+    return f"on mps since torch {_words(answer.since)}{earlier}"
+
+
+def _facts(answer: Coverage) -> list[tuple[str, str]]:
+    """What there is to say about an overload, as pairs of name and text."""
+    facts = [("fate", _fate(answer))]
+    if answer.since is not None:
+        facts.append(("since", _since(answer)))
+    if answer.layouts and answer.layouts != ("strided",):
+        facts.append(("layouts", ", ".join(answer.layouts)))
+    facts += [
+        ("refuses", f"{', '.join(dtypes)}: {said.error}: {said.text}") for said, dtypes in _by_text(answer).items()
+    ]
+    if answer.widened:
+        facts.append(("more dtypes", f"{', '.join(answer.widened)}: computed on MPS, not on the CPU"))
+    if answer.family is not None:
+        facts.append(("devices", _devices(answer)))
+    if answer.wait is not None:
+        condition = f", if {answer.wait.condition}" if answer.wait.condition else ""
+        facts.append(("host waits", f"{answer.wait.what}{condition} ({answer.wait.source})"))
+    facts += [("limit", f"{limit.error}: {limit.text}") for limit in answer.limits]
+    instead = equivalent(answer.operator) if answer.kind in (Kind.MISSING, Kind.ALWAYS_FALLBACK) else None
+    if instead is not None:
+        facts.append(("instead", f"write {instead.instead} for {instead.call}"))
+    if not answer.details:
+        facts.append(("not known", "dtypes, device checks, waits and limits: they are from torch 2.11 on"))
+    return facts
+
+
+def _fate(answer: Coverage) -> str:
+    text = _KINDS[answer.kind]
+    if answer.through:
+        text += f" (through {answer.through})"
+    if answer.related:
+        text += f"; behind it {', '.join(answer.related)} {'is' if len(answer.related) == 1 else 'are'} missing"
+    if answer.assumed:
+        text += "; no kernel is registered in this release, the rest is as in the installed torch"
+    return text
+
+
+def _by_text(answer: Coverage) -> dict[BackendText, list[str]]:
+    """The refused dtypes, those with one text together."""
+    groups: dict[BackendText, list[str]] = {}
+    for dtype, said in answer.refused:
+        groups.setdefault(said, []).append(dtype)
+    return groups
+
+
+def _devices(answer: Coverage) -> str:
+    assert answer.family is not None
+    scalar = "; one 0-dim CPU tensor may stand among them" if answer.scalar_on_cpu else ""
+    if answer.family is Family.NONE:
+        return f"no check: other devices are no error{scalar}"
+    name = answer.family.name.lower().replace("_", " ")
+    sure = "" if answer.family_verified else "; which check comes first was not verified"
+    if answer.check is None:
+        return f"check `{name}`, its words depend on the arguments{scalar}{sure}"
+    return f"check `{name}`: a tensor on the CPU gets {answer.check.error}: {answer.check.text}{scalar}{sure}"
+
+
+def _json(answer: Coverage) -> dict[str, Any]:
+    return {
+        "operator": answer.operator,
+        "kind": answer.kind.value,
+        "layouts": answer.layouts,
+        "through": answer.through or None,
+        "related": answer.related,
+        "since": None if answer.since is None else _words(answer.since),
+        "refused_dtypes": [{"dtype": dtype, "error": said.error, "text": said.text} for dtype, said in answer.refused],
+        "more_dtypes": answer.widened,
+        "device_check": None
+        if answer.family is None
+        else {
+            "family": answer.family.name.lower(),
+            "verified": answer.family_verified,
+            "error": answer.check.error if answer.check else None,
+            "text": answer.check.text if answer.check else None,
+            "cpu_scalar": answer.scalar_on_cpu,
+        },
+        "wait": None
+        if answer.wait is None
+        else {
+            "kind": answer.wait.kind,
+            "what": answer.wait.what,
+            "condition": answer.wait.condition or None,
+            "source": answer.wait.source,
+        },
+        "limits": [{"error": limit.error, "text": limit.text} for limit in answer.limits],
+        "assumed": answer.assumed,
+        "details_known": answer.details,
+    }
+
+
+# --- all of them
+
+
+def _summary_lines(summary: Summary, release: Release | None) -> list[str]:
+    lines = [f"overloads on mps in torch {_torch(release)}{' (installed)' if release is None else ''}"]
+    lines += [f"  {summary.counts[kind]:>5}  {text}" for kind, text in _KINDS.items()]
+    lines += ["", "operators that came, by release"]
+    for since, names in summary.came.items():
+        if since == FIRST_RELEASE:
+            lines.append(f"  {_words(since):<5} {len(names)} were there then")
+            continue
+        lines += _wrapped(" ".join(names), f"  {_words(since):<5} ", " " * 8)
+    return lines
+
+
+def _summary_json(summary: Summary, release: Release | None) -> dict[str, Any]:
+    return {
+        "torch": _torch(release),
+        "overloads": {kind.value: count for kind, count in summary.counts.items()},
+        "came": {_words(since): names for since, names in summary.came.items()},
+    }

@@ -1,0 +1,296 @@
+"""What a torch release does on mps with an operator, asked by the name that people use for it.
+
+The installed release is answered from its own operator list and all tables. Of another one (torch 2.7 to 2.15) it is
+known which kernels it registers (`_registered`); which operators are composite is taken from the installed release, and
+the answer says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final
+
+from anymps._errors import UnsupportedTorchError
+from anymps.rules._dtypes import SCALAR_TYPES, refused_dtype, widened_dtypes
+from anymps.rules._encoding import Family
+from anymps.rules._families import family, is_verified
+from anymps.rules._operators import operator_rules
+from anymps.rules._registered import native_since, registered, registrations
+from anymps.rules._texts import (
+    SAME_GPU_CHECKS,
+    BackendText,
+    devices_differ,
+    linear_argument,
+    scaler_argument,
+    tensor_on_cpu,
+)
+from anymps.rules._texts_runtime import OPERATOR_LIMITS, OperatorLimit
+from anymps.rules._versions import NEWEST, OLDEST
+from anymps.rules._waits import WaitRule, wait_of
+from anymps.rules._wheel import Overload, installed_torch, native_functions
+
+Release = tuple[int, int]
+
+# Python modules whose functions carry the module's name in the operator's: torch.linalg.qr is linalg_qr.
+_MODULES: Final = ("fft", "linalg", "sparse", "special")
+_LAYOUTS: Final = {"MPS": "strided", "Python": "strided", "SparseMPS": "sparse COO", "SparseCsrMPS": "sparse CSR"}
+
+
+class Kind(str, Enum):
+    """What becomes of a call with a dense mps tensor."""
+
+    NATIVE = "native"
+    """An MPS kernel is registered."""
+    COMPOSITE = "composite"
+    """It is made of other operators, whose kernels count."""
+    ALWAYS_FALLBACK = "always fallback"
+    """It runs on the CPU, whatever PYTORCH_ENABLE_MPS_FALLBACK says."""
+    MISSING = "missing"
+    """It raises NotImplementedError or, with PYTORCH_ENABLE_MPS_FALLBACK=1, runs on the CPU."""
+    ELSEWHERE = "elsewhere"
+    """Neither MPS nor the CPU has a kernel: it serves another backend."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What one overload (`aten::take.out`) does on mps in one release.
+
+    `layouts` are those with an MPS kernel. `through` is the overload that does the work of a structured one, empty if
+    none. `related` are operators behind a composite one that are missing or always fall back. `since` is the first
+    release that runs it on mps (the first of the table: or an earlier one), None if none does. `refused` and `widened`
+    are dtypes: those that raise, and those that MPS computes and the CPU does not. `check` is what a tensor on the CPU
+    is told, None where nothing is checked or the words are not known. `limits` are fixed texts for other arguments.
+    `wait` is why the host waits inside. `assumed`: the release's operator list is not there, so that it is not sure
+    whether a composite or missing operator was the same in it. `details`: whether dtypes, checks, waits and limits of
+    the release are known at all.
+    """
+
+    operator: str
+    kind: Kind
+    layouts: tuple[str, ...] = ()
+    through: str = ""
+    related: tuple[str, ...] = ()
+    since: Release | None = None
+    refused: tuple[tuple[str, BackendText], ...] = ()
+    widened: tuple[str, ...] = ()
+    family: Family | None = None
+    family_verified: bool = True
+    check: BackendText | None = None
+    scalar_on_cpu: bool = False
+    wait: WaitRule | None = None
+    limits: tuple[OperatorLimit, ...] = ()
+    assumed: bool = False
+    details: bool = True
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How many overloads there are of each kind, and which operators (base names) became native when."""
+
+    counts: Mapping[Kind, int]
+    came: Mapping[Release, tuple[str, ...]]
+
+
+def find_operators(query: str) -> list[str]:
+    """The overloads that a name stands for: `take`, `aten::take.out`, `torch.linalg.qr`, or a pattern (`*pool*`).
+
+    Empty if there are none. A base name stands for all its overloads, a pattern is matched against base names.
+    """
+    names = _names()
+    name = query.strip().removeprefix("aten::").removesuffix("()")
+    if any(character in name for character in "*?["):
+        return [known for known in names if fnmatchcase(_base(known), name) or fnmatchcase(known, name)]
+    if "." in name and name in names:
+        return [name]
+    for wanted in _spellings(name):
+        found = [known for known in names if _base(known) == wanted]
+        if found:
+            return found
+    return []
+
+
+def nearest_operators(query: str, count: int = 3) -> list[str]:
+    """Operators (base names) whose names are most like the query's."""
+    bases = list(dict.fromkeys(map(_base, _names())))
+    wanted = _spellings(query.strip().removeprefix("aten::"))[0].partition(".")[0]
+    return difflib.get_close_matches(wanted, bases, n=count)
+
+
+def coverage(overload: str, release: Release | None = None) -> Coverage:
+    """What the release (None: the installed one) does on mps with an overload (`take.out`).
+
+    Raises UnsupportedTorchError if no torch is installed and no release is given.
+    """
+    installed = _installed()
+    if release is None:
+        release = installed_torch().version.release
+    answer = _of_installed(overload) if release == installed else _of_other(overload, release)
+    return _with_details(answer, overload, release)
+
+
+def coverage_summary(release: Release | None = None) -> Summary:
+    """The counts for a release (None: the installed one), and what each release brought."""
+    counts = dict.fromkeys(Kind, 0)
+    for name in _names():
+        counts[coverage(name, release).kind] += 1
+    came: dict[Release, set[str]] = {}
+    for name, entries in registrations().items():
+        for entry in entries:
+            if entry.key == "MPS":
+                came.setdefault(entry.since, set()).add(_base(name))
+    oldest = {name: min(since for since in came if name in came[since]) for since in came for name in came[since]}
+    return Summary(
+        counts,
+        {since: tuple(sorted(name for name in came[since] if oldest[name] == since)) for since in sorted(came)},
+    )
+
+
+def _base(overload: str) -> str:
+    return overload.partition(".")[0]
+
+
+def _spellings(name: str) -> list[str]:
+    """The base names that a Python name may stand for, the likeliest first."""
+    *modules, last = name.split(".")
+    if modules and modules[-1] in _MODULES:
+        return [f"{modules[-1]}_{last}", last]
+    return [last] if re.match(r"torch|Tensor|F|nn", name) and modules else [name]
+
+
+def _installed() -> Release | None:
+    try:
+        return installed_torch().version.release
+    except UnsupportedTorchError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def _functions() -> Mapping[str, Overload]:
+    """The installed release's operators; none where no torch is installed, which other releases can do without."""
+    return native_functions() if _installed() is not None else {}
+
+
+@lru_cache(maxsize=1)
+def _names() -> Mapping[str, None]:
+    """Every overload that is known, in order: a set that keeps it."""
+    return dict.fromkeys(sorted({*_functions(), *registrations()}))
+
+
+def _of_installed(name: str) -> Coverage:
+    if name not in operator_rules():  # of an older or newer release
+        return _of_other(name, installed_torch().version.release)
+    rule, overload = operator_rules()[name], _functions()[name]
+    layouts = {"strided": rule.mps, "sparse COO": rule.sparse_mps, "sparse CSR": rule.sparse_csr_mps}
+    answer = Coverage(f"aten::{name}", Kind.ELSEWHERE, tuple(layout for layout, there in layouts.items() if there))
+    if rule.always_fallback:
+        return replace(answer, kind=Kind.ALWAYS_FALLBACK)
+    if rule.mps:
+        return replace(answer, kind=Kind.NATIVE, scalar_on_cpu=rule.scalar_cpu_ok)
+    delegate = overload.structured_delegate
+    if delegate:
+        return replace(answer, kind=_of_installed(delegate).kind, through=f"aten::{delegate}")
+    if rule.composite:
+        return replace(answer, kind=Kind.COMPOSITE, related=_related(name))
+    return replace(answer, kind=Kind.MISSING if "CPU" in overload.dispatch else Kind.ELSEWHERE)
+
+
+def _related(name: str) -> tuple[str, ...]:
+    """Operators that a composite one most likely calls and that are no help: its other overloads, and `_name`."""
+    base = _base(name)
+    lacking = (Kind.MISSING, Kind.ALWAYS_FALLBACK)
+    others = (other for other in _by_base().get(base, ()) if not operator_rules()[other].composite)
+    inner = (other for other in _by_base().get(f"_{base}", ()) if not operator_rules()[other].composite)
+    return tuple(f"aten::{other}" for other in (*others, *inner) if _of_installed(other).kind in lacking)
+
+
+@lru_cache(maxsize=1)
+def _by_base() -> Mapping[str, tuple[str, ...]]:
+    table: dict[str, tuple[str, ...]] = {}
+    for name in operator_rules():
+        table[_base(name)] = (*table.get(_base(name), ()), name)
+    return table
+
+
+def _of_other(name: str, release: Release) -> Coverage:
+    keys = registered(release).get(name, frozenset())
+    layouts = tuple(layout for key, layout in _LAYOUTS.items() if key in keys)
+    answer = Coverage(f"aten::{name}", Kind.MISSING, tuple(dict.fromkeys(layouts)))
+    if "Fallback" in keys:
+        return replace(answer, kind=Kind.ALWAYS_FALLBACK)
+    if not keys.isdisjoint(("MPS", "Python")):
+        return replace(answer, kind=Kind.NATIVE)
+    if name in _functions() and release != _installed():
+        now = _of_installed(name)
+        same = now.kind in (Kind.COMPOSITE, Kind.ELSEWHERE)
+        return replace(answer, kind=now.kind if same else Kind.MISSING, assumed=True)
+    return replace(answer, assumed=True)
+
+
+def _with_details(answer: Coverage, name: str, release: Release) -> Coverage:
+    since = native_since(name) if name in registrations() else None
+    if not OLDEST <= release <= NEWEST:
+        return replace(answer, since=since, details=False)
+    version = f"{release[0]}.{release[1]}"
+    native = answer.kind is Kind.NATIVE
+    said = _refused(name, version) if native or _base(name) in ("convolution", "_convolution") else ()
+    texts = {text.text for _, text in said}
+    check = family(name, version) if native and _takes_several(name) else None
+    return replace(
+        answer,
+        since=since,
+        refused=said,
+        widened=widened_dtypes(_base(name)) or widened_dtypes(_base(name).removesuffix("_")) if native else (),
+        family=check,
+        family_verified=check is None or is_verified(name),
+        check=_words(check, _base(name)) if check is not None else None,
+        wait=_wait(answer, name, version),
+        limits=tuple(limit for limit in _limits(_base(name), release) if limit.text not in texts) if native else (),
+    )
+
+
+def _refused(name: str, version: str) -> tuple[tuple[str, BackendText], ...]:
+    base = _base(name)
+    pairs = (
+        (dtype, refused_dtype(base, dtype, version) or refused_dtype(base.removesuffix("_"), dtype, version))
+        for dtype in SCALAR_TYPES
+    )
+    return tuple((dtype, text) for dtype, text in pairs if text is not None)
+
+
+def _takes_several(name: str) -> bool:
+    """Whether tensors of a call can lie on two devices; an operator that is not installed may."""
+    return name not in _functions() or _functions()[name].tensor_arguments > 1
+
+
+def _words(check: Family, base: str) -> BackendText | None:
+    """The text that one tensor on the CPU gets."""
+    if check is Family.SAME_GPU and base in SAME_GPU_CHECKS:
+        checked = SAME_GPU_CHECKS[base]
+        return tensor_on_cpu(checked, [checked.arguments[-1][1]])
+    if check is Family.LINEAR:
+        return linear_argument("weight", "cpu")
+    if check is Family.GRADSCALER:
+        return scaler_argument("found_inf")
+    if check in (Family.ITERATOR, Family.DOT):
+        return devices_differ(check, "mps:0", "cpu")
+    if check is Family.MASKED_FILL:
+        return devices_differ(check, "cpu", "mps:0")
+    return devices_differ(check) if check in (Family.PLACEHOLDER, Family.METAL) else None
+
+
+def _wait(answer: Coverage, name: str, version: str) -> WaitRule | None:
+    if "strided" in answer.layouts:
+        return wait_of(name, version) if answer.kind is Kind.NATIVE else None
+    return wait_of(name, version, sparse=True) if "sparse COO" in answer.layouts else None
+
+
+def _limits(base: str, release: Release) -> Iterable[OperatorLimit]:
+    for limit in OPERATOR_LIMITS.values():
+        if base in limit.operators and limit.since <= release <= limit.until:
+            yield limit
