@@ -14,13 +14,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # A stamp is named after what it was made from: with the same two files nothing is installed again.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 
-.PHONY: help demo test unit integration check format clean
+.PHONY: help demo test unit integration check format pages clean
 
 help:
 	@echo "make demo    run an example on a virtual M3 Pro and show the report"
 	@echo "make test    unit tests, then the tests with the libraries that use PyTorch"
 	@echo "make unit    the unit tests alone"
 	@echo "make check   ruff, mypy, and the test of the floors"
+	@echo "make pages   write docs/rules from the rules' own texts"
 	@echo "make format  let ruff format and repair what it can"
 	@echo "make clean   remove the virtual environment and what the tools keep"
 
@@ -50,6 +51,9 @@ check: $(VENV)/.test-$(KEY)
 format: $(VENV)/.test-$(KEY)
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+pages: $(VENV)/.test-$(KEY)
+	@$(BIN)/python -m tests.pages
 
 # The native core; says itself what it does, and says nothing when it is built already.
 .PHONY: core

@@ -16,10 +16,10 @@ import pytest
 
 import anymps
 import anymps.commands
-import anymps.findings
 import anymps.report
-from anymps.commands import _doctor, _run, _show, main
+from anymps.commands import _doctor, _judge, _run, main
 from anymps.commands._facts import Facts
+from anymps.commands._judge import Choice
 from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._target import Target
 from anymps.findings import Finding, Severity, find
@@ -68,12 +68,16 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--no-report", "train.py"], Target("train.py"), RunOptions(report=False)),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
         (
-            ["--fail-on-findings", "train.py", "--fail-on-findings"],
-            Target("train.py", ("--fail-on-findings",)),
-            RunOptions(fail_on_findings="warning"),
+            ["--fail-on", "warning", "train.py", "--fail-on"],
+            Target("train.py", ("--fail-on",)),
+            RunOptions(choice=Choice(fail_on="warning")),
         ),
-        (["--fail-on-findings=error", "train.py"], Target("train.py"), RunOptions(fail_on_findings="error")),
-        (["--fail-on-findings", "-m", "x"], Target("x", (), True), RunOptions(fail_on_findings="warning")),
+        (["--fail-on=never", "-m", "x"], Target("x", (), True), RunOptions(choice=Choice(fail_on="never"))),
+        (
+            ["--baseline", "b.json", "--write-baseline", "train.py"],
+            Target("train.py"),
+            RunOptions(choice=Choice(baseline=Path("b.json"), write_baseline=True)),
+        ),
     ],
 )
 def test_run_options(
@@ -87,7 +91,7 @@ def test_run_options(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "name a command: doctor, report, run (anymps --help)"),
+        ([], "name a command: coverage, doctor, explain, report, run (anymps --help)"),
         (["run"], "name a script, or a module with -m (anymps run --help)"),
         (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),
         (["run", "nowhere.py"], "there is no script nowhere.py"),
@@ -113,7 +117,8 @@ def test_mistakes_are_one_line(
         ["run", "--mac"],
         ["run", "-m"],
         ["run", "--require", "any", "s.py"],
-        ["run", "--fail-on-findings=fatal", "s.py"],
+        ["run", "--fail-on=fatal", "s.py"],
+        ["run", "--fail-on", "s.py"],
         ["report"],
         ["report", "a", "b"],
         ["doctor", "x"],
@@ -205,22 +210,14 @@ def finding(severity: Severity) -> Finding:
     )
 
 
-@pytest.mark.parametrize(
-    ("severities", "threshold", "status"),
-    [
-        ([Severity.ERROR], None, 0),
-        ([], "info", 0),
-        ([Severity.INFO], "info", 3),
-        ([Severity.INFO], "warning", 0),
-        ([Severity.INFO, Severity.WARNING], "warning", 3),
-        ([Severity.ERROR], "warning", 3),
-        ([Severity.WARNING], "error", 0),
-        ([Severity.ERROR], "error", 3),
-    ],
-)
-def test_findings_status(severities: list[Severity], threshold: str | None, status: int) -> None:
-    """Findings of the threshold's severity or a worse one give 3; without a threshold nothing does."""
-    assert _show.findings_status([finding(severity) for severity in severities], threshold) == status
+class FakeRecording:
+    """A recording that is only asked for the facts about its run."""
+
+    def __init__(self) -> None:
+        self.meta = {"directory": "/home/me"}
+
+    def __str__(self) -> str:
+        return "the recording"
 
 
 class FakeHandle:
@@ -228,7 +225,7 @@ class FakeHandle:
 
     def __init__(self, log: list[Any]) -> None:
         self.log = log
-        self.recording = "the recording"
+        self.recording = FakeRecording()
 
     def close(self, exit_info: dict[str, object]) -> None:
         self.log.append(("close", exit_info))
@@ -254,7 +251,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(anymps, "enable", enable)
     monkeypatch.setattr(anymps, "is_virtual", lambda: True)
     monkeypatch.setattr(anymps, "record", record)
-    monkeypatch.setattr(anymps.findings, "find", lambda recording: [finding(Severity.WARNING)])
+    monkeypatch.setattr(_judge, "find", lambda recording: [finding(Severity.WARNING)])
     monkeypatch.setattr(anymps.report, "print_terminal", print_terminal)
     return log
 
@@ -284,9 +281,9 @@ def test_session_report_goes_to_the_first_stderr(log: list[Any], monkeypatch: py
 
 
 def test_session_without_report(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """`--no-report` shows nothing; `--fail-on-findings` still counts."""
+    """`--no-report` shows nothing; `--fail-on` still counts."""
     for severity, status in (("warning", 3), ("error", 0)):
-        session = RunSession(RunOptions(report=False, fail_on_findings=severity))
+        session = RunSession(RunOptions(report=False, choice=Choice(fail_on=severity)))
         session.start(Target("train.py"))
         assert session.finish({"status": 0}) == status
     assert capsys.readouterr() == ("", "")

@@ -8,12 +8,14 @@ import sys
 
 import pytest
 
+from anymps.commands import _coverage as commands_coverage
 from anymps.commands import main
 from anymps.rules import (
     FIRST_RELEASE,
     LAST_RELEASE,
     Family,
     Kind,
+    _coverage,
     coverage,
     coverage_summary,
     fallback_operators,
@@ -22,6 +24,7 @@ from anymps.rules import (
     native_since,
     nearest_operators,
     operator_rules,
+    parse_torch_version,
     registered,
     registrations,
     version_rules,
@@ -280,3 +283,20 @@ def test_no_torch_is_imported() -> None:
     code = "import sys; from anymps.commands import main; main(['coverage', 'take']); print('torch' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "False"
+
+
+def test_other_releases_need_no_torch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no supported torch is installed, another release can still be asked about; the installed one cannot."""
+    newer = installed_torch().__class__(installed_torch().path, parse_torch_version("2.99.0"), "")
+    for module in (_coverage, commands_coverage):
+        monkeypatch.setattr(module, "installed_torch", lambda: newer)
+    for cached in (_coverage._functions, _coverage._names):
+        cached.cache_clear()
+    assert main(["coverage", "linalg_qr", "--torch", "2.12"]) == 0
+    assert "fate        native: it has an MPS kernel" in capsys.readouterr().out
+    assert main(["coverage", "linalg_qr"]) == 2
+    assert capsys.readouterr().err == (
+        "anymps: torch 2.99.0 is not supported; install torch 2.11 to 2.15, whose MPS rules are known\n"
+    )
+    for cached in (_coverage._functions, _coverage._names):
+        cached.cache_clear()

@@ -1,4 +1,4 @@
-"""The command line: `anymps run`, `anymps report`, `anymps doctor`. It parses, calls and prints; nothing else."""
+"""The command line: `anymps run`, `anymps report` and the others. It parses, calls and prints; nothing else."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from anymps._errors import AnympsError, UsageError
 from anymps._version import __version__
 from anymps.commands._coverage import coverage
 from anymps.commands._doctor import doctor
+from anymps.commands._explain import explain
 from anymps.commands._report import report
 from anymps.commands._run import run
 from anymps.commands._runner import FAULT
@@ -26,7 +27,7 @@ Exit codes (docs/exit-codes.md):
   0    clean; the script's own exit code is passed on as it is
   1    the script ended with an exception; doctor: mps is not to be had
   2    wrong usage, or a file, a Mac, a compiler or a torch that is not there
-  3    findings, with --fail-on-findings, of a script that ended with 0
+  3    findings, with --fail-on, of a script that ended with 0
   70   a fault of anymps itself
   130  interrupted (Ctrl-C)"""
 
@@ -40,7 +41,7 @@ def _commands(context: click.Context) -> None:
         raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
 
 
-for _command in (coverage, doctor, report, run):
+for _command in (coverage, doctor, explain, report, run):
     _commands.add_command(_command)
 
 

@@ -6,20 +6,34 @@ __all__ = ["report"]
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anymps.commands._show import findings_status, show
+from anymps.commands._judge import Choice, Judge, finding_options
+from anymps.commands._show import show
+
+if TYPE_CHECKING:
+    from anymps.record import Recording
 
 
 @click.command()
+@finding_options
 @click.argument("file", type=click.Path(path_type=Path))
-def report(file: Path) -> int:
+def report(file: Path, **choice: Any) -> int:
     """Show a recording that `anymps run --record FILE` made. Needs no torch."""
-    from anymps.findings import find
     from anymps.record import Recording
 
     with Recording.open(file) as recording:
-        findings = find(recording)
-        show(recording, findings, None, sys.stdout)
-    return findings_status(findings, None)
+        judge = Judge(_start(recording), Choice(**choice))
+        selection = judge.judge(recording)
+        show(recording, selection.findings, None, sys.stdout)
+        return judge.conclude(recording, selection)
+
+
+def _start(recording: Recording) -> Path:
+    """Where the settings are looked for: at the recorded script if it is here, else where we are."""
+    directory, script = (recording.meta.get(key) for key in ("directory", "script"))
+    if isinstance(directory, str) and isinstance(script, str) and (Path(directory) / script).exists():
+        return Path(directory) / script
+    return Path.cwd()

@@ -6,16 +6,15 @@ __all__ = ["run"]
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from anymps._errors import UsageError
+from anymps.commands._judge import Choice, finding_options
 from anymps.commands._runner import run_target
 from anymps.commands._session import RunOptions, RunSession
-from anymps.commands._show import DEFAULT_SEVERITY, SEVERITIES
 from anymps.commands._target import Target
-
-_FAIL = "--fail-on-findings"
 
 
 class _RunCommand(click.Command):
@@ -25,10 +24,7 @@ class _RunCommand(click.Command):
         return super().parse_args(ctx, self._mark_end(args))
 
     def _mark_end(self, args: Sequence[str]) -> list[str]:
-        """Put `--` before what is not ours, and give a bare `--fail-on-findings` its default.
-
-        click would take the script's name for the value of an option whose value may be left out.
-        """
+        """Put `--` before what is not ours."""
         with_value = {
             name
             for option in self.params
@@ -39,17 +35,15 @@ class _RunCommand(click.Command):
         rest = list(args)
         while rest:
             word = rest.pop(0)
-            if word == _FAIL:
-                result.append(f"{_FAIL}={DEFAULT_SEVERITY}")
-            elif word.startswith("-m") and not word.startswith("--"):
+            if word.startswith("-m") and not word.startswith("--"):
                 if word == "-m":
                     if not rest:
                         return [*result, word]
                     word += rest.pop(0)
                 return [*result, word, "--", *rest]
-            elif word == "--":
+            if word == "--":
                 return [*result, word, *rest]
-            elif word in with_value:
+            if word in with_value:
                 result += [word, *rest[:1]]
                 rest = rest[1:]
             elif word.startswith("-") and word != "-":
@@ -73,15 +67,9 @@ class _RunCommand(click.Command):
     type=click.Choice(["real", "virtual"]),
     help="Run only on an Apple GPU, or only on the virtual device.",
 )
-@click.option(
-    _FAIL,
-    metavar="[=SEVERITY]",
-    type=click.Choice(SEVERITIES),
-    help=f"End with 3 if there are findings of this severity or above (default {DEFAULT_SEVERITY}; "
-    f"{', '.join(SEVERITIES)}).",
-)
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
 @click.option("--report-to", metavar="FILE", type=click.Path(path_type=Path), help="Write the report to this file.")
+@finding_options
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does; the rest is for it.")
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -89,11 +77,11 @@ def run(
     fallback: bool | None,
     record: Path | None,
     require: str | None,
-    fail_on_findings: str | None,
     no_report: bool,
     report_to: Path | None,
     module: str | None,
     words: tuple[str, ...],
+    **choice: Any,
 ) -> int:
     """Run a script on the mps device and tell what happened.
 
@@ -112,8 +100,8 @@ def run(
         fallback=fallback,
         record=record,
         require=require,
-        fail_on_findings=fail_on_findings,
         report=not no_report,
         report_to=report_to,
+        choice=Choice(**choice),
     )
     return run_target(target, RunSession(options))

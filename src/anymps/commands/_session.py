@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["RunOptions", "RunSession"]
 
+import os
 import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import UsageError
-from anymps.commands._show import findings_status, say, show
+from anymps.commands._judge import NOTHING_CHOSEN, Choice, Judge
+from anymps.commands._show import say, show
 from anymps.commands._target import Target
 
 
@@ -23,9 +25,9 @@ class RunOptions:
     fallback: bool | None = None
     record: Path | None = None
     require: str | None = None
-    fail_on_findings: str | None = None
     report: bool = True
     report_to: Path | None = None
+    choice: Choice = NOTHING_CHOSEN
 
 
 class RunSession:
@@ -36,22 +38,28 @@ class RunSession:
         self._stderr = sys.stderr  # the script may put something else in its place
         self._context: AbstractContextManager[Any] | None = None
         self._handle: Any = None
+        self._judge: Judge | None = None
 
     def start(self, target: Target) -> None:
         """Switch the device on and begin to record.
 
-        Raises AnympsError: the device cannot be had, is not the required one, or a file cannot be written.
+        Raises AnympsError: the device cannot be had, is not the required one, a file cannot be written, or the settings
+        or the baseline of the project make no sense.
         """
         options = self._options
         if options.report_to is not None:
             _check_writable(options.report_to)
+        self._judge = Judge(Path.cwd() if target.is_module else Path(target.name), options.choice)
+        mac = options.mac
+        if mac is None and not os.environ.get("ANYMPS_MAC"):
+            mac = self._judge.settings.mac or None
         import anymps
 
         # The device's own job: the fallback variable, and to refuse before anything is built.
-        anymps.enable(options.mac, fallback=options.fallback, require=options.require)
+        anymps.enable(mac, fallback=options.fallback, require=options.require)
         if not anymps.is_virtual():
             # The tape is the native core's: on a real Mac there is none, so the script runs without a report.
-            if options.record is not None or options.report_to is not None or options.fail_on_findings is not None:
+            if options.record is not None or options.report_to is not None or options.choice != NOTHING_CHOSEN:
                 raise UsageError(
                     "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
                 )
@@ -61,20 +69,18 @@ class RunSession:
         self._handle = self._context.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:
-        """Close the recording, show the report, return 3 if `--fail-on-findings` says so, else 0."""
+        """Close the recording, show the report, return 3 if `--fail-on` says so, else 0."""
         self.keep(ending)
         if self._handle is None:
             return 0
         recording = self._handle.recording
-        options = self._options
-        if not options.report and options.fail_on_findings is None:
+        options, judge = self._options, self._judge
+        if judge is None or not (options.report or judge.may_fail):
             return 0
-        from anymps.findings import find
-
-        findings = find(recording)
+        selection = judge.judge(recording)
         if options.report:
-            show(recording, findings, options.report_to, self._stderr)
-        return findings_status(findings, options.fail_on_findings)
+            show(recording, selection.findings, options.report_to, self._stderr)
+        return judge.conclude(recording, selection, self._stderr)
 
     def keep(self, ending: dict[str, object]) -> None:
         """Close the recording; no report."""

@@ -1,8 +1,8 @@
-"""Findings, the report and errors, as the commands need them: shown, and turned into an exit status."""
+"""The report and errors, as the commands show them."""
 
 from __future__ import annotations
 
-__all__ = ["DEFAULT_SEVERITY", "SEVERITIES", "findings_status", "say", "show"]
+__all__ = ["say", "show"]
 
 import sys
 from collections.abc import Sequence
@@ -10,19 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from anymps._errors import UsageError
-from anymps.findings import Finding, Severity
+from anymps.findings import Finding
 
 if TYPE_CHECKING:
     from anymps.record import Recording
 
-SEVERITIES = tuple(severity.label for severity in Severity)
-DEFAULT_SEVERITY = Severity.WARNING.label
-FINDINGS = 3
 
-
-def say(problem: object) -> None:
-    """Print an error as one line on stderr, in the name of the program."""
-    print(f"anymps: {str(problem).removeprefix('anymps: ')}", file=sys.stderr)
+def say(problem: object, stream: TextIO | None = None) -> None:
+    """Print one line in the name of the program, on stderr if no stream is named."""
+    print(f"anymps: {str(problem).removeprefix('anymps: ')}", file=stream or sys.stderr)
 
 
 def show(recording: Recording, findings: Sequence[Finding], path: Path | None, stream: TextIO) -> None:
@@ -41,12 +37,3 @@ def show(recording: Recording, findings: Sequence[Finding], path: Path | None, s
             print_terminal(recording, findings, file)
     except OSError as error:
         raise UsageError(f"the report cannot be written to {path}: {error.strerror}") from error
-
-
-def findings_status(findings: Sequence[Finding], threshold: str | None) -> int:
-    """Return 3 if a finding is of the severity ``threshold`` or above, else 0; without a threshold always 0."""
-    if threshold is None:
-        return 0
-    least = Severity[threshold.upper()]
-    # The most severe has the smallest number.
-    return FINDINGS if any(finding.severity <= least for finding in findings) else 0

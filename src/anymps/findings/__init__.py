@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
+from anymps.findings._baseline import Known, read_baseline, write_baseline
 from anymps.findings._equivalents import Equivalent, equivalent
+from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._registry import RULES, find, notes
+from anymps.findings._places import project_path
+from anymps.findings._registry import RULES, find, nearest_rule, notes
+from anymps.findings._selection import Selection, roots, select
+from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
 
-__all__ = ["RULES", "Equivalent", "Finding", "Rule", "Severity", "equivalent", "find", "notes"]
+__all__ = [
+    "FAIL_ON",
+    "RULES",
+    "Equivalent",
+    "Example",
+    "Finding",
+    "Known",
+    "Rule",
+    "Selection",
+    "Settings",
+    "Severity",
+    "equivalent",
+    "find",
+    "nearest_rule",
+    "notes",
+    "parse_fail_on",
+    "project_path",
+    "read_baseline",
+    "read_settings",
+    "roots",
+    "select",
+    "write_baseline",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, at, refused_as
 from anymps.record import Recording, RefusalKind
@@ -16,6 +17,20 @@ FLOAT64 = Rule(
     why="Metal has no float64: any float64 tensor on mps raises TypeError.",
     fix="Make it float32 before it goes to the device: `.float()`, or `dtype=torch.float32` where it is made.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            import numpy as np
+
+            x = torch.from_numpy(np.linspace(0, 1, 8))
+            x = x.to(device)
+        """,
+        good="""
+            import numpy as np
+
+            x = torch.from_numpy(np.linspace(0, 1, 8, dtype=np.float32))
+            x = x.to(device)
+        """,
+    ),
 )
 
 DTYPE = Rule(
@@ -25,6 +40,16 @@ DTYPE = Rule(
     why="MPS has fewer dtypes than the CPU, and some of its kernels take fewer still.",
     fix="Convert the tensor before the call: to float32, int64 or complex64.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, aten/src/ATen/native/mps/OperationUtils.mm, torch 2.13",
+    example=Example(
+        bad="""
+            x = torch.arange(8, device=device).view(2, 4)
+            y = torch.nn.functional.linear(x, x)
+        """,
+        good="""
+            x = torch.arange(8, device=device).view(2, 4).float()
+            y = torch.nn.functional.linear(x, x)
+        """,
+    ),
 )
 
 RANK = Rule(
@@ -34,6 +59,14 @@ RANK = Rule(
     why="MPS tensors have at most 16 dimensions.",
     fix="Flatten dimensions that belong together before the call.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.zeros([2] + [1] * 16, device=device)
+        """,
+        good="""
+            x = torch.zeros([2] + [1] * 15, device=device)
+        """,
+    ),
 )
 
 LAYOUT = Rule(
@@ -43,6 +76,14 @@ LAYOUT = Rule(
     why="MPS has strided tensors, sparse COO tensors from torch 2.9 on, and hardly any operator for the other layouts.",
     fix="Make it dense with `.to_dense()` before it goes to the device, or keep this part on the CPU.",
     source="aten/src/ATen/mps/EmptyTensor.cpp; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.zeros(3, 3, layout=torch.jagged, device=device)
+        """,
+        good="""
+            x = torch.zeros(3, 3, device=device)
+        """,
+    ),
 )
 
 RULES = (FLOAT64, DTYPE, RANK, LAYOUT)

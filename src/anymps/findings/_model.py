@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from anymps._errors import UnsupportedTorchError
+from anymps.findings._example import Example
 from anymps.record import Site
 from anymps.rules import parse_torch_version
 
@@ -51,6 +52,11 @@ class Finding:
     related_sites: tuple[Site, ...] = ()
 
     @property
+    def order(self) -> tuple[object, ...]:
+        """Sorts findings: the most severe first, then the costliest, then by place."""
+        return (self.severity, -self.cost_ns[1], self.id, self.site.file, self.site.line, self.what)
+
+    @property
     def cost_per_step_ns(self) -> tuple[int, int]:
         """The part of `cost_ns` that falls on one complete step."""
         low, high = self.cost_ns
@@ -62,7 +68,7 @@ class Finding:
 class Rule:
     """One rule, with its documentation. It holds from torch release `since` to `until`, both included.
 
-    `fix` is the general advice; a finding says it in terms of its own line where it can.
+    `fix` is the general advice; a finding says it in terms of its own line where it can. `example` is run by the tests.
     """
 
     id: str
@@ -71,6 +77,7 @@ class Rule:
     why: str
     fix: str
     source: str
+    example: Example
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import FALLBACK
 from anymps.findings._equivalents import equivalent
+from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, number, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
@@ -22,6 +23,16 @@ MISSING = Rule(
     why="PyTorch has no Metal kernel for it, and with the CPU fallback off the call raises NotImplementedError.",
     fix="Write it with operators that MPS has, or set PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch`.",
     source=_SOURCE,
+    example=Example(
+        bad="""
+            x = torch.rand(2, 4, 3, 3, device=device)
+            y = torch.nn.functional.channel_shuffle(x, 2)
+        """,
+        good="""
+            x = torch.rand(2, 4, 3, 3, device=device)
+            y = x.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
+        """,
+    ),
 )
 
 EVERY_STEP = Rule(
@@ -34,6 +45,21 @@ EVERY_STEP = Rule(
     ),
     fix="Write it with operators that MPS has, or move it out of the loop.",
     source=f"{_SOURCE}; {FALLBACK.source}",
+    example=Example(
+        bad="""
+            images = torch.rand(2, 4, 3, 3, device=device)
+            for x in batches:
+                train(x)
+                y = torch.nn.functional.channel_shuffle(images, 2)
+        """,
+        good="""
+            images = torch.rand(2, 4, 3, 3, device=device)
+            for x in batches:
+                train(x)
+                y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
+        """,
+        fallback=True,
+    ),
 )
 
 NOW_AND_THEN = Rule(
@@ -43,6 +69,21 @@ NOW_AND_THEN = Rule(
     why="Each call waits for the GPU and copies to the CPU and back, which does not matter where it is rare.",
     fix="Nothing, unless it moves into the loop.",
     source=_SOURCE,
+    example=Example(
+        bad="""
+            images = torch.rand(2, 4, 3, 3, device=device)
+            y = torch.nn.functional.channel_shuffle(images, 2)
+            for x in batches:
+                train(x)
+        """,
+        good="""
+            images = torch.rand(2, 4, 3, 3, device=device)
+            y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
+            for x in batches:
+                train(x)
+        """,
+        fallback=True,
+    ),
 )
 
 DISTRIBUTED = Rule(
@@ -52,6 +93,23 @@ DISTRIBUTED = Rule(
     why="Collectives have no MPS kernel and, unlike other operators, no CPU fallback.",
     fix="Train in one process on a Mac, or communicate CPU tensors through the gloo backend.",
     source="aten/src/ATen/mps/MPSFallback.mm, torch 2.11 to 2.15",
+    example=Example(
+        bad="""
+            import torch.distributed as dist
+
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            total = torch.ones(3, device=device)
+            dist.all_reduce(total)
+        """,
+        good="""
+            import torch.distributed as dist
+
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            total = torch.ones(3, device=device)
+            total = total.cpu()
+            dist.all_reduce(total)
+        """,
+    ),
     since=(2, 11),
 )
 

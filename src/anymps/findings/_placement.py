@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, at, refused_as
 from anymps.record import Recording, RefusalKind
@@ -15,6 +16,18 @@ DEVICES = Rule(
     why="An operator works on one device; MPS moves nothing by itself, apart from single numbers in some operators.",
     fix="Move the tensor to the device of the others: `.to(device)`.",
     source="aten/src/ATen/TensorIterator.cpp, aten/src/ATen/native/mps/OperationUtils.mm, torch 2.13",
+    example=Example(
+        bad="""
+            x = torch.ones(3, device=device)
+            labels = torch.zeros(3)
+            y = x + labels
+        """,
+        good="""
+            x = torch.ones(3, device=device)
+            labels = torch.zeros(3, device=device)
+            y = x + labels
+        """,
+    ),
 )
 
 GENERATOR = Rule(
@@ -24,6 +37,16 @@ GENERATOR = Rule(
     why="A random operator on mps draws from a generator on mps; a CPU generator raises.",
     fix='Make the generator on the device: `torch.Generator(device="mps")`, or leave `generator=` out.',
     source="aten/src/ATen/core/Generator.h (check_generator), torch 2.13",
+    example=Example(
+        bad="""
+            generator = torch.Generator().manual_seed(0)
+            x = torch.rand(3, device=device, generator=generator)
+        """,
+        good="""
+            generator = torch.Generator(device).manual_seed(0)
+            x = torch.rand(3, device=device, generator=generator)
+        """,
+    ),
 )
 
 RULES = (DEVICES, GENERATOR)

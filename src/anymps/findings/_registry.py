@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Final
 
-from anymps.findings import _dtypes, _memory, _operators, _placement, _waits
+from anymps.findings import _dtypes, _memory, _operators, _placement, _suppressions, _waits
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Rule
 from anymps.record import Recording
 
-_FAMILIES: Final = (_operators, _waits, _dtypes, _placement, _memory)
+_FAMILIES: Final = (_suppressions, _operators, _waits, _dtypes, _placement, _memory)
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule in family.RULES}
 """Every rule by its id."""
+
+
+def nearest_rule(word: str) -> str:
+    """The id of the rule that a misspelt one most likely means, empty if there is none like it."""
+    likeness = {rule: difflib.SequenceMatcher(None, word.upper(), rule).ratio() for rule in RULES}
+    # Ids differ in a digit or two, so many are equally alike: those of the same family come first.
+    best = max(RULES, key=lambda rule: (likeness[rule], word.upper()[:4] == rule[:4]))
+    return best if likeness[best] > 0.7 else ""
 
 
 def find(recording: Recording) -> list[Finding]:
@@ -25,7 +34,7 @@ def find(recording: Recording) -> list[Finding]:
         for finding in family.find(recording)
         if RULES[finding.id].applies(torch_version)
     ]
-    return sorted(findings, key=lambda it: (it.severity, -it.cost_ns[1], it.id, it.site.file, it.site.line, it.what))
+    return sorted(findings, key=lambda finding: finding.order)
 
 
 def notes(recording: Recording) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE
+from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Occurrence, Phase, Recording, Wait
@@ -30,6 +31,19 @@ READ = Rule(
     why=_DRAIN,
     fix="Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); {ITEM.source}",
+    example=Example(
+        bad="""
+            total = 0.0
+            for x in batches:
+                total += train(x).item()
+        """,
+        good="""
+            total = torch.zeros((), device=device)
+            for x in batches:
+                total += train(x)
+            print(total.item())
+        """,
+    ),
 )
 
 PRINT = Rule(
@@ -39,6 +53,18 @@ PRINT = Rule(
     why=f"Showing a tensor reads it back. {_DRAIN}",
     fix="Print or log every 50 steps: `if step % 50 == 0: ...`.",
     source=f"torch/_tensor_str.py, torch/_tensor.py (torch 2.13); {ITEM.source}",
+    example=Example(
+        bad="""
+            for x in batches:
+                print(train(x))
+        """,
+        good="""
+            for step, x in enumerate(batches):
+                loss = train(x)
+                if step % 50 == 0:
+                    print(loss)
+        """,
+    ),
 )
 
 INSIDE = Rule(
@@ -48,6 +74,20 @@ INSIDE = Rule(
     why=f"The operator needs a value on the host before it can go on. {_DRAIN}",
     fix="Use an operator whose result has a fixed size, or do this once before the loop.",
     source=f"callers of MPSStream::synchronize and Tensor::item in the macOS wheels; {ITEM.source}",
+    example=Example(
+        bad="""
+            for x in batches:
+                train(x)
+                weight = model.weight.detach()
+                total = weight[weight > 0].sum()
+        """,
+        good="""
+            for x in batches:
+                train(x)
+                weight = model.weight.detach()
+                total = torch.where(weight > 0, weight, 0).sum()
+        """,
+    ),
 )
 
 TO_CPU = Rule(
@@ -57,6 +97,19 @@ TO_CPU = Rule(
     why=_DRAIN,
     fix="Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
     source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
+    example=Example(
+        bad="""
+            losses = []
+            for x in batches:
+                losses.append(train(x).cpu())
+        """,
+        good="""
+            losses = []
+            for x in batches:
+                losses.append(train(x))
+            losses = torch.stack(losses).cpu()
+        """,
+    ),
 )
 
 SYNCHRONIZED = Rule(
@@ -66,6 +119,18 @@ SYNCHRONIZED = Rule(
     why=_DRAIN,
     fix="Synchronise only around what is timed: once before the clock starts and once before it stops, for many steps.",
     source=f"aten/src/ATen/mps/MPSStream.mm (torch 2.13); {SYNCHRONIZE.source}",
+    example=Example(
+        bad="""
+            for x in batches:
+                train(x)
+                torch.mps.synchronize()
+        """,
+        good="""
+            for x in batches:
+                train(x)
+            torch.mps.synchronize()
+        """,
+    ),
 )
 
 DRAINED = Rule(
@@ -75,6 +140,18 @@ DRAINED = Rule(
     why=_DRAIN,
     fix="Take it out of the loop.",
     source=f"aten/src/ATen/mps/MPSEvent.mm, MPSAllocator.mm (torch 2.13); {SYNCHRONIZE.source}",
+    example=Example(
+        bad="""
+            for x in batches:
+                train(x)
+                torch.mps.empty_cache()
+        """,
+        good="""
+            for x in batches:
+                train(x)
+            torch.mps.empty_cache()
+        """,
+    ),
 )
 
 RULES = (READ, PRINT, INSIDE, TO_CPU, SYNCHRONIZED, DRAINED)

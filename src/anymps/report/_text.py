@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
+from anymps.findings import project_path
 from anymps.record import Site
 
 
@@ -74,14 +73,7 @@ def percent(part: float, whole: float) -> str:
 
 def path(file: str, directory: str = "") -> str:
     """A file as its reader knows it: from the directory of the run, or from `site-packages`."""
-    whole = PurePath(file)
-    if directory and whole.is_relative_to(directory):
-        return clean(whole.relative_to(directory).as_posix())
-    parts = whole.parts
-    if "site-packages" in parts:
-        last = len(parts) - 1 - parts[::-1].index("site-packages")
-        return clean(PurePath(*parts[last + 1 :]).as_posix())
-    return clean(file)
+    return clean(project_path(file, (directory,)))
 
 
 def place(site: Site, directory: str = "") -> str:

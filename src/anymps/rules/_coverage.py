@@ -31,7 +31,7 @@ from anymps.rules._texts import (
     tensor_on_cpu,
 )
 from anymps.rules._texts_runtime import OPERATOR_LIMITS, OperatorLimit
-from anymps.rules._versions import NEWEST, OLDEST
+from anymps.rules._versions import NEWEST, OLDEST, check_supported
 from anymps.rules._waits import WaitRule, wait_of
 from anymps.rules._wheel import Overload, installed_torch, native_functions
 
@@ -125,12 +125,11 @@ def nearest_operators(query: str, count: int = 3) -> list[str]:
 def coverage(overload: str, release: Release | None = None) -> Coverage:
     """What the release (None: the installed one) does on mps with an overload (`take.out`).
 
-    Raises UnsupportedTorchError if no torch is installed and no release is given.
+    Raises UnsupportedTorchError if no release is given and no supported torch is installed.
     """
-    installed = _installed()
     if release is None:
-        release = installed_torch().version.release
-    answer = _of_installed(overload) if release == installed else _of_other(overload, release)
+        release = check_supported(installed_torch().version).release
+    answer = _of_installed(overload) if release == _installed() else _of_other(overload, release)
     return _with_details(answer, overload, release)
 
 
@@ -164,15 +163,16 @@ def _spellings(name: str) -> list[str]:
 
 
 def _installed() -> Release | None:
+    """The installed release, None if none is installed or its rules are not known."""
     try:
-        return installed_torch().version.release
+        return check_supported(installed_torch().version).release
     except UnsupportedTorchError:
         return None
 
 
 @lru_cache(maxsize=1)
 def _functions() -> Mapping[str, Overload]:
-    """The installed release's operators; none where no torch is installed, which other releases can do without."""
+    """The installed release's operators; none where no such torch is installed, which other releases can do without."""
     return native_functions() if _installed() is not None else {}
 
 
@@ -184,7 +184,7 @@ def _names() -> Mapping[str, None]:
 
 def _of_installed(name: str) -> Coverage:
     if name not in operator_rules():  # of an older or newer release
-        return _of_other(name, installed_torch().version.release)
+        return _of_other(name, check_supported(installed_torch().version).release)
     rule, overload = operator_rules()[name], _functions()[name]
     layouts = {"strided": rule.mps, "sparse COO": rule.sparse_mps, "sparse CSR": rule.sparse_csr_mps}
     answer = Coverage(f"aten::{name}", Kind.ELSEWHERE, tuple(layout for layout, there in layouts.items() if there))

@@ -1,0 +1,113 @@
+"""Which findings a command reports and fails for: the options and the project's settings, applied to a recording."""
+
+from __future__ import annotations
+
+__all__ = ["FINDINGS", "NOTHING_CHOSEN", "Choice", "Judge", "finding_options"]
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from anymps._errors import UsageError
+from anymps.commands._show import say
+from anymps.findings import (
+    FAIL_ON,
+    Selection,
+    find,
+    parse_fail_on,
+    read_baseline,
+    read_settings,
+    roots,
+    select,
+    write_baseline,
+)
+
+if TYPE_CHECKING:
+    from anymps.record import Recording
+
+FINDINGS = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The options about findings, by the names of their flags; what is None is as the project's settings say."""
+
+    fail_on: str | None = None
+    baseline: Path | None = None
+    write_baseline: bool = False
+
+
+NOTHING_CHOSEN = Choice()
+
+
+def finding_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `Choice` to a command."""
+    for option in (
+        click.option("--write-baseline", is_flag=True, help="Write this run's findings to the baseline, as known."),
+        click.option(
+            "--baseline",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="Leave out the findings that this file knows.",
+        ),
+        click.option(
+            "--fail-on",
+            type=click.Choice(FAIL_ON),
+            help=f"End with {FINDINGS} if there are findings of this severity or above.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+class Judge:
+    """Finds and sorts out. Settings and baseline are read when it is made, so that mistakes show before a run."""
+
+    def __init__(self, start: Path, choice: Choice) -> None:
+        """Read the settings for a script or directory, and the baseline.
+
+        Raises UsageError: a file cannot be read or makes no sense, or there is no place for the baseline.
+        """
+        self.settings = read_settings(start)
+        self._path = choice.baseline or self.settings.baseline
+        self._write = choice.write_baseline
+        if self._write and self._path is None:
+            raise UsageError("--write-baseline needs --baseline FILE, or `baseline` under [tool.anymps]")
+        if self._write and self._path is not None and not self._path.absolute().parent.is_dir():
+            raise UsageError(f"--baseline {self._path}: there is no directory {self._path.absolute().parent}")
+        self._baseline = read_baseline(self._path) if self._path is not None and not self._write else None
+        self._fail_on = self.settings.fail_on if choice.fail_on is None else parse_fail_on(choice.fail_on)
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether findings can change the exit status, or the baseline."""
+        return self._fail_on is not None or self._write
+
+    def judge(self, recording: Recording) -> Selection:
+        """The recording's findings, sorted out."""
+        return select(find(recording), self.settings, roots(recording, self.settings), self._baseline)
+
+    def conclude(self, recording: Recording, selection: Selection, stream: TextIO | None = None) -> int:
+        """Say what was left out, write the baseline if asked to, and return 3 if the findings fail the run, else 0.
+
+        Raises UsageError if the baseline cannot be written.
+        """
+        stream = stream or sys.stderr
+        left_out = [f"{len(selection.known)} known ({self._path})"] if selection.known else []
+        left_out += [f"{len(selection.suppressed)} by a comment in the code"] if selection.suppressed else []
+        if left_out:
+            say(f"findings left out: {', '.join(left_out)}", stream)
+        for known in selection.gone:
+            where = " ".join(part for part in (known.file, known.function) if part) or "an unknown line"
+            say(f"in {self._path}, but not in this run: {known.id} at {where}: {known.source}", stream)
+        if self._write and self._path is not None:
+            number = write_baseline(self._path, selection.findings, roots(recording, self.settings))
+            say(f"{self._path} knows {number} finding{'' if number == 1 else 's'} now", stream)
+            return 0
+        # The most severe has the smallest number.
+        worst = min((finding.severity for finding in selection.findings), default=None)
+        return FINDINGS if self._fail_on is not None and worst is not None and worst <= self._fail_on else 0

@@ -1,0 +1,63 @@
+"""Which findings count: settings, comments in the code and a baseline, applied in this order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from anymps.findings._baseline import Known, apart
+from anymps.findings._model import Finding
+from anymps.findings._places import project_path
+from anymps.findings._settings import Settings
+from anymps.findings._suppressions import Read, suppress
+from anymps.record import Recording
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`findings` are those to report, in order; `suppressed` a comment leaves out, `known` the baseline.
+
+    `gone` is what the baseline names and the run did not show. Disabled rules have left no trace.
+    """
+
+    findings: tuple[Finding, ...]
+    suppressed: tuple[Finding, ...] = ()
+    known: tuple[Finding, ...] = ()
+    gone: tuple[Known, ...] = ()
+
+
+def roots(recording: Recording, settings: Settings) -> tuple[str, ...]:
+    """The directories that files are named from: the project's, and the one that the recording was made in."""
+    directory = recording.meta.get("directory")
+    return (str(settings.root), directory) if isinstance(directory, str) and directory else (str(settings.root),)
+
+
+def select(
+    findings: Sequence[Finding],
+    settings: Settings,
+    roots: Sequence[str],
+    baseline: Counter[Known] | None = None,
+    read: Read | None = None,
+) -> Selection:
+    """Sort findings out. `read` gives the text of a source file, or None; by default the file system does."""
+    wanted = [_with_severity(finding, settings) for finding in findings if not _disabled(finding, settings, roots)]
+    kept, suppressed = suppress(wanted, read)
+    new, known, gone = apart(kept, baseline, roots) if baseline is not None else (kept, [], [])
+    return Selection(
+        tuple(sorted(new, key=lambda finding: finding.order)), tuple(suppressed), tuple(known), tuple(gone)
+    )
+
+
+def _disabled(finding: Finding, settings: Settings, roots: Sequence[str]) -> bool:
+    if finding.id in settings.disable:
+        return True
+    file = project_path(finding.site.file, roots)
+    return any(
+        finding.id in rules and fnmatchcase(file, pattern) for pattern, rules in settings.per_file_disable.items()
+    )
+
+
+def _with_severity(finding: Finding, settings: Settings) -> Finding:
+    return replace(finding, severity=settings.severity.get(finding.id, finding.severity))

@@ -1,0 +1,161 @@
+"""Findings that the code itself answers: `# anymps: ignore[MPS201] reason` in the finding's line or statement.
+
+The line's text is part of the recording, so this works without the files. Comments on the other lines of a statement
+are read from the file, if it is there and its line is still the recorded one.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from anymps.findings._example import Example
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Recording, Site
+
+_COMMENT = re.compile(r"#\s*anymps:\s*ignore\b\s*(?:\[(?P<ids>[^\]]*)\])?(?P<reason>[^#]*)")
+
+BAD_COMMENT = Rule(
+    id="MPS001",
+    title="Comment of anymps that cannot be followed",
+    severity=Severity.INFO,
+    why="A finding is left out only by a comment that names known rules and says why; this one does not.",
+    fix="Write `# anymps: ignore[MPS201] reason`, with the rules' ids and the reason in words.",
+    source="anymps",
+    example=Example(
+        bad="""
+            x = torch.ones(3, device=device)
+            print(x.sum().item())  # anymps: ignore[MPS201]
+        """,
+        good="""
+            x = torch.ones(3, device=device)
+            print(x.sum().item())  # anymps: ignore[MPS201] once, at the end
+        """,
+    ),
+)
+
+RULES = (BAD_COMMENT,)
+
+Read = Callable[[str], "str | None"]
+"""The text of a file, None if there is none."""
+
+
+@dataclass(frozen=True)
+class Comment:
+    """What one comment asks for: the ids in its brackets, and the reason, empty if there is none."""
+
+    ids: tuple[str, ...]
+    reason: str
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """A finding for each recorded line whose comment names no known rule or gives no reason."""
+    for line in recording.lines():
+        for comment in comments(line.source):
+            problem = _problem(comment)
+            if problem:
+                yield BAD_COMMENT.finding(
+                    Site(line.file, line.line, source=line.source), what=f"The comment {problem}.", count=1
+                )
+
+
+def suppress(findings: Iterable[Finding], read: Read | None = None) -> tuple[list[Finding], list[Finding]]:
+    """The findings that stay, and those that a valid comment leaves out. `read` gives a file's text, or None."""
+    kept: list[Finding] = []
+    left_out: list[Finding] = []
+    for finding in findings:
+        answered = finding.id != BAD_COMMENT.id and any(
+            finding.id in comment.ids and not _problem(comment)
+            for text in _statement(finding.site, read or read_file)
+            for comment in comments(text)
+        )
+        (left_out if answered else kept).append(finding)
+    return kept, left_out
+
+
+def read_file(file: str) -> str | None:
+    """The text of a source file, None if it cannot be read."""
+    try:
+        with tokenize.open(Path(file)) as stream:
+            return stream.read()
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
+
+
+def comments(source: str) -> list[Comment]:
+    """The comments for anymps in a source line; one of several lines may be half a statement."""
+    if "anymps:" not in source:
+        return []
+    return [
+        Comment(
+            tuple(name for name in re.split(r"[\s,]+", (match["ids"] or "").strip()) if name), match["reason"].strip()
+        )
+        for text in _comment_texts(source.strip())
+        for match in _COMMENT.finditer(text)
+    ]
+
+
+def _comment_texts(code: str) -> list[str]:
+    """The comment of a line; all of the line where Python's tokens cannot be told."""
+    found: list[str] = []
+    try:
+        tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+        found.extend(token.string for token in tokens if token.type == tokenize.COMMENT)
+    except (tokenize.TokenError, SyntaxError):
+        return found or [code]
+    return found
+
+
+def _problem(comment: Comment) -> str:
+    """What is wrong with a comment, the empty text if nothing is."""
+    from anymps.findings._registry import RULES, nearest_rule  # which gathers this family with the others
+
+    if not comment.ids:
+        return "names no rule"
+    for name in comment.ids:
+        if name not in RULES:
+            nearest = nearest_rule(name)
+            return f"names {name}, which is no rule{f'; the nearest is {nearest}' if nearest else ''}"
+    return "" if comment.reason else f"gives no reason for leaving out {', '.join(comment.ids)}"
+
+
+def _statement(site: Site, read: Read) -> list[str]:
+    """The recorded line, and the other lines of its statement where the file still says the same."""
+    if not site.known:
+        return []
+    text = read(site.file)
+    lines = text.splitlines() if text is not None else []
+    if text is None or not site.source or not 0 < site.line <= len(lines):
+        return [site.source]
+    if lines[site.line - 1].strip() != site.source.strip():
+        return [site.source]
+    first, last = _span(text, site.line)
+    return [site.source, *(lines[row - 1] for row in range(first, last + 1) if row != site.line)]
+
+
+def _span(text: str, line: int) -> tuple[int, int]:
+    """First and last line of the innermost statement at a line; of a compound one, its head alone."""
+    around = [span for span in _spans(text) if span[0] <= line <= span[1]]
+    return min(around, key=lambda span: span[1] - span[0], default=(line, line))
+
+
+@lru_cache(maxsize=64)
+def _spans(text: str) -> tuple[tuple[int, int], ...]:
+    """First and last line of every statement, without the statements inside of it."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    spans = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
+            spans.append((node.lineno, max(last, node.lineno)))
+    return tuple(spans)

@@ -1,0 +1,160 @@
+"""The documentation of rules: `anymps explain`, and the pages under docs/rules that are made from the same texts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import pages
+from anymps.commands import main
+from anymps.findings import RULES, Example, Rule, Severity
+from anymps.report import rule_page
+
+ROOT = Path(__file__).parents[1]
+
+RULE = Rule(
+    id="MPS999",
+    title="Something",
+    severity=Severity.WARNING,
+    why="Because.",
+    fix="Do this.",
+    source="aten/src/ATen/mps/X.mm, torch 2.13",
+    example=Example(
+        bad="""
+            for x in batches:
+                train(x)
+        """,
+        good="x = torch.ones(3)",
+        fallback=True,
+    ),
+    since=(2, 12),
+    until=(2, 14),
+)
+PAGE = """\
+# MPS999: Something
+
+Severity: warning. It holds from torch 2.12 to torch 2.14.
+
+## Why on MPS
+
+Because.
+
+## Fix
+
+Do this.
+
+## Example
+
+This gives the finding (M3 Pro 18GB, PYTORCH_ENABLE_MPS_FALLBACK=1):
+
+```python
+for x in batches:
+    train(x)
+```
+
+This does not:
+
+```python
+x = torch.ones(3)
+```
+
+Before both:
+
+```python
+import torch
+
+device = "mps"
+model = torch.nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = [torch.rand(8, 4) for _ in range(5)]
+
+
+def train(x):
+    loss = model(x.to(device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+```
+
+## Leave it out
+
+For one line: `# anymps: ignore[MPS999] reason` at its end. For a project, in `pyproject.toml`: \
+`disable = ["MPS999"]` under `[tool.anymps]`.
+
+## Source
+
+aten/src/ATen/mps/X.mm, torch 2.13.
+"""
+
+
+def test_a_rules_page() -> None:
+    """A page holds all that the rule says, and the lines that its example needs before it."""
+    assert rule_page(RULE) == PAGE
+    assert Example(bad="x = torch.ones(3)", good="").setup == 'import torch\n\ndevice = "mps"\n'
+
+
+def test_a_rule_needs_an_example() -> None:
+    """A rule without an example is none: it cannot be made."""
+    with pytest.raises(TypeError, match="example"):
+        Rule(id="MPS999", title="", severity=Severity.INFO, why="", fix="", source="")  # type: ignore[call-arg]
+
+
+def test_the_pages_are_up_to_date() -> None:
+    """docs/rules holds what `python -m tests.pages` writes, and nothing else."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.iterdir()}
+    assert written == pages.pages(), "run `make pages`"
+
+
+def test_the_pages_are_written_and_cleared_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Writing takes away the pages of rules that are gone."""
+    folder = tmp_path / "rules"
+    monkeypatch.setattr(pages, "FOLDER", folder)
+    pages.main()
+    (folder / "MPS000.md").write_text("gone")
+    pages.main()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(pages.pages())
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_examples_are_short_python(rule: Rule) -> None:
+    """The halves of an example differ, can be read by Python, and are a few lines."""
+    assert rule.example.bad != rule.example.good
+    for half in (rule.example.bad, rule.example.good):
+        compile(f"{rule.example.setup}{half}", rule.id, "exec")
+        assert len(half.splitlines()) <= 8
+
+
+def test_explain_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    """`anymps explain` shows the page; upper and lower case do not matter."""
+    assert main(["explain", "mps201"]) == 0
+    assert capsys.readouterr() == (rule_page(RULES["MPS201"]), "")
+
+
+def test_explain_lists_all_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a rule there is one line for each, in the order of the families."""
+    assert main(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(RULES)
+    assert "MPS104  error    Distributed operator on MPS" in lines
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("MPS21", "there is no rule MPS21; the nearest is MPS201 (anymps explain lists them)"),
+        ("everything", "there is no rule everything (anymps explain lists them)"),
+    ],
+)
+def test_explain_an_unknown_rule(capsys: pytest.CaptureFixture[str], word: str, text: str) -> None:
+    """An unknown rule is one line and 2."""
+    assert main(["explain", word]) == 2
+    assert capsys.readouterr() == ("", f"anymps: {text}\n")
+
+
+def test_ids_in_the_documentation_are_rules() -> None:
+    """README and the other pages name no rule that does not exist."""
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        assert set(re.findall(r"\bMPS\d{3}\b", page.read_text(encoding="utf-8"))) <= set(RULES), page

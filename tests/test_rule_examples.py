@@ -1,0 +1,64 @@
+"""The example of each rule, run on the virtual device: the rule fires on the one half and not on the other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anymps.findings import RULES, Rule
+from anymps.rules import installed_torch
+from processes import run_python
+
+# Runs the named scripts, each recorded by itself, and prints the findings of each as one line of JSON.
+RUN = """
+import json, pathlib, sys
+import torch, anymps
+from anymps.findings import find
+anymps.enable({mac!r})
+found = {{}}
+for path in map(pathlib.Path, {paths!r}):
+    try:
+        with anymps.record() as capture:
+            exec(compile(path.read_text(), str(path), "exec"), {{"__name__": "__main__", "__file__": str(path)}})
+    except Exception as error:
+        print(path.name, type(error).__name__, error, file=sys.stderr)
+    found[path.stem] = [
+        [finding.id, pathlib.Path(finding.site.file).name, finding.site.source] for finding in find(capture.recording)
+    ]
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+print("\\n" + json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]]:
+    """The findings of every half of every example, by `MPS201.bad`; one process for each Mac and fallback."""
+    directory = tmp_path_factory.mktemp("examples")
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for rule in RULES.values():
+        for half in ("bad", "good"):
+            path = directory / f"{rule.id}_{half}.py"
+            path.write_text(f"{rule.example.setup}\n{getattr(rule.example, half)}")
+            groups.setdefault((rule.example.mac, rule.example.fallback), []).append(str(path))
+    result: dict[str, list[list[str]]] = {}
+    for (mac, fallback), paths in groups.items():
+        environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0"}
+        answer = run_python(RUN.format(mac=mac, paths=paths), environment)
+        result |= json.loads(answer.lines[-1])
+    return result
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_rule_fires_on_its_example_and_not_on_the_better_code(
+    found: dict[str, list[list[str]]], rule: Rule
+) -> None:
+    """The first half of an example gives the rule's finding, at a line of its own; the second half gives nothing."""
+    if not rule.applies(str(installed_torch().version)):
+        pytest.skip(f"{rule.id} does not hold for torch {installed_torch().version}")
+    bad, good = found[f"{rule.id}_bad"], found[f"{rule.id}_good"]
+    assert [place for place in bad if place[0] == rule.id], bad
+    for _, file, source in bad:
+        assert (file, source in rule.example.bad) == (f"{rule.id}_bad.py", True)
+    assert good == []
