@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -285,18 +287,25 @@ def test_no_torch_is_imported() -> None:
     assert answer.stdout.splitlines()[-1] == "False"
 
 
-def test_other_releases_need_no_torch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where no supported torch is installed, another release can still be asked about; the installed one cannot."""
-    newer = installed_torch().__class__(installed_torch().path, parse_torch_version("2.99.0"), "")
+@pytest.fixture
+def unsupported_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The installed torch is one whose rules are not known."""
+    newer = replace(installed_torch(), version=parse_torch_version("2.99.0"))
     for module in (_coverage, commands_coverage):
         monkeypatch.setattr(module, "installed_torch", lambda: newer)
     for cached in (_coverage._functions, _coverage._names):
         cached.cache_clear()
+    yield
+    for cached in (_coverage._functions, _coverage._names):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("unsupported_torch")
+def test_other_releases_need_no_torch(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no supported torch is installed, another release can still be asked about; the installed one cannot."""
     assert main(["coverage", "linalg_qr", "--torch", "2.12"]) == 0
     assert "fate        native: it has an MPS kernel" in capsys.readouterr().out
     assert main(["coverage", "linalg_qr"]) == 2
     assert capsys.readouterr().err == (
         "anymps: torch 2.99.0 is not supported; install torch 2.11 to 2.15, whose MPS rules are known\n"
     )
-    for cached in (_coverage._functions, _coverage._names):
-        cached.cache_clear()

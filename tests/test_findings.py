@@ -163,6 +163,21 @@ def test_missing_operator_without_known_equivalent() -> None:
     assert finding.fix == "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
 
 
+@pytest.mark.parametrize(
+    ("torch_version", "operator", "words"),
+    [
+        ("2.11.0", "aten::linalg_qr", "torch 2.12 has an MPS kernel for it."),
+        ("2.13.0", "aten::linalg_svd", "torch 2.14 has an MPS kernel for it."),
+        ("2.15.0", "aten::geqrf", RULES["MPS102"].fix),  # not what the recording's own release has
+        ("", "aten::geqrf", "torch 2.14 has an MPS kernel for it."),
+        ("2.13.0", "aten::mode", RULES["MPS102"].fix),
+    ],
+)
+def test_release_with_a_kernel(torch_version: str, operator: str, words: str) -> None:
+    """The first release with a kernel is named if it is newer than the recording's."""
+    assert only(loop(falling_back(operator), meta={"torch_version": torch_version})).fix == words
+
+
 def test_same_refusal_at_one_line_is_one_finding() -> None:
     """A refusal that the script catches and repeats is one finding with a count."""
     builder = RecordingBuilder(meta=TORCH)

@@ -85,6 +85,7 @@ def test_settings_are_those_of_the_nearest_file_that_has_them(tmp_path: Path) ->
     inner = tmp_path / "package" / "deep"
     inner.mkdir(parents=True)
     (tmp_path / "package" / "pyproject.toml").write_text("[tool.other]\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.other]\n")
     assert read_settings(inner / "train.py") == Settings(tmp_path / "package")
     (tmp_path / "pyproject.toml").write_text("[tool.anymps]\nmac = 'M1 8GB'\n")
     assert read_settings(inner) == Settings(tmp_path, mac="M1 8GB")
