@@ -223,12 +223,13 @@ def test_comments_are_read_from_files(tmp_path: Path) -> None:
         ("# anymps: ignore[MPS210] why", "The comment names MPS210, which is no rule; the nearest is MPS201."),
         ("# anymps: ignore[waits] why", "The comment names waits, which is no rule."),
         ("# anymps: ignore", "The comment names no rule."),
+        ("# anymps: ignore[MPS201] why  # anymps: ignore[] why", "The comment names no rule."),
         ("# anymps: ignore[MPS201] why", ""),
         ("# a comment", ""),
     ],
 )
 def test_comments_that_cannot_be_followed(comment: str, what: str) -> None:
-    """MPS001: a comment without a reason or with a rule that does not exist is a finding, which no comment silences."""
+    """MPS001: a comment without a reason or with a rule that does not exist is a finding of its own."""
     found = find(recording(f"x = loss.item()  {comment}"))
     notices = [it for it in found if it.id == "MPS001"]
     assert [it.what for it in notices] == ([what] if what else [])

@@ -70,7 +70,7 @@ def suppress(findings: Iterable[Finding], read: Read | None = None) -> tuple[lis
     kept: list[Finding] = []
     left_out: list[Finding] = []
     for finding in findings:
-        answered = finding.id != BAD_COMMENT.id and any(
+        answered = any(
             finding.id in comment.ids and not _problem(comment)
             for text in _statement(finding.site, read or read_file)
             for comment in comments(text)
