@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from anymps._errors import UsageError
+from anymps.commands._outputs import Output, Outputs, report_option, root_option
 from anymps.commands._runner import run_target
 from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._show import DEFAULT_SEVERITY, SEVERITIES
@@ -82,6 +83,8 @@ class _RunCommand(click.Command):
 )
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
 @click.option("--report-to", metavar="FILE", type=click.Path(path_type=Path), help="Write the report to this file.")
+@report_option
+@root_option
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does; the rest is for it.")
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -92,6 +95,8 @@ def run(
     fail_on_findings: str | None,
     no_report: bool,
     report_to: Path | None,
+    reports: tuple[Output, ...],
+    root: str | None,
     module: str | None,
     words: tuple[str, ...],
 ) -> int:
@@ -115,5 +120,6 @@ def run(
         fail_on_findings=fail_on_findings,
         report=not no_report,
         report_to=report_to,
+        outputs=Outputs(reports, root),
     )
     return run_target(target, RunSession(options))

@@ -6,11 +6,12 @@ __all__ = ["RunOptions", "RunSession"]
 
 import sys
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anymps._errors import UsageError
+from anymps.commands._outputs import Outputs
 from anymps.commands._show import findings_status, say, show
 from anymps.commands._target import Target
 
@@ -26,6 +27,7 @@ class RunOptions:
     fail_on_findings: str | None = None
     report: bool = True
     report_to: Path | None = None
+    outputs: Outputs = field(default_factory=Outputs)
 
 
 class RunSession:
@@ -33,7 +35,7 @@ class RunSession:
 
     def __init__(self, options: RunOptions) -> None:
         self._options = options
-        self._stderr = sys.stderr  # the script may put something else in its place
+        self._stdout, self._stderr = sys.stdout, sys.stderr  # the script may put something else in their places
         self._context: AbstractContextManager[Any] | None = None
         self._handle: Any = None
 
@@ -45,13 +47,15 @@ class RunSession:
         options = self._options
         if options.report_to is not None:
             _check_writable(options.report_to)
+        options.outputs.check(options.record)
         import anymps
 
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(options.mac, fallback=options.fallback, require=options.require)
         if not anymps.is_virtual():
             # The tape is the native core's: on a real Mac there is none, so the script runs without a report.
-            if options.record is not None or options.report_to is not None or options.fail_on_findings is not None:
+            wanted = (options.record, options.report_to, options.fail_on_findings, options.outputs or None)
+            if any(option is not None for option in wanted):
                 raise UsageError(
                     "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
                 )
@@ -67,13 +71,14 @@ class RunSession:
             return 0
         recording = self._handle.recording
         options = self._options
-        if not options.report and options.fail_on_findings is None:
+        if not options.report and not options.outputs and options.fail_on_findings is None:
             return 0
         from anymps.findings import find
 
         findings = find(recording)
         if options.report:
             show(recording, findings, options.report_to, self._stderr)
+        options.outputs.write(recording, findings, self._stdout)
         return findings_status(findings, options.fail_on_findings)
 
     def keep(self, ending: dict[str, object]) -> None:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._registry import RULES, find, notes
+from anymps.findings._registry import RULES, find, notes, unjudged
 
-__all__ = ["RULES", "Finding", "Rule", "Severity", "find", "notes"]
+__all__ = ["RULES", "Finding", "Rule", "Severity", "find", "notes", "unjudged"]
