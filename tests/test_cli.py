@@ -20,6 +20,7 @@ import anymps.findings
 import anymps.report
 from anymps.commands import _doctor, _run, _show, main
 from anymps.commands._facts import Facts
+from anymps.commands._outputs import Output, Outputs
 from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._target import Target
 from anymps.findings import Finding, Severity, find
@@ -68,6 +69,11 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--no-report", "train.py"], Target("train.py"), RunOptions(report=False)),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
         (
+            ["--report", "html=r.html", "--report=json=-", "--root", "/", "train.py", "--report"],
+            Target("train.py", ("--report",)),
+            RunOptions(outputs=Outputs((Output("html", "r.html"), Output("json", "-")), "/")),
+        ),
+        (
             ["--fail-on-findings", "train.py", "--fail-on-findings"],
             Target("train.py", ("--fail-on-findings",)),
             RunOptions(fail_on_findings="warning"),
@@ -87,7 +93,7 @@ def test_run_options(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "name a command: doctor, report, run (anymps --help)"),
+        ([], "name a command: diff, doctor, report, run (anymps --help)"),
         (["run"], "name a script, or a module with -m (anymps run --help)"),
         (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),
         (["run", "nowhere.py"], "there is no script nowhere.py"),
@@ -116,6 +122,12 @@ def test_mistakes_are_one_line(
         ["run", "--fail-on-findings=fatal", "s.py"],
         ["report"],
         ["report", "a", "b"],
+        ["report", "a", "--format", "pdf"],
+        ["run", "--report", "html", "s.py"],
+        ["run", "--report", "html=", "s.py"],
+        ["run", "--report", "pdf=x.pdf", "s.py"],
+        ["diff", "a"],
+        ["diff", "a", "b", "--fail-on", "fatal"],
         ["doctor", "x"],
     ],
 )

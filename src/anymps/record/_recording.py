@@ -114,6 +114,11 @@ class Recording:
 
     def step_table(self) -> StepTable:
         """What the phases of a step hold, as a mean and for the first step."""
+        return self._step_table
+
+    @cached_property
+    def _step_table(self) -> StepTable:
+        # What it reads cannot change, it takes seconds in a long recording, and a report asks for it more than once.
         return read_step_table(self._rows, only_detailed=self.dropped > 0)
 
     def typical_step(self) -> Step | None:

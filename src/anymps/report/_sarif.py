@@ -93,7 +93,7 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str) -> dict[st
         "ruleId": finding.id,
         "ruleIndex": rule,
         "level": _LEVELS[finding.severity],
-        "message": {"text": f"{clean(finding.what)}{cost} Fix: {clean(finding.fix)}"},
+        "message": {"text": _plain(f"{finding.what}{cost} Fix: {finding.fix}")},
         "partialFingerprints": {_FINGERPRINT: fingerprint},
         "occurrenceCount": max(finding.count, 1),
     }
@@ -106,6 +106,11 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str) -> dict[st
             for number, site in enumerate(related, start=1)
         ]
     return result
+
+
+def _plain(message: str) -> str:
+    """A message in which nothing reads as a link (SARIF 2.1.0, 3.11.6: `[text](target)`)."""
+    return clean(message).replace("](", "] (")
 
 
 def _location(site: Site, root: str) -> dict[str, Any]:

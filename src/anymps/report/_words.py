@@ -86,7 +86,6 @@ def not_modelled(recording: Recording) -> list[str]:
     if recording.meta.get("virtual") is False:
         return []
     return [
-        "The speed of a Mac: every time here was measured on this machine, where the CPU computes.",
         "The order of host and GPU: here an operator is done when its call returns; on a Mac it is queued, and the "
         "host runs ahead until it waits.",
         "Memory that MPSGraph and Metal take for themselves.",
