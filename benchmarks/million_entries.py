@@ -4,8 +4,8 @@
 
 The recording is made up: steps of forward, backward and optimizer with a fallback in every two hundred operators, a
 read at the end of each step, 400 lines in 20 files, 200 modules. Each form is written by a process of its own
-(`anymps report FILE --format FORM`), start of Python included. The budget is 10 s of one core for each, which the load of
-the machine does not change, and 10 MB for the page. Needs no torch.
+(`anymps report FILE --format FORM`), start of Python included. The budget is 10 s of one core for each, which depends
+less on what else the machine does than the clock on the wall, and 10 MB for the page. Needs no torch.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -325,6 +326,27 @@ def test_report_file_is_checked_before_the_run(log: list[Any], tmp_path: Path) -
     assert log == []
 
 
+def test_session_writes_other_forms(
+    log: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """`--report` writes each form to its file and to the first stdout, beside the report on stderr or without it."""
+    recording = RecordingBuilder(meta={"mac": "M1 8GB"}).close()
+    ours = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", ours)
+    monkeypatch.setattr(FakeHandle, "recording", recording, raising=False)
+    monkeypatch.setattr(FakeHandle, "__init__", lambda self, log: setattr(self, "log", log))
+    outputs = Outputs((Output("json", str(tmp_path / "r.json")), Output("github", "-")))
+    for shown in (True, False):
+        session = RunSession(RunOptions(report=shown, outputs=outputs))
+        session.start(Target("train.py"))
+        monkeypatch.setattr(sys, "stdout", io.StringIO())
+        assert session.finish({"status": 0}) == 0
+        monkeypatch.setattr(sys, "stdout", ours)
+        assert json.loads((tmp_path / "r.json").read_text())["run"] == {"mac": "M1 8GB"}
+        assert ours.getvalue().startswith("::notice title=anymps::Would run on M1 8GB.")
+        assert bool(capsys.readouterr().err) is shown
+
+
 def test_session_kept_without_report(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     """`keep` closes the recording and shows nothing."""
     session = RunSession(RunOptions())
@@ -346,11 +368,13 @@ def test_session_on_a_real_mac(
     assert log == [("enable", None, {"fallback": None, "require": None})]
     expected = "anymps: real mps device: the script runs on it unrecorded, there is no report on a real Mac yet\n"
     assert capsys.readouterr() == ("", expected)
-    with pytest.raises(anymps.UsageError) as error:
-        RunSession(RunOptions(record=Path("x.anymps"))).start(Target("train.py"))
-    assert (
-        str(error.value) == "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
-    )
+    for options in (RunOptions(record=Path("x.anymps")), RunOptions(outputs=Outputs((Output("html", "x"),)))):
+        with pytest.raises(anymps.UsageError) as error:
+            RunSession(options).start(Target("train.py"))
+        assert (
+            str(error.value)
+            == "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
+        )
 
 
 def test_report_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

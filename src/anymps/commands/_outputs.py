@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Output", "Outputs", "give_up", "report_option", "root_option", "write_file", "write_stream"]
+__all__ = ["Output", "Outputs", "report_option", "root_option", "write_file", "write_stream"]
 
 import contextlib
 import os
@@ -132,14 +132,7 @@ def write_stream(pieces: Iterable[str], stream: TextIO) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        give_up(stream)
         raise UsageError(f"standard output cannot be written: {error.strerror}") from error
-
-
-def give_up(stream: TextIO) -> None:
-    """Take what a stream could not write away from it: Python's own flush at exit must not fail a second time."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def report_option(function: _F) -> _F:

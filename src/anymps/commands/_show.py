@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from anymps._errors import UsageError
-from anymps.commands._outputs import give_up, write_file
+from anymps.commands._outputs import write_file
 from anymps.findings import Finding, Severity
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def show(recording: Recording, findings: Sequence[Finding], path: Path | None, s
     except BrokenPipeError:
         raise
     except OSError as error:
-        give_up(stream)
         raise UsageError(f"the report cannot be shown: {error.strerror}") from error
 
 
