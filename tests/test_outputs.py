@@ -146,6 +146,16 @@ def test_a_reader_that_goes_away(recording: Path) -> None:
     assert (answer.stdout, answer.stderr) == ("<!doctype ", "")
 
 
+def test_a_reader_of_a_run_that_goes_away(recording: Path) -> None:
+    """A report on standard output that nobody reads any more keeps no other report from being written."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    path = recording.with_name("b")
+    with os.fdopen(writer, "w") as stream, Recording.open(recording) as opened:
+        Outputs((Output("json", "-"), Output("json", str(path)))).write(opened, find(opened), stream)
+    assert path.read_text() == expected(recording, "json")
+
+
 def test_one_failure_does_not_keep_others_back(recording: Path) -> None:
     """Of several reports, those that can be written are, and the failure is told afterwards."""
     folder = recording.parent / "gone"

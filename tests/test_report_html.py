@@ -162,6 +162,9 @@ def test_page_of_a_large_recording_has_an_end() -> None:
     for number in range(400):
         site = builder.site("/p/train.py", number + 1, "main", f"line_{number}()")
         builder.entry(f"aten::op{number}", start_ns=number, duration_ns=1, site=site, flags=Flag.VIEW)
+    site = builder.site("/p/train.py", 1, "main", "x" * 100_000)
+    builder.refusal(RefusalKind.DTYPE, "TypeError", "m" * 1_000_000, operator="aten::mm", start_ns=0, site=site)
     text = page(builder.close()).text
-    assert "100 more operators with 100 calls." in text
+    assert len(text) < 200_000
+    assert "101 more operators with 101 calls." in text
     assert "100 more lines, each with less to tell." in text

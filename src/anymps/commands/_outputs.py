@@ -112,14 +112,15 @@ def write_file(pieces: Iterable[str], path: Path) -> None:
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
             raise
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def write_stream(pieces: Iterable[str], stream: TextIO) -> None:
-    """Write text to a stream, in UTF-8 whatever the locale says; raises UsageError if it takes no more."""
+    """Write text to a stream, in UTF-8 whatever the locale says; raises UsageError if it takes no more.
+
+    A reader that has gone (`| head`) is no error.
+    """
     try:
         binary = getattr(stream, "buffer", None)
         stream.flush()
@@ -130,7 +131,9 @@ def write_stream(pieces: Iterable[str], stream: TextIO) -> None:
                 binary.write(piece.encode("utf-8", "backslashreplace"))
         stream.flush()
     except BrokenPipeError:
-        raise
+        # Python's own flush at exit must not fail a second time (docs.python.org/3/library/signal.html, "Note on
+        # SIGPIPE").
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except OSError as error:
         raise UsageError(f"standard output cannot be written: {error.strerror}") from error
 

@@ -76,9 +76,11 @@ class RunSession:
         from anymps.findings import find
 
         findings = find(recording)
-        if options.report:
-            show(recording, findings, options.report_to, self._stderr)
-        options.outputs.write(recording, findings, self._stdout)
+        try:
+            if options.report:
+                show(recording, findings, options.report_to, self._stderr)
+        finally:  # a terminal that is gone is no reason to lose the files
+            options.outputs.write(recording, findings, self._stdout)
         return findings_status(findings, options.fail_on_findings)
 
     def keep(self, ending: dict[str, object]) -> None:

@@ -32,6 +32,7 @@ _MOST_FINDINGS: Final = 200
 _MOST_OPERATORS: Final = 300
 _MOST_LINES: Final = 300
 _LONGEST_SOURCE: Final = 160
+_LONGEST_SENTENCE: Final = 4000  # characters: an error's message may be as long as it likes
 _FIRST: Final = 3
 
 _OPERATOR_COLUMNS = ("operator", "runs as", "calls", "time here", "per call", "moved")
@@ -130,6 +131,7 @@ def _templates() -> Environment:
 
 def _marked(sentence: str) -> Markup:
     """A sentence with what stands between backquotes as code; all of it escaped."""
+    sentence = text.shorten(sentence, _LONGEST_SENTENCE)
     parts = sentence.split("`")
     if len(parts) % 2 == 0:  # a backquote without a partner: the sentence as it is
         return escape(sentence)
