@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ import anymps.report
 from anymps.commands import _doctor, _judge, _run, main
 from anymps.commands._facts import Facts
 from anymps.commands._judge import Choice
+from anymps.commands._outputs import Output, Outputs
 from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._target import Target
 from anymps.findings import Finding, Severity, find
@@ -78,6 +80,11 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
             Target("train.py"),
             RunOptions(choice=Choice(baseline=Path("b.json"), write_baseline=True)),
         ),
+        (
+            ["--report", "html=r.html", "--report=json=-", "--root", "/", "train.py", "--report"],
+            Target("train.py", ("--report",)),
+            RunOptions(outputs=Outputs((Output("html", "r.html"), Output("json", "-")), "/")),
+        ),
     ],
 )
 def test_run_options(
@@ -91,7 +98,7 @@ def test_run_options(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "name a command: coverage, doctor, explain, report, run (anymps --help)"),
+        ([], "name a command: coverage, diff, doctor, explain, report, run (anymps --help)"),
         (["run"], "name a script, or a module with -m (anymps run --help)"),
         (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),
         (["run", "nowhere.py"], "there is no script nowhere.py"),
@@ -121,6 +128,12 @@ def test_mistakes_are_one_line(
         ["run", "--fail-on", "s.py"],
         ["report"],
         ["report", "a", "b"],
+        ["report", "a", "--format", "pdf"],
+        ["run", "--report", "html", "s.py"],
+        ["run", "--report", "html=", "s.py"],
+        ["run", "--report", "pdf=x.pdf", "s.py"],
+        ["diff", "a"],
+        ["diff", "a", "b", "--fail-on", "fatal"],
         ["doctor", "x"],
     ],
 )
@@ -310,6 +323,27 @@ def test_report_file_is_checked_before_the_run(log: list[Any], tmp_path: Path) -
     assert log == []
 
 
+def test_session_writes_other_forms(
+    log: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """`--report` writes each form to its file and to the first stdout, beside the report on stderr or without it."""
+    recording = RecordingBuilder(meta={"mac": "M1 8GB"}).close()
+    ours = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", ours)
+    monkeypatch.setattr(FakeHandle, "recording", recording, raising=False)
+    monkeypatch.setattr(FakeHandle, "__init__", lambda self, log: setattr(self, "log", log))
+    outputs = Outputs((Output("json", str(tmp_path / "r.json")), Output("github", "-")))
+    for shown in (True, False):
+        session = RunSession(RunOptions(report=shown, outputs=outputs))
+        session.start(Target("train.py"))
+        monkeypatch.setattr(sys, "stdout", io.StringIO())
+        assert session.finish({"status": 0}) == 0
+        monkeypatch.setattr(sys, "stdout", ours)
+        assert json.loads((tmp_path / "r.json").read_text())["run"] == {"mac": "M1 8GB"}
+        assert ours.getvalue().startswith("::notice title=anymps::Would run on M1 8GB.")
+        assert bool(capsys.readouterr().err) is shown
+
+
 def test_session_kept_without_report(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     """`keep` closes the recording and shows nothing."""
     session = RunSession(RunOptions())
@@ -331,11 +365,13 @@ def test_session_on_a_real_mac(
     assert log == [("enable", None, {"fallback": None, "require": None})]
     expected = "anymps: real mps device: the script runs on it unrecorded, there is no report on a real Mac yet\n"
     assert capsys.readouterr() == ("", expected)
-    with pytest.raises(anymps.UsageError) as error:
-        RunSession(RunOptions(record=Path("x.anymps"))).start(Target("train.py"))
-    assert (
-        str(error.value) == "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
-    )
+    for options in (RunOptions(record=Path("x.anymps")), RunOptions(outputs=Outputs((Output("html", "x"),)))):
+        with pytest.raises(anymps.UsageError) as error:
+            RunSession(options).start(Target("train.py"))
+        assert (
+            str(error.value)
+            == "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
+        )
 
 
 def test_report_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import click
 from anymps._errors import AnympsError, UsageError
 from anymps._version import __version__
 from anymps.commands._coverage import coverage
+from anymps.commands._diff import diff
 from anymps.commands._doctor import doctor
 from anymps.commands._explain import explain
 from anymps.commands._report import report
@@ -25,7 +26,8 @@ from anymps.commands._target import INTERRUPTED
 _EPILOG = """\b
 Exit codes (docs/exit-codes.md):
   0    clean; the script's own exit code is passed on as it is
-  1    the script ended with an exception; doctor: mps is not to be had
+  1    the script ended with an exception; doctor: mps is not to be had;
+       diff: new findings
   2    wrong usage, or a file, a Mac, a compiler or a torch that is not there
   3    findings, with --fail-on, of a script that ended with 0
   70   a fault of anymps itself
@@ -41,7 +43,7 @@ def _commands(context: click.Context) -> None:
         raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
 
 
-for _command in (coverage, doctor, explain, report, run):
+for _command in (coverage, diff, doctor, explain, report, run):
     _commands.add_command(_command)
 
 

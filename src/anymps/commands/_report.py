@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anymps.commands._judge import Choice, Judge, finding_options
+from anymps.commands._outputs import STDOUT, Output, Outputs, root_option
 from anymps.commands._show import show
+from anymps.report import FORMATS
 
 if TYPE_CHECKING:
     from anymps.record import Recording
@@ -20,14 +22,22 @@ if TYPE_CHECKING:
 @click.command()
 @finding_options
 @click.argument("file", type=click.Path(path_type=Path))
-def report(file: Path, **choice: Any) -> int:
+@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], help="The form of the report.")
+@click.option("--output", metavar="PATH", default=STDOUT, help="Write it to this file; - (default) is standard output.")
+@root_option
+def report(file: Path, form: str, output: str, root: str | None, **choice: Any) -> int:
     """Show a recording that `anymps run --record FILE` made. Needs no torch."""
     from anymps.record import Recording
 
+    outputs = Outputs((Output(form, output),), root)
+    outputs.check(file)
     with Recording.open(file) as recording:
         judge = Judge(_start(recording), Choice(**choice))
         selection = judge.judge(recording)
-        show(recording, selection.findings, None, sys.stdout)
+        if form == FORMATS[0] and output == STDOUT:
+            show(recording, selection.findings, None, sys.stdout)  # as wide as the terminal, and in colour there
+        else:
+            outputs.write(recording, selection.findings, sys.stdout)
         return judge.conclude(recording, selection)
 
 

@@ -12,6 +12,7 @@ import click
 
 from anymps._errors import UsageError
 from anymps.commands._judge import Choice, finding_options
+from anymps.commands._outputs import Output, Outputs, report_option, root_option
 from anymps.commands._runner import run_target
 from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._target import Target
@@ -70,6 +71,8 @@ class _RunCommand(click.Command):
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
 @click.option("--report-to", metavar="FILE", type=click.Path(path_type=Path), help="Write the report to this file.")
 @finding_options
+@report_option
+@root_option
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does; the rest is for it.")
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -79,6 +82,8 @@ def run(
     require: str | None,
     no_report: bool,
     report_to: Path | None,
+    reports: tuple[Output, ...],
+    root: str | None,
     module: str | None,
     words: tuple[str, ...],
     **choice: Any,
@@ -103,5 +108,6 @@ def run(
         report=not no_report,
         report_to=report_to,
         choice=Choice(**choice),
+        outputs=Outputs(reports, root),
     )
     return run_target(target, RunSession(options))

@@ -7,12 +7,13 @@ __all__ = ["RunOptions", "RunSession"]
 import os
 import sys
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anymps._errors import UsageError
 from anymps.commands._judge import NOTHING_CHOSEN, Choice, Judge
+from anymps.commands._outputs import Outputs
 from anymps.commands._show import say, show
 from anymps.commands._target import Target
 
@@ -28,6 +29,7 @@ class RunOptions:
     report: bool = True
     report_to: Path | None = None
     choice: Choice = NOTHING_CHOSEN
+    outputs: Outputs = field(default_factory=Outputs)
 
 
 class RunSession:
@@ -35,7 +37,7 @@ class RunSession:
 
     def __init__(self, options: RunOptions) -> None:
         self._options = options
-        self._stderr = sys.stderr  # the script may put something else in its place
+        self._stdout, self._stderr = sys.stdout, sys.stderr  # the script may put something else in their places
         self._context: AbstractContextManager[Any] | None = None
         self._handle: Any = None
         self._judge: Judge | None = None
@@ -53,13 +55,15 @@ class RunSession:
         mac = options.mac
         if mac is None and not os.environ.get("ANYMPS_MAC"):
             mac = self._judge.settings.mac or None
+        options.outputs.check(options.record)
         import anymps
 
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(mac, fallback=options.fallback, require=options.require)
         if not anymps.is_virtual():
             # The tape is the native core's: on a real Mac there is none, so the script runs without a report.
-            if options.record is not None or options.report_to is not None or options.choice != NOTHING_CHOSEN:
+            wanted = (options.record, options.report_to, options.outputs or None)
+            if options.choice != NOTHING_CHOSEN or any(option is not None for option in wanted):
                 raise UsageError(
                     "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
                 )
@@ -75,11 +79,14 @@ class RunSession:
             return 0
         recording = self._handle.recording
         options, judge = self._options, self._judge
-        if judge is None or not (options.report or judge.may_fail):
+        if judge is None or not (options.report or options.outputs or judge.may_fail):
             return 0
         selection = judge.judge(recording)
-        if options.report:
-            show(recording, selection.findings, options.report_to, self._stderr)
+        try:
+            if options.report:
+                show(recording, selection.findings, options.report_to, self._stderr)
+        finally:  # a terminal that is gone is no reason to lose the files
+            options.outputs.write(recording, selection.findings, self._stdout)
         return judge.conclude(recording, selection, self._stderr)
 
     def keep(self, ending: dict[str, object]) -> None:

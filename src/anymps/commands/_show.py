@@ -4,12 +4,14 @@ from __future__ import annotations
 
 __all__ = ["say", "show"]
 
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from anymps._errors import UsageError
+from anymps.commands._outputs import write_file
 from anymps.findings import Finding
 
 if TYPE_CHECKING:
@@ -24,16 +26,19 @@ def say(problem: object, stream: TextIO | None = None) -> None:
 def show(recording: Recording, findings: Sequence[Finding], path: Path | None, stream: TextIO) -> None:
     """Write the terminal report to a file, or to ``stream`` if no file is named.
 
-    Raises UsageError if the file cannot be written.
+    Raises UsageError if the file or the stream cannot be written.
     """
     from anymps.report import print_terminal
 
-    if path is None:
-        print_terminal(recording, findings, stream)
-        stream.flush()
-        return
     try:
-        with path.open("w", encoding="utf-8") as file:
-            print_terminal(recording, findings, file)
+        if path is None:
+            print_terminal(recording, findings, stream)
+            stream.flush()
+        else:
+            text = io.StringIO()
+            print_terminal(recording, findings, text)
+            write_file([text.getvalue()], path)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise UsageError(f"the report cannot be written to {path}: {error.strerror}") from error
+        raise UsageError(f"the report cannot be shown: {error.strerror}") from error

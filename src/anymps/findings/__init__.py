@@ -7,7 +7,7 @@ from anymps.findings._equivalents import Equivalent, equivalent
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import project_path
-from anymps.findings._registry import RULES, find, nearest_rule, notes
+from anymps.findings._registry import RULES, find, nearest_rule, notes, unjudged
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
 
@@ -32,5 +32,6 @@ __all__ = [
     "read_settings",
     "roots",
     "select",
+    "unjudged",
     "write_baseline",
 ]

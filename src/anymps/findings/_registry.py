@@ -37,6 +37,17 @@ def find(recording: Recording) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.order)
 
 
+def unjudged(recording: Recording) -> dict[str, str]:
+    """The rules that could not be applied to this recording, by id, and what they need instead."""
+    steps = recording.complete_steps
+    if steps >= MIN_STEPS:
+        return {}
+    reason = (
+        f"needs {MIN_STEPS} complete steps, the recording holds {steps or 'none'}; a step ends with `optimizer.step()`"
+    )
+    return {rule: reason for rule in RULES if rule == _operators.EVERY_STEP.id or rule.startswith("MPS2")}
+
+
 def notes(recording: Recording) -> list[str]:
     """What could not be judged from this recording, and what is needed for it; one sentence each."""
     steps = recording.complete_steps

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from anymps.record._builder import RecordingBuilder
-from anymps.record._facts import Line, Occurrence, OperatorUse, PhaseShare, Refusal, Site, Step, StepTable
+from anymps.record._facts import (
+    Call,
+    Line,
+    MemorySample,
+    Occurrence,
+    OperatorUse,
+    PhaseShare,
+    Refusal,
+    Signature,
+    Site,
+    Span,
+    Step,
+    StepSum,
+    StepTable,
+    StepTimeline,
+)
 from anymps.record._recording import Recording
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 from anymps.record._writer import RecordingWriter
 
 __all__ = [
+    "Call",
     "Direction",
     "Fate",
     "Flag",
     "Line",
+    "MemorySample",
     "Occurrence",
     "OperatorUse",
     "Phase",
@@ -22,8 +39,12 @@ __all__ = [
     "RecordingWriter",
     "Refusal",
     "RefusalKind",
+    "Signature",
     "Site",
+    "Span",
     "Step",
+    "StepSum",
     "StepTable",
+    "StepTimeline",
     "Wait",
 ]

@@ -100,6 +100,10 @@ class RecordingBuilder:
         )
         self._writer.add_refusals([(self._refusals, 0, kind.value, error, message, site, origin, detail or {})])
 
+    def memory(self, time_ns: int, allocated_bytes: int, driver_bytes: int) -> None:
+        """Add one sample of the device's memory."""
+        self._writer.add_memory([(time_ns, allocated_bytes, driver_bytes)])
+
     def end_step(self, end_ns: int) -> None:
         """End the running step; the next one starts at once."""
         self._writer.add_steps([(self._step, self._step_start, end_ns)])

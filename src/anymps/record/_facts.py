@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from anymps.record._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 
@@ -106,6 +107,89 @@ class Refusal:
     site: Site
     origin: Site
     detail: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One operator with one fate and the tensors of a call, each as text: `float32[2, 3]`."""
+
+    operator: str
+    fate: Fate
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Call(NamedTuple):
+    """One recorded call, as the file holds it; a tuple of numbers, because a run has millions.
+
+    `signature`, `module` and `site` are looked up with `Recording.signature`, `.module` and `.site`; `phase`, `wait`,
+    `direction` and `flags` are the numbers of their vocabularies. Times in ns on the recording machine's clock.
+    `sequence` is the number of the autograd node that a forward call belongs to or a backward call runs, else -1.
+    """
+
+    start_ns: int
+    duration_ns: int
+    signature: int
+    module: int
+    site: int
+    phase: int
+    step: int
+    thread: int
+    wait: int
+    direction: int
+    flags: int
+    moved_bytes: int
+    sequence: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Calls that lie next to each other on one track of a timeline, taken together. Times in ns.
+
+    `operator`, `site`, `phase` and `wait` are those of the longest of the `count` calls.
+    """
+
+    start_ns: int
+    end_ns: int
+    count: int
+    phase: Phase
+    wait: Wait
+    operator: str
+    site: Site
+
+
+@dataclass(frozen=True)
+class StepTimeline:
+    """One step on four tracks, each in the order of time.
+
+    `phases` fill the step without gaps (as in `StepTable`); `on_mps` is when MPS kernels ran, `on_cpu` when fallbacks
+    did, `waits` when the host waited for the GPU.
+    """
+
+    step: Step
+    phases: tuple[Span, ...]
+    on_mps: tuple[Span, ...]
+    on_cpu: tuple[Span, ...]
+    waits: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class StepSum:
+    """One complete step in short: its wall clock in ns, and how often it waited and ran on the CPU."""
+
+    step: int
+    duration_ns: int
+    waits: int
+    on_cpu: int
+
+
+@dataclass(frozen=True)
+class MemorySample:
+    """Memory of the device at one moment, in bytes: held by tensors, and taken from the system in all. Time in ns."""
+
+    time_ns: int
+    allocated_bytes: int
+    driver_bytes: int
 
 
 @dataclass(frozen=True)

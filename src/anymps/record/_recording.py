@@ -8,15 +8,30 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from anymps._errors import RecordingError
-from anymps.record._facts import Line, Occurrence, OperatorUse, Refusal, Site, Step, StepTable
+from anymps.record._facts import (
+    Call,
+    Line,
+    MemorySample,
+    Occurrence,
+    OperatorUse,
+    Refusal,
+    Signature,
+    Site,
+    Step,
+    StepSum,
+    StepTable,
+    StepTimeline,
+)
 from anymps.record._file import connect_memory, damaged, open_readonly
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table
+from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
@@ -99,7 +114,58 @@ class Recording:
 
     def step_table(self) -> StepTable:
         """What the phases of a step hold, as a mean and for the first step."""
+        return self._step_table
+
+    @cached_property
+    def _step_table(self) -> StepTable:
+        # What it reads cannot change, it takes seconds in a long recording, and a report asks for it more than once.
         return read_step_table(self._rows, only_detailed=self.dropped > 0)
+
+    def typical_step(self) -> Step | None:
+        """The complete step of median length, the first left out if there are others; None if there is none."""
+        return typical_step(self._rows, only_detailed=self.dropped > 0)
+
+    def timeline(self, step: Step, resolution: int = 1000) -> StepTimeline:
+        """What happened when in one complete step; calls closer than a `resolution`-th of it are taken together."""
+        return read_timeline(self._rows, self.site, step, resolution)
+
+    def step_sums(self) -> tuple[StepSum, ...]:
+        """All complete steps in short."""
+        return read_step_sums(self._rows)
+
+    def memory(self, resolution: int = 1000) -> tuple[MemorySample, ...]:
+        """The device's memory over the run: the highest sample of each of `resolution` equal spans of time."""
+        rows = self._rows(
+            "SELECT time_ns, MAX(allocated_bytes), driver_bytes FROM memory, "
+            "(SELECT MIN(time_ns) AS since, MAX(time_ns) + 1 AS until FROM memory) "
+            f"GROUP BY (time_ns - since) * {resolution} / (until - since) ORDER BY time_ns"
+        )
+        return tuple(MemorySample(*row) for row in rows)
+
+    def calls(self) -> Iterator[Call]:
+        """Every call with detail, in the order of time, one by one as they are read from the file."""
+        try:
+            cursor = self._connection.execute(f"SELECT {', '.join(Call._fields)} FROM entries ORDER BY start_ns, id")
+            yield from map(Call._make, cursor)
+        except sqlite3.ProgrammingError:
+            raise self._was_closed() from None
+        except sqlite3.Error as error:
+            raise damaged(self._name, error) from None
+
+    def signature(self, identity: int) -> Signature:
+        """The operator, fate and tensors that a call's number stands for."""
+        found = self._signatures.get(identity)
+        if found is None:
+            raise damaged(self._name, f"no signature {identity}")
+        return found
+
+    def module(self, identity: int) -> str:
+        """The path of the module that a call's number stands for, empty outside of any."""
+        return self._modules.get(identity, "")
+
+    def site(self, identity: int) -> Site:
+        """The line of code that a call's number stands for."""
+        return self._sites.get(identity) or Site("", 0)
 
     def fallbacks(self) -> tuple[Occurrence, ...]:
         """Operators that ran on the CPU, the most frequent first."""
@@ -129,8 +195,8 @@ class Recording:
                     error=error,
                     message=message,
                     operator=str(detail.get("operator") or operator),
-                    site=self._site(site),
-                    origin=self._site(origin),
+                    site=self.site(site),
+                    origin=self.site(origin),
                     detail=detail,
                 )
             )
@@ -156,7 +222,7 @@ class Recording:
         sums: dict[tuple[str, int], list[int]] = {}
         sources: dict[tuple[str, int], str] = {}
         for identity, *numbers in rows:
-            site = self._site(identity)
+            site = self.site(identity)
             place = (site.file, site.line)
             sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 5), numbers, strict=True)]
             sources[place] = sources.get(place) or site.source
@@ -209,11 +275,18 @@ class Recording:
         return {identity: Site(*columns) for identity, *columns in rows}
 
     @cached_property
+    def _signatures(self) -> dict[int, Signature]:
+        rows = self._rows(
+            "SELECT s.id, o.name, s.fate, s.inputs, s.outputs FROM signatures s JOIN operators o ON o.id = s.operator"
+        )
+        return {
+            identity: Signature(name, self._word(Fate, fate), self._texts(inputs), self._texts(outputs))
+            for identity, name, fate, inputs, outputs in rows
+        }
+
+    @cached_property
     def _modules(self) -> dict[int, str]:
         return dict(self._rows("SELECT id, path FROM modules"))
-
-    def _site(self, identity: int) -> Site:
-        return self._sites.get(identity) or Site("", 0)
 
     def _occurrences(self, condition: str) -> tuple[Occurrence, ...]:
         rows = self._rows(
@@ -250,7 +323,7 @@ class Recording:
             wait=self._word(Wait, wait),
             direction=self._word(Direction, direction),
             blocking=not non_blocking,
-            site=self._site(site),
+            site=self.site(site),
             phases=tuple(sorted(self._word(Phase, int(phase)) for phase in phases.split(","))),
             modules=tuple(sorted(paths - {""})),
             count=count,
@@ -264,14 +337,23 @@ class Recording:
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.ProgrammingError:
-            raise RecordingError(f"{self._name} was closed: open it again to read it") from None
+            raise self._was_closed() from None
         except sqlite3.Error as error:
             raise damaged(self._name, error) from None
+
+    def _was_closed(self) -> RecordingError:
+        return RecordingError(f"{self._name} was closed: open it again to read it")
 
     def _word(self, vocabulary: type[_V], stored: Any) -> _V:
         try:
             return vocabulary(stored)
         except ValueError as error:
+            raise damaged(self._name, error) from None
+
+    def _texts(self, text: str) -> tuple[str, ...]:
+        try:
+            return tuple(map(str, json.loads(text)))
+        except (ValueError, TypeError) as error:
             raise damaged(self._name, error) from None
 
     def _json_object(self, text: str) -> dict[str, object]:

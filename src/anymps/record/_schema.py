@@ -28,6 +28,8 @@ SiteRow = tuple[int, str, int, str, str, str]
 RefusalRow = tuple[int, int, str, str, str, int, int, Mapping[str, object]]
 # (step, start_ns, end_ns): end_ns None while the step runs
 StepRow = tuple[int, int, int | None]
+# (time_ns, allocated_bytes, driver_bytes)
+MemoryRow = tuple[int, int, int]
 # (signature, module, site, phase, wait, direction, count, duration_ns, moved_bytes)
 TotalRow = tuple[int, int, int, int, int, int, int, int, int]
 
@@ -49,6 +51,7 @@ TABLES: Final[dict[str, str]] = {
     "steps": "step INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER",
     "refusals": "id INTEGER PRIMARY KEY, entry INTEGER NOT NULL, kind TEXT NOT NULL, error TEXT NOT NULL, "
     "message TEXT NOT NULL, site INTEGER NOT NULL, origin INTEGER NOT NULL, detail TEXT NOT NULL",
+    "memory": "time_ns INTEGER PRIMARY KEY, allocated_bytes INTEGER NOT NULL, driver_bytes INTEGER NOT NULL",
     "spool": "id INTEGER PRIMARY KEY, chunk BLOB NOT NULL",
 }
 

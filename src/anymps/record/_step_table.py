@@ -46,12 +46,7 @@ SELECT MIN(last) FROM (
 
 def read_step_table(rows: Rows, *, only_detailed: bool) -> StepTable:
     """Read the table through `rows`, which runs a query. With `only_detailed`, leave out steps without full detail."""
-    walls: dict[int, int] = dict(
-        rows("SELECT step, end_ns - start_ns FROM steps WHERE end_ns IS NOT NULL ORDER BY step")
-    )
-    if only_detailed:
-        last = rows(_LAST_DETAILED)[0][0] or 0
-        walls = {step: wall for step, wall in walls.items() if step < last}
+    walls = read_walls(rows, only_detailed=only_detailed)
     sums = {step: {phase: [0.0] * 8 for phase in Phase} for step in walls}
     for step, phase, *numbers in rows(_SHARES):
         if step in sums:
@@ -62,6 +57,17 @@ def read_step_table(rows: Rows, *, only_detailed: bool) -> StepTable:
         phases[ends.get(step, Phase.OTHER)][-1] += rest
     steps = list(sums.values())
     return StepTable(averaged=len(steps[1:]), mean=_means(steps[1:]), first=_means(steps[:1]))
+
+
+def read_walls(rows: Rows, *, only_detailed: bool) -> dict[int, int]:
+    """The wall clock in ns of each complete step; with `only_detailed`, of those in full detail."""
+    walls: dict[int, int] = dict(
+        rows("SELECT step, end_ns - start_ns FROM steps WHERE end_ns IS NOT NULL ORDER BY step")
+    )
+    if only_detailed:
+        last = rows(_LAST_DETAILED)[0][0] or 0
+        walls = {step: wall for step, wall in walls.items() if step < last}
+    return walls
 
 
 def _means(steps: list[dict[Phase, list[float]]]) -> tuple[PhaseShare, ...]:

@@ -15,6 +15,7 @@ from anymps._errors import RecordingError
 from anymps.record._file import check_is_recording, connect_memory
 from anymps.record._recording import Recording
 from anymps.record._schema import (
+    MemoryRow,
     ModuleRow,
     OperatorRow,
     RefusalRow,
@@ -99,6 +100,10 @@ class RecordingWriter:
     def add_steps(self, rows: Iterable[StepRow]) -> None:
         """Add `(step, start_ns, end_ns)` rows."""
         self._insert("steps", 3, rows)
+
+    def add_memory(self, rows: Iterable[MemoryRow]) -> None:
+        """Add `(time_ns, allocated_bytes, driver_bytes)` rows: samples of the device's memory."""
+        self._insert("memory", 3, rows)
 
     def add_totals(self, rows: Iterable[TotalRow]) -> None:
         """Set the running totals of all entries so far, kept in detail or not. A total only ever grows."""

@@ -1,9 +1,25 @@
-"""How a recording and its findings are shown. Needs no torch."""
+"""How a recording and its findings are shown, and how two recordings compare. Needs no torch."""
 
 from __future__ import annotations
 
+from anymps.report._diff import Diff, compare
+from anymps.report._diff_json import render_diff_json
+from anymps.report._diff_terminal import render_diff_terminal
+from anymps.report._forms import FORMATS, renderer
 from anymps.report._renderer import Renderer
 from anymps.report._rule_page import rule_page
 from anymps.report._terminal import TerminalRenderer, print_terminal, render_terminal
 
-__all__ = ["Renderer", "TerminalRenderer", "print_terminal", "render_terminal", "rule_page"]
+__all__ = [
+    "FORMATS",
+    "Diff",
+    "Renderer",
+    "TerminalRenderer",
+    "compare",
+    "print_terminal",
+    "render_diff_json",
+    "render_diff_terminal",
+    "render_terminal",
+    "renderer",
+    "rule_page",
+]

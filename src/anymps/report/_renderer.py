@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from anymps.findings import Finding
@@ -17,6 +17,6 @@ class Renderer(Protocol):
         """The word by which a command chooses it, such as `terminal`."""
         ...
 
-    def render(self, recording: Recording, findings: Sequence[Finding]) -> str:
-        """The whole report as text."""
+    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+        """The report as pieces of text that follow each other, so that a long one is never whole in memory."""
         ...

@@ -5,7 +5,6 @@ Everything that comes from the script is a `Text`, never markup, so nothing in i
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import sys
@@ -14,29 +13,22 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TextIO
 
-from rich.console import Console, Group, JustifyMethod, RenderableType
-from rich.padding import Padding
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from anymps.findings import Finding, Severity
-from anymps.record import Line, Phase, PhaseShare, Recording
+from anymps.findings import Finding
+from anymps.record import Line, PhaseShare, Recording
 from anymps.report import _text as text
-from anymps.report._words import environment, fact, limits, verdict
+from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
+from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
+from anymps.report._words import cost, environment, fact, limits, times, verdict
 
-DEFAULT_WIDTH = 100
-_NARROWEST, _WIDEST = 60, 120  # below, tables fall apart; above, sentences are hard to read
 _ROOMY = 80  # below, the source line needs the room of the column that is twice another one
 _MOST_LINES = 60  # of the script; the rest is summed up
 
-_HEADING = "bold cyan"
-_QUIET = "dim"
-_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold blue"}
-
+_COLUMN_STYLES = {"on CPU": "yellow", "waits": "yellow", "by fallback": "yellow", "share": "dim"}
 _ALWAYS = ("line", "on mps", "on CPU", "waits")  # columns that are shown even where they are empty
-
-# A step's own order; `other` comes last.
-_PHASES = (*list(Phase)[1:], Phase.OTHER)
 
 
 @dataclass(frozen=True)
@@ -51,25 +43,14 @@ class TerminalRenderer:
         """`terminal`."""
         return "terminal"
 
+    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+        """The whole report, in one piece."""
+        yield self.render(recording, findings)
+
     def render(self, recording: Recording, findings: Sequence[Finding]) -> str:
         """The whole report; every line ends with a line feed."""
-        stream = io.StringIO()
-        console = Console(
-            file=stream,
-            width=max(_NARROWEST, min(self.width, _WIDEST)),
-            force_terminal=self.color,
-            color_system="standard" if self.color else None,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            soft_wrap=False,
-            legacy_windows=False,
-        )
-        for part in _parts(recording, findings, console.width):
-            console.print(part)
-        if self.color:
-            return stream.getvalue()
-        return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+        width = fitting(self.width)
+        return printed(_parts(recording, findings, width), width, color=self.color)
 
 
 def render_terminal(
@@ -105,81 +86,45 @@ def print_terminal(
 def _parts(recording: Recording, findings: Sequence[Finding], width: int) -> Iterator[RenderableType]:
     worst = min((finding.severity for finding in findings), default=None)
     first, *others = verdict(recording, findings)
-    yield Text(first, style=_STYLES.get(worst, "bold green") if worst is not None else "bold green")
+    yield Text(first, style=STYLES.get(worst, "bold green") if worst is not None else "bold green")
     for sentence in others:
         yield Text(sentence)
     yield from _step(recording, width)
     yield from _findings(recording, findings)
     yield from _lines(recording, width)
-    yield from _heading("Environment")
-    yield _pairs([(name, Text(value)) for name, value in environment(recording)])
-    yield from _heading("Limits")
+    yield from heading("Environment")
+    yield pairs([(name, Text(value)) for name, value in environment(recording)])
+    yield from heading("Limits")
     for sentence in limits(recording) or ["None that this report knows of."]:
-        yield _pairs([("-", Text(sentence))])
-
-
-def _heading(title: str, remark: str = "", *, empty: bool = False) -> Iterator[Text]:
-    """A title with a line above it and, unless the section is `empty`, one below it."""
-    yield Text()
-    yield Text.assemble((title, _HEADING), (f"  {remark}" if remark else "", _QUIET))
-    if not empty:
-        yield Text()
-
-
-def _indented(part: RenderableType) -> Padding:
-    return Padding(part, (0, 0, 0, 2), expand=False)
-
-
-def _pairs(rows: Sequence[tuple[str, Text]]) -> Padding:
-    """Names and texts in two columns, the texts wrapped in theirs."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style=_QUIET, no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        grid.add_row(name, value)
-    return _indented(grid)
+        yield pairs([("-", Text(sentence))])
 
 
 def _step(recording: Recording, width: int) -> Iterator[RenderableType]:
     table = recording.step_table()
     if not table.first:
-        yield from _heading("The training step")
+        yield from heading("The training step")
         yield Text("  No complete step was recorded: a step ends with `optimizer.step()`.")
         return
     shares = table.mean or table.first
     mean = f"mean of {text.plural(table.averaged, 'step')}, without the first" if table.mean else "the only step"
-    yield from _heading("The training step", mean)
-    total, first = _total(shares), _total(table.first)
-    rows = [(share.phase.label, share, total.time_ns) for share in sorted(shares, key=_by_place)]
-    sums = [("whole step", total, 0.0)] + ([("first step", first, 0.0)] if table.mean else [])
+    yield from heading("The training step", mean)
+    whole, first = total(shares), total(table.first)
+    rows = [(share.phase.label, share, whole.time_ns) for share in sorted(shares, key=by_place)]
+    sums = [("whole step", whole, 0.0)] + ([("first step", first, 0.0)] if table.mean else [])
     columns = _columns([*rows, *sums], width - 4)
-    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=_QUIET)
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
     for column in columns:
         grid.add_column(column.header, style=column.style, justify=column.justify, no_wrap=True)
     for number in range(len(rows) + len(sums)):
         if number == len(rows):
             grid.add_row()
-        style = "" if number < len(rows) else "bold" if number == len(rows) else _QUIET
+        style = "" if number < len(rows) else "bold" if number == len(rows) else QUIET
         grid.add_row(*(Text(column.cells[number]) for column in columns), style=style)
-    yield _indented(grid)
-    remarks = []
-    if total.views:
-        remarks.append(f"{text.count(total.views)} of the operators on mps only view other memory: no kernel runs.")
-    changes = list(recording.backend_changes_per_step().values())
-    if any(changes):
-        remarks.append(f"Each fallback changes from the GPU to the CPU and back: {_spread(changes)} a step.")
-    if remarks:
+    yield indented(grid)
+    sentences = remarks(recording, whole)
+    if sentences:
         yield Text()
-        yield _indented(Text(" ".join(remarks)))
-
-
-def _spread(changes: Sequence[int]) -> str:
-    low, high = min(changes), max(changes)
-    return f"{high} changes" if low == high else f"{low} to {high} changes"
-
-
-def _by_place(share: PhaseShare) -> int:
-    return _PHASES.index(share.phase)
+        yield indented(Text(" ".join(sentences)))
 
 
 @dataclass(frozen=True)
@@ -196,39 +141,25 @@ class _Column:
 
 def _columns(rows: Sequence[tuple[str, PhaseShare, float]], width: int) -> list[_Column]:
     """The step table's columns, the least important left out until they fit."""
-    shares = [share for _, share, _ in rows]
-    columns = [
-        _Column("phase", [name for name, _, _ in rows], justify="left"),
-        _Column("on mps", [text.count(share.on_mps) for share in shares]),
-        _Column("on CPU", [text.count(share.on_cpu) for share in shares], "yellow"),
-        _Column("waits", [text.count(share.waits) for share in shares], "yellow"),
-        _Column("to mps", [text.size(share.bytes_to_mps) for share in shares]),
-        _Column("to CPU", [text.size(share.bytes_to_cpu) for share in shares]),
-        _Column("by fallback", [text.size(share.fallback_bytes) for share in shares], "yellow"),
-        _Column("time", [text.duration(share.time_ns) for share in shares]),
-        _Column("share", [text.percent(share.time_ns, whole) for _, share, whole in rows], _QUIET),
+    table = list(zip(*(cells(share, whole) for _, share, whole in rows), strict=True))
+    columns = [_Column("phase", [name for name, _, _ in rows], justify="left")]
+    columns += [
+        _Column(name, list(column), _COLUMN_STYLES.get(name, "")) for name, column in zip(COLUMNS, table, strict=True)
     ]
-    if not any(columns[-3].cells):
-        del columns[-3]
+    columns = [column for column in columns if column.header != "by fallback" or any(column.cells)]
     for header in ("by fallback", "share", "to CPU", "to mps"):
         if sum(column.width for column in columns) > width:
             columns = [column for column in columns if column.header != header]
     return columns
 
 
-def _total(shares: Sequence[PhaseShare]) -> PhaseShare:
-    """All phases added up."""
-    fields = ("on_mps", "views", "on_cpu", "waits", "bytes_to_mps", "bytes_to_cpu", "fallback_bytes", "time_ns")
-    return PhaseShare(Phase.OTHER, *(sum(getattr(share, field) for share in shares) for field in fields))
-
-
 def _findings(recording: Recording, findings: Sequence[Finding]) -> Iterator[RenderableType]:
-    yield from _heading("Findings", "" if findings else "none", empty=not findings)
+    yield from heading("Findings", "" if findings else "none", empty=not findings)
     directory = fact(recording, "directory")
     for number, finding in enumerate(findings):
         if number:
             yield Text()
-        style = _STYLES[finding.severity]
+        style = STYLES[finding.severity]
         yield Text.assemble((f"{finding.id} {finding.severity.label}", style), "  ", (finding.title, "bold"))
         rows = [("where", Text(_where(finding, directory)))]
         if finding.site.source:
@@ -238,15 +169,15 @@ def _findings(recording: Recording, findings: Sequence[Finding]) -> Iterator[Ren
             if site.source:
                 rows.append(("", _source(site.source)))
         rows.append(("what", Text(text.clean(finding.what))))
-        rows.append(("times", Text(_times(finding))))
-        if finding.cost_ns[1]:
-            rows.append(("cost", Text(_cost(finding))))
+        rows.append(("times", Text(times(finding))))
+        if cost(finding):
+            rows.append(("cost", Text(cost(finding))))
         rows += [
             ("why", Text(finding.why)),
             ("fix", Text(text.clean(finding.fix), "green")),
-            ("source", Text(finding.source, _QUIET)),
+            ("source", Text(finding.source, QUIET)),
         ]
-        yield _pairs(rows)
+        yield pairs(rows)
 
 
 def _where(finding: Finding, directory: str) -> str:
@@ -259,22 +190,10 @@ def _source(line: str) -> Text:
     return Text(f"| {text.clean(line.strip())}", "bold")
 
 
-def _times(finding: Finding) -> str:
-    if not finding.per_step:
-        return f"{finding.count:,}"
-    return f"{finding.count:,} in this run, {text.count(finding.per_step)} a step"
-
-
-def _cost(finding: Finding) -> str:
-    if finding.cost_per_step_ns[1]:
-        return f"about {text.duration_range(*finding.cost_per_step_ns)} a step on a Mac"
-    return f"about {text.duration_range(*finding.cost_ns)} in this run on a Mac"
-
-
 def _lines(recording: Recording, width: int) -> Iterator[RenderableType]:
     lines = recording.lines()
     remark = "counts of the whole run" if lines else "nothing reached mps"
-    yield from _heading("Your script, line by line", remark, empty=not lines)
+    yield from heading("Your script, line by line", remark, empty=not lines)
     known = [line for line in lines if line.file]
     kept = set(sorted(known, key=_interest, reverse=True)[:_MOST_LINES])
     kept_lines = [line for line in known if line in kept]
@@ -295,13 +214,13 @@ def _lines(recording: Recording, width: int) -> Iterator[RenderableType]:
     for number, block in enumerate(blocks):
         if number:
             yield Text()
-        yield _indented(block)
+        yield indented(block)
 
 
 def _line_table(columns: Sequence[_Column], lines: Sequence[Line], rows: Sequence[int], width: int) -> Table:
     """Some rows of the line table; all files have columns of one width."""
     room = max(width - sum(column.width for column in columns) - 4, 8)
-    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=_QUIET)
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
     for column in columns:
         grid.add_column(column.header, style=column.style, justify="right", no_wrap=True, min_width=column.width - 2)
     grid.add_column("source", no_wrap=True)
@@ -317,7 +236,7 @@ def _interest(line: Line) -> tuple[int, ...]:
 
 def _line_columns(lines: Sequence[Line]) -> list[_Column]:
     return [
-        _Column("line", [str(line.line) for line in lines], _QUIET),
+        _Column("line", [str(line.line) for line in lines], QUIET),
         _Column("on mps", [text.count(line.on_mps) for line in lines]),
         _Column("on CPU", [text.count(line.on_cpu) for line in lines], "yellow"),
         _Column("changes", [text.count(line.backend_changes) for line in lines], "yellow"),

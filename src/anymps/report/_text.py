@@ -55,6 +55,12 @@ def duration(nanoseconds: float) -> str:
     return f"{_digits(nanoseconds / factor)} {unit}"
 
 
+def duration_short(nanoseconds: float) -> str:
+    """A round time without zeros behind the point, as an axis has it: `0`, `5 ms`, `2.5 s`."""
+    factor, unit = _unit(nanoseconds)
+    return f"{nanoseconds / factor:g} {unit}" if nanoseconds else "0"
+
+
 def duration_range(low: float, high: float) -> str:
     """Two times in one unit: `0.30 to 0.60 ms`."""
     factor, unit = _unit(high)

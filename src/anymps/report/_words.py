@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from anymps.findings import Finding, Severity, notes
 from anymps.record import Recording
-from anymps.report._text import clean, duration_range, path, place, plural
+from anymps.report._text import clean, count, duration_range, path, place, plural
 
 
 def fact(recording: Recording, key: str) -> str:
@@ -20,9 +20,23 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     summary = _how_many(findings)
     first = min(findings, key=lambda finding: (finding.severity, -finding.cost_per_step_ns[1]), default=None)
     if first is not None and first.severity is not Severity.INFO:
-        cost = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
-        summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{cost})."
+        price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
+        summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
     return [_would_it_run(recording), summary]
+
+
+def times(finding: Finding) -> str:
+    """How often it happened."""
+    if not finding.per_step:
+        return f"{finding.count:,}"
+    return f"{finding.count:,} in this run, {count(finding.per_step)} a step"
+
+
+def cost(finding: Finding) -> str:
+    """What it costs on a Mac, the empty text if it stops the run instead."""
+    if finding.cost_per_step_ns[1]:
+        return f"about {duration_range(*finding.cost_per_step_ns)} a step on a Mac"
+    return f"about {duration_range(*finding.cost_ns)} in this run on a Mac" if finding.cost_ns[1] else ""
 
 
 def environment(recording: Recording) -> list[tuple[str, str]]:
@@ -65,6 +79,19 @@ def limits(recording: Recording) -> list[str]:
             "all calls, the step table only the steps with full detail."
         )
     return sentences + notes(recording)
+
+
+def not_modelled(recording: Recording) -> list[str]:
+    """What the virtual device leaves out altogether; nothing on a real Mac."""
+    if recording.meta.get("virtual") is False:
+        return []
+    return [
+        "The order of host and GPU: here an operator is done when its call returns; on a Mac it is queued, and the "
+        "host runs ahead until it waits.",
+        "Memory that MPSGraph and Metal take for themselves.",
+        "Metal shaders of your own (`torch.mps.compile_shader`) and `torch.compile` with its default backend.",
+        "Bugs inside Metal, unless they are listed as known ones; the last digits of results.",
+    ]
 
 
 def _variables(environment: object) -> str:

@@ -1,0 +1,95 @@
+"""A recording of a million entries in every form of a report: seconds, and the size of what is written.
+
+    python benchmarks/million_entries.py [--entries N] [--steps N] [--keep FOLDER]
+
+The recording is made up: steps of forward, backward and optimizer with a fallback in every two hundred operators, a
+read at the end of each step, 400 lines in 20 files, 200 modules. Each form is written by a process of its own
+(`anymps report FILE --format FORM`), start of Python included. The budget is 10 s of one core for each, which depends
+less on what else the machine does than the clock on the wall, and 10 MB for the page. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from anymps.record import Direction, Fate, Phase, RecordingBuilder, RecordingWriter, Wait
+from anymps.report import FORMATS
+
+SECONDS = 10.0
+PAGE_BYTES = 10_000_000
+FILES, LINES, MODULES, OPERATORS = 20, 400, 200, 150
+CALL_NS, GAP_NS = 4_000, 1_000
+META = {
+    "mac": "M3 Pro 18GB", "virtual": True, "torch_version": "2.13.0", "directory": "/home/me", "ending": {"status": 0},
+    "script": "/home/me/train.py",
+}  # fmt: skip
+
+
+def make(path: Path, entries: int, steps: int) -> None:
+    """Write the recording."""
+    builder = RecordingBuilder(RecordingWriter(path, META))
+    lines = [builder.site(f"/home/me/m{n % FILES}.py", n, "forward", f"x = layer_{n}(x)") for n in range(1, LINES + 1)]
+    modules = [builder.module(f"block.{n}", "Block") for n in range(MODULES)]
+    per_step = entries // steps
+    backward, optimizer = int(per_step * 0.4), int(per_step * 0.9)
+    clock = 0
+    for step in range(steps):
+        first = step * backward
+        for n in range(per_step):
+            fallback, read = n % 200 == 7, n == per_step - 1
+            phase = Phase.FORWARD if n < backward else Phase.BACKWARD if n < optimizer else Phase.OPTIMIZER
+            sequence = {Phase.FORWARD: first + n, Phase.BACKWARD: first + max(2 * backward - n, 0)}.get(phase, -1)
+            builder.entry(
+                "aten::_local_scalar_dense" if read else f"aten::op{n % OPERATORS}",
+                start_ns=clock, duration_ns=CALL_NS, phase=Phase.LOSS_READ if read else phase, sequence=sequence,
+                fate=Fate.FALLBACK if fallback else Fate.NATIVE,
+                wait=Wait.ITEM if read else Wait.FALLBACK if fallback else Wait.NONE,
+                direction=Direction.MPS_TO_CPU if read else Direction.NONE,
+                site=lines[n % LINES], module=modules[n % MODULES], thread=int(phase is Phase.BACKWARD),
+                inputs=["float32[8, 128]"], outputs=["float32[8, 128]"],
+            )  # fmt: skip
+            clock += CALL_NS + GAP_NS
+        builder.end_step(clock)
+        builder.flush()
+    builder.close().close()
+
+
+def main() -> int:
+    """Make the recording, write every form, print a table; 1 if a budget is not kept."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--steps", type=int, default=1_000)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave recording and reports here")
+    options = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        recording = folder / "million.anymps"
+        make(recording, options.entries, options.steps)
+        print(f"{options.entries:,} entries, {options.steps:,} steps, {recording.stat().st_size / 1e6:.0f} MB")
+        print("form        CPU s   wall s        MB  most memory of any so far, MB")
+        for form in FORMATS:
+            output = folder / f"million.{form}"
+            before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            command = [sys.executable, "-m", "anymps", "report", str(recording)]
+            subprocess.run([*command, "--format", form, "--output", str(output)], check=True)
+            seconds = time.perf_counter() - start
+            size = output.stat().st_size
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            over = cpu > SECONDS or (form == "html" and size > PAGE_BYTES)
+            failed += over
+            numbers = f"{cpu:9.2f}{seconds:9.2f}{size / 1e6:10.2f}{after.ru_maxrss / 1024:10.0f}"
+            print(f"{form:10}{numbers}{'  over budget' if over else ''}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

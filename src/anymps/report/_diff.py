@@ -1,0 +1,160 @@
+"""What changed between two recordings: findings, the training step, where operators run, memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anymps.findings import Finding
+from anymps.record import Fate, PhaseShare, Recording
+from anymps.report._identity import Key, key
+from anymps.report._step_rows import by_place, total
+from anymps.report._words import fact
+
+_ON_CPU = (Fate.FALLBACK, Fate.ALWAYS_FALLBACK)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two recordings, as the heading of a comparison names it."""
+
+    script: str
+    directory: str
+    mac: str
+    torch_version: str
+    calls: int
+    complete_steps: int
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Change:
+    """A finding that is in both recordings, in other numbers."""
+
+    before: Finding
+    after: Finding
+
+
+@dataclass(frozen=True)
+class PhaseChange:
+    """One phase of the step in both recordings; the whole step if `phase` is empty."""
+
+    phase: str
+    before: PhaseShare
+    after: PhaseShare
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two recordings side by side. The tuples hold what differs; `phases` is empty unless both have a complete step.
+
+    `now_on_cpu`: operators that fell back to the CPU only in the second. `now_native`: those that fell back only in the
+    first and run in MPS kernels in the second. `no_longer_called`: those that fell back in the first and are not in the
+    second at all. `memory_peaks`: the highest bytes held by tensors in each, None where none were recorded.
+    """
+
+    before: Side
+    after: Side
+    gone: tuple[Finding, ...]
+    new: tuple[Finding, ...]
+    changed: tuple[Change, ...]
+    same: int
+    phases: tuple[PhaseChange, ...]
+    now_on_cpu: tuple[str, ...]
+    now_native: tuple[str, ...]
+    no_longer_called: tuple[str, ...]
+    memory_peaks: tuple[int | None, int | None]
+
+
+def compare(before: Recording, after: Recording, was: Sequence[Finding], now: Sequence[Finding]) -> Diff:
+    """Compare two recordings with their findings.
+
+    Findings are the same if rule, file, function, text of the line and operator are; line numbers may differ. Numbers
+    are compared for one step where both runs have steps, so that a longer run does not look like a worse one.
+    """
+    gone, new, pairs = _pair(was, now, _directory(before), _directory(after))
+    cpu_before, _ = _operators(before)
+    cpu_after, native_after = _operators(after)
+    left = cpu_before - cpu_after
+    return Diff(
+        before=_side(before),
+        after=_side(after),
+        gone=gone,
+        new=new,
+        changed=tuple(pair for pair in pairs if _differs(pair)),
+        same=sum(not _differs(pair) for pair in pairs),
+        phases=_phases(before, after),
+        now_on_cpu=tuple(sorted(cpu_after - cpu_before)),
+        now_native=tuple(sorted(left & native_after)),
+        no_longer_called=tuple(sorted(left - native_after)),
+        memory_peaks=(_peak(before), _peak(after)),
+    )
+
+
+def frequency(finding: Finding) -> float:
+    """How often it happens: in a step, or in the run where that is not known."""
+    return finding.per_step or float(finding.count)
+
+
+def _pair(
+    was: Sequence[Finding], now: Sequence[Finding], before: str, after: str
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...], list[Change]]:
+    """What is only in the first, what is only in the second, and what is in both; equal ones in their order."""
+    waiting: dict[Key, list[Finding]] = defaultdict(list)
+    for finding in was:
+        waiting[key(finding, before)].append(finding)
+    new, pairs = [], []
+    for finding in now:
+        partners = waiting[key(finding, after)]
+        if partners:
+            pairs.append(Change(partners.pop(0), finding))
+        else:
+            new.append(finding)
+    left = {id(finding) for findings in waiting.values() for finding in findings}
+    return tuple(finding for finding in was if id(finding) in left), tuple(new), pairs
+
+
+def _differs(pair: Change) -> bool:
+    if pair.before.severity is not pair.after.severity:
+        return True
+    if pair.before.per_step and pair.after.per_step:
+        return round(pair.before.per_step, 1) != round(pair.after.per_step, 1)
+    return pair.before.count != pair.after.count
+
+
+def _phases(before: Recording, after: Recording) -> tuple[PhaseChange, ...]:
+    first, second = (table.mean or table.first for table in (before.step_table(), after.step_table()))
+    if not first or not second:
+        return ()
+    rows = [
+        PhaseChange(old.phase.label, old, new)
+        for old, new in zip(sorted(first, key=by_place), sorted(second, key=by_place), strict=True)
+    ]
+    return (*rows, PhaseChange("", total(first), total(second)))
+
+
+def _operators(recording: Recording) -> tuple[set[str], set[str]]:
+    """The operators that ran on the CPU, and those that ran in MPS kernels."""
+    uses = recording.operators()
+    return {use.name for use in uses if use.fate in _ON_CPU}, {use.name for use in uses if use.fate is Fate.NATIVE}
+
+
+def _peak(recording: Recording) -> int | None:
+    return max((sample.allocated_bytes for sample in recording.memory()), default=None)
+
+
+def _side(recording: Recording) -> Side:
+    return Side(
+        script=fact(recording, "script"),
+        directory=fact(recording, "directory"),
+        mac=fact(recording, "mac"),
+        torch_version=fact(recording, "torch_version"),
+        calls=recording.entry_count,
+        complete_steps=recording.complete_steps,
+        complete=recording.complete,
+    )
+
+
+def _directory(recording: Recording) -> str:
+    return fact(recording, "directory")

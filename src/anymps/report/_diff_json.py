@@ -1,0 +1,56 @@
+"""A comparison as JSON, by the schema in `docs/schema/diff-1.json`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Final
+
+from anymps._version import __version__
+from anymps.findings import Finding
+from anymps.report._diff import Diff
+from anymps.report._identity import fingerprints
+from anymps.report._json import finding_object, share_object
+
+FORMAT: Final = "anymps-diff"
+VERSION: Final = 1
+
+
+def render_diff_json(diff: Diff) -> str:
+    """The comparison; plain ASCII, two spaces of indentation."""
+    before, after = diff.before.directory, diff.after.directory
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "generator": {"name": "anymps", "version": __version__},
+        "before": asdict(diff.before),
+        "after": asdict(diff.after),
+        "findings": {
+            "gone": _findings(diff.gone, before),
+            "new": _findings(diff.new, after),
+            "changed": [
+                {"before": _findings([it.before], before)[0], "after": _findings([it.after], after)[0]}
+                for it in diff.changed
+            ],
+            "same": diff.same,
+        },
+        "step": [
+            {
+                "phase": it.phase or None,
+                "before": {**share_object(it.before), "phase": it.phase or None},
+                "after": {**share_object(it.after), "phase": it.phase or None},
+            }
+            for it in diff.phases
+        ],
+        "operators": {
+            "now_on_cpu": diff.now_on_cpu,
+            "now_native": diff.now_native,
+            "no_longer_called": diff.no_longer_called,
+        },
+        "memory_peak_bytes": {"before": diff.memory_peaks[0], "after": diff.memory_peaks[1]},
+    }
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _findings(findings: list[Finding] | tuple[Finding, ...], directory: str) -> list[dict[str, object]]:
+    return [finding_object(*pair) for pair in zip(findings, fingerprints(findings, directory), strict=True)]

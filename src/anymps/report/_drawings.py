@@ -1,0 +1,198 @@
+"""The drawings of the page, as numbers for its template: horizontal places in per cent, heights in pixels.
+
+Own SVG and no charting library: a step is bars on tracks, which the libraries for curves do not draw; made here, it
+prints, works without a script, follows the page's colours and can be read out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from anymps.record import MemorySample, Recording, Span, StepSum, StepTimeline
+from anymps.report import _text as text
+from anymps.report._words import fact
+
+_TICKS: Final = 5  # parts of the axis at most
+_MOST_ROWS: Final = 200  # of the table beside the timeline
+_MOST_BARS: Final = 200
+_WIDEST_BAR: Final = 3.0  # per cent
+_BAR_TOP, _BAR_BOTTOM = 24, 112
+_NARROWEST: Final = 0.05  # per cent: about half a pixel
+
+
+def timeline_drawing(recording: Recording) -> dict[str, Any] | None:
+    """The typical step on its tracks; None if there is no complete step."""
+    step = recording.typical_step()
+    if step is None or step.end_ns is None or step.end_ns <= step.start_ns:
+        return None
+    line = recording.timeline(step)
+    start, length = step.start_ns, step.end_ns - step.start_ns
+    directory = fact(recording, "directory")
+    virtual = recording.meta.get("virtual") is not False
+
+    def bars(spans: Sequence[Span], name: Callable[[Span], str]) -> list[dict[str, Any]]:
+        return [
+            {
+                **_bar(span.start_ns - start, span.end_ns - span.start_ns, length),
+                "name": name(span),
+                "label": _label(name(span), 100 * (span.end_ns - span.start_ns) / length),
+                "phase": int(span.phase),
+                "title": _span_title(span, name(span), directory),
+            }
+            for span in spans
+        ]
+
+    waits = sum(span.count for span in line.waits)
+    on_cpu = sum(span.count for span in line.on_cpu)
+    sentence = (
+        f"Step {step.step}, {text.duration(length)} long: the step of median length. {text.plural(waits, 'wait')}"
+    )
+    sentence += f", {text.plural(on_cpu, 'operator call')} on the CPU." if on_cpu else "."
+    caption = (
+        "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "
+        "until the queue is empty."
+        if virtual
+        else "Times of the host."
+    )
+    table = list(_rows(line, start, directory))
+    return {
+        "sentence": sentence,
+        "label": f"Tracks over time. {sentence} The table below holds the same.",
+        "caption": f"{caption} Calls closer than a thousandth of the step are drawn as one.",
+        "ticks": _ticks(length),
+        "phases": bars(line.phases, lambda span: span.phase.label),
+        "on_mps": bars(line.on_mps, lambda span: "MPS kernels"),
+        "on_cpu": bars(line.on_cpu, lambda span: span.operator),
+        "waits": bars(line.waits, lambda span: span.wait.label),
+        "table": table[:_MOST_ROWS],
+        "left_out": max(len(table) - _MOST_ROWS, 0),
+    }
+
+
+def runs_drawing(recording: Recording) -> dict[str, Any] | None:
+    """The length of every step of the run; None if there are fewer than two."""
+    sums = recording.step_sums()
+    if len(sums) < 2:
+        return None
+    size = -(-len(sums) // _MOST_BARS)
+    groups = [sums[place : place + size] for place in range(0, len(sums), size)]
+    # The first step compiles and allocates: drawn to scale, it would flatten all others.
+    longest = max(it.duration_ns for it in sums[1:]) or 1
+    width = 100 / len(groups)
+    bars = []
+    for place, group in enumerate(groups):
+        top = max(it.duration_ns for it in group)
+        height = max((_BAR_BOTTOM - _BAR_TOP) * min(top / longest, 1), 1)
+        bars.append(
+            {
+                "at": _round(place * width + 0.1 * width),
+                "width": _round(min(0.8 * width, _WIDEST_BAR)),
+                "cut": top > longest,
+                "top": _round(_BAR_BOTTOM - height),
+                "height": _round(height),
+                "title": _group_title(group),
+            }
+        )
+    each = f" Each bar is the longest of {size} steps." if size > 1 else ""
+    first = (
+        f" The first took {text.duration(sums[0].duration_ns)} and is cut off." if sums[0].duration_ns > longest else ""
+    )
+    waits = sorted({it.waits for it in sums})
+    spread = text.plural(waits[0], "wait") if len(waits) == 1 else f"{waits[0]} to {waits[-1]} waits"
+    sentence = f"{text.plural(len(sums), 'step')}, {spread} in each.{first}{each}"
+    return {
+        "sentence": sentence,
+        "label": f"Length of every step. {sentence} The longest after the first took {text.duration(longest)}.",
+        "highest": text.duration(longest),
+        "bars": bars,
+        "first": f"{sums[0].step:,}",
+        "last": f"{sums[-1].step:,}",
+    }
+
+
+def memory_drawing(recording: Recording) -> dict[str, Any] | None:
+    """The device's memory over the run; None if the recording holds none."""
+    samples = recording.memory()
+    if len(samples) < 2:
+        return None
+    start, length = samples[0].time_ns, max(samples[-1].time_ns - samples[0].time_ns, 1)
+    highest = max(max(it.driver_bytes, it.allocated_bytes) for it in samples) or 1
+    peak = max(it.allocated_bytes for it in samples)
+
+    def curve(value: Callable[[MemorySample], int]) -> Iterator[str]:
+        for number, sample in enumerate(samples):
+            x = _round(1000 * (sample.time_ns - start) / length)
+            yield f"{'L' if number else 'M'}{x} {_round(140 - 138 * value(sample) / highest)}"
+
+    sentence = f"At most {text.size(peak) or 'nothing'} held by tensors, {text.size(highest)} taken from the system."
+    return {
+        "sentence": sentence,
+        "label": f"Memory over the run. {sentence}",
+        "highest": text.size(highest),
+        "ticks": _ticks(length),
+        "allocated": "".join(chain(curve(lambda it: it.allocated_bytes), ["L1000 140L0 140Z"])),
+        "driver": "".join(curve(lambda it: it.driver_bytes)),
+    }
+
+
+def _rows(line: StepTimeline, start: int, directory: str) -> Iterator[dict[str, str]]:
+    """Phases, fallbacks and waits in the order of time."""
+    rows = [
+        *((span, "host", span.phase.label, "") for span in line.phases),
+        *((span, "CPU", text.clean(span.operator), text.place(span.site, directory)) for span in line.on_cpu),
+        *((span, "wait", span.wait.label, text.place(span.site, directory)) for span in line.waits),
+    ]
+    for span, track, what, where in sorted(rows, key=lambda row: row[0].start_ns):
+        yield {
+            "start": text.duration(span.start_ns - start) or "0",
+            "length": text.duration(span.end_ns - span.start_ns) or "0",
+            "track": track,
+            "what": what if span.count == 1 or track == "host" else f"{what} and more, {span.count} calls",
+            "where": where,
+        }
+
+
+def _label(name: str, width: float) -> str:
+    """How much room the name of a span has, in a drawing that is `width` per cent of its own wide."""
+    if width >= 2.6 * len(name):
+        return "label"
+    return "label wide" if width >= 0.95 * len(name) else ""  # of a wide page only
+
+
+def _span_title(span: Span, name: str, directory: str) -> str:
+    words = [text.clean(name), text.duration(span.end_ns - span.start_ns) or "0 ns"]
+    if span.count > 1:
+        words.append(text.plural(span.count, "call"))
+    if span.site.known and (span.wait or span.count == 1):
+        words.append(text.place(span.site, directory))
+    return ", ".join(words)
+
+
+def _group_title(group: Sequence[StepSum]) -> str:
+    longest = max(group, key=lambda it: it.duration_ns)
+    steps = f"step {group[0].step}" if len(group) == 1 else f"steps {group[0].step} to {group[-1].step}"
+    length = text.duration(longest.duration_ns) or "0 ns"
+    return f"{steps}: {length}, {text.plural(longest.waits, 'wait')}, {longest.on_cpu} on the CPU"
+
+
+def _ticks(length: int) -> list[dict[str, Any]]:
+    """Marks at round times: as many as a narrow screen has room for."""
+    rough = length / _TICKS
+    power = 10 ** math.floor(math.log10(rough))
+    each = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    return [
+        {"at": _round(100 * part * each / length), "label": text.duration_short(part * each)}
+        for part in range(math.floor(length / each) + 1)
+    ]
+
+
+def _bar(offset: int, length: int, whole: int) -> dict[str, float]:
+    width = max(100 * length / whole, _NARROWEST)
+    return {"at": _round(min(100 * offset / whole, 100 - _NARROWEST)), "width": _round(width)}
+
+
+def _round(number: float) -> float:
+    return round(number, 3)

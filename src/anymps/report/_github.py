@@ -1,0 +1,62 @@
+"""The findings as annotations of a GitHub workflow: one line of text each, shown beside the line of code.
+
+Form and escaping: docs.github.com, "Workflow commands for GitHub Actions"; the escapes are those of
+actions/toolkit, packages/core/src/command.ts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from anymps.findings import Finding, Severity
+from anymps.record import Recording
+from anymps.report._location import below, root_of
+from anymps.report._text import clean, duration_range, place
+from anymps.report._words import fact, verdict
+
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+@dataclass(frozen=True)
+class GithubRenderer:
+    """Workflow commands on standard output. `root` is the checkout, by default the directory of the run."""
+
+    root: str | None = None
+
+    @property
+    def name(self) -> str:
+        """`github`."""
+        return "github"
+
+    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+        """The verdict, then one command a finding, the most severe first (GitHub shows ten of a kind for a step)."""
+        yield _command("notice", {"title": "anymps"}, " ".join(verdict(recording, findings)))
+        root = root_of(recording, self.root)
+        for finding in findings:
+            properties = {}
+            file = below(finding.site.file, root) if finding.site.known else None
+            if file is not None:
+                properties = {"file": file, "line": str(finding.site.line)}
+            properties["title"] = f"{finding.id} {finding.title}"
+            where = "" if file is not None else f"{place(finding.site, fact(recording, 'directory'))}: "
+            yield _command(_COMMANDS[finding.severity], properties, f"{where}{_message(finding)}")
+
+
+def _message(finding: Finding) -> str:
+    low, high = finding.cost_per_step_ns
+    cost = f"Cost: about {duration_range(low, high)} a step on a Mac.\n" if high else ""
+    return f"{clean(finding.what)}\n{cost}Why: {clean(finding.why)}\nFix: {clean(finding.fix)}"
+
+
+def _command(name: str, properties: dict[str, str], message: str) -> str:
+    words = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    return f"::{name} {words}::{_data(message)}\n"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

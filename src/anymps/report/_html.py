@@ -1,0 +1,289 @@
+"""The report as one HTML page: no network, no other file, readable on a phone, in print, in the dark and by ear.
+
+What comes from the script passes `clean` and jinja2's escaping; the page's policy allows the page's own style and
+script by their hashes and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from itertools import groupby
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from anymps._version import __version__
+from anymps.findings import Finding, Severity
+from anymps.record import Line, OperatorUse, Recording, Site
+from anymps.report import _text as text
+from anymps.report._drawings import memory_drawing, runs_drawing, timeline_drawing
+from anymps.report._source import excerpt
+from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
+from anymps.report._words import cost, environment, fact, limits, not_modelled, times, verdict
+
+# A page has an end: what lies beyond is summed up, and whole in the JSON report.
+_MOST_FINDINGS: Final = 200
+_MOST_OPERATORS: Final = 300
+_MOST_LINES: Final = 300
+_LONGEST_SOURCE: Final = 160
+_LONGEST_SENTENCE: Final = 4000  # characters: an error's message may be as long as it likes
+_FIRST: Final = 3
+
+_OPERATOR_COLUMNS = ("operator", "runs as", "calls", "time here", "per call", "moved")
+
+
+@dataclass(frozen=True)
+class HtmlRenderer:
+    """The page; `read_sources` quotes the lines around a finding from the script's files, where they still hold."""
+
+    read_sources: bool = True
+
+    @property
+    def name(self) -> str:
+        """`html`."""
+        return "html"
+
+    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+        """The page, in the pieces of the template."""
+        yield from _templates().get_template("report.html.j2").generate(self._page(recording, findings))
+
+    def _page(self, recording: Recording, findings: Sequence[Finding]) -> dict[str, Any]:
+        """Everything that the template shows, as plain texts and numbers."""
+        directory = fact(recording, "directory")
+        shown = [
+            self._finding(number, finding, directory) for number, finding in enumerate(findings[:_MOST_FINDINGS], 1)
+        ]
+        timeline, runs, memory = timeline_drawing(recording), runs_drawing(recording), memory_drawing(recording)
+        operators = recording.operators()
+        lines = recording.lines()
+        worst = min((finding.severity for finding in findings), default=None)
+        page = {
+            "title": _title(recording),
+            "version": __version__,
+            "eyebrow": _eyebrow(recording),
+            "state": "clean" if worst is None else worst.label,
+            "verdict": verdict(recording, findings),
+            "figures": _figures(recording),
+            "first": _first(findings, shown),
+            "step": _step(recording),
+            "timeline": timeline,
+            "runs": runs,
+            "memory": memory,
+            "findings": shown,
+            "findings_left_out": max(len(findings) - _MOST_FINDINGS, 0),
+            "operators": _operators(operators),
+            "files": _files(lines, directory),
+            "lines_left_out": _lines_left_out(lines),
+            "environment": environment(recording),
+            "limits": [*limits(recording), *not_modelled(recording)],
+        }
+        page["sections"] = _sections(page)
+        return {**page, **_assets()}
+
+    def _finding(self, number: int, finding: Finding, directory: str) -> dict[str, Any]:
+        function = text.clean(finding.site.function)
+        lines, remark = self._excerpt(finding.site, directory)
+        return {
+            "number": number,
+            "id": finding.id,
+            "severity": finding.severity.label,
+            "title": text.clean(finding.title),
+            "where": text.place(finding.site, directory),
+            "function": "" if function == "<module>" else function,
+            "excerpt": lines,
+            "remark": remark,
+            "related": [self._related(site, directory) for site in finding.related_sites],
+            "what": text.clean(finding.what),
+            "times": times(finding),
+            "cost": cost(finding),
+            "why": text.clean(finding.why),
+            "fix": text.clean(finding.fix),
+            "source": text.clean(finding.source),
+        }
+
+    def _related(self, site: Site, directory: str) -> dict[str, Any]:
+        lines, remark = self._excerpt(site, directory)
+        return {"where": text.place(site, directory), "excerpt": lines, "remark": remark}
+
+    def _excerpt(self, site: Site, directory: str) -> tuple[Any, str]:
+        return excerpt(site, directory, read=self.read_sources)
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("anymps.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["marked"] = _marked
+    return environment
+
+
+def _marked(sentence: str) -> Markup:
+    """A sentence with what stands between backquotes as code; all of it escaped."""
+    sentence = text.shorten(sentence, _LONGEST_SENTENCE)
+    parts = sentence.split("`")
+    if len(parts) % 2 == 0:  # a backquote without a partner: the sentence as it is
+        return escape(sentence)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part) for number, part in enumerate(parts)
+    )
+
+
+@lru_cache(maxsize=1)
+def _assets() -> dict[str, str]:
+    """Style and script, and the hashes by which the page's policy lets them in (www.w3.org/TR/CSP3)."""
+    folder = resources.files("anymps.report") / "templates"
+    assets: dict[str, str] = {}
+    for name, file in (("style", "report.css"), ("script", "report.js")):
+        content = (folder / file).read_text(encoding="utf-8")
+        assets[name] = Markup(content)  # ours, from the package: nothing of a script's is in it
+        assets[f"{name}_hash"] = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    return assets
+
+
+def _title(recording: Recording) -> str:
+    script = text.path(fact(recording, "script"), fact(recording, "directory"))
+    mac = fact(recording, "mac")
+    return "anymps report" + (f": {script}" if script else "") + (f" on {mac}" if mac else "")
+
+
+def _eyebrow(recording: Recording) -> list[str]:
+    torch_version = fact(recording, "torch_version")
+    words = [
+        text.path(fact(recording, "script"), fact(recording, "directory")),
+        fact(recording, "mac"),
+        f"torch {torch_version}" if torch_version else "",
+        {True: "virtual device", False: "real device"}.get(recording.meta.get("virtual"), ""),  # type: ignore[call-overload]
+    ]
+    return [word for word in words if word] or ["anymps"]
+
+
+def _figures(recording: Recording) -> list[dict[str, str]]:
+    table = recording.step_table()
+    figures = []
+    if table.first:
+        share = total(table.mean or table.first)
+        here = "" if recording.meta.get("virtual") is False else ", here"
+        figures = [
+            {"name": f"time a step{here}", "value": text.duration(share.time_ns) or "0"},
+            {"name": "on mps, a step", "value": text.count(share.on_mps) or "0"},
+            {"name": "on CPU, a step", "value": text.count(share.on_cpu) or "0"},
+            {"name": "waits, a step", "value": text.count(share.waits) or "0"},
+        ]
+    return figures
+
+
+def _first(findings: Sequence[Finding], shown: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The findings to begin with, in the order of the verdict's own choice."""
+    order = sorted(
+        (number for number, finding in enumerate(findings[: len(shown)]) if finding.severity is not Severity.INFO),
+        key=lambda number: (findings[number].severity, -findings[number].cost_per_step_ns[1]),
+    )
+    return [shown[number] for number in order[:_FIRST]]
+
+
+def _step(recording: Recording) -> dict[str, Any]:
+    table = recording.step_table()
+    if not table.first:
+        return {"rows": []}
+    shares = table.mean or table.first
+    whole, first = total(shares), total(table.first)
+    mean = f"Mean of {text.plural(table.averaged, 'step')}, without the first" if table.mean else "The only step"
+    sums = [["whole step", *cells(whole, 0)]] + ([["first step", *cells(first, 0)]] if table.mean else [])
+    return {
+        "caption": f"{mean}: operators, waits, bytes and wall clock by phase",
+        "columns": ("phase", *COLUMNS),
+        "rows": [[share.phase.label, *cells(share, whole.time_ns)] for share in sorted(shares, key=by_place)],
+        "sums": sums,
+        "remarks": remarks(recording, whole),
+    }
+
+
+def _operators(uses: Sequence[OperatorUse]) -> dict[str, Any]:
+    rows = [
+        {
+            "name": text.clean(use.name),
+            "fate": use.fate.label,
+            "count": use.count,
+            "calls": f"{use.count:,}",
+            "duration_ns": use.duration_ns,
+            "time": text.duration(use.duration_ns),
+            "mean_ns": use.duration_ns / max(use.count, 1),
+            "mean": text.duration(use.duration_ns / max(use.count, 1)),
+            "moved_bytes": use.moved_bytes,
+            "moved": text.size(use.moved_bytes),
+        }
+        for use in uses[:_MOST_OPERATORS]
+    ]
+    left = uses[_MOST_OPERATORS:]
+    calls = sum(use.count for use in left)
+    return {
+        "columns": [
+            {"name": name, "number": place >= 2, "sorted": name == "calls"}
+            for place, name in enumerate(_OPERATOR_COLUMNS)
+        ],
+        "rows": rows,
+        "left_out": f"{text.plural(len(left), 'more operator')} with {calls:,} calls." if left else "",
+    }
+
+
+def _kept(lines: Sequence[Line]) -> list[Line]:
+    known = [line for line in lines if line.file]
+    return sorted(known, key=lambda it: (it.refused, it.on_cpu, it.waits, it.on_mps), reverse=True)[:_MOST_LINES]
+
+
+def _files(lines: Sequence[Line], directory: str) -> list[dict[str, Any]]:
+    kept = sorted(_kept(lines), key=lambda it: (it.file, it.line))
+    return [
+        {"name": text.path(file, directory), "lines": [_line(line) for line in group]}
+        for file, group in groupby(kept, key=lambda it: it.file)
+    ]
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {
+        "number": line.line,
+        "on_mps": text.count(line.on_mps),
+        "on_cpu": text.count(line.on_cpu),
+        "waits": text.count(line.waits),
+        "refused": text.count(line.refused),
+        "source": text.shorten(text.clean(line.source.strip()), _LONGEST_SOURCE),
+    }
+
+
+def _lines_left_out(lines: Sequence[Line]) -> str:
+    sentences = []
+    left = sum(bool(line.file) for line in lines) - len(_kept(lines))
+    if left:
+        sentences.append(f"{text.plural(left, 'more line')}, each with less to tell.")
+    unknown = sum(line.on_mps + line.on_cpu for line in lines if not line.file)
+    if unknown:
+        sentences.append(f"{text.plural(unknown, 'call')} without a line of yours.")
+    return " ".join(sentences)
+
+
+def _sections(page: dict[str, Any]) -> list[tuple[str, str]]:
+    names = {
+        "first": "Fix first",
+        "step": "Step",
+        "timeline": "Timeline",
+        "memory": "Memory",
+        "findings": "Findings",
+        "operators": "Operators",
+        "lines": "Lines",
+        "environment": "Environment",
+        "limits": "Not modelled",
+    }
+    there = {**page, "lines": page["files"], "operators": page["operators"]["rows"], "findings": True}
+    return [(anchor, name) for anchor, name in names.items() if there[anchor]]

@@ -1,0 +1,186 @@
+"""The report as JSON, by the schema in `docs/schema/report-1.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from anymps._version import __version__
+from anymps.findings import Finding
+from anymps.record import (
+    Line,
+    MemorySample,
+    Occurrence,
+    OperatorUse,
+    PhaseShare,
+    Recording,
+    Refusal,
+    Site,
+    StepTable,
+)
+from anymps.report._identity import fingerprints
+from anymps.report._words import fact, limits, verdict
+
+FORMAT: Final = "anymps-report"
+VERSION: Final = 1
+"""Goes up when a field changes its meaning or goes away; new fields do not count."""
+
+_FACTS = (
+    "script", "arguments", "directory", "started", "mac", "mac_details", "virtual", "fallback", "environment",
+    "torch_version", "python_version", "platform", "anymps_version", "ending", "wall_seconds",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JsonRenderer:
+    """Everything that the other reports show, for programs; plain ASCII, two spaces of indentation."""
+
+    @property
+    def name(self) -> str:
+        """`json`."""
+        return "json"
+
+    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+        """The report, in one piece for each of the encoder's."""
+        # Plain ASCII: a path may hold bytes that are no UTF-8, and a source line any character at all.
+        yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(_report(recording, findings))
+        yield "\n"
+
+
+def finding_object(finding: Finding, fingerprint: str) -> dict[str, object]:
+    """One finding."""
+    return {
+        "id": finding.id,
+        "severity": finding.severity.label,
+        "title": finding.title,
+        "site": site_object(finding.site),
+        "related_sites": [site_object(site) for site in finding.related_sites],
+        "count": finding.count,
+        "per_step": finding.per_step,
+        "cost_ns": list(finding.cost_ns),
+        "cost_per_step_ns": list(finding.cost_per_step_ns),
+        "what": finding.what,
+        "why": finding.why,
+        "fix": finding.fix,
+        "source": finding.source,
+        "fingerprint": fingerprint,
+    }
+
+
+def site_object(site: Site) -> dict[str, object] | None:
+    """A line of code; null if it is unknown."""
+    if not site.known:
+        return None
+    return {"file": site.file, "line": site.line, "function": site.function, "source": site.source}
+
+
+def share_object(share: PhaseShare) -> dict[str, object]:
+    """What a phase holds of a step."""
+    return {
+        "phase": share.phase.label,
+        "on_mps": share.on_mps,
+        "views": share.views,
+        "on_cpu": share.on_cpu,
+        "waits": share.waits,
+        "bytes_to_mps": share.bytes_to_mps,
+        "bytes_to_cpu": share.bytes_to_cpu,
+        "fallback_bytes": share.fallback_bytes,
+        "time_ns": share.time_ns,
+    }
+
+
+def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, object]:
+    meta = recording.meta
+    marks = fingerprints(findings, fact(recording, "directory"))
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "generator": {"name": "anymps", "version": __version__},
+        "verdict": verdict(recording, findings),
+        "run": {name: meta[name] for name in _FACTS if name in meta},
+        "complete": recording.complete,
+        "calls": recording.entry_count,
+        "calls_without_detail": recording.dropped,
+        "complete_steps": recording.complete_steps,
+        "findings": [finding_object(*pair) for pair in zip(findings, marks, strict=True)],
+        "step_table": _step_table(recording.step_table()),
+        "operators": [_operator(use) for use in recording.operators()],
+        "lines": [_line(line) for line in recording.lines()],
+        "waits": [_occurrence(wait) for wait in recording.waits()],
+        "fallbacks": [_occurrence(fallback) for fallback in recording.fallbacks()],
+        "refusals": [_refusal(refusal) for refusal in recording.refusals()],
+        "memory": [_sample(sample) for sample in recording.memory()],
+        "limits": limits(recording),
+    }
+
+
+def _step_table(table: StepTable) -> dict[str, object]:
+    return {
+        "averaged": table.averaged,
+        "mean": [share_object(share) for share in table.mean],
+        "first": [share_object(share) for share in table.first],
+    }
+
+
+def _operator(use: OperatorUse) -> dict[str, object]:
+    return {
+        "name": use.name,
+        "fate": use.fate.label,
+        "count": use.count,
+        "duration_ns": use.duration_ns,
+        "moved_bytes": use.moved_bytes,
+    }
+
+
+def _line(line: Line) -> dict[str, object]:
+    return {
+        "file": line.file or None,
+        "line": line.line,
+        "source": line.source,
+        "on_mps": line.on_mps,
+        "on_cpu": line.on_cpu,
+        "waits": line.waits,
+        "refused": line.refused,
+        "backend_changes": line.backend_changes,
+        "duration_ns": line.duration_ns,
+    }
+
+
+def _occurrence(occurrence: Occurrence) -> dict[str, object]:
+    return {
+        "operator": occurrence.operator,
+        "fate": occurrence.fate.label,
+        "wait": occurrence.wait.label,
+        "direction": occurrence.direction.label,
+        "blocking": occurrence.blocking,
+        "site": site_object(occurrence.site),
+        "phases": [phase.label for phase in occurrence.phases],
+        "modules": list(occurrence.modules),
+        "count": occurrence.count,
+        "steps": occurrence.steps,
+        "per_step": occurrence.per_step,
+        "duration_ns": occurrence.duration_ns,
+        "moved_bytes": occurrence.moved_bytes,
+    }
+
+
+def _refusal(refusal: Refusal) -> dict[str, object]:
+    return {
+        "kind": refusal.kind.value,
+        "error": refusal.error,
+        "message": refusal.message,
+        "operator": refusal.operator,
+        "site": site_object(refusal.site),
+        "origin": site_object(refusal.origin),
+        "detail": dict(refusal.detail),
+    }
+
+
+def _sample(sample: MemorySample) -> dict[str, object]:
+    return {
+        "time_ns": sample.time_ns,
+        "allocated_bytes": sample.allocated_bytes,
+        "driver_bytes": sample.driver_bytes,
+    }

@@ -1,0 +1,92 @@
+"""The findings as JUnit XML: a test case for each rule that applies, failed where the rule found something.
+
+Elements and attributes are those that Jenkins, GitLab and pytest's own writer agree on (the "xunit2" family).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from anymps.findings import RULES, Finding, Rule, Severity, unjudged
+from anymps.record import Recording
+from anymps.report._text import clean, place
+from anymps.report._words import fact, verdict
+
+_SUITE = "anymps"
+# What XML 1.0 cannot hold at all, not even escaped (www.w3.org/TR/xml, production Char).
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class JunitRenderer:
+    """Errors and warnings are failures; what is only worth knowing stands in the test case's output."""
+
+    @property
+    def name(self) -> str:
+        """`junit`."""
+        return "junit"
+
+    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+        """The whole document."""
+        torch_version = fact(recording, "torch_version") or None
+        rules = [rule for rule in RULES.values() if rule.applies(torch_version)]
+        reasons = unjudged(recording)
+        directory = fact(recording, "directory")
+        cases = [_case(rule, [it for it in findings if it.id == rule.id], reasons, directory) for rule in rules]
+        counts = {
+            "tests": str(len(cases)),
+            "failures": str(sum(case.find("failure") is not None for case in cases)),
+            "errors": "0",
+            "skipped": str(sum(case.find("skipped") is not None for case in cases)),
+        }
+        suite = ElementTree.Element("testsuite", {"name": _SUITE, **counts, **_when(recording)})
+        properties = ElementTree.SubElement(suite, "properties")
+        for name in ("mac", "torch_version", "script"):
+            if value := fact(recording, name):
+                ElementTree.SubElement(properties, "property", {"name": name, "value": _xml(value)})
+        suite.extend(cases)
+        ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(verdict(recording, findings)))
+        suites = ElementTree.Element("testsuites", {"name": _SUITE, **counts})
+        suites.append(suite)
+        ElementTree.indent(suites)
+        yield '<?xml version="1.0" encoding="utf-8"?>\n'
+        yield ElementTree.tostring(suites, encoding="unicode")
+        yield "\n"
+
+
+def _case(rule: Rule, findings: Sequence[Finding], reasons: dict[str, str], directory: str) -> ElementTree.Element:
+    case = ElementTree.Element("testcase", {"classname": _SUITE, "name": f"{rule.id} {rule.title}", "time": "0"})
+    notes = []
+    for finding in findings:
+        if finding.severity is Severity.INFO:
+            notes.append(_text(finding, directory))
+            continue
+        message = f"{place(finding.site, directory)}: {clean(finding.what)}"
+        failure = ElementTree.SubElement(case, "failure", {"type": finding.severity.label, "message": _xml(message)})
+        failure.text = _xml(_text(finding, directory))
+    if not findings and rule.id in reasons:
+        ElementTree.SubElement(case, "skipped", {"message": reasons[rule.id]})
+    if notes:
+        ElementTree.SubElement(case, "system-out").text = _xml("\n\n".join(notes))
+    return case
+
+
+def _text(finding: Finding, directory: str) -> str:
+    lines = [f"{place(finding.site, directory)}"]
+    if finding.site.source:
+        lines.append(f"    {clean(finding.site.source.strip())}")
+    lines += [f"made at {place(site, directory)}" for site in finding.related_sites]
+    lines += [clean(finding.what), f"why: {clean(finding.why)}", f"fix: {clean(finding.fix)}"]
+    return "\n".join([*lines, f"source: {clean(finding.source)}"])
+
+
+def _when(recording: Recording) -> dict[str, str]:
+    started = fact(recording, "started")
+    return {"timestamp": started} if started else {}
+
+
+def _xml(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", text)

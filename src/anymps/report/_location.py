@@ -1,0 +1,43 @@
+"""Where a finding is, as other programs want it: a path below a root, or a whole one."""
+
+from __future__ import annotations
+
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
+from urllib.parse import quote
+
+from anymps.record import Recording
+
+
+def root_of(recording: Recording, root: str | None) -> str:
+    """The directory that paths are told from: `root`, or the one of the run; empty if neither is known."""
+    directory = recording.meta.get("directory")
+    return root or (directory if isinstance(directory, str) else "")
+
+
+def below(file: str, root: str) -> str | None:
+    """The file's path below `root`, with forward slashes; None if it lies elsewhere."""
+    whole = _pure(file)
+    if not root or not whole.is_absolute():
+        # A path that is not absolute is one from the directory of the run.
+        return None if whole.is_absolute() or ".." in whole.parts else whole.as_posix()
+    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) else None
+
+
+def uri(path: str) -> str:
+    """A path below a root as a relative URI."""
+    return quote(path.encode("utf-8", "surrogateescape"), safe="/~")
+
+
+def file_uri(path: str) -> str:
+    """An absolute path as a `file:` URI; a relative one stays relative."""
+    whole = _pure(path)
+    if not whole.is_absolute():
+        return uri(whole.as_posix())
+    text = whole.as_posix()
+    return f"file://{'' if text.startswith('/') else '/'}{quote(text.encode('utf-8', 'surrogateescape'), safe='/~:')}"
+
+
+def _pure(path: str) -> PurePath:
+    """The path by the rules of the system that the recording comes from."""
+    windows = PureWindowsPath(path)
+    return windows if windows.drive else PurePosixPath(path)

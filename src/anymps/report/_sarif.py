@@ -1,0 +1,125 @@
+"""The findings as SARIF 2.1.0 (docs.oasis-open.org/sarif), for code scanning and editors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from anymps._version import __version__
+from anymps.findings import RULES, Finding, Rule, Severity
+from anymps.record import Recording, Site
+from anymps.report._identity import fingerprints
+from anymps.report._location import below, file_uri, root_of, uri
+from anymps.report._text import clean, duration_range
+from anymps.report._words import fact, limits, verdict
+
+_SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_ROOT: Final = "%SRCROOT%"
+_FINGERPRINT: Final = "anymps/v1"
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+@dataclass(frozen=True)
+class SarifRenderer:
+    """One run with all rules that apply. `root` is what paths are told from, by default the directory of the run."""
+
+    root: str | None = None
+
+    @property
+    def name(self) -> str:
+        """`sarif`."""
+        return "sarif"
+
+    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+        """The log; plain ASCII, because a source line may hold any character at all."""
+        yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(self._log(recording, findings))
+        yield "\n"
+
+    def _log(self, recording: Recording, findings: Sequence[Finding]) -> dict[str, Any]:
+        torch_version = fact(recording, "torch_version") or None
+        rules = [rule for rule in RULES.values() if rule.applies(torch_version)]
+        places = {rule.id: number for number, rule in enumerate(rules)}
+        root = root_of(recording, self.root)
+        marks = fingerprints(findings, fact(recording, "directory"))
+        run: dict[str, Any] = {
+            "tool": {
+                "driver": {
+                    "name": "anymps",
+                    "semanticVersion": __version__,
+                    "rules": [_rule(rule) for rule in rules],
+                }
+            },
+            "invocations": [_invocation(recording, findings)],
+            "results": [
+                _result(finding, mark, places[finding.id], root) for finding, mark in zip(findings, marks, strict=True)
+            ],
+            "columnKind": "unicodeCodePoints",
+        }
+        if root:
+            run["originalUriBaseIds"] = {_ROOT: {"uri": f"{file_uri(root).rstrip('/')}/"}}
+        return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    sources = f"Source: {rule.source}"
+    return {
+        "id": rule.id,
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": rule.why},
+        "help": {
+            "text": f"{rule.why}\n\nFix: {rule.fix}\n\n{sources}",
+            "markdown": f"{rule.why}\n\n**Fix:** {rule.fix}\n\n{sources}",
+        },
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "properties": {"tags": ["pytorch", "mps"]},
+    }
+
+
+def _invocation(recording: Recording, findings: Sequence[Finding]) -> dict[str, Any]:
+    sentences = [*verdict(recording, findings), *limits(recording)]
+    return {
+        "executionSuccessful": recording.complete,
+        "toolExecutionNotifications": [{"level": "note", "message": {"text": text}} for text in sentences],
+    }
+
+
+def _result(finding: Finding, fingerprint: str, rule: int, root: str) -> dict[str, Any]:
+    cost = ""
+    if finding.cost_per_step_ns[1]:
+        cost = f" It costs about {duration_range(*finding.cost_per_step_ns)} a step on a Mac."
+    result: dict[str, Any] = {
+        "ruleId": finding.id,
+        "ruleIndex": rule,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": _plain(f"{finding.what}{cost} Fix: {finding.fix}")},
+        "partialFingerprints": {_FINGERPRINT: fingerprint},
+        "occurrenceCount": max(finding.count, 1),
+    }
+    if finding.site.known:
+        result["locations"] = [_location(finding.site, root)]
+    related = [site for site in finding.related_sites if site.known]
+    if related:
+        result["relatedLocations"] = [
+            {"id": number, "message": {"text": "made here"}, **_location(site, root)}
+            for number, site in enumerate(related, start=1)
+        ]
+    return result
+
+
+def _plain(message: str) -> str:
+    """A message in which nothing reads as a link (SARIF 2.1.0, 3.11.6: `[text](target)`)."""
+    return clean(message).replace("](", "] (")
+
+
+def _location(site: Site, root: str) -> dict[str, Any]:
+    file = below(site.file, root)
+    artifact = {"uri": file_uri(site.file)} if file is None else {"uri": uri(file), "uriBaseId": _ROOT}
+    region: dict[str, Any] = {"startLine": max(site.line, 1)}
+    if site.source:
+        region["snippet"] = {"text": clean(site.source.strip())}
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+    if site.function and site.function != "<module>":
+        location["logicalLocations"] = [{"name": clean(site.function), "kind": "function"}]
+    return location

@@ -1,0 +1,55 @@
+"""The step table as every form of a report shows it: its columns, their cells, and the remarks under it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from anymps.record import Phase, PhaseShare, Recording
+from anymps.report import _text as text
+
+COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share")
+
+# A step's own order; `other` comes last.
+_PHASES: Final = (*list(Phase)[1:], Phase.OTHER)
+_FIELDS = ("on_mps", "views", "on_cpu", "waits", "bytes_to_mps", "bytes_to_cpu", "fallback_bytes", "time_ns")
+
+
+def cells(share: PhaseShare, whole_ns: float) -> list[str]:
+    """The cells of one row, by `COLUMNS`; the share is of `whole_ns`, empty if that is 0."""
+    return [
+        text.count(share.on_mps),
+        text.count(share.on_cpu),
+        text.count(share.waits),
+        text.size(share.bytes_to_mps),
+        text.size(share.bytes_to_cpu),
+        text.size(share.fallback_bytes),
+        text.duration(share.time_ns),
+        text.percent(share.time_ns, whole_ns),
+    ]
+
+
+def by_place(share: PhaseShare) -> int:
+    """Sorts phases in the order in which a step goes through them."""
+    return _PHASES.index(share.phase)
+
+
+def total(shares: Sequence[PhaseShare]) -> PhaseShare:
+    """All phases added up."""
+    return PhaseShare(Phase.OTHER, *(sum(getattr(share, field) for share in shares) for field in _FIELDS))
+
+
+def remarks(recording: Recording, whole: PhaseShare) -> list[str]:
+    """What the numbers of the table do not say by themselves."""
+    sentences = []
+    if whole.views:
+        sentences.append(f"{text.count(whole.views)} of the operators on mps only view other memory: no kernel runs.")
+    changes = list(recording.backend_changes_per_step().values())
+    if any(changes):
+        sentences.append(f"Each fallback changes from the GPU to the CPU and back: {_spread(changes)} a step.")
+    return sentences
+
+
+def _spread(changes: Sequence[int]) -> str:
+    low, high = min(changes), max(changes)
+    return f"{high} changes" if low == high else f"{low} to {high} changes"

@@ -1,0 +1,172 @@
+"""The HTML page in a real Chromium: three widths, light and dark, printed; no error, no request, no sideways scroll."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from anymps.findings import find
+from anymps.record import Recording
+from anymps.report import renderer
+from recordings import hostile, refusing, small, training
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+]
+
+RECORDINGS = {
+    "small": small,
+    "training": lambda: training().close(),
+    "refused": refusing,
+    "hostile": hostile,
+}
+
+# Contrast of all text by the formula of WCAG 2.1 (relative luminance), over the nearest background that is not clear.
+# Colours may come in any notation, so a canvas of one pixel turns them into numbers.
+CONTRAST = """
+() => {
+  const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
+  const pen = canvas.getContext("2d", { willReadFrequently: true });
+  const rgba = (color) => {
+    pen.clearRect(0, 0, 1, 1);
+    pen.fillStyle = color;
+    pen.fillRect(0, 0, 1, 1);
+    return [...pen.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (color) => [0.2126, 0.7152, 0.0722].reduce((sum, weight, i) => {
+    const part = color[i] / 255;
+    return sum + weight * (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  }, 0);
+  const behind = (element) => {
+    for (let it = element; it; it = it.parentElement) {
+      const color = rgba(getComputedStyle(it).backgroundColor);
+      if (color[3] === 255) return color;
+    }
+    return [255, 255, 255, 255];
+  };
+  const poor = [];
+  let seen = 0;
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.data.trim();
+    const element = walker.currentNode.parentElement;
+    if (!text || element.closest("style, script, title, details:not([open]) > :not(summary)")) continue;
+    const style = getComputedStyle(element);
+    if (style.display === "none") continue;
+    const svg = element.namespaceURI.endsWith("svg");
+    const label = svg && element.classList.contains("label");
+    const back = label ? rgba(getComputedStyle(element.previousElementSibling).fill) : behind(element);
+    const [low, high] = [light(rgba(svg ? style.fill : style.color)), light(back)].sort((x, y) => x - y);
+    const contrast = (high + 0.05) / (low + 0.05);
+    seen += 1;
+    if (contrast < 4.5) poor.push([text.slice(0, 40), contrast.toFixed(2)]);
+  }
+  return seen > 50 ? poor : "no text was looked at";
+}
+"""
+
+NAMELESS = """
+() => [...document.querySelectorAll("a, button, [role=img], [role=region], summary, table")].filter((it) => {
+  const label = document.getElementById(it.getAttribute("aria-labelledby"));
+  return !(it.getAttribute("aria-label") || label?.textContent.trim() || it.textContent.trim());
+}).map((it) => it.outerHTML.slice(0, 80))
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The Chromium of this machine, without a window."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # --no-sandbox: containers of CI run as root, where Chromium's sandbox refuses to start.
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
+
+
+def opened(browser: Browser, file: Path, recording: Recording, **context: Any) -> tuple[Page, list[str]]:
+    """The page of a recording in the browser, and all that it complained about or asked the network for."""
+    file.write_text("".join(renderer("html").pieces(recording, find(recording))), encoding="utf-8")
+    page = browser.new_context(**context).new_page()
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("dialog", lambda dialog: troubles.append(dialog.message))
+    page.on("request", lambda request: None if request.url == file.as_uri() else troubles.append(request.url))
+    page.goto(file.as_uri())
+    page.wait_for_load_state("networkidle")
+    return page, [trouble for trouble in troubles if not trouble.startswith("data:,")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 820, 1440])
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_page(browser: Browser, tmp_path: Path, name: str, width: int, scheme: Any) -> None:
+    """On a phone, a tablet and a desk, by day and by night: readable, nothing wider than the screen, no complaint."""
+    context = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    page, troubles = opened(browser, tmp_path / "page.html", RECORDINGS[name](), **context)
+    assert troubles == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CONTRAST) == []
+    assert page.evaluate(NAMELESS) == []
+    page.context.close()
+
+
+def test_keyboard(browser: Browser, tmp_path: Path) -> None:
+    """The first stop of the keyboard leads past the navigation, and a table is sorted by its column heads."""
+    page, _ = opened(browser, tmp_path / "page.html", training().close())
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+    def names() -> list[str]:
+        heads = page.locator("#operator-table tbody th").all_inner_texts()
+        return [str(head) for head in heads]
+
+    head = page.locator("#operator-table thead th").first
+    by_count = names()
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert names() == sorted(by_count)
+    assert head.get_attribute("aria-sort") == "ascending"
+    page.keyboard.press("Enter")
+    assert names() == sorted(by_count, reverse=True)
+    page.locator("#operator-table thead th").nth(2).locator("button").click()
+    assert page.locator("#operator-table tbody tr").first.locator("td").nth(1).inner_text() == "2,000"
+    page.context.close()
+
+
+def test_without_scripts(browser: Browser, tmp_path: Path) -> None:
+    """Without a script the page shows the same; only the sorting is gone."""
+    page, troubles = opened(browser, tmp_path / "page.html", small(), java_script_enabled=False)
+    assert troubles == []
+    assert page.locator("h1").inner_text().endswith("Would run on M3 Pro 18GB, with 1 operator on the CPU.")
+    assert page.locator("#operator-table button").count() == 0
+    page.context.close()
+
+
+def test_print(browser: Browser, tmp_path: Path) -> None:
+    """On paper the page is light, has all of its tables, and no navigation; it becomes a PDF."""
+    page, _ = opened(browser, tmp_path / "page.html", training().close(), color_scheme="dark")
+    page.emulate_media(media="print")
+    assert page.locator("nav").is_hidden()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#spans").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#spans").is_hidden()
+    assert page.evaluate(CONTRAST) == []
+    assert page.pdf(format="A4").startswith(b"%PDF-")
+    page.context.close()

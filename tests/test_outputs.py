@@ -1,0 +1,178 @@
+"""Where reports go: every form to a file or to standard output, whole or not at all, and never over a recording."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import anymps
+from anymps import UsageError
+from anymps.commands import main
+from anymps.commands._outputs import Output, Outputs, write_file
+from anymps.findings import find
+from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
+from anymps.report import FORMATS, renderer
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(anymps.__file__).parents[1])}
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A recording with one finding, as a file."""
+    path = tmp_path / "run.anymps"
+    builder = RecordingBuilder(RecordingWriter(path, {"mac": "M1 8GB", "directory": "/p"}))
+    site = builder.site("/p/train.py", 12, "main", "print(loss.item())  # größe")
+    for step in range(4):
+        builder.entry("aten::_local_scalar_dense", start_ns=step, phase=Phase.LOSS_READ, wait=Wait.ITEM, site=site)
+        builder.end_step(step + 1)
+    builder.close()
+    return path
+
+
+def expected(recording: Path, form: str) -> str:
+    """What the renderer makes of it."""
+    with Recording.open(recording) as opened:
+        return "".join(renderer(form).pieces(opened, find(opened)))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_form_to_a_file_and_to_stdout(
+    capfdbinary: pytest.CaptureFixture[bytes], recording: Path, form: str
+) -> None:
+    """`--format` and `--output` write what the renderer makes, in UTF-8, to a file or to standard output."""
+    output = recording.with_name("report")
+    assert main(["report", str(recording), "--format", form, "--output", str(output)]) == 0
+    assert output.read_text(encoding="utf-8") == expected(recording, form)
+    assert main(["report", str(recording), "--format", form]) == 0
+    assert capfdbinary.readouterr() == (expected(recording, form).encode(), b"")
+    assert {path.name for path in recording.parent.iterdir()} == {"report", "run.anymps"}
+
+
+def test_root_of_the_command(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+    """`--root` is what paths are told from."""
+    assert main(["report", str(recording), "--format", "github", "--root", "/"]) == 0
+    assert "\n::warning file=p/train.py,line=12," in capsys.readouterr().out
+
+
+def test_a_recording_is_never_overwritten(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+    """A report that would replace a recording, by whatever name, is refused, and the recording stays."""
+    before = recording.read_bytes()
+    link = recording.with_name("link")
+    link.symlink_to(recording)
+    for path in (recording, link):
+        assert main(["report", str(recording), "--format", "html", "--output", str(path)]) == 2
+        text = f"anymps: {path} is a recording and will not be overwritten: name another file\n"
+        assert capsys.readouterr() == ("", text)
+    assert recording.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("outputs", "text"),
+    [
+        ((Output("html", "."),), ". is a directory: name a file in it"),
+        ((Output("html", "no/x"),), "no/x cannot be written: there is no directory {folder}/no"),
+        ((Output("html", "x"), Output("json", "./x")), "./x is named twice: give each report a file of its own"),
+        (
+            (Output("html", "-"), Output("json", "-")),
+            "standard output is named twice: give each report a file of its own",
+        ),
+        ((Output("html", "new.anymps"),), "new.anymps is named twice: give each report a file of its own"),
+    ],
+)
+def test_outputs_are_checked_before_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outputs: tuple[Output, ...], text: str
+) -> None:
+    """What cannot be written, or would be written twice, is found before hours of training."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as error:
+        Outputs(outputs).check(Path("new.anymps"))
+    assert str(error.value) == text.format(folder=tmp_path)
+
+
+def test_a_failed_report_leaves_the_old_one(tmp_path: Path) -> None:
+    """A report that breaks off in the middle leaves the file as it was, and nothing beside it."""
+    path = tmp_path / "report"
+    path.write_text("old")
+
+    def pieces() -> Iterator[str]:
+        yield "new"
+        raise RuntimeError("a fault")
+
+    with pytest.raises(RuntimeError):
+        write_file(pieces(), path)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["report"]
+
+
+def test_a_replaced_file_keeps_its_link_and_mode(tmp_path: Path) -> None:
+    """A link stays a link, and the file that it means keeps its permissions."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    write_file(["a", "b"], link)
+    assert link.is_symlink()
+    assert target.read_text() == "ab"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is Linux's")
+@pytest.mark.parametrize("form", ["html", "terminal"])
+def test_full_disk_is_one_line(recording: Path, form: str) -> None:
+    """A disk that is full is one line and 2, for a file and for standard output, in a real process."""
+    command = [sys.executable, "-m", "anymps", "report", str(recording), "--format", form]
+    answer = subprocess.run(
+        [*command, "--output", "/dev/full"], check=False, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    line = "anymps: /dev/full cannot be written: No space left on device\n"
+    assert (answer.returncode, answer.stdout, answer.stderr) == (2, "", line)
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(command, check=False, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True)
+    what = "the report cannot be shown" if form == "terminal" else "standard output cannot be written"
+    assert (answer.returncode, answer.stderr) == (2, f"anymps: {what}: No space left on device\n")
+
+
+def test_a_reader_that_goes_away(recording: Path) -> None:
+    """A pipe whose reader has gone ends the command quietly."""
+    command = f"{sys.executable} -m anymps report {recording} --format html | head -c 10"
+    answer = subprocess.run(["bash", "-c", command], check=False, env=ENVIRONMENT, capture_output=True, text=True)
+    assert (answer.stdout, answer.stderr) == ("<!doctype ", "")
+
+
+def test_a_reader_of_a_run_that_goes_away(recording: Path) -> None:
+    """A report on standard output that nobody reads any more keeps no other report from being written."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    path = recording.with_name("b")
+    with os.fdopen(writer, "w") as stream, Recording.open(recording) as opened:
+        Outputs((Output("json", "-"), Output("json", str(path)))).write(opened, find(opened), stream)
+    assert path.read_text() == expected(recording, "json")
+
+
+def test_one_failure_does_not_keep_others_back(recording: Path) -> None:
+    """Of several reports, those that can be written are, and the failure is told afterwards."""
+    folder = recording.parent / "gone"
+    folder.mkdir()
+    outputs = Outputs((Output("json", str(folder / "a")), Output("json", str(recording.parent / "b"))))
+    outputs.check()
+    folder.rmdir()
+    with Recording.open(recording) as opened, pytest.raises(UsageError) as error:
+        outputs.write(opened, find(opened), sys.stdout)
+    assert str(error.value) == f"{folder / 'a'} cannot be written: No such file or directory"
+    assert json.loads((recording.parent / "b").read_text())["format"] == "anymps-report"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_no_permission_is_one_line(capsys: pytest.CaptureFixture[str], recording: Path, tmp_path: Path) -> None:
+    """A folder that may not be written is one line and 2."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    assert main(["report", str(recording), "--format", "html", "--output", str(folder / "x")]) == 2
+    assert capsys.readouterr() == ("", f"anymps: {folder / 'x'} cannot be written: Permission denied\n")

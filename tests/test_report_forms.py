@@ -1,0 +1,231 @@
+"""Every form of a report: whole outputs of hand-made recordings, and that each form keeps to its standard.
+
+`python tests/test_report_forms.py` writes the expected outputs anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+
+from anymps.findings import RULES, find
+from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
+from anymps.report import FORMATS, Renderer, compare, render_diff_json, renderer
+from recordings import hostile, refusing, small, training
+
+DATA = Path(__file__).parent / "data"
+SCHEMAS = Path(__file__).parents[1] / "docs" / "schema"
+RECORDINGS = {"loop": small, "refused": refusing}
+FORMS = [form for form in FORMATS if form != "terminal"]  # that one has a file of its own
+
+
+def rendered(form: str, recording: Recording, root: str | None = None) -> str:
+    """The whole report."""
+    shape: Renderer = renderer(form, root)
+    assert shape.name == form
+    return "".join(shape.pieces(recording, find(recording)))
+
+
+def comparable(form: str, report: str) -> str:
+    """The report; a page without its style and script, whose hashes would change with every comma of theirs."""
+    if form != "html":
+        return report
+    report = re.sub(r"<(style|script)>.*?</\1>", r"<\1></\1>", report, flags=re.DOTALL)
+    return re.sub(r"sha256-[\w+/=]+", "sha256-", report)
+
+
+def expected_file(form: str, name: str) -> Path:
+    """Where the expected output lies."""
+    return DATA / "reports" / f"{name}.{form}"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_whole_report(form: str, name: str) -> None:
+    """The whole report of a recording is the expected one."""
+    shown = comparable(form, rendered(form, RECORDINGS[name]()))
+    assert shown == expected_file(form, name).read_text(encoding="utf-8")
+
+
+def killed() -> Recording:
+    """A recording without steps that stops in the middle."""
+    writer = RecordingWriter.in_memory({"virtual": True, "mac": "M1 8GB"})
+    writer.add_operators([(1, "aten::mm")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_totals([(1, 0, 0, 3, 0, 0, 5, 5, 0)])
+    return writer.recording()
+
+
+def bare() -> Recording:
+    """A recording in which nothing happened and of which nothing is known."""
+    return RecordingBuilder().close()
+
+
+ODD = {"hostile": hostile, "killed": killed, "bare": bare, "training": lambda: training().close(), "small": small}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ODD)
+def test_any_recording_has_every_report(form: str, name: str) -> None:
+    """A recording that is empty, killed or full of odd characters has every report, in plain UTF-8."""
+    report = rendered(form, ODD[name]())
+    report.encode("utf-8")
+    assert report.endswith("\n")
+    assert "\x1b" not in report
+    assert "\x07" not in report
+
+
+def strict(schema: object) -> object:
+    """The schema with objects closed to fields that it does not name."""
+    if isinstance(schema, dict):
+        closed = {key: strict(value) for key, value in schema.items()}
+        if "properties" in schema and schema.get("type") == "object":
+            closed["additionalProperties"] = False
+        return closed
+    return [strict(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def validator(file: str) -> jsonschema.Draft202012Validator:
+    """Holds a document to one of our published schemas, fields that are not in it included."""
+    schema = json.loads((SCHEMAS / file).read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(strict(schema))
+
+
+@pytest.mark.parametrize("name", [*ODD, *RECORDINGS])
+def test_json_fits_the_published_schema(name: str) -> None:
+    """The JSON report has the fields of docs/schema/report-1.json and no others."""
+    report = json.loads(rendered("json", {**ODD, **RECORDINGS}[name]()))
+    validator("report-1.json").validate(report)
+
+
+def test_json_comparison_fits_the_published_schema() -> None:
+    """The JSON comparison has the fields of docs/schema/diff-1.json and no others."""
+    before, after = training(clean=True).close(), small()
+    diff = compare(before, after, find(before), find(after))
+    validator("diff-1.json").validate(json.loads(render_diff_json(diff)))
+
+
+@pytest.mark.parametrize("name", [*ODD, *RECORDINGS])
+def test_sarif_fits_the_standard(name: str) -> None:
+    """The SARIF log is valid by the schema of SARIF 2.1.0, and each result names its rule rightly."""
+    log = json.loads(rendered("sarif", {**ODD, **RECORDINGS}[name]()))
+    schema = json.loads((DATA / "sarif-2.1.0-rtm.5.json").read_text())
+    jsonschema.Draft4Validator(schema).validate(log)
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+
+
+def fingerprints(line: int, extra: int = 0) -> list[str]:
+    """The fingerprints of two equal reads in a loop of which the first is on `line`."""
+    builder = RecordingBuilder(meta={"directory": "/p"})
+    for step in range(4 + extra):
+        for number in range(2):
+            site = builder.site("/p/train.py", line + number, "main", "total += loss.item()")
+            builder.entry("aten::_local_scalar_dense", start_ns=step, phase=Phase.LOSS_READ, site=site, wait=Wait.ITEM)
+        builder.end_step(step + 1)
+    (run,) = json.loads(rendered("sarif", builder.close()))["runs"]
+    return [result["partialFingerprints"]["anymps/v1"] for result in run["results"]]
+
+
+def test_fingerprints_stay_when_lines_move() -> None:
+    """Fingerprints tell two equal lines apart, and change neither with the line's number nor with the run's length."""
+    first = fingerprints(12)
+    assert len(set(first)) == 2
+    assert first == fingerprints(40) == fingerprints(12, extra=3)
+
+
+def test_paths_are_told_from_a_root() -> None:
+    """Files below the root are relative to it, others are not; by default the root is the directory of the run."""
+    (run,) = json.loads(rendered("sarif", small()))["runs"]
+    places = [result["locations"][0]["physicalLocation"]["artifactLocation"] for result in run["results"]]
+    assert places[0] == {"uri": "nets/model.py", "uriBaseId": "%SRCROOT%"}
+    assert run["originalUriBaseIds"] == {"%SRCROOT%": {"uri": "file:///home/me/project/"}}
+    (run,) = json.loads(rendered("sarif", small(), "/home/me/project/nets"))["runs"]
+    places = [result["locations"][0]["physicalLocation"]["artifactLocation"] for result in run["results"]]
+    assert places == [{"uri": "model.py", "uriBaseId": "%SRCROOT%"}, {"uri": "file:///home/me/project/train.py"}]
+    lines = rendered("github", small(), "/home/me").splitlines()
+    assert lines[1].startswith("::warning file=project/nets/model.py,line=19,title=MPS102 ")
+    elsewhere = rendered("github", small(), "/elsewhere").splitlines()
+    assert elsewhere[1].startswith("::warning title=MPS102 Operator runs on the CPU in every step::nets/model.py:19: ")
+
+
+def test_annotations_cannot_be_broken_out_of() -> None:
+    """Characters that end a property, a message or a line are escaped, so a script's text starts no command."""
+    from anymps.findings import Finding, Severity
+    from anymps.record import Site
+
+    finding = Finding(
+        id="MPS000", severity=Severity.ERROR, title="a: b, c%", site=Site("/p/a,b:%\n::error::x.py", 3), count=1,
+        per_step=0, cost_ns=(0, 0), what="50 % of it\r\n::warning::hi", why="w", fix="f", source="s",
+    )  # fmt: skip
+    recording = RecordingBuilder(meta={"directory": "/p"}).close()
+    lines = "".join(renderer("github").pieces(recording, [finding])).splitlines()
+    assert lines[1:] == [
+        "::error file=a%2Cb%3A%25%0A%3A%3Aerror%3A%3Ax.py,line=3,title=MPS000 a%3A b%2C c%25::"
+        "50 %25 of it\\r\\n::warning::hi%0AWhy: w%0AFix: f"
+    ]
+
+
+def test_junit_has_a_case_for_each_rule() -> None:
+    """Each rule that applies is a test case: failed with each finding, passed, or skipped where it could not judge."""
+    suite = ElementTree.fromstring(rendered("junit", refusing())).find("testsuite")
+    assert suite is not None
+    cases = {str(case.get("name"))[:6]: case for case in suite.findall("testcase")}
+    assert set(cases) == {name for name, rule in RULES.items() if rule.applies("2.13.0")}
+    failed = [name for name, case in cases.items() if case.find("failure") is not None]
+    assert failed == ["MPS301"]
+    skipped = [name for name, case in cases.items() if case.find("skipped") is not None]
+    assert set(skipped) == {name for name in cases if name == "MPS102" or name.startswith("MPS2")}
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == (
+        str(len(cases)), "1", str(len(skipped)),
+    )  # fmt: skip
+
+
+def test_junit_survives_what_xml_cannot_hold() -> None:
+    """Control characters and lone surrogates do not make the document invalid."""
+    builder = RecordingBuilder(meta={"mac": "M1 \x00\ud800\ufffe<", "script": "a\x01]]>.py"})
+    suite = ElementTree.fromstring(rendered("junit", builder.close())).find("testsuite")
+    assert suite is not None
+    values = {str(it.get("name")): it.get("value") for it in suite.iter("property")}
+    assert values == {"mac": "M1 \\x00\\ud800\\ufffe<", "script": "a\\x01]]>.py"}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_trace_is_one_json_object(name: str) -> None:
+    """The trace is JSON whatever the recording holds; every arrow has two ends and every track a name."""
+    events = json.loads(rendered("trace", ODD[name]()))["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    named = {event["tid"] for event in events if event["name"] == "thread_name"}
+    assert {event["tid"] for event in slices} <= named
+    assert all(event["ts"] >= 0 and event["dur"] >= 0 for event in slices)
+    starts, ends = ({event["id"] for event in events if event["ph"] == mark} for mark in "sf")
+    assert starts == ends
+
+
+def test_arrows_go_from_the_node_to_its_backward() -> None:
+    """An arrow starts at the call that made the node, not at a later one with its number, and is drawn once."""
+    builder = RecordingBuilder()
+    for start, number, phase in (
+        (1, 0, Phase.FORWARD), (2, 1, Phase.FORWARD), (3, 1, Phase.FORWARD), (4, 1, Phase.BACKWARD),
+        (5, 1, Phase.BACKWARD), (6, 0, Phase.BACKWARD), (7, 1, Phase.OPTIMIZER), (8, 1, Phase.BACKWARD),
+    ):  # fmt: skip
+        builder.entry("aten::mm", start_ns=start * 1000, phase=phase, sequence=number)
+    events = json.loads(rendered("trace", builder.close()))["traceEvents"]
+    arrows = [(event["ph"], event["id"], event["ts"]) for event in events if event.get("cat") == "autograd"]
+    assert arrows == [("s", 1, 1.0), ("f", 1, 3.0), ("s", 0, 0.0), ("f", 0, 5.0)]
+
+
+if __name__ == "__main__":
+    (DATA / "reports").mkdir(exist_ok=True)
+    for recording_name, make in RECORDINGS.items():
+        for form_name in FORMS:
+            text = comparable(form_name, rendered(form_name, make()))
+            expected_file(form_name, recording_name).write_text(text, encoding="utf-8")

@@ -1,0 +1,170 @@
+"""The HTML page: nothing in a script is interpreted, nothing is fetched, sources are quoted where they still hold."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from anymps.findings import find
+from anymps.record import Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Wait
+from anymps.report import renderer
+from recordings import small
+
+EVIL = "\"'><script>alert(1)</script></style><img src=x onerror=alert(1)>\u202e\n</title>"
+SHOWN = r"\"'><script>alert(1)</script></style><img src=x onerror=alert(1)>\u202e\n</title>".replace('\\"', '"')
+
+
+class Page(HTMLParser):
+    """The elements of a page, their attributes, and the text outside of style and script."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.blocks: dict[str, str] = {}
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag if tag in ("style", "script") else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.blocks[self._inside] = self.blocks.get(self._inside, "") + data
+        else:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.words)
+
+    def values(self, attribute: str) -> list[str]:
+        return [str(attrs[attribute]) for _, attrs in self.tags if attribute in attrs]
+
+
+def page(recording: Recording) -> Page:
+    """The page of a recording with its own findings."""
+    return Page("".join(renderer("html").pieces(recording, find(recording))))
+
+
+def evil() -> Recording:
+    """A recording in which every text is an attempt on the page."""
+    names = ("script", "mac", "mac_details", "torch_version", "platform", "started", "directory")
+    meta: dict[str, object] = dict.fromkeys(names, EVIL)
+    builder = RecordingBuilder(meta={**meta, "arguments": [EVIL], "environment": {EVIL: EVIL}, "virtual": True})
+    site = builder.site(EVIL, 3, EVIL, EVIL, EVIL)
+    module = builder.module(EVIL, EVIL)
+    for step in range(4):
+        builder.entry(
+            EVIL, start_ns=step * 1000, duration_ns=500, fate=Fate.FALLBACK, phase=Phase.FORWARD, site=site,
+            module=module, wait=Wait.FALLBACK,
+        )  # fmt: skip
+        builder.end_step(step * 1000 + 1000)
+    builder.refusal(
+        RefusalKind.DEVICE, EVIL, EVIL, operator=EVIL, start_ns=4000, site=site, origin=site,
+        detail={"name": EVIL, "expression": EVIL},
+    )  # fmt: skip
+    return builder.close()
+
+
+def test_nothing_from_the_script_is_markup() -> None:
+    """Paths, names, source, operators and messages are shown as they are and make no element or attribute."""
+    shown, harmless = page(evil()), page(small())
+    assert {tag for tag, _ in shown.tags} <= {tag for tag, _ in harmless.tags} | {"figcaption"}
+    assert [tag for tag, _ in shown.tags].count("script") == 1
+    assert not any(name.startswith("on") for _, attrs in shown.tags for name in attrs)
+    assert shown.text.count(SHOWN) > 20
+    assert "\u202e" not in shown.text
+    assert shown.blocks == harmless.blocks
+
+
+def test_policy_allows_the_own_style_and_script_alone() -> None:
+    """The page's policy names the hashes of its style and script, and no element asks for anything else."""
+    shown = page(small())
+    (policy,) = (attrs["content"] for tag, attrs in shown.tags if "http-equiv" in attrs)
+    hashes = {
+        block: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for block, text in shown.blocks.items()
+    }
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{hashes['style']}'; script-src 'sha256-{hashes['script']}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    assert all(value.startswith(("#", "data:")) for name in ("href", "src") for value in shown.values(name))
+    assert shown.values("style") == []
+    assert not re.search(r"url\((?!#)|@import|https?:", shown.blocks["style"] + shown.blocks["script"])
+
+
+def test_landmarks_and_heads() -> None:
+    """The page has its landmarks, one first heading, table heads with a scope, and ids that are there once."""
+    shown = page(small())
+    tags = [tag for tag, _ in shown.tags]
+    assert [tags.count(tag) for tag in ("header", "nav", "main", "footer", "h1")] == [1, 1, 1, 1, 1]
+    assert all(attrs.get("scope") in ("col", "row") for tag, attrs in shown.tags if tag == "th")
+    identities = shown.values("id")
+    assert len(set(identities)) == len(identities)
+    links = {value for value in shown.values("href") if value.startswith("#")}
+    assert {value[1:] for value in links} | set(shown.values("aria-labelledby")) <= set(identities)
+    drawings = [attrs for tag, attrs in shown.tags if tag == "svg" and attrs.get("role") == "img"]
+    assert len(drawings) == 3
+    assert all(attrs["aria-label"] for attrs in drawings)
+
+
+def quoted(tmp_path: Path, content: str | None, recorded: str, line: int = 3) -> list[str]:
+    """The numbers and texts of the quoted lines, with the remark under them."""
+    file = tmp_path / "train.py"
+    if content is not None:
+        file.write_text(content)
+    builder = RecordingBuilder(meta={"directory": str(tmp_path)})
+    site = builder.site(str(file), line, "main", recorded)
+    builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mm", start_ns=0, site=site)
+    recording = builder.close()
+    report = "".join(renderer("html").pieces(recording, find(recording)))
+    block = re.search(r"<pre[^>]*>(.*?)</pre>\s*(?:<figcaption>(.*?)</figcaption>)?", report, re.DOTALL)
+    if block is None:
+        return []
+    rows = re.findall(r'class="no">(.*?)</span><code>(.*?)</code>', block[1])
+    return [*(f"{number}: {text}" for number, text in rows), *([block[2]] if block[2] else [])]
+
+
+SOURCE = "a = 1\nb = 2\n\tc = a @ b\nd = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "recorded", "line", "expected"),
+    [
+        (SOURCE, "c = a @ b", 3, ["1: a = 1", "2: b = 2", "▸ 3:     c = a @ b", "4: d = 4"]),
+        ("x\n" + SOURCE, "c = a @ b", 3, ["▸ 3: c = a @ b", "The file has changed since."]),
+        ("", "c = a @ b", 3, ["▸ 3: c = a @ b", "The file has changed since."]),
+        (None, "c = a @ b", 3, ["▸ 3: c = a @ b", "The file cannot be read here."]),
+        (SOURCE, "", 3, []),
+        ("# coding: nonsense\n" + SOURCE, "c = a @ b", 4, ["▸ 4: c = a @ b", "The file cannot be read here."]),
+    ],
+)
+def test_source_is_quoted_where_it_still_holds(
+    tmp_path: Path, content: str | None, recorded: str, line: int, expected: list[str]
+) -> None:
+    """Lines around a finding come from the file if its line is still the recorded one; else that one stands alone."""
+    assert quoted(tmp_path, content, recorded, line) == expected
+
+
+def test_page_of_a_large_recording_has_an_end() -> None:
+    """Operators and lines beyond what a page can show are summed up."""
+    builder = RecordingBuilder(meta={"directory": "/p"})
+    for number in range(400):
+        site = builder.site("/p/train.py", number + 1, "main", f"line_{number}()")
+        builder.entry(f"aten::op{number}", start_ns=number, duration_ns=1, site=site, flags=Flag.VIEW)
+    site = builder.site("/p/train.py", 1, "main", "x" * 100_000)
+    builder.refusal(RefusalKind.DTYPE, "TypeError", "m" * 1_000_000, operator="aten::mm", start_ns=0, site=site)
+    text = page(builder.close()).text
+    assert len(text) < 200_000
+    assert "101 more operators with 101 calls." in text
+    assert "100 more lines, each with less to tell." in text
