@@ -90,8 +90,8 @@ void check_convolution(const Rule& rule, const at::Tensor& tensor, size_t positi
 void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars, bool sparse) {
   const std::string device = tensor.device().str();
   const bool scalar = tensor.is_cpu() && tensor.dim() == 0;
-  if ((rule.flags & kCpuIndexOk) && tensor.is_cpu() && position > 0) {
-    return;
+  if ((rule.flags & kCpuIndexOk) && tensor.is_cpu() && (position == 1 || scalar)) {
+    return;  // an index, or the one value that index_put_ moves over (torch 2.13, TensorAdvancedIndexing.cpp)
   }
   if (scalar && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return;  // a Python number, which torch has put into a tensor on its way here
@@ -108,7 +108,7 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
     return;
   }
   const std::string name = argument_name(rule, position);
-  if ((rule.flags & kCpuIndexOk) && position == 0) {  // a CPU tensor indexed with mps indices (pytorch issue 85450)
+  if ((rule.flags & kCpuIndexOk) && position == 0 && tensor.is_cpu()) {  // a CPU tensor indexed with mps indices (pytorch issue 85450)
     message = "indices should be either on cpu or on the same device as the indexed tensor (" + device + ")";
     refuse(Refusal::Device, rule, ErrorClass::Runtime, message, tensor);
   }
