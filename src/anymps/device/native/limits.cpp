@@ -2,6 +2,7 @@
 //
 // Texts and conditions: torch 2.13, AdaptivePooling.mm and Convolution.mm; the comments that quote them beside the marks in
 // torch/testing/_internal/common_methods_invocations.py.
+#include "texts.h"
 #include "unboxed.h"
 
 #include <ATen/ops/_adaptive_avg_pool2d_ops.h>
@@ -89,10 +90,10 @@ at::Tensor slow_convolution(
 
 // An input on the CPU chooses the CPU's slow path, whose operators then meet weights on mps: the one of plain 2d
 // convolutions has a text of its own (texts.cpp), the others have no kernel (torch 2.13, Convolution.cpp; pytorch issue
-// 117949).
+// 117949). An input on mps wants parameters of its own type.
 class ConvolutionKernel final : public c10::OperatorKernel {
  public:
-  explicit ConvolutionKernel(const Rule& rule) : on_mps_(rule) {}
+  explicit ConvolutionKernel(const Rule& rule) : rule_(rule), on_mps_(rule) {}
 
   at::Tensor operator()(
       const at::Tensor& input,
@@ -112,10 +113,22 @@ class ConvolutionKernel final : public c10::OperatorKernel {
             C10_AS_INTARRAYREF_SLOW(dilation), dilated, transposed, C10_AS_INTARRAYREF_SLOW(output_padding));
       }
     }
+    check_type(input, weight, "weight");
+    if (bias.has_value() && bias->defined()) {
+      check_type(input, *bias, "bias");
+    }
     return on_mps_(input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
   }
 
  private:
+  void check_type(const at::Tensor& input, const at::Tensor& parameter, const char* name) const {
+    if (C10_UNLIKELY(input.is_mps() && !input.options().type_equal(parameter.options()))) {
+      refuse(
+          parameter.is_mps() ? Refusal::Dtype : Refusal::Device, rule_, ErrorClass::Runtime,
+          "Input type (" + input.toString() + ") and " + name + " type (" + parameter.toString() + ") should be the same", parameter);
+    }
+  }
+
   template <class... Rest>
   static at::Tensor by_group(
       const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, int64_t groups, const Rest&... rest) {
@@ -129,6 +142,7 @@ class ConvolutionKernel final : public c10::OperatorKernel {
     return groups == 1 ? parts[0] : at::cat(parts, 1);
   }
 
+  const Rule& rule_;
   Unboxed<at::_ops::convolution::schema, Convolution> on_mps_;
 };
 

@@ -64,26 +64,6 @@ std::string same_gpu_text(const Rule& rule, const std::string& argument, size_t 
       "' is on CPU, but expected it to be on GPU (while checking arguments for " + base_name(rule.name) + ")";
 }
 
-// A convolution chooses its backend by the input's device: an input on the CPU beside weights on mps ends in the slow
-// CPU path's refusal, weights on the CPU in the mps path's (torch 2.13, Convolution.cpp and Convolution.mm).
-void check_convolution(const Rule& rule, const at::Tensor& tensor, size_t position) {
-  if (position == 0) {
-    refuse(
-        Refusal::Device,
-        rule,
-        ErrorClass::Runtime,
-        "slow_conv2d_forward_mps: input(device='" + tensor.device().str() + "') and weight(device=mps:0')  must be on the same device",
-        tensor);
-  }
-  refuse(
-      Refusal::Device,
-      rule,
-      ErrorClass::Runtime,
-      std::string("Input type (MPSFloatType) and ") + (position == 1 ? "weight" : "bias") + " type (" + tensor.toString() +
-          ") should be the same",
-      tensor);
-}
-
 }  // namespace
 
 // Texts by family: torch 2.13, see anymps/rules/_texts.py for the source of each.
@@ -113,10 +93,13 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
     refuse(Refusal::Device, rule, ErrorClass::Runtime, message, tensor);
   }
   if (family == "convolution") {
-    check_convolution(rule, tensor, position);
-    return;
-  }
-  if (family == "same_gpu") {
+    // A convolution chooses its backend by the input's device: an input on the CPU ends in the slow CPU path's refusal,
+    // weights on the CPU in the mps path's (torch 2.13, Convolution.cpp and Convolution.mm).
+    message = position == 0
+        ? "slow_conv2d_forward_mps: input(device='" + device + "') and weight(device=mps:0')  must be on the same device"
+        : "Input type (MPS" + std::string(c10::toString(tensor.scalar_type())) + "Type) and " + name + " type (" + tensor.toString() +
+            ") should be the same";
+  } else if (family == "same_gpu") {
     message = same_gpu_text(rule, name, position);
   } else if (family == "linear") {
     message = "Tensor for argument " + name + " is on " + device + " but expected on mps";
