@@ -55,7 +55,8 @@ def test_an_lstm_left_on_the_cpu() -> None:
     """pytorch/pytorch#102050: with an input on the CPU torch's own check speaks, with one on mps the kernel's."""
     assert text_of(RuntimeError, nn.LSTM(3, 4), torch.ones(2, 1, 3, device="mps")) == PLACEHOLDER
     assert text_of(RuntimeError, nn.LSTM(3, 4).to("mps"), torch.ones(2, 1, 3)) == (
-        "Input and parameter tensors are not at the same device, found input tensor at cpu and parameter tensor at mps:0"
+        "Input and parameter tensors are not at the same device, "
+        "found input tensor at cpu and parameter tensor at mps:0"
     )
 
 
@@ -72,7 +73,7 @@ def test_a_bfloat16_convolution_left_on_the_cpu() -> None:
     x = torch.ones(1, 1, 4, 4, dtype=torch.bfloat16, device="mps")
     text = text_of(RuntimeError, F.conv2d, x, torch.ones(1, 1, 2, 2, dtype=torch.bfloat16))
     assert text.startswith("Input type (MPSBFloat16Type) and weight type (")
-    assert text.endswith("BFloat16Type) should be the same") or text.endswith("BFloat16Tensor) should be the same")
+    assert text.endswith(("BFloat16Type) should be the same", "BFloat16Tensor) should be the same"))
 
 
 @pytest.mark.parametrize(("layer", "shape"), [(nn.Conv2d, (1, 1, 4, 4)), (nn.Conv1d, (1, 1, 4))])
@@ -104,7 +105,7 @@ def test_a_constant_left_on_the_cpu() -> None:
 
 
 def test_hidden_states_of_a_gru() -> None:
-    """Lightning-AI/pytorch-lightning#3738: states made on the CPU; a GRU has no kernel of its own on mps."""
+    """Lightning-AI/pytorch-lightning#3738: states made on the CPU (reported for CUDA), with a GRU."""
     gru = nn.GRU(3, 4).to("mps")
     assert text_of(RuntimeError, gru, torch.ones(2, 1, 3, device="mps"), torch.zeros(1, 1, 4)) == (
         "Input and hidden tensors are not at the same device, found input tensor at mps:0 and hidden tensor at cpu"

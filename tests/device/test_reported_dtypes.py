@@ -26,7 +26,7 @@ def refused(call: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def test_numpy_data_before_float() -> None:
-    """pytorch/pytorch#79019: `from_numpy(data).to("mps")` raises even if `.float()` comes next; the other order works."""
+    """pytorch/pytorch#79019: `from_numpy(data).to("mps").float()` raises; the other order works."""
     data = np.loadtxt(io.StringIO("1 2\n3 4"))
     refused(torch.from_numpy(data).to, "mps")
     assert_same(torch.from_numpy(data).float().to("mps"), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -114,7 +114,7 @@ def test_the_cuda_scaler_is_off() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_a_copy_that_widens_on_the_way_out(dtype: torch.dtype) -> None:
-    """pytorch/pytorch#197715: `.to("cpu", float64)` raises up to 2.13, writes nothing in 2.14, and raises again in 2.15."""
+    """pytorch/pytorch#197715: `.to("cpu", float64)` raises up to 2.13 and in 2.15; 2.14 writes nothing."""
     scalar_type = "Double" if dtype == torch.float64 else "ComplexDouble"
     expected = copy_to_cpu_as_float64(torch.__version__, scalar_type)
     if expected is not None:

@@ -14,13 +14,13 @@ CHECKPOINT = Rule(
     title="Checkpointed block draws other random numbers when it is recomputed",
     severity=Severity.WARNING,
     why=(
-        "`torch.utils.checkpoint` restores the random state of the CPU only: it looks for `torch.mps._initialized`, which "
-        "does not exist, so preserve_rng_state does nothing for mps. Dropout in the recomputation has another mask than in "
-        "the forward pass, and the gradients belong to a loss that was never computed."
+        "`torch.utils.checkpoint` restores the random state of the CPU only: it looks for `torch.mps._initialized`, "
+        "which does not exist, so preserve_rng_state does nothing for mps. Dropout has another mask in the "
+        "recomputation than in the forward pass, and the gradients belong to a loss that was never computed."
     ),
     fix=(
-        "Leave dropout and other random operators outside the checkpointed block, or draw the mask once and pass it in as "
-        "an argument."
+        "Leave dropout and other random operators outside the checkpointed block, or draw the mask once and pass it in"
+        " as an argument."
     ),
     source="torch/utils/checkpoint.py, torch 2.11 to 2.15; pytorch issue 127676",
     since=(2, 11),
@@ -60,7 +60,10 @@ def find(recording: Recording) -> Iterator[Finding]:
         place = f" in module {', '.join(line.modules)}" if line.modules else ""
         yield CHECKPOINT.finding(
             line.site,
-            what=f"{names}{place} drew in the forward pass and again, other numbers, in backward ({times(line.count)} in all).",
+            what=(
+                f"{names}{place} drew in the forward pass and again, other numbers, in backward "
+                f"({times(line.count)} in all)."
+            ),
             count=line.count,
             per_step=line.per_step,
         )
