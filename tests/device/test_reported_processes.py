@@ -235,7 +235,7 @@ if os.fork() == 0:
         "print": lambda: repr(x),
         "synchronize": torch.mps.synchronize,
         "empty_cache": torch.mps.empty_cache,
-        "event": lambda: torch.mps.Event().record(),
+        "event": lambda: torch.Event("mps").record(),
         "random": lambda: torch.rand(2, device="mps"),
     }.items():
         try:

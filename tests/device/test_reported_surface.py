@@ -16,7 +16,7 @@ from anymps.rules import (
     view_fallback_warning,
     watermark_error,
 )
-from device.compare import assert_same, text_of
+from device.compare import assert_same, text_of, values
 from processes import ENABLE, run_python
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -117,6 +117,37 @@ def test_memory_fractions(fraction: object) -> None:
 # operators and layouts
 
 
+def test_matrix_product_into_a_slice() -> None:
+    """pytorch/pytorch#104832: matmul(out=) of a view with gaps wrote nothing."""
+    x, y = values(4, 4), values(4, 4, seed=1)
+    z = torch.zeros(4, 8, device="mps")
+    torch.matmul(x.to("mps"), y.to("mps"), out=z[:, 2:6])
+    assert_same(z[:, 2:6], x @ y, strides=False)
+    assert not z[:, :2].any()
+    assert not z[:, 6:].any()
+
+
+def test_xor_in_place_on_a_column() -> None:
+    """pytorch/pytorch#145203: `zeros[:, 0] ^= 1` changed the other column."""
+    zeros = torch.zeros((10, 2), dtype=torch.int16, device="mps")
+    zeros[:, 0] ^= 1
+    assert_same(zeros, torch.tensor([[1, 0]] * 10, dtype=torch.int16))
+
+
+def test_calculating_with_views_of_views() -> None:
+    """pytorch/pytorch#95482: `x[:, 0:1, 0:1] * x[:, 1:2, 1:2]` of a slice ended the process."""
+    x = values(2, 3, 3)
+    there = x.to("mps")[:1]
+    assert_same(there[:, 0:1, 0:1] * there[:, 1:2, 1:2], x[:1, 0:1, 0:1] * x[:1, 1:2, 1:2])
+
+
+def test_inverses_of_a_batch() -> None:
+    """pytorch/pytorch#78363: torch.linalg.inv of any matrix but the first."""
+    batch = torch.stack([torch.diag(torch.tensor([1, 0.5, 0.25, 0.125])), torch.diag(torch.tensor([1.0, 2, 3, 4]))])
+    for i in range(2):
+        assert_same(torch.linalg.inv(batch.to("mps")[i]), torch.linalg.inv(batch[i]), strides=False)
+
+
 def test_a_view_operator_that_fell_back() -> None:
     """pytorch/pytorch#77764: a view operator without a kernel gives a copy, and says so with a stray 0."""
     answer = run_python(
@@ -187,7 +218,8 @@ def test_mps_is_no_compiler_backend() -> None:
     """pytorch/pytorch#96976: device and compiler backend are two things."""
     torch._dynamo.reset()
     assert text_of(torch._dynamo.exc.InvalidBackend, torch.compile, lambda x: x, backend="mps") == (
-        "Invalid backend: 'mps', see `torch._dynamo.list_backends()` for available backends."
+        f"Invalid backend: 'mps'{', see' if RELEASE < (2, 15) else '. See'} `torch._dynamo.list_backends()` "
+        "for available backends."
     )
 
 
