@@ -178,3 +178,30 @@ def test_process_ends_cleanly_after_a_backward() -> None:
         torch.nn.Linear(2, 1).to("mps")(torch.ones(1, 2, device="mps")).sum().backward()
     """
     assert [run_python(code).status for _ in range(5)] == [0] * 5
+
+
+def test_a_torch_whose_rules_are_unknown() -> None:
+    """A torch outside the range is refused in one line, with the way out, before anything is touched."""
+    code = """
+        import torch, anymps
+        from anymps.device import _enable
+        from anymps.rules import parse_torch_version
+        found = _enable.installed_torch()
+        _enable.installed_torch = lambda: type(found)(found.path, parse_torch_version("2.99.0"), found.git_version)
+        try:
+            anymps.enable("M2 8GB")
+        except anymps.UnsupportedTorchError as error:
+            print(torch.backends.mps.is_available(), error)
+    """
+    assert last_line(code, {"ANYMPS_ALLOW_ANY_TORCH": "0"}) == (
+        "False anymps: torch 2.99.0 is not supported; install torch 2.11 to 2.15, whose MPS rules are known"
+    )
+
+
+def test_a_torch_that_is_let_through() -> None:
+    """With ANYMPS_ALLOW_ANY_TORCH=1 the nearest known release answers for it."""
+    code = """
+        from anymps.rules import check_supported
+        print(check_supported("2.99.0").release, check_supported("2.3.1+cpu").release)
+    """
+    assert last_line(code, {"ANYMPS_ALLOW_ANY_TORCH": "1"}) == "(2, 15) (2, 11)"

@@ -525,6 +525,46 @@ def test_generator_on_the_wrong_device() -> None:
     assert (finding.id, finding.what) == ("MPS402", f"`aten::normal_` raised RuntimeError: {text}")
 
 
+# wrong results
+
+
+def drawing(*phases: Phase, operator: str = "aten::bernoulli_.float", backward_line: int = 9) -> Extra:
+    """A draw in certain phases of every step, at line 9, in backward at `backward_line`."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        for phase in phases if step >= 0 else ():
+            line = backward_line if phase is Phase.BACKWARD else 9
+            builder.entry(
+                operator, start_ns=time, phase=phase, module=builder.module("net.drop", "Dropout"),
+                site=builder.site("model.py", line, "block", "return self.drop(self.a(x))"),
+            )  # fmt: skip
+
+    return extra
+
+
+@pytest.mark.parametrize("operator", ["aten::bernoulli_.float", "aten::native_dropout", "aten::uniform_"])
+def test_checkpoint_that_draws_again(operator: str) -> None:
+    """MPS663: a line that draws in the forward pass and in backward is a checkpoint's recomputation."""
+    finding = only(loop(drawing(Phase.FORWARD, Phase.BACKWARD, operator=operator)))
+    assert (finding.id, finding.severity, finding.site.line, finding.count) == ("MPS663", Severity.WARNING, 9, 20)
+    assert finding.what == (
+        f"`{operator}` in module net.drop drew in the forward pass and again, other numbers, in backward "
+        "(20 times in all)."
+    )
+
+
+def test_draws_that_no_checkpoint_makes() -> None:
+    """Draws in one of the two phases, or at different lines, or of operators that draw nothing, are no finding."""
+    both = (Phase.FORWARD, Phase.BACKWARD)
+    for extra in (
+        drawing(Phase.FORWARD),
+        drawing(Phase.BACKWARD),
+        drawing(*both, backward_line=30),
+        drawing(*both, operator="aten::add.Tensor"),
+    ):
+        assert ids(loop(extra)) == []
+
+
 # order and registry
 
 

@@ -1,7 +1,8 @@
-"""Activation checkpointing of both kinds: gradients as without it, random state restored, memory given back."""
+"""Activation checkpointing of both kinds: gradients as without it, the random state, memory given back."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 
+import anymps
+from anymps.findings import find
+from anymps.record import Recording
 from device.compare import assert_same, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -144,3 +148,23 @@ def test_a_changed_recomputation_is_noticed() -> None:
     text = text_of(torch.utils.checkpoint.CheckpointError, y.sum().backward)
     assert "Recomputed values for the following tensors have different metadata" in text
     assert "device(type='mps', index=0)" in text
+
+
+@pytest.mark.usefixtures("virtual_device")
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_recording_shows_the_second_draw(tmp_path: Path, reentrant: bool) -> None:
+    """MPS663 names the dropout inside a checkpoint and leaves the one outside alone (pytorch/pytorch#127676)."""
+    layer, inside, outside = nn.Linear(4, 4, device="mps"), nn.Dropout(0.5), nn.Dropout(0.5)
+
+    def block(x: torch.Tensor) -> torch.Tensor:
+        return inside(layer(x).relu())  # the dropout inside
+
+    with anymps.record(tmp_path / "r.anymps"):
+        for _ in range(3):
+            x = torch.ones(2, 4, device="mps", requires_grad=True)
+            y = checkpoint(block, x, use_reentrant=reentrant)
+            outside(y).sum().backward()
+    with Recording.open(tmp_path / "r.anymps") as recording:
+        (finding,) = [one for one in find(recording) if one.id == "MPS663"]
+    assert finding.site.source.endswith("# the dropout inside")
+    assert finding.count == 6

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -179,6 +179,11 @@ class Recording:
         """Copies between CPU and device, single values among them; those within the device are left out."""
         return self._occurrences(f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})")
 
+    def uses_of(self, operators: Iterable[str]) -> tuple[Occurrence, ...]:
+        """Where certain operators (`aten::native_dropout`) ran, by name and place."""
+        names = tuple(operators)
+        return self._occurrences(f"o.name IN ({', '.join('?' * len(names))})", names)
+
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""
         rows = self._rows(
@@ -288,7 +293,7 @@ class Recording:
     def _modules(self) -> dict[int, str]:
         return dict(self._rows("SELECT id, path FROM modules"))
 
-    def _occurrences(self, condition: str) -> tuple[Occurrence, ...]:
+    def _occurrences(self, condition: str, values: tuple[object, ...] = ()) -> tuple[Occurrence, ...]:
         rows = self._rows(
             f"SELECT o.name, s.fate, wait, direction, flags & {Flag.NON_BLOCKING:d}, site, "
             "GROUP_CONCAT(DISTINCT phase), GROUP_CONCAT(DISTINCT module), COUNT(*), COUNT(DISTINCT c.step), "
@@ -296,7 +301,8 @@ class Recording:
             "FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
             "LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
             "LEFT JOIN (SELECT MIN(step) AS step FROM steps WHERE end_ns IS NOT NULL) f "
-            f"WHERE {condition} GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY COUNT(*) DESC, MIN(e.id)"
+            f"WHERE {condition} GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY COUNT(*) DESC, MIN(e.id)",
+            values,
         )
         return tuple(self._occurrence(*row) for row in rows)
 

@@ -3,6 +3,7 @@
 
 #include "books.h"
 #include "events.h"
+#include "fork.h"
 #include "generator.h"
 #include "registry.h"
 #include "substrate.h"
@@ -115,6 +116,7 @@ struct Hooks final : at::MPSHooksInterface {
     return nullptr;
   }
   void emptyCache() const override {
+    enter_device();
     const int64_t start = now_ns();
     books().model().empty_cache();
     tape::mark(mark_rule("anymps::empty_cache"), 0, start, now_ns(), Wait::EmptyCache);
@@ -299,6 +301,7 @@ bool answer_false(const void*) {
 }  // namespace
 
 void synchronize_device(const char* name) {
+  enter_device();
   const int64_t start = now_ns();
   tape::mark(mark_rule(name), 0, start, start, Wait::Synchronize);
 }

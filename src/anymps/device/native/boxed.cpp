@@ -231,6 +231,7 @@ bool needs_gradient(const at::Tensor& tensor) {
 
 // What PyTorch's generic CPU fallback does with a call (reference: aten/src/ATen/native/CPUFallback.cpp, torch 2.13).
 void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
+  enter_device();
   const auto& schema = op.schema();
   const auto& arguments = schema.arguments();
   const size_t first = stack->size() - arguments.size();

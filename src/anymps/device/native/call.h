@@ -1,6 +1,7 @@
 // One operator call on the host substrate: inputs become aliases, the CPU kernel runs, results become mps tensors.
 #pragma once
 
+#include "fork.h"
 #include "rule.h"
 #include "substrate.h"
 #include "tape.h"
@@ -22,6 +23,7 @@ class Call {
  public:
   explicit Call(const Rule& rule, bool sparse = false)
       : rule_(rule), sparse_(sparse), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
+    enter_device();
     if (C10_LIKELY((rule.flags & kConditionalWait) == 0)) {
       span_.wait(rule.wait);
     }

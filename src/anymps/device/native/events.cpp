@@ -1,6 +1,7 @@
 // Events: the virtual device has run everything before `record` returns, so that a recorded event is always complete.
 #include "events.h"
 
+#include "fork.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -72,6 +73,7 @@ void release(uint32_t id) {
 }
 
 void record(uint32_t id) {
+  enter_device();
   Pool& p = pool();
   std::lock_guard<std::mutex> lock(p.mutex);
   Event& event = p.at(id);

@@ -2,16 +2,25 @@
 //
 // Texts and conditions: torch 2.13, AdaptivePooling.mm and Convolution.mm; the comments that quote them beside the marks in
 // torch/testing/_internal/common_methods_invocations.py.
+#include "texts.h"
 #include "unboxed.h"
 
 #include <ATen/ops/_adaptive_avg_pool2d_ops.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/arange_ops.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/convolution_ops.h>
 #include <ATen/ops/masked_scatter_ops.h>
 #include <ATen/ops/scatter_reduce_ops.h>
+#include <ATen/ops/slow_conv3d_forward.h>
+#include <ATen/ops/slow_conv_dilated2d.h>
+#include <ATen/ops/slow_conv_dilated3d.h>
+#include <ATen/ops/slow_conv_transpose2d.h>
+#include <ATen/ops/slow_conv_transpose3d.h>
 #include <c10/util/Exception.h>
 #include <torch/version.h>
+
+#include <algorithm>
 
 namespace anymps {
 namespace {
@@ -55,6 +64,86 @@ struct Convolution {
     return at::_ops::convolution::redispatch(
         kCpu, input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
   }
+};
+
+at::Tensor slow_convolution(
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias,
+    c10::IntArrayRef stride,
+    c10::IntArrayRef padding,
+    c10::IntArrayRef dilation,
+    bool dilated,
+    bool transposed,
+    c10::IntArrayRef output_padding) {
+  const at::IntArrayRef kernel = weight.sizes().slice(2);
+  if (transposed) {
+    return kernel.size() == 2 ? at::slow_conv_transpose2d(input, weight, kernel, bias, stride, padding, output_padding, dilation)
+                              : at::slow_conv_transpose3d(input, weight, kernel, bias, stride, padding, output_padding, dilation);
+  }
+  if (kernel.size() == 2) {
+    return at::slow_conv_dilated2d(input, weight, kernel, bias, stride, padding, dilation);
+  }
+  return dilated ? at::slow_conv_dilated3d(input, weight, kernel, bias, stride, padding, dilation)
+                 : at::slow_conv3d_forward(input, weight, kernel, bias, stride, padding);
+}
+
+// An input on the CPU chooses the CPU's slow path, whose operators then meet weights on mps: the one of plain 2d
+// convolutions has a text of its own (texts.cpp), the others have no kernel (torch 2.13, Convolution.cpp; pytorch issue
+// 117949). An input on mps wants parameters of its own type.
+class ConvolutionKernel final : public c10::OperatorKernel {
+ public:
+  explicit ConvolutionKernel(const Rule& rule) : rule_(rule), on_mps_(rule) {}
+
+  at::Tensor operator()(
+      const at::Tensor& input,
+      const at::Tensor& weight,
+      const std::optional<at::Tensor>& bias,
+      c10::SymIntArrayRef stride,
+      c10::SymIntArrayRef padding,
+      c10::SymIntArrayRef dilation,
+      bool transposed,
+      c10::SymIntArrayRef output_padding,
+      c10::SymInt groups) {
+    if (C10_UNLIKELY(input.is_cpu())) {
+      const bool dilated = std::any_of(dilation.begin(), dilation.end(), [](const c10::SymInt& it) { return it != 1; });
+      if (weight.dim() == 5 || (weight.dim() == 4 && (transposed || dilated))) {
+        return by_group(
+            input, weight, bias, groups.expect_int(), C10_AS_INTARRAYREF_SLOW(stride), C10_AS_INTARRAYREF_SLOW(padding),
+            C10_AS_INTARRAYREF_SLOW(dilation), dilated, transposed, C10_AS_INTARRAYREF_SLOW(output_padding));
+      }
+    }
+    check_type(input, weight, "weight");
+    if (bias.has_value() && bias->defined()) {
+      check_type(input, *bias, "bias");
+    }
+    return on_mps_(input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
+  }
+
+ private:
+  void check_type(const at::Tensor& input, const at::Tensor& parameter, const char* name) const {
+    if (C10_UNLIKELY(input.is_mps() && !input.options().type_equal(parameter.options()))) {
+      refuse(
+          parameter.is_mps() ? Refusal::Dtype : Refusal::Device, rule_, ErrorClass::Runtime,
+          "Input type (" + input.toString() + ") and " + name + " type (" + parameter.toString() + ") should be the same", parameter);
+    }
+  }
+
+  template <class... Rest>
+  static at::Tensor by_group(
+      const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, int64_t groups, const Rest&... rest) {
+    std::vector<at::Tensor> parts;
+    for (int64_t i = 0; i < groups; ++i) {
+      const bool with_bias = bias.has_value() && bias->defined();
+      parts.push_back(slow_convolution(
+          input.chunk(groups, 1)[i], weight.chunk(groups, 0)[i],
+          with_bias ? std::optional<at::Tensor>(bias->chunk(groups, 0)[i]) : std::nullopt, rest...));
+    }
+    return groups == 1 ? parts[0] : at::cat(parts, 1);
+  }
+
+  const Rule& rule_;
+  Unboxed<at::_ops::convolution::schema, Convolution> on_mps_;
 };
 
 // The factors are read as doubles, which a complex number with an imaginary part is not.
@@ -118,7 +207,9 @@ struct MaskedScatter {
 void add_limited_kernels(KernelTable& table) {
   namespace ops = at::_ops;
   table.add<ops::_adaptive_avg_pool2d, AdaptiveAveragePool>();
-  table.add<ops::convolution, Convolution>();
+  table.rows.emplace_back(full_name<ops::convolution>(), [](const Rule& rule) {
+    return c10::KernelFunction::makeFromUnboxedFunctor<false, ConvolutionKernel>(std::make_unique<ConvolutionKernel>(rule));
+  });
   table.add<ops::addmm, Addmm>();
   table.add<ops::arange_start_out, Arange>();
   table.add<ops::masked_scatter_, MaskedScatter>();

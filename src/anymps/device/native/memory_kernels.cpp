@@ -134,6 +134,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   if (direction == Direction::MpsToCpu && source.scalar_type() != self.scalar_type()) {
     check_cast_on_the_way_out(self.scalar_type());
   }
+  enter_device();
   Span span(*rules().copy);
   span.fate(Fate::Copy);
   span.input(source.unsafeGetTensorImpl());
@@ -172,6 +173,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& destin
 c10::Scalar local_scalar_dense(const at::Tensor& self) {
   // Text of torch 2.13, aten/src/ATen/native/mps/operations/Scalar.mm
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: Empty tensor not supported");
+  enter_device();
   Span span(*rules().read);
   span.wait(Wait::Item);
   span.input(self.unsafeGetTensorImpl());

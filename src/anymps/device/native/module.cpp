@@ -7,6 +7,7 @@
 #include "books.h"
 #include "boxed.h"
 #include "events.h"
+#include "fork.h"
 #include "python_bridge.h"
 #include "registry.h"
 #include "substrate.h"
@@ -129,6 +130,7 @@ PyObject* configure(PyObject*, PyObject* args) {
     install_backend({static_cast<unsigned>(macos_major), static_cast<unsigned>(macos_minor)});
     set_families(std::move(family_names));
     register_rules(table, dtypes);
+    watch_forks();
     Py_RETURN_NONE;
   });
 }

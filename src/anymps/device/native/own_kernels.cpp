@@ -1,4 +1,6 @@
 // Operators that have an MPS kernel and no CPU kernel of their own: computed on host tensors with what the CPU has.
+#include "registry.h"
+#include "texts.h"
 #include "unboxed.h"
 
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
@@ -7,6 +9,8 @@
 #include <ATen/ops/ldexp_ops.h>
 #include <ATen/ops/linear_backward_ops.h>
 #include <ATen/ops/linear_ops.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/lstm_ops.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <ATen/ops/scaled_dot_product_attention_ops.h>
 #include <ATen/ops/where.h>
@@ -129,6 +133,34 @@ at::Tensor batched_attention(
                                  : at::native::scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale, grouped);
 }
 
+// lstm is composite, and leaves for `_lstm_mps` before it checks devices where MPS is built (torch 2.13, RNN.cpp and
+// RnnOps.mm). The layers themselves are computed as everywhere else.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
+    const at::Tensor& input,
+    at::TensorList states,
+    at::TensorList parameters,
+    bool has_biases,
+    int64_t layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
+  TORCH_CHECK(states.size() == 2, "lstm expects two hidden states");
+  if (input.device().is_mps()) {
+    TORCH_CHECK(states[0].size(2) == states[1].size(2), "LSTM with projections is not currently supported with MPS.");
+    for (const at::TensorList& tensors : {states, parameters}) {
+      for (const at::Tensor& tensor : tensors) {
+        if (C10_UNLIKELY(!tensor.device().is_mps())) {
+          static const Rule& rule = unlisted_rule(*c10::Dispatcher::singleton().findSchema({"aten::_lstm_mps", ""}));
+          refuse(
+              Refusal::Device, rule, ErrorClass::Runtime, "Placeholder storage has not been allocated on MPS device!", tensor);
+        }
+      }
+    }
+  }
+  return at::native::lstm(input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+}
+
 }  // namespace
 
 void add_composite_kernels(CompositeTable& table) {
@@ -136,6 +168,7 @@ void add_composite_kernels(CompositeTable& table) {
       {full_name<at::_ops::scaled_dot_product_attention>(),
        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention),
        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&batched_attention)});
+  table.push_back({full_name<at::_ops::lstm_input>(), c10::KernelFunction::makeFromUnboxedRuntimeFunction(&lstm), {}});
 }
 
 void add_own_kernels(KernelTable& table) {

@@ -173,6 +173,9 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes) {
     Rule& rule = new_rule(*handle, name);
     add(rule, DispatchKey::MPS, kernel);
     add(rule, DispatchKey::AutogradMPS, kernel);
+    if (!batched.isValid()) {
+      continue;
+    }
     // torch.vmap has a kernel of its own there, which asks the same table; replacing it is meant, and needs no warning.
     Silence silence;
     c10::WarningUtils::WarningHandlerGuard quiet(&silence);

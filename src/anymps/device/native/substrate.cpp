@@ -2,6 +2,7 @@
 #include "substrate.h"
 
 #include "books.h"
+#include "fork.h"
 #include "registry.h"
 #include "texts.h"
 
@@ -91,6 +92,7 @@ struct MpsAllocator final : AllocatorBase {
     if (nbytes == 0) {
       return at::DataPtr(nullptr, kMpsDevice);
     }
+    enter_device();
     Block* block = books().allocate(nbytes);  // may raise: the Mac's limits are asked before the host's memory is taken
     at::DataPtr bytes;
     try {

@@ -302,10 +302,15 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   BackwardNode node;
   const bool in_backward = current_backward(node);
   if (in_backward) {
-    entry.sequence = static_cast<int64_t>(node.sequence);
     entry.phase = static_cast<uint8_t>(Phase::Backward);
     entry.flags = kAutogradThread;
     s.backward_step.store(s.step.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  } else {
+    entry.phase = tape.phase != 0 ? tape.phase : static_cast<uint8_t>(natural_phase(tape, wait_, direction_));
+  }
+  // A module that runs inside a backward is a checkpoint's: its operators are forward ones, with a line of their own.
+  if (in_backward && tape.module == 0) {
+    entry.sequence = static_cast<int64_t>(node.sequence);
     const uint64_t key = forward_key(node.thread, node.sequence);
     const ForwardSlot& slot = forward_slots()[key & (kForwardSlots - 1)];
     if (slot.key.load(std::memory_order_acquire) == key) {
@@ -323,7 +328,6 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
       entry.site = current_site();
     }
   } else {
-    entry.phase = tape.phase != 0 ? tape.phase : static_cast<uint8_t>(natural_phase(tape, wait_, direction_));
     entry.module = tape.module;
     const uint64_t sequence = at::sequence_number::peek();
     entry.sequence = static_cast<int64_t>(sequence) - 1;

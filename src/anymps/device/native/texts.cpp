@@ -64,34 +64,14 @@ std::string same_gpu_text(const Rule& rule, const std::string& argument, size_t 
       "' is on CPU, but expected it to be on GPU (while checking arguments for " + base_name(rule.name) + ")";
 }
 
-// A convolution chooses its backend by the input's device: an input on the CPU beside weights on mps ends in the slow
-// CPU path's refusal, weights on the CPU in the mps path's (torch 2.13, Convolution.cpp and Convolution.mm).
-void check_convolution(const Rule& rule, const at::Tensor& tensor, size_t position) {
-  if (position == 0) {
-    refuse(
-        Refusal::Device,
-        rule,
-        ErrorClass::Runtime,
-        "slow_conv2d_forward_mps: input(device='" + tensor.device().str() + "') and weight(device=mps:0')  must be on the same device",
-        tensor);
-  }
-  refuse(
-      Refusal::Device,
-      rule,
-      ErrorClass::Runtime,
-      std::string("Input type (MPSFloatType) and ") + (position == 1 ? "weight" : "bias") + " type (" + tensor.toString() +
-          ") should be the same",
-      tensor);
-}
-
 }  // namespace
 
 // Texts by family: torch 2.13, see anymps/rules/_texts.py for the source of each.
 void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars, bool sparse) {
   const std::string device = tensor.device().str();
   const bool scalar = tensor.is_cpu() && tensor.dim() == 0;
-  if ((rule.flags & kCpuIndexOk) && tensor.is_cpu() && position > 0) {
-    return;
+  if ((rule.flags & kCpuIndexOk) && tensor.is_cpu() && (position == 1 || scalar)) {
+    return;  // an index, or the one value that index_put_ moves over (torch 2.13, TensorAdvancedIndexing.cpp)
   }
   if (scalar && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return;  // a Python number, which torch has put into a tensor on its way here
@@ -108,15 +88,18 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
     return;
   }
   const std::string name = argument_name(rule, position);
-  if ((rule.flags & kCpuIndexOk) && position == 0) {  // a CPU tensor indexed with mps indices (pytorch issue 85450)
+  if ((rule.flags & kCpuIndexOk) && position == 0 && tensor.is_cpu()) {  // a CPU tensor indexed with mps indices (pytorch issue 85450)
     message = "indices should be either on cpu or on the same device as the indexed tensor (" + device + ")";
     refuse(Refusal::Device, rule, ErrorClass::Runtime, message, tensor);
   }
   if (family == "convolution") {
-    check_convolution(rule, tensor, position);
-    return;
-  }
-  if (family == "same_gpu") {
+    // A convolution chooses its backend by the input's device: an input on the CPU ends in the slow CPU path's refusal,
+    // weights on the CPU in the mps path's (torch 2.13, Convolution.cpp and Convolution.mm).
+    message = position == 0
+        ? "slow_conv2d_forward_mps: input(device='" + device + "') and weight(device=mps:0')  must be on the same device"
+        : "Input type (MPS" + std::string(c10::toString(tensor.scalar_type())) + "Type) and " + name + " type (" + tensor.toString() +
+            ") should be the same";
+  } else if (family == "same_gpu") {
     message = same_gpu_text(rule, name, position);
   } else if (family == "linear") {
     message = "Tensor for argument " + name + " is on " + device + " but expected on mps";

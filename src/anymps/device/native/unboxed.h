@@ -239,7 +239,7 @@ void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that ref
 struct CompositeRow {
   std::string name;
   c10::KernelFunction kernel;
-  c10::KernelFunction batched;  // for torch.vmap, on every device
+  c10::KernelFunction batched;  // for torch.vmap, on every device; may be none
 };
 using CompositeTable = std::vector<CompositeRow>;
 void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp

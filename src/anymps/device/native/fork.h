@@ -1,0 +1,26 @@
+// Whether this process is a forked child of one that has used the device.
+#pragma once
+
+#include <c10/macros/Macros.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace anymps {
+
+enum class ProcessState : uint8_t { Fresh, Used, Forked };
+inline std::atomic<ProcessState> process_state{ProcessState::Fresh};
+
+// Has the state follow forks. Once a process.
+void watch_forks();
+
+void enter_device_slowly();
+
+// To be called where a Mac would hand work to Metal. Raises in a forked child of a process that has come by here.
+inline void enter_device() {
+  if (C10_UNLIKELY(process_state.load(std::memory_order_relaxed) != ProcessState::Used)) {
+    enter_device_slowly();
+  }
+}
+
+}  // namespace anymps
