@@ -15,9 +15,9 @@ class Severity(IntEnum):
     """How much a finding matters; the most severe sorts first."""
 
     ERROR = 0
-    """A Mac raises here."""
+    """A Mac raises here, or computes something else, or dies."""
     WARNING = 1
-    """A Mac runs this, slower than it need be."""
+    """A Mac runs this, slower than it need be, or not reliably."""
     INFO = 2
     """Worth knowing."""
 

@@ -13,6 +13,7 @@ from anymps.rules._dtypes import (
 )
 from anymps.rules._encoding import WAIT_WORDS, Family, Fate, Flag, Wait
 from anymps.rules._families import family, is_verified
+from anymps.rules._hazards import Check, Hazard, HazardRow, Outcome, all_hazards, hazard_table, hazards
 from anymps.rules._operators import CoreRow, OperatorRule, core_table, fallback_operators, operator_rules
 from anymps.rules._texts import (
     SAME_GPU_CHECKS,
@@ -111,6 +112,7 @@ __all__ = [
     "WAITS",
     "WAIT_WORDS",
     "BackendText",
+    "Check",
     "CoreRow",
     "DtypeRefusal",
     "DtypeRow",
@@ -118,8 +120,11 @@ __all__ = [
     "Fate",
     "Flag",
     "Generation",
+    "Hazard",
+    "HazardRow",
     "OperatorLimit",
     "OperatorRule",
+    "Outcome",
     "Overload",
     "SameGpuCheck",
     "TorchVersion",
@@ -127,6 +132,7 @@ __all__ = [
     "Wait",
     "WaitRule",
     "Wheel",
+    "all_hazards",
     "autocast_dtype_warning",
     "binding_argument",
     "capture_failed",
@@ -156,6 +162,8 @@ __all__ = [
     "generator_device",
     "generator_state",
     "guard_device",
+    "hazard_table",
+    "hazards",
     "host_alias_error",
     "installed_torch",
     "invalid_buffer",

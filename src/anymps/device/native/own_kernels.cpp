@@ -1,4 +1,5 @@
 // Operators that have an MPS kernel and no CPU kernel of their own: computed on host tensors with what the CPU has.
+#include "registry.h"
 #include "unboxed.h"
 
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
@@ -7,6 +8,8 @@
 #include <ATen/ops/ldexp_ops.h>
 #include <ATen/ops/linear_backward_ops.h>
 #include <ATen/ops/linear_ops.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/lstm_ops.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <ATen/ops/scaled_dot_product_attention_ops.h>
 #include <ATen/ops/where.h>
@@ -110,6 +113,10 @@ at::Tensor attention(
   }
   const bool needs_gradient = c10::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
   if (dropout == 0.0 && !needs_gradient) {
+    static const Rule* rule = find_rule(full_name<at::_ops::scaled_dot_product_attention>());
+    if (rule->hazards != nullptr) {
+      check_hazards(*rule, query, key, value, mask, dropout, causal);
+    }
     return attention_for_mps(grouped, query, key, value, mask, dropout, causal, std::optional<at::Tensor>(), scale);
   }
   return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, std::nullopt, scale, grouped));
@@ -129,9 +136,29 @@ at::Tensor batched_attention(
                                  : at::native::scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale, grouped);
 }
 
+// Composite off a Mac, where it is made of cells; one operator there, whose faults are looked for here.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
+    const at::Tensor& input,
+    at::TensorList states,
+    at::TensorList parameters,
+    bool biases,
+    int64_t layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
+  static const Rule* rule = find_rule(full_name<at::_ops::lstm_input>());
+  if (rule->hazards != nullptr) {
+    check_hazards(*rule, input, states, parameters, biases, layers, dropout, train, bidirectional, batch_first);
+  }
+  return at::native::lstm(input, states, parameters, biases, layers, dropout, train, bidirectional, batch_first);
+}
+
 }  // namespace
 
 void add_composite_kernels(CompositeTable& table) {
+  table.push_back(
+      {full_name<at::_ops::lstm_input>(), c10::KernelFunction::makeFromUnboxedRuntimeFunction(&lstm), c10::KernelFunction()});
   table.push_back(
       {full_name<at::_ops::scaled_dot_product_attention>(),
        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention),
