@@ -1,6 +1,6 @@
 """MPS6xx: calls that a Mac is known to compute wrong, to abort on or to refuse. The virtual device computes them right.
 
-The device recognises such a call by its own torch, macOS and GPU, and leaves a mark on the tape; see `rules/_hazards`.
+The device recognises such a call by its own torch, macOS and GPU, and leaves a mark on the tape; see `rules/_hazard_model`.
 """
 
 from __future__ import annotations

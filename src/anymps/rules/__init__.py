@@ -13,7 +13,8 @@ from anymps.rules._dtypes import (
 )
 from anymps.rules._encoding import WAIT_WORDS, Family, Fate, Flag, Wait
 from anymps.rules._families import family, is_verified
-from anymps.rules._hazards import Check, Hazard, HazardRow, Outcome, all_hazards, hazard_table, hazards
+from anymps.rules._hazard_model import Check, Hazard, Outcome
+from anymps.rules._hazards import HazardRow, all_hazards, hazard_table, hazards
 from anymps.rules._operators import CoreRow, OperatorRule, core_table, fallback_operators, operator_rules
 from anymps.rules._texts import (
     SAME_GPU_CHECKS,

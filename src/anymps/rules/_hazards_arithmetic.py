@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from anymps.rules._hazards import Check, Hazard, Outcome
+from anymps.rules._hazard_model import Check, Hazard, Outcome
 
 _COPY: Final = "aten/src/ATen/native/mps/operations/Copy.mm"
 _MATRIX: Final = "aten/src/ATen/native/mps/operations/LinearAlgebra.mm"

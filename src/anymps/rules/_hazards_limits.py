@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from anymps.rules._encoding import Family
-from anymps.rules._hazards import Check, Hazard, Outcome
+from anymps.rules._hazard_model import Check, Hazard, Outcome
 from anymps.rules._texts_runtime import OPERATOR_LIMITS
 
 _INDEXING: Final = "aten/src/ATen/native/mps/operations/Indexing.mm"

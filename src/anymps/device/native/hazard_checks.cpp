@@ -1,4 +1,4 @@
-// How each known fault is recognised: conditions on sizes, strides, dtypes and arguments (anymps/rules/_hazards.py).
+// How each known fault is recognised: conditions on sizes, strides, dtypes and arguments (anymps/rules/_hazard_model.py).
 #include "hazard_checks.h"
 
 #include <ATen/Context.h>
