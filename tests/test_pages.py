@@ -118,9 +118,12 @@ def test_the_pages_are_written_and_cleared_away(monkeypatch: pytest.MonkeyPatch,
     assert sorted(path.name for path in folder.iterdir()) == sorted(pages.pages())
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES.values() if rule.example is not None], ids=lambda rule: rule.id
+)
 def test_examples_are_short_python(rule: Rule) -> None:
     """The halves of an example differ, can be read by Python, and are a few lines."""
+    assert rule.example is not None
     assert rule.example.bad != rule.example.good
     for half in (rule.example.bad, rule.example.good):
         compile(f"{rule.example.setup}{half}", rule.id, "exec")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from anymps.findings import RULES, Rule
-from anymps.rules import installed_torch
+from anymps.rules import all_hazards, installed_torch
 from processes import run_python
 
 # Runs the named scripts, each recorded by itself, and prints the findings of each as one line of JSON.
@@ -32,12 +32,21 @@ print("\\n" + json.dumps(found))
 """
 
 
+EXEMPLIFIED = {identity: rule for identity, rule in RULES.items() if rule.example is not None}
+
+
+def test_only_known_faults_of_the_backend_have_no_example() -> None:
+    """A rule without an example is one of the hazards, each of which tests/test_hazards.py triggers."""
+    assert {hazard.id for hazard in all_hazards()} == RULES.keys() - EXEMPLIFIED.keys()
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]]:
     """The findings of every half of every example, by `MPS201.bad`; one process for each Mac and fallback."""
     directory = tmp_path_factory.mktemp("examples")
     groups: dict[tuple[str, bool], list[str]] = {}
-    for rule in RULES.values():
+    for rule in EXEMPLIFIED.values():
+        assert rule.example is not None
         for half in ("bad", "good"):
             path = directory / f"{rule.id}_{half}.py"
             path.write_text(f"{rule.example.setup}\n{getattr(rule.example, half)}")
@@ -50,13 +59,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]
     return result
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("rule", EXEMPLIFIED.values(), ids=EXEMPLIFIED)
 def test_the_rule_fires_on_its_example_and_not_on_the_better_code(
     found: dict[str, list[list[str]]], rule: Rule
 ) -> None:
     """The first half of an example gives the rule's finding, at a line of its own; the second half gives nothing."""
     if not rule.applies(str(installed_torch().version)):
         pytest.skip(f"{rule.id} does not hold for torch {installed_torch().version}")
+    assert rule.example is not None
     bad, good = found[f"{rule.id}_bad"], found[f"{rule.id}_good"]
     assert [place for place in bad if place[0] == rule.id], bad
     for _, file, source in bad:

@@ -26,6 +26,8 @@ from anymps.rules import (
     dtype_table,
     fallback_warning,
     float64_allocation,
+    hazard_table,
+    hazards,
     installed_torch,
     missing_operator,
     tensor_on_cpu,
@@ -193,6 +195,7 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool) -> None:
         _internal_folders(),
     )
     core.allow_fallback(fallback)
+    core.set_hazards(hazard_table(hazards(version, mac.macos, mac.metal_family)))
     _native = core
     install_surface(core, mac)
     _end_threads_at_exit(core)

@@ -16,9 +16,9 @@ class Severity(IntEnum):
     """How much a finding matters; the most severe sorts first."""
 
     ERROR = 0
-    """A Mac raises here."""
+    """A Mac raises here, or computes something else, or dies."""
     WARNING = 1
-    """A Mac runs this, slower than it need be."""
+    """A Mac runs this, slower than it need be, or not reliably."""
     INFO = 2
     """Worth knowing."""
 
@@ -68,7 +68,8 @@ class Finding:
 class Rule:
     """One rule, with its documentation. It holds from torch release `since` to `until`, both included.
 
-    `fix` is the general advice; a finding says it in terms of its own line where it can. `example` is run by the tests.
+    `fix` is the general advice; a finding says it in terms of its own line where it can. `example` is run by the
+    tests; a known fault of the backend has none, as it takes a certain torch, macOS and chip, but a test of its own.
     """
 
     id: str
@@ -77,7 +78,7 @@ class Rule:
     why: str
     fix: str
     source: str
-    example: Example
+    example: Example | None
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
 

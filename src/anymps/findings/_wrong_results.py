@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from anymps.findings._example import Example
@@ -70,9 +71,19 @@ DRAWS: Final = (
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about results that are wrong without an error."""
     draws = recording.uses_of(DRAWS)
-    first = {(draw.operator, draw.site) for draw in draws if Phase.FORWARD in draw.phases}
-    # A draw during backward at a line that draws in the forward pass too: the recomputation of a checkpoint.
-    again = [draw for draw in draws if Phase.BACKWARD in draw.phases and (draw.operator, draw.site) in first]
+    forward = [draw for draw in draws if Phase.FORWARD in draw.phases]
+    lines = {(draw.operator, draw.site) for draw in forward}
+    # A recomputation runs in a thread of autograd, where torch's own modules have no line of the user's.
+    modules = {(draw.operator, module): draw.site for draw in forward for module in draw.modules}
+    again = []
+    for draw in draws:
+        if Phase.BACKWARD not in draw.phases:
+            continue
+        sites = [modules[draw.operator, module] for module in draw.modules if (draw.operator, module) in modules]
+        if (draw.operator, draw.site) in lines:
+            again.append(draw)
+        elif not draw.site.known and sites:
+            again.append(replace(draw, site=sites[0]))
     for line in by_line(again):
         names = ", ".join(f"`{name}`" for name in line.operators)
         place = f" in module {', '.join(line.modules)}" if line.modules else ""

@@ -184,6 +184,24 @@ class Recording:
         names = tuple(operators)
         return self._occurrences(f"o.name IN ({', '.join('?' * len(names))})", names)
 
+    def hazards(self) -> tuple[Occurrence, ...]:
+        """Calls that meet a known fault of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
+        return self._occurrences(f"flags & {Flag.HAZARD:d}")
+
+    def concurrent(self) -> tuple[Occurrence, ...]:
+        """Operators that began while another thread was inside one; autograd's own threads do not count."""
+        own = (
+            f"NOT flags & {Flag.AUTOGRAD_THREAD:d} "
+            f"AND signature NOT IN (SELECT id FROM signatures WHERE fate = {Fate.MARK:d})"
+        )
+        if len(self._rows(f"SELECT DISTINCT thread FROM entries WHERE {own}")) < 2:
+            return ()
+        return self._occurrences(
+            "e.id IN (SELECT id FROM (SELECT id, thread, start_ns, LAG(thread) OVER time AS before, "
+            f"LAG(start_ns + duration_ns) OVER time AS until FROM entries WHERE {own} "
+            "WINDOW time AS (ORDER BY start_ns)) WHERE thread <> before AND start_ns < until)"
+        )
+
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""
         rows = self._rows(

@@ -87,6 +87,8 @@ class Flag(IntFlag):
     AUTOGRAD_THREAD = 4
     VIEW = 8
     """The result shares its input's storage: no kernel ran."""
+    HAZARD = 16
+    """A mark: the call that follows meets a known fault of the real backend."""
 
 
 class RefusalKind(str, Enum):

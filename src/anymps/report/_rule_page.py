@@ -7,8 +7,6 @@ from anymps.findings import Rule
 
 def rule_page(rule: Rule) -> str:
     """Everything that a rule says of itself, as one page."""
-    example = rule.example
-    setting = f"{example.mac}, PYTORCH_ENABLE_MPS_FALLBACK=1" if example.fallback else example.mac
     parts = [
         f"# {rule.id}: {rule.title}",
         f"Severity: {rule.severity.label}. {_releases(rule)}",
@@ -16,13 +14,7 @@ def rule_page(rule: Rule) -> str:
         rule.why,
         "## Fix",
         rule.fix,
-        "## Example",
-        f"This gives the finding ({setting}):",
-        _code(example.bad),
-        "This does not:",
-        _code(example.good),
-        "Before both:",
-        _code(example.setup),
+        *_example(rule),
         "## Leave it out",
         f"For one line: `# anymps: ignore[{rule.id}] reason` at its end. For a project, in `pyproject.toml`: "
         f'`disable = ["{rule.id}"]` under `[tool.anymps]`.',
@@ -30,6 +22,22 @@ def rule_page(rule: Rule) -> str:
         f"{rule.source}.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _example(rule: Rule) -> list[str]:
+    if rule.example is None:
+        return []
+    example = rule.example
+    setting = f"{example.mac}, PYTORCH_ENABLE_MPS_FALLBACK=1" if example.fallback else example.mac
+    return [
+        "## Example",
+        f"This gives the finding ({setting}):",
+        _code(example.bad),
+        "This does not:",
+        _code(example.good),
+        "Before both:",
+        _code(example.setup),
+    ]
 
 
 def _releases(rule: Rule) -> str:

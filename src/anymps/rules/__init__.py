@@ -22,6 +22,8 @@ from anymps.rules._dtypes import (
 )
 from anymps.rules._encoding import WAIT_WORDS, Family, Fate, Flag, Wait
 from anymps.rules._families import family, is_verified
+from anymps.rules._hazard_model import Check, Hazard, Outcome
+from anymps.rules._hazards import HazardRow, all_hazards, hazard_table, hazards
 from anymps.rules._operators import CoreRow, OperatorRule, core_table, fallback_operators, operator_rules
 from anymps.rules._registered import (
     FIRST_RELEASE,
@@ -130,6 +132,7 @@ __all__ = [
     "WAITS",
     "WAIT_WORDS",
     "BackendText",
+    "Check",
     "CoreRow",
     "Coverage",
     "DtypeRefusal",
@@ -138,9 +141,12 @@ __all__ = [
     "Fate",
     "Flag",
     "Generation",
+    "Hazard",
+    "HazardRow",
     "Kind",
     "OperatorLimit",
     "OperatorRule",
+    "Outcome",
     "Overload",
     "Registration",
     "SameGpuCheck",
@@ -150,6 +156,7 @@ __all__ = [
     "Wait",
     "WaitRule",
     "Wheel",
+    "all_hazards",
     "autocast_dtype_warning",
     "binding_argument",
     "capture_failed",
@@ -182,6 +189,8 @@ __all__ = [
     "generator_device",
     "generator_state",
     "guard_device",
+    "hazard_table",
+    "hazards",
     "host_alias_error",
     "installed_torch",
     "invalid_buffer",

@@ -2,6 +2,7 @@
 #include "boxed.h"
 
 #include "call.h"
+#include "hazards.h"
 #include "random.h"
 #include "registry.h"
 #include "texts.h"
@@ -182,6 +183,9 @@ class Redirect final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     const auto& schema = op.schema();
     const size_t first = stack->size() - schema.arguments().size();
+    if (C10_UNLIKELY(rule_.hazards != nullptr)) {
+      check_hazards(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
     Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU));
     std::optional<HostGenerator> generator;
     if (C10_UNLIKELY(rule_.generator_argument >= 0)) {

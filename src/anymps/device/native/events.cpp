@@ -2,6 +2,7 @@
 #include "events.h"
 
 #include "fork.h"
+#include "hazards.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -18,6 +19,8 @@ namespace {
 struct Event {
   bool timing = false;
   bool recorded = false;
+  bool measured = false;      // elapsed_time has used up the signal of the last record, up to torch 2.14
+  bool synchronized = false;  // synchronize may have
   int64_t time_ns = 0;
 };
 
@@ -60,7 +63,7 @@ uint32_t acquire(bool timing) {
     id = *p.free.begin();
     p.free.erase(p.free.begin());
   }
-  p.in_use[id] = Event{timing, false, 0};
+  p.in_use[id] = Event{timing};
   return id;
 }
 
@@ -78,6 +81,7 @@ void record(uint32_t id) {
   std::lock_guard<std::mutex> lock(p.mutex);
   Event& event = p.at(id);
   event.recorded = true;
+  event.measured = event.synchronized = false;
   event.time_ns = host_ns();
 }
 
@@ -91,9 +95,11 @@ void synchronize(uint32_t id) {
   {
     Pool& p = pool();
     std::lock_guard<std::mutex> lock(p.mutex);
-    if (!p.at(id).recorded) {
+    Event& event = p.at(id);
+    if (!event.recorded) {
       return;
     }
+    event.synchronized = true;
   }
   note_wait();
 }
@@ -105,24 +111,26 @@ bool query(uint32_t id) {
 }
 
 double elapsed_ms(uint32_t start, uint32_t end) {
-  int64_t begin_ns = 0;
-  int64_t end_ns = 0;
+  Pool& p = pool();
+  Event first, last;
   {
-    Pool& p = pool();
     std::lock_guard<std::mutex> lock(p.mutex);
-    const Event& first = p.at(start);
-    const Event& last = p.at(end);
-    // Texts of torch 2.13, MPSEvent.mm. The real call hangs up to 2.14 when the end event has no timing or was never
-    // recorded (pytorch issue 162872); an exception is the kinder answer.
-    TORCH_CHECK(
-        first.timing && last.timing && first.recorded && last.recorded,
-        "Events were not created with argument 'enable_timing=True'");
-    TORCH_CHECK(last.time_ns > first.time_ns, "End event ", end, " was not recorded after start event ", start);
-    begin_ns = first.time_ns;
-    end_ns = last.time_ns;
+    first = p.at(start);
+    last = p.at(end);
+    p.at(end).measured = true;
   }
+  if (!last.timing || !last.recorded || last.measured) {
+    meet_event_hazard(EventHazard::Hangs);  // raises, up to torch 2.14
+  } else if (last.synchronized) {
+    meet_event_hazard(EventHazard::MayHang);
+  }
+  // Texts of torch 2.13, MPSEvent.mm.
+  TORCH_CHECK(
+      first.timing && last.timing && first.recorded && last.recorded,
+      "Events were not created with argument 'enable_timing=True'");
+  TORCH_CHECK(last.time_ns > first.time_ns, "End event ", end, " was not recorded after start event ", start);
   note_wait();
-  return static_cast<double>(end_ns - begin_ns) * 1e-6;
+  return static_cast<double>(last.time_ns - first.time_ns) * 1e-6;
 }
 
 }  // namespace anymps::events

@@ -1,5 +1,6 @@
 // Allocation, views, storages, copies and reads: the operators that are about memory rather than arithmetic.
 #include "call.h"
+#include "hazards.h"
 #include "registry.h"
 #include "texts.h"
 #include "unboxed.h"
@@ -135,6 +136,9 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     check_cast_on_the_way_out(self.scalar_type());
   }
   enter_device();
+  if (direction == Direction::MpsToCpu && rules().copy->hazards != nullptr) {
+    check_hazards(*rules().copy, self, source);
+  }
   Span span(*rules().copy);
   span.fate(Fate::Copy);
   span.input(source.unsafeGetTensorImpl());

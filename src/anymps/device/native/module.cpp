@@ -8,6 +8,7 @@
 #include "boxed.h"
 #include "events.h"
 #include "fork.h"
+#include "hazard_bindings.h"
 #include "python_bridge.h"
 #include "registry.h"
 #include "substrate.h"
@@ -425,6 +426,8 @@ PyMethodDef methods[] = {
     {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
     {"end_device_threads", end_device_threads, METH_NOARGS, "Ends autograd's device threads, before the interpreter ends."},
     {"allow_fallback", allow_fallback, METH_O, "Whether operators without a kernel run on the CPU."},
+    {"set_hazards", set_hazards_from_python, METH_O, "Puts these known faults of MPS in force, and no others."},
+    {"hazards_of", hazards_of_from_python, METH_VARARGS, "The known faults in force that a call would meet."},
     {"fate", fate, METH_O, "The fate of a listed operator as its number, or -1."},
     {"release_event", release_event, METH_O, "Gives an event's id back to the pool."},
     {"memory_statistics", memory_statistics, METH_NOARGS, "The allocator's books."},

@@ -114,6 +114,10 @@ at::Tensor attention(
   }
   const bool needs_gradient = c10::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
   if (dropout == 0.0 && !needs_gradient) {
+    static const Rule* rule = find_rule(full_name<at::_ops::scaled_dot_product_attention>());
+    if (rule->hazards != nullptr) {
+      check_hazards(*rule, query, key, value, mask, dropout, causal);
+    }
     return attention_for_mps(grouped, query, key, value, mask, dropout, causal, std::optional<at::Tensor>(), scale);
   }
   return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, std::nullopt, scale, grouped));
@@ -158,6 +162,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
       }
     }
   }
+  static const Rule* rule = find_rule(full_name<at::_ops::lstm_input>());
+  if (rule->hazards != nullptr) {
+    check_hazards(*rule, input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+  }
   return at::native::lstm(input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
 }
 
@@ -165,10 +173,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
 
 void add_composite_kernels(CompositeTable& table) {
   table.push_back(
+      {full_name<at::_ops::lstm_input>(), c10::KernelFunction::makeFromUnboxedRuntimeFunction(&lstm), c10::KernelFunction()});
+  table.push_back(
       {full_name<at::_ops::scaled_dot_product_attention>(),
        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention),
        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&batched_attention)});
-  table.push_back({full_name<at::_ops::lstm_input>(), c10::KernelFunction::makeFromUnboxedRuntimeFunction(&lstm), {}});
 }
 
 void add_own_kernels(KernelTable& table) {

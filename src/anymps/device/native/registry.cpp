@@ -173,13 +173,12 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes) {
     Rule& rule = new_rule(*handle, name);
     add(rule, DispatchKey::MPS, kernel);
     add(rule, DispatchKey::AutogradMPS, kernel);
-    if (!batched.isValid()) {
-      continue;
+    if (batched.isValid()) {
+      // torch.vmap has a kernel of its own there, which asks the same table; replacing it is meant, and needs no warning.
+      Silence silence;
+      c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+      add(rule, DispatchKey::FuncTorchVmapMode, batched);
     }
-    // torch.vmap has a kernel of its own there, which asks the same table; replacing it is meant, and needs no warning.
-    Silence silence;
-    c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-    add(rule, DispatchKey::FuncTorchVmapMode, batched);
   }
   r.handles.push_back(dispatcher.registerFallback(DispatchKey::MPS, make_catch_all(), "anymps"));
 }
@@ -214,6 +213,21 @@ std::vector<std::string> rule_names(size_t first) {
     names.push_back(r.rules[i].name);
   }
   return names;
+}
+
+void each_rule(const std::function<void(Rule&)>& change) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  for (Rule& rule : r.rules) {
+    change(rule);
+  }
+}
+
+const Rule* find_rule(const std::string& name) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  const auto found = r.by_name.find(name);
+  return found == r.by_name.end() ? nullptr : found->second;
 }
 
 int fate_of(const std::string& name) {

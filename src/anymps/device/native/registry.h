@@ -3,6 +3,7 @@
 
 #include "rule.h"
 
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,6 +33,12 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes);
 // Names of the cross-device families, by the number that rows carry (anymps/rules/_encoding.py).
 void set_families(std::vector<std::string> families);
 const std::string& family_name(uint8_t family);
+
+// Every rule that there is, to be changed before operators run.
+void each_rule(const std::function<void(Rule&)>& change);
+
+// The rule of that name, or nullptr.
+const Rule* find_rule(const std::string& name);
 
 // The fate of a listed operator as its number, or -1.
 int fate_of(const std::string& name);

@@ -39,6 +39,8 @@ struct RefusedDtype {
   std::string text;
 };
 
+struct OperatorHazards;  // hazards.cpp
+
 struct Rule {
   Rule(c10::OperatorHandle handle, std::string name);
 
@@ -55,6 +57,7 @@ struct Rule {
   uint64_t widened = 0;       // bit t: MPS computes ScalarType t, which the CPU refuses; a wider type stands in
   bool keeps_wide = false;    // a widened call's results stay wide
   std::unordered_map<int, RefusedDtype> refusals;  // by ScalarType
+  const OperatorHazards* hazards = nullptr;  // known faults of the real kernel that a call must be looked at for
 };
 
 }  // namespace anymps

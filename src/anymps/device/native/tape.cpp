@@ -257,6 +257,19 @@ Phase natural_phase(const ThreadTape& tape, Wait wait, Direction direction) {
   return Phase::Forward;
 }
 
+// Phase, module and line of an operator that a backward runs: those of its forward one.
+void place_in_backward(Entry& entry, const BackwardNode& node) {
+  entry.sequence = static_cast<int64_t>(node.sequence);
+  entry.phase = static_cast<uint8_t>(Phase::Backward);
+  entry.flags |= kAutogradThread;
+  const uint64_t key = forward_key(node.thread, node.sequence);
+  const ForwardSlot& slot = forward_slots()[key & (kForwardSlots - 1)];
+  if (slot.key.load(std::memory_order_acquire) == key) {
+    entry.module = slot.module.load(std::memory_order_relaxed);
+    entry.site = slot.site.load(std::memory_order_relaxed);
+  }
+}
+
 }  // namespace
 
 static thread_local bool refusal_noted = false;
@@ -310,13 +323,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   }
   // A module that runs inside a backward is a checkpoint's: its operators are forward ones, with a line of their own.
   if (in_backward && tape.module == 0) {
-    entry.sequence = static_cast<int64_t>(node.sequence);
-    const uint64_t key = forward_key(node.thread, node.sequence);
-    const ForwardSlot& slot = forward_slots()[key & (kForwardSlots - 1)];
-    if (slot.key.load(std::memory_order_acquire) == key) {
-      entry.module = slot.module.load(std::memory_order_relaxed);
-      entry.site = slot.site.load(std::memory_order_relaxed);
-    }
+    place_in_backward(entry, node);
     KnownPositions::Slot* known = tape.known->find(hash);
     if (known->key == hash) {
       entry.signature = known->signature;
@@ -428,7 +435,7 @@ Drained drain() {
       ++total.count;
       total.duration_ns += e.duration_ns;
       total.moved_bytes += e.moved_bytes;
-      const bool matters = e.wait != 0 || e.refusal != 0 || e.direction == 1 || e.direction == 2;
+      const bool matters = e.wait != 0 || e.refusal != 0 || e.direction == 1 || e.direction == 2 || (e.flags & kHazard) != 0;
       if (s.detailed < s.detail_limit || matters) {
         result.entries.append(reinterpret_cast<const char*>(&e), sizeof(Entry));
         ++s.detailed;
@@ -502,16 +509,22 @@ void end_step() {
   s.step.fetch_add(1);
 }
 
+// An entry of our own, in the module that runs and of no autograd node.
+static Entry outside() {
+  Entry entry{};
+  entry.module = mine().module;
+  entry.sequence = -1;
+  return entry;
+}
+
 static void put(const Rule& rule, Fate fate, Entry entry) {
   State& s = state();
   ThreadTape& tape = mine();
   tape.refresh();
   const uint64_t hash = mix(mix(mix(0x5bd1e995u, rule.id + 1), static_cast<uint64_t>(fate)), 0x6d61726bu) | 1;
   entry.signature = intern(hash, rule, fate, {}, {});
-  entry.module = tape.module;
   entry.step = s.step.load(std::memory_order_relaxed);
   entry.thread = tape.index;
-  entry.sequence = -1;
   tape.next() = entry;
   tape.publish();
 }
@@ -527,7 +540,7 @@ uint32_t note_refusal(const Rule& rule, Fate fate) {
     return 0;
   }
   refusal_noted = true;
-  Entry entry{};
+  Entry entry = outside();
   entry.start_ns = now_ns();
   BackwardNode node;
   entry.phase = current_backward(node) ? static_cast<uint8_t>(Phase::Backward)
@@ -539,11 +552,31 @@ uint32_t note_refusal(const Rule& rule, Fate fate) {
   return entry.refusal;
 }
 
+void note_hazard(const Rule& rule) {
+  if (!recording() || muted()) {
+    return;
+  }
+  Entry entry = outside();
+  entry.start_ns = now_ns();
+  entry.flags = kHazard;
+  BackwardNode node;
+  if (current_backward(node)) {
+    place_in_backward(entry, node);
+  } else {
+    const uint8_t phase = mine().phase;
+    entry.phase = phase != 0 ? phase : static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
+  }
+  if (entry.site == 0) {
+    entry.site = current_site();
+  }
+  put(rule, Fate::Mark, entry);
+}
+
 void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wait wait) {
   if (!recording()) {
     return;
   }
-  Entry entry{};
+  Entry entry = outside();
   entry.start_ns = start_ns;
   entry.duration_ns = end_ns - start_ns;
   entry.phase = phase != 0 ? phase : static_cast<uint8_t>(natural_phase(mine(), wait, Direction::None));

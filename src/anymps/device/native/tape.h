@@ -33,7 +33,7 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 64, "the packed entry is part of the recording's documented format");
 
-enum EntryFlag : uint8_t { kNonBlocking = 1, kRaised = 2, kAutogradThread = 4, kViewResult = 8 };
+enum EntryFlag : uint8_t { kNonBlocking = 1, kRaised = 2, kAutogradThread = 4, kViewResult = 8, kHazard = 16 };
 
 extern std::atomic<bool> tape_on;
 inline bool recording() {
@@ -143,6 +143,7 @@ void leave_module();
 void end_step();
 bool take_refusal_note();  // whether the calling thread has noted a refusal since it last asked
 uint32_t note_refusal(const Rule& rule, Fate fate);  // writes a refused entry for the calling thread, returns its number
+void note_hazard(const Rule& rule);  // writes a mark for a known fault of MPS that the call about to run would meet
 void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wait wait);
 }  // namespace tape
 

@@ -3,6 +3,7 @@
 
 #include "boxed.h"
 #include "call.h"
+#include "hazards.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -150,6 +151,9 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   }
 
   R operator()(Args... args) {
+    if (C10_UNLIKELY(rule_.hazards != nullptr)) {
+      check_hazards(rule_, args...);
+    }
     if constexpr (c10::impl::can_box_all<Args...>::value) {
       if (C10_UNLIKELY(rule_.widened != 0) && starts_widened(args...)) {
         return widening_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
@@ -239,7 +243,7 @@ void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that ref
 struct CompositeRow {
   std::string name;
   c10::KernelFunction kernel;
-  c10::KernelFunction batched;  // for torch.vmap, on every device; may be none
+  c10::KernelFunction batched;  // for torch.vmap, on every device, where torch has one of its own
 };
 using CompositeTable = std::vector<CompositeRow>;
 void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp

@@ -1,0 +1,101 @@
+"""MPS6xx: calls that a Mac is known to compute wrong, to abort on or to refuse. The virtual device computes them right.
+
+The device recognises such a call by its own torch, macOS and GPU, and leaves a mark on the tape; see
+`rules/_hazard_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from anymps._errors import UnsupportedTorchError
+from anymps.findings._loop import by_line, times
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Occurrence, Recording
+from anymps.rules import Check, Hazard, Outcome, all_hazards, parse_torch_version
+
+MARK: Final = "anymps::hazard."
+"""Marks read `anymps::hazard.MPS611 aten::mm`."""
+
+_UNSURE: Final = (Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.MAY_ABORT, Outcome.MAY_HANG)
+_WHY: Final = {
+    Outcome.WRONG: "A known fault of the backend. The values here are right; a Mac's are not, and nothing says so.",
+    Outcome.MAY_BE_WRONG: "A known fault of the backend. The values here are right; a Mac's may not be.",
+    Outcome.VARIES: "The values are the same in every run here; on a Mac the last digits are not.",
+    Outcome.ABORTS: "A known fault of the backend: the process dies, and no exception can be caught.",
+    Outcome.MAY_ABORT: "A known fault of the backend: the process can die, and no exception can be caught.",
+    Outcome.HANGS: "A known fault of the backend: the call does not return.",
+    Outcome.MAY_HANG: "A known fault of the backend: the call may not return.",
+    Outcome.RAISES: "A limit of the backend.",
+}
+
+
+def _rule(hazards: list[Hazard]) -> Rule:
+    first = hazards[0]
+    issues = ", ".join(f"#{number}" for number in first.issues)
+    where = "; ".join(dict.fromkeys(hazard.where for hazard in hazards))
+    sources = dict.fromkeys(hazard.source for hazard in hazards)
+    return Rule(
+        id=first.id,
+        title=first.title,
+        severity=Severity.WARNING if first.outcome in _UNSURE else Severity.ERROR,
+        why=_WHY[first.outcome],
+        fix=first.fix,
+        source="; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources, where]),
+        example=None,
+    )
+
+
+_HAZARDS: Final = {hazard.id: hazard for hazard in reversed(all_hazards())}
+RULES = tuple(_rule([hazard for hazard in all_hazards() if hazard.id == identity]) for identity in sorted(_HAZARDS))
+_RULE_OF: Final = {rule.id: rule for rule in RULES}
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about known faults of the backend."""
+    for line in by_line(recording.hazards(), split_operators=True):
+        identity, _, call = line.operators[0].removeprefix(MARK).partition(" ")
+        if identity not in _RULE_OF:
+            continue  # of another anymps
+        hazard = _HAZARDS[identity]
+        yield _RULE_OF[identity].finding(
+            line.site,
+            what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.",
+            count=line.count,
+            per_step=line.per_step,
+        )
+    for thread in _threads(recording):
+        hazard = next(hazard for hazard in all_hazards() if hazard.check is Check.THREADS)
+        yield _RULE_OF[hazard.id].finding(
+            thread.site,
+            what=(
+                f"`{thread.operator}` ran {times(thread.count)} while another thread was in an operator: {hazard.what}."
+            ),
+            count=thread.count,
+            per_step=thread.per_step,
+        )
+
+
+def _verb(hazard: Hazard) -> str:
+    """`MPS computes wrong` and the like."""
+    return {
+        Outcome.WRONG: "MPS computes wrong",
+        Outcome.MAY_BE_WRONG: "MPS can compute wrong",
+        Outcome.VARIES: "MPS computes differently from run to run",
+        Outcome.ABORTS: "ends the process on a Mac",
+        Outcome.MAY_ABORT: "can end the process on a Mac",
+        Outcome.HANGS: "never returns on a Mac",
+        Outcome.MAY_HANG: "can wait for ever on a Mac",
+        Outcome.RAISES: "MPS refuses",
+    }[hazard.outcome]
+
+
+def _threads(recording: Recording) -> tuple[Occurrence, ...]:
+    """Operators of several threads at the same time, if the recording's torch is known to mind."""
+    try:
+        release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
+    except UnsupportedTorchError:
+        return ()
+    known = [hazard for hazard in all_hazards() if hazard.check is Check.THREADS]
+    return recording.concurrent() if any(hazard.since <= release <= hazard.until for hazard in known) else ()

@@ -1,0 +1,49 @@
+"""Known faults of the real backend: calls that it computes wrong, aborts on or refuses, by torch, macOS and GPU.
+
+Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what a supported release still has.
+The virtual device computes the right result and notes the call. The rows are in `_hazards_arithmetic`,
+`_hazards_layers` and `_hazards_limits`; the native core recognises a call by the row's `Check`.
+"""
+
+from __future__ import annotations
+
+from anymps.rules._hazard_model import Check, Hazard, Release
+from anymps.rules._hazards_arithmetic import ARITHMETIC
+from anymps.rules._hazards_layers import LAYERS
+from anymps.rules._hazards_limits import LIMITS
+from anymps.rules._versions import TorchVersion, check_supported
+
+HazardRow = tuple[str, int, int, int, tuple[str, ...], int, str, str]
+"""(id, Check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
+
+
+def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str) -> tuple[Hazard, ...]:
+    """The hazards in force on a Mac; `metal_family` is `apple7` (M1), `apple8` (M2) and so on.
+
+    Raises UnsupportedTorchError outside the supported range of torch.
+    """
+    release = check_supported(torch_version).release
+    return tuple(hazard for hazard in all_hazards() if hazard.holds(release, macos, metal_family))
+
+
+def all_hazards() -> tuple[Hazard, ...]:
+    """Every known hazard, by number."""
+    return ARITHMETIC + LAYERS + LIMITS
+
+
+def hazard_table(known: tuple[Hazard, ...]) -> tuple[HazardRow, ...]:
+    """Hazards as plain rows for the native core."""
+    return tuple(
+        (
+            hazard.id,
+            int(hazard.check),
+            hazard.low,
+            hazard.high,
+            hazard.operators,
+            -1 if hazard.family is None else int(hazard.family),
+            hazard.error,
+            hazard.text,
+        )
+        for hazard in known
+        if hazard.check is not Check.THREADS
+    )

@@ -1,0 +1,230 @@
+"""The rows of `_hazards`: convolution, normalisation, recurrent layers, attention.
+
+Sources: as in `_hazards_arithmetic`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anymps.rules._hazard_model import NO_END, Check, Hazard, Outcome
+from anymps.rules._texts_runtime import OPERATOR_LIMITS
+
+_CONVOLUTION: Final = "aten/src/ATen/native/mps/operations/Convolution.mm"
+_NORM: Final = "aten/src/ATen/native/mps/operations/Normalization.mm"
+_LSTM: Final = "aten/src/ATen/native/mps/operations/RnnOps.mm"
+_ATTENTION: Final = "aten/src/ATen/native/mps/operations/Attention.mm"
+
+_BATCH_NORMS: Final = ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
+
+LAYERS: Final[tuple[Hazard, ...]] = (
+    # convolution
+    Hazard(
+        "MPS621",
+        "Convolution with a weight that is a view",
+        ("convolution", "convolution_backward"),
+        Check.STRIDED_WEIGHT,
+        Outcome.WRONG,
+        "the strides of a convolution's weight are ignored: a weight that is a slice or a permuted view is read as "
+        "if it were contiguous",
+        "Pass `weight.contiguous()`.",
+        (192212,),
+        f"{_CONVOLUTION}; fixed by pull request 192303",
+        until=(2, 13),
+        fixed=(2, 14),
+        macos=(((15, 0), NO_END),),
+    ),
+    Hazard(
+        "MPS622",
+        "Channel slice of a channels_last tensor",
+        ("convolution", *_BATCH_NORMS, "avg_pool2d", "_adaptive_avg_pool2d"),
+        Check.CHANNEL_SLICE,
+        Outcome.WRONG,
+        "a channel slice of a channels_last tensor is read as if it were packed",
+        "Make it contiguous: `x[:, :c].contiguous()`.",
+        (180984, 174345),
+        f"{_CONVOLUTION}; fixed by pull request 180992",
+        until=(2, 11),
+    ),
+    Hazard(
+        "MPS623",
+        "Convolution kernel of 256 or more",
+        ("convolution",),
+        Check.WIDE_KERNEL,
+        Outcome.WRONG,
+        "a convolution whose kernel is 256 or more long in one dimension gives another result",
+        "Split the kernel into pieces below 256, or use `torch.fft`.",
+        (188335,),
+        f"{_CONVOLUTION}; fixed by pull request 188359",
+        low=256,
+        until=(2, 13),
+        fixed=(2, 14),
+    ),
+    Hazard(
+        "MPS624",
+        "Gradient of a convolution's weight for 65536 or more samples",
+        ("convolution_backward",),
+        Check.LARGE_MINIBATCH,
+        Outcome.WRONG,
+        "the gradient of a convolution's weight is wrong for a minibatch of 65536 or more",
+        "Use smaller batches with gradient accumulation.",
+        (96225,),
+        f"{_CONVOLUTION} (open)",
+        low=65536,
+    ),
+    Hazard(
+        "MPS625",
+        "Convolution result of more than 65536 in one dimension",
+        ("convolution",),
+        Check.LARGE_OUTPUT,
+        Outcome.RAISES,
+        "before macOS 15.1 no dimension of a convolution's result may be larger than 65536",
+        "Update macOS to 15.1, or split the input.",
+        (129207,),
+        _CONVOLUTION,
+        low=65536,
+        macos=(((0, 0), (15, 1)),),
+        error="NotImplementedError",
+        text="Output channels > 65536 not supported at the MPS device. ",
+    ),
+    Hazard(
+        "MPS626",
+        "3-D convolution on macOS 26.2",
+        ("convolution",),
+        Check.CONVOLUTION_3D,
+        Outcome.WRONG,
+        "3-D convolution of a contiguous tensor goes through Metal 4 kernels that are wrong on macOS 26.2",
+        "Update macOS to 26.3.",
+        (197114, 188802),
+        _CONVOLUTION,
+        since=(2, 14),
+        macos=(((26, 2), (26, 3)),),
+    ),
+    # normalisation
+    Hazard(
+        "MPS627",
+        "Backward of a batch norm over a channels_last or permuted tensor",
+        ("native_batch_norm_backward", "batch_norm_backward"),
+        Check.STRIDED_NORM,
+        Outcome.WRONG,
+        "the backward of a batch norm reads a channels_last or permuted input in another order: gradients of weight "
+        "and input are wrong by orders of magnitude, or the call raises `view size is not compatible with input "
+        "tensor's size and stride`",
+        "Normalise a contiguous tensor: `norm(x.contiguous())`.",
+        (175189, 156792),
+        f"{_NORM}; pull request 181411; fixed by pull request 188371",
+        until=(2, 13),
+        fixed=(2, 14),
+    ),
+    Hazard(
+        "MPS628",
+        "BatchNorm3d of a permuted tensor",
+        _BATCH_NORMS,
+        Check.STRIDED_NORM_5D,
+        Outcome.ABORTS,
+        "batch norm of a 5-D tensor that is not contiguous ends in an uncaught NSRangeException",
+        "Normalise a contiguous tensor: `norm(x.contiguous())`.",
+        (190645,),
+        f"{_NORM} (reported in July 2026, when 2.13 was the newest release)",
+        until=(2, 13),
+        text="anymps: batch norm of a 5-D tensor that is not contiguous ends the process on a Mac (uncaught "
+        "NSRangeException, pytorch issue 190645); this exception is anymps' own. Normalise `x.contiguous()`.",
+    ),
+    Hazard(
+        "MPS629",
+        "Gradients of a layer norm whose input needs none",
+        ("native_layer_norm_backward",),
+        Check.NORM_WITHOUT_INPUT_GRADIENT,
+        Outcome.WRONG,
+        "gradients of a layer norm's weight and bias are wrong, and differ from run to run, if its input needs no "
+        "gradient",
+        "Let the input need one: `norm(x.requires_grad_())`.",
+        (183825,),
+        f"{_NORM}; fixed by pull request 183893",
+        until=(2, 12),
+        fixed=(2, 13),
+    ),
+    # recurrent
+    Hazard(
+        "MPS631",
+        "Dropout between the layers of an LSTM",
+        ("lstm",),
+        Check.LSTM_DROPOUT,
+        Outcome.WRONG,
+        "an LSTM with several layers and dropout drops the same elements in every call, and may go on to drop in "
+        "eval()",
+        "Use single-layer LSTMs with `nn.Dropout` between them.",
+        (180744, 173640),
+        f"{_LSTM}; fixed by pull request 185351",
+        until=(2, 12),
+        fixed=(2, 13),
+    ),
+    Hazard(
+        "MPS632",
+        "Backward of an LSTM with dropout between its layers",
+        ("lstm",),
+        Check.LSTM_DROPOUT_BACKWARD,
+        Outcome.WRONG,
+        "the backward of an LSTM with several layers and dropout ignores what was dropped (and dropout=1.0 gives NaN)",
+        "Use single-layer LSTMs with `nn.Dropout` between them.",
+        (190056, 190057),
+        f"{_LSTM}; fixed by pull request 190059",
+        until=(2, 13),
+        fixed=(2, 14),
+    ),
+    Hazard(
+        "MPS633",
+        "Backward of an LSTM over a strided input",
+        ("lstm",),
+        Check.LSTM_STRIDED,
+        Outcome.WRONG,
+        "the gradient of an LSTM's input is wrong if the input is not contiguous",
+        "Pass `x.contiguous()`.",
+        (175189,),
+        _LSTM,
+        until=(2, 12),
+    ),
+    # attention
+    Hazard(
+        "MPS641",
+        "Attention with values of another width",
+        ("scaled_dot_product_attention",),
+        Check.VALUE_WIDTH,
+        Outcome.WRONG,
+        "attention whose values have another last dimension than its queries gives a result of the queries' width, "
+        "with garbage in it",
+        "Pad the values to the queries' width and cut the result, or use torch 2.12 or newer.",
+        (176767,),
+        f"{_ATTENTION}; fixed by pull request 176843",
+        until=(2, 11),
+        fixed=(2, 12),
+    ),
+    Hazard(
+        "MPS642",
+        "Causal attention in half precision",
+        ("scaled_dot_product_attention",),
+        Check.CAUSAL_HALF,
+        Outcome.MAY_BE_WRONG,
+        "causal attention in float16 or bfloat16 without gradients can mask once for four queries, which then see up "
+        "to three future tokens",
+        "Give the mask instead of is_causal=True: `attn_mask=torch.ones(L, L, dtype=torch.bool, "
+        "device=q.device).tril()`.",
+        (195910,),
+        f"{_ATTENTION} (prefill kernel, pull request 181575)",
+        since=(2, 13),
+        until=(2, 14),
+    ),
+    Hazard(
+        "MPS643",
+        "Attention kernel with dropout",
+        ("_scaled_dot_product_attention_math_for_mps",),
+        Check.DROPOUT,
+        Outcome.RAISES,
+        "the attention kernel of mps takes no dropout",
+        "Call torch.nn.functional.scaled_dot_product_attention, which takes another path with dropout.",
+        (),
+        f"{_ATTENTION}, C strings of the wheels",
+        since=OPERATOR_LIMITS["sdpa dropout"].since,
+        text=OPERATOR_LIMITS["sdpa dropout"].text,
+    ),
+)

@@ -1,0 +1,229 @@
+"""The rows of `_hazards`: sizes beyond 2^31 and 2^32, determinism, events and threads. Sources: see each row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anymps.rules._encoding import Family
+from anymps.rules._hazard_model import Check, Hazard, Outcome
+from anymps.rules._texts_runtime import OPERATOR_LIMITS
+
+_INDEXING: Final = "aten/src/ATen/native/mps/operations/Indexing.mm"
+_EVENTS: Final = "aten/src/ATen/mps/MPSEvent.mm; fixed by pull request 196395"
+_ALERTS: Final = "callers of alertNotDeterministic in libtorch_cpu.dylib, torch 2.13 to 2.15"
+_NOT_REPEATABLE: Final = (
+    "PyTorch was told to use deterministic algorithms, and this operator adds up in an order that varies, without an "
+    "alert"
+)
+_POOLS: Final = ("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d")
+
+
+def _alert(operator: str, name: str, *, since: tuple[int, int] = (2, 13)) -> Hazard:
+    """An operator that says it is not deterministic; `name` is what it calls itself."""
+    return Hazard(
+        "MPS662",
+        "Operator without a deterministic algorithm",
+        (operator,),
+        Check.ALERT,
+        Outcome.RAISES,
+        "PyTorch was told to use deterministic algorithms, and this operator has none on mps",
+        "Run it on the CPU, or give `torch.use_deterministic_algorithms(True, warn_only=True)`.",
+        (),
+        _ALERTS,
+        since=since,
+        text=name,
+    )
+
+
+LIMITS: Final[tuple[Hazard, ...]] = (
+    Hazard(
+        "MPS651",
+        "Lookup in a table of more than 2^31 elements",
+        ("index_select",),
+        Check.ELEMENTS,
+        Outcome.WRONG,
+        "rows beyond element 2^31 of the table (`index_select`, `F.embedding`) come out as zeros",
+        "Split the table in two.",
+        (188756,),
+        f"{_INDEXING}; fixed by pull request 187109",
+        low=2**31,
+        until=(2, 13),
+        fixed=(2, 14),
+    ),
+    Hazard(
+        "MPS652",
+        "Concatenation to more than 2^31 elements",
+        ("cat",),
+        Check.CAT_ELEMENTS,
+        Outcome.WRONG,
+        "a concatenation of more than 2^31 elements is wrong, and writes before the start of its result",
+        "Concatenate fewer at once.",
+        (189960,),
+        "aten/src/ATen/native/mps/operations/Shape.mm; fixed by pull request 189965",
+        low=2**31,
+        until=(2, 13),
+        fixed=(2, 14),
+    ),
+    Hazard(
+        "MPS653",
+        "Fold of more than 2^32 elements",
+        ("col2im",),
+        Check.FOLD_ELEMENTS,
+        Outcome.WRONG,
+        "`F.fold` of columns with more than 2^32 elements is wrong",
+        "Fold fewer channels at once.",
+        (185663,),
+        "aten/src/ATen/native/mps/operations/Im2Col.mm; fixed by pull request 185664",
+        low=2**32,
+        until=(2, 12),
+        fixed=(2, 13),
+    ),
+    Hazard(
+        "MPS654",
+        "Pooling of more than 2^31 elements",
+        _POOLS,
+        Check.ELEMENTS,
+        Outcome.WRONG,
+        "pooling of a tensor with more than 2^31 elements is wrong",
+        "Pool fewer samples at once.",
+        (194600,),
+        "aten/src/ATen/native/mps/operations/Pooling.mm; torch 2.15 raises instead (pull request 194460)",
+        low=2**31,
+        until=(2, 14),
+        fixed=(2, 15),
+    ),
+    Hazard(
+        "MPS655",
+        "Pooling of more than 2^31 elements",
+        _POOLS,
+        Check.ELEMENTS,
+        Outcome.RAISES,
+        "pooling takes no tensor with more than 2^31 elements",
+        "Pool fewer samples at once.",
+        (194600,),
+        "C strings of the torch 2.15 wheel; pull request 194460",
+        low=2**31,
+        since=(2, 15),
+        error="NotImplementedError",
+        text="MPS pooling does not support tensors that require 64-bit indexing",
+    ),
+    Hazard(
+        "MPS656",
+        "masked_fill_ of more than 2^32 elements",
+        ("masked_fill_",),
+        Check.ELEMENTS,
+        Outcome.RAISES,
+        "masked_fill_ takes no tensor with more than 2^32 elements",
+        "Fill slices of it.",
+        (),
+        f"{_INDEXING}, C strings of the wheels",
+        low=2**32,
+        text=OPERATOR_LIMITS["masked_fill size"].text,
+    ),
+    Hazard(
+        "MPS657",
+        "Batched matrix product with a dimension above 2^32",
+        ("bmm",),
+        Check.MATMUL_OUTPUT,
+        Outcome.RAISES,
+        "no dimension of the result of a batched matrix product may be larger than 2^32",
+        "Split the dimension.",
+        (),
+        "aten/src/ATen/native/mps/operations/LinearAlgebra.mm, C strings of the wheels",
+        low=2**32,
+        text=OPERATOR_LIMITS["matmul size"].text,
+    ),
+    Hazard(
+        "MPS658",
+        "MPSGraph tensor of more than 4 GiB",
+        (),
+        Check.BYTES,
+        Outcome.MAY_ABORT,
+        "MPSGraph arrays above 2^32 bytes can fail an assertion (`total bytes of NDArray > 2**32`)",
+        "Split the tensor.",
+        (84039, 149325),
+        "operators whose kernels are MPSGraphs (machine code of the wheels)",
+        low=2**32,
+        family=Family.PLACEHOLDER,
+    ),
+    # determinism
+    Hazard(
+        "MPS661",
+        "Operator that is not repeatable",
+        ("index_add", "index_add_", "scatter_add", "scatter_add_"),
+        Check.DETERMINISTIC,
+        Outcome.VARIES,
+        _NOT_REPEATABLE,
+        "Accept it, or run it on the CPU.",
+        (161029,),
+        _ALERTS,
+        since=(2, 13),
+    ),
+    Hazard(
+        "MPS661",
+        "Operator that is not repeatable",
+        ("embedding_dense_backward",),
+        Check.DETERMINISTIC,
+        Outcome.VARIES,
+        _NOT_REPEATABLE,
+        "Accept it, or run it on the CPU.",
+        (161029,),
+        _ALERTS,
+        since=(2, 13),
+        until=(2, 14),
+        fixed=(2, 15),
+    ),
+    _alert("kthvalue", "kthvalue MPS"),
+    _alert("_index_put_impl_", "index_put_with_accumulate_mps"),
+    _alert("index_reduce", "index_reduce_mps"),
+    _alert("embedding_dense_backward", "embedding_dense_backward_mps", since=(2, 15)),
+    _alert("_embedding_bag_dense_backward", "_embedding_bag_dense_backward_mps", since=(2, 15)),
+    _alert(
+        "_embedding_bag_per_sample_weights_backward", "_embedding_bag_per_sample_weights_backward_mps", since=(2, 15)
+    ),
+    _alert("grid_sampler_2d_backward", "grid_sampler_2d_backward_mps", since=(2, 15)),
+    _alert("grid_sampler_3d_backward", "grid_sampler_3d_backward_mps", since=(2, 15)),
+    # events and threads
+    Hazard(
+        "MPS671",
+        "Event.elapsed_time() that never returns",
+        (),
+        Check.EVENT_HANGS,
+        Outcome.HANGS,
+        "measuring up to the same end event twice, or up to one without timing or that was never recorded, waits for "
+        "a signal that does not come",
+        "Measure once for each `end.record()`, with `enable_timing=True` on both events.",
+        (162872,),
+        _EVENTS,
+        until=(2, 14),
+        fixed=(2, 15),
+        text="anymps: this elapsed_time() never returns on a Mac up to torch 2.14 (the end event was measured "
+        "before, has no timing or was never recorded; pytorch issue 162872); this exception is anymps' own. Record "
+        "an end event with enable_timing=True and measure it once.",
+    ),
+    Hazard(
+        "MPS672",
+        "Event.elapsed_time() after the event's synchronize()",
+        (),
+        Check.EVENT_MAY_HANG,
+        Outcome.MAY_HANG,
+        "`end.synchronize()` can use up the signal that `start.elapsed_time(end)` then waits for",
+        "Call `torch.mps.synchronize()` instead of `end.synchronize()`.",
+        (162872,),
+        _EVENTS,
+        until=(2, 14),
+        fixed=(2, 15),
+    ),
+    Hazard(
+        "MPS673",
+        "Two threads on mps at the same time",
+        (),
+        Check.THREADS,
+        Outcome.MAY_ABORT,
+        "two Python threads that issue operators on mps at the same time crash inside Metal",
+        "Let one thread at a time use mps: put a lock around it.",
+        (197805,),
+        "reported with 2.14.0 and nightly builds of 2.15",
+        since=(2, 14),
+    ),
+)

@@ -1,0 +1,507 @@
+"""Known faults of MPS: each is recognised at its call, and nearly the same call, Mac or release is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import anymps
+from anymps.device import native, state
+from anymps.findings import RULES, Finding, find
+from anymps.findings._hazards import MARK
+from anymps.record import Fate, Flag, Phase, RecordingBuilder
+from anymps.rules import Check, all_hazards, hazard_table, hazards
+from device.compare import text_of
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+
+F = nn.functional
+Call = Callable[[], Any]
+TEXTS = Path(__file__).parent / "data" / "hazard_findings.txt"
+M1, M3 = "apple7", "apple9"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call that meets the hazard `id` on a Mac, and calls nearly the same that do not."""
+
+    id: str
+    call: Call
+    near: tuple[Call, ...]
+    torch: str = "2.13.0"
+    macos: tuple[int, int] = (26, 4)
+    family: str = M3
+
+    def enforce(self) -> None:
+        """Put in force what this Mac has."""
+        native().set_hazards(hazard_table(hazards(self.torch, self.macos, self.family)))
+
+
+@pytest.fixture(autouse=True)
+def own_hazards(virtual_device: torch.device) -> Iterator[None]:
+    """Puts those of the installed torch and the tests' Mac back in force."""
+    yield
+    current = state()
+    assert current is not None and current.mac is not None
+    mac = current.mac
+    native().set_hazards(hazard_table(hazards(torch.__version__, mac.macos, mac.metal_family)))
+
+
+def on(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) -> torch.Tensor:
+    """A tensor on mps."""
+    return torch.ones(shape, dtype=dtype, device="mps").requires_grad_(grad)
+
+
+def wide(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A tensor on mps of any size, over one element."""
+    return torch.ones((), dtype=dtype, device="mps").expand(shape)
+
+
+def last(x: torch.Tensor) -> torch.Tensor:
+    """The same in channels_last."""
+    return x.to(memory_format=torch.channels_last)
+
+
+def gaps(stride: int) -> torch.Tensor:
+    """A copy from every second element into every `stride`-th of a CPU tensor."""
+    return torch.zeros(40)[::stride][:10].copy_(torch.arange(20.0, device="mps")[::2])
+
+
+def linear(rows: int, grad: bool) -> None:
+    """Forward and backward of a layer of 16 to 16, whose weight may need no gradient."""
+    layer = nn.Linear(16, 16, bias=False).to("mps").requires_grad_(grad)
+    layer(on(rows, 16, grad=True)).mul(1.0).mean().backward()
+
+
+def batch_norm(x: torch.Tensor) -> None:
+    """Forward and backward of a batch norm."""
+    (F.batch_norm(x, None, None, on(x.shape[1], grad=True), training=True) * 2).mean().backward()
+
+
+def layer_norm(*, input_grad: bool) -> None:
+    """Forward and backward of a layer norm."""
+    F.layer_norm(on(4, 8, grad=input_grad), (8,), on(8, grad=True), on(8, grad=True)).mean().backward()
+
+
+def lstm(layers: int = 1, dropout: float = 0.0, *, train: bool = True, x: torch.Tensor | None = None) -> None:
+    """Forward of an LSTM of 4 to 4."""
+    nn.LSTM(4, 4, layers, dropout=dropout).to("mps").train(train)(on(3, 2, 4) if x is None else x)
+
+
+def without_grad(function: Call) -> Call:
+    """The call under no_grad."""
+    return torch.no_grad()(function)
+
+
+def strictly(function: Call) -> Call:
+    """The call under use_deterministic_algorithms, with a warning where it is not."""
+
+    def run() -> None:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            function()
+        finally:
+            torch.use_deterministic_algorithms(False)
+
+    return run
+
+
+def put(accumulate: bool) -> torch.Tensor:
+    """index_put_ of one element."""
+    return on(3).index_put_((torch.tensor([1], device="mps"),), on(1), accumulate=accumulate)
+
+
+def add_rows() -> torch.Tensor:
+    """index_add_ of one row."""
+    return on(3, 2).index_add_(0, torch.tensor([1], device="mps"), on(1, 2))
+
+
+def measure(*, between: str = "", times: int = 1) -> None:
+    """Two events with timing, measured."""
+    start, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
+    start.record()
+    end.record()
+    if between == "event":
+        end.synchronize()
+    torch.mps.synchronize()
+    for _ in range(times):
+        start.elapsed_time(end)
+
+
+def sdpa(length: int = 4, *, value: int = 8, dtype: torch.dtype = torch.float16, **options: Any) -> torch.Tensor:
+    """Attention of width 8."""
+    q, k, v = on(1, 2, length, 8, dtype=dtype), on(1, 2, length, 8, dtype=dtype), on(1, 2, length, value, dtype=dtype)
+    return F.scaled_dot_product_attention(q, k, v, **options)
+
+
+def kernel(dropout: float) -> Any:
+    """The attention operator itself."""
+    q = on(1, 2, 4, 8)
+    return torch.ops.aten._scaled_dot_product_attention_math_for_mps(q, q, q, dropout_p=dropout)
+
+
+def fails(call: Call) -> Call:
+    """A call that the device answers with an exception."""
+
+    def run() -> None:
+        with pytest.raises(RuntimeError):
+            call()
+
+    return run
+
+
+TABLE = torch.tensor([1.0, 2.0])
+CASES = (
+    Case(
+        "MPS601",
+        lambda: on(4).to("cpu", torch.float16),
+        (lambda: on(4, dtype=torch.int32).to("cpu", torch.int64), lambda: on(4).to("cpu"), lambda: on(4).half(),
+         lambda: torch.zeros(2, 2, dtype=torch.float16).copy_(on(2, 2).t())),
+    ),
+    Case(
+        "MPS602",
+        lambda: on(4)[1:].to("cpu", torch.float16),
+        (lambda: on(4)[1:].to("cpu"), lambda: on(4)[1:].half().to("cpu")),
+    ),
+    Case("MPS603", lambda: gaps(2), (lambda: gaps(1), lambda: gaps(3))),
+    Case(
+        "MPS605",
+        lambda: on(4).add_(TABLE[1]),
+        (lambda: on(4) + 2.0, lambda: on(4) * TABLE.double()[1], lambda: on(4) + on(2)[1]),
+    ),
+    Case(
+        "MPS611",
+        lambda: on(16, 32767) @ on(32767, 16),
+        (lambda: on(16, 32766) @ on(32766, 16), lambda: on(15, 32767) @ on(32767, 16)),
+        family=M1,
+    ),
+    Case("MPS612", lambda: linear(32768, True), (lambda: linear(32766, True), lambda: linear(32768, False)), family=M1),
+    Case(
+        "MPS613",
+        lambda: F.linear(on(16, 32768), on(16, 32768)),
+        (lambda: F.linear(on(16, 32769), on(16, 32769)), lambda: F.linear(on(16, 32766), on(16, 32766))),
+        "2.14.0",
+        family=M1,
+    ),
+    Case(
+        "MPS614",
+        lambda: torch.bmm(on(1, 16, 32767), on(1, 32767, 16)),
+        (lambda: torch.bmm(on(1, 16, 32766), on(1, 32766, 16)), lambda: torch.bmm(on(1, 15, 32767), on(1, 32767, 16))),
+        "2.15.0",
+        family=M1,
+    ),
+    Case(
+        "MPS615",
+        lambda: wide(8, 4) @ on(4, 2),
+        (lambda: wide(8, 4).contiguous() @ on(4, 2), lambda: wide(1, 1) @ on(1, 2)),
+        "2.11.0",
+        (26, 3),
+    ),
+    Case(
+        "MPS617",
+        lambda: torch.addcmul(*[on(4, dtype=torch.int32)] * 3),
+        (lambda: torch.addcmul(*[on(4)] * 3),),
+    ),
+    Case(
+        "MPS621",
+        lambda: F.conv2d(on(1, 3, 8, 8), on(4, 3, 2, 3, 3)[:, :, 1]),
+        (lambda: F.conv2d(on(1, 3, 8, 8), on(4, 3, 2, 3, 3)[:, :, 1].contiguous()),
+         lambda: F.conv2d(on(1, 3, 8, 8), last(on(4, 3, 3, 3)))),
+    ),
+    Case(
+        "MPS622",
+        lambda: F.conv2d(last(on(1, 4, 2, 3))[:, :2], on(1, 2, 1, 1)),
+        (lambda: F.conv2d(last(on(1, 4, 2, 3)), on(1, 4, 1, 1)),
+         lambda: F.conv2d(on(1, 4, 2, 3)[:, :2], on(1, 2, 1, 1))),
+        "2.11.0",
+    ),
+    Case(
+        "MPS623",
+        lambda: F.conv2d(on(1, 1, 1, 300), on(1, 1, 1, 256)),
+        (lambda: F.conv2d(on(1, 1, 1, 300), on(1, 1, 1, 255)), lambda: F.conv2d(on(1, 300, 1, 1), on(1, 300, 1, 1))),
+    ),
+    Case(
+        "MPS624",
+        lambda: F.conv1d(on(65536, 1, 1), on(1, 1, 1, grad=True)).mean().backward(),
+        (lambda: F.conv1d(on(65535, 1, 1), on(1, 1, 1, grad=True)).mean().backward(),
+         lambda: F.conv1d(on(65536, 1, 1, grad=True), on(1, 1, 1)).mean().backward()),
+    ),
+    Case(
+        "MPS625",
+        fails(lambda: F.conv1d(on(1, 1, 131075), on(1, 1, 3), stride=2)),
+        (lambda: F.conv1d(on(1, 1, 131073), on(1, 1, 3), stride=2), lambda: F.conv1d(on(1, 1, 65538), on(1, 1, 3)),
+         lambda: F.conv_transpose1d(on(1, 1, 65600), on(1, 1, 3))),
+        macos=(15, 0),
+    ),
+    Case(
+        "MPS626",
+        lambda: F.conv3d(on(1, 2, 3, 3, 3), on(1, 2, 1, 1, 1)),
+        (lambda: F.conv2d(on(1, 2, 3, 3), on(1, 2, 1, 1)),
+         lambda: F.conv3d(on(1, 2, 3, 3, 3).to(memory_format=torch.channels_last_3d), on(1, 2, 1, 1, 1))),
+        "2.14.0",
+        (26, 2),
+    ),
+    Case("MPS627", lambda: batch_norm(last(on(2, 3, 4, 4))), (lambda: batch_norm(on(2, 3, 4, 4)),)),
+    Case(
+        "MPS628",
+        fails(lambda: nn.BatchNorm3d(2).to("mps")(on(1, 3, 3, 3, 2).permute(0, 4, 1, 2, 3))),
+        (lambda: nn.BatchNorm3d(2).to("mps")(on(1, 2, 3, 3, 3)),
+         lambda: nn.BatchNorm2d(2).to("mps")(on(1, 3, 3, 2).permute(0, 3, 1, 2))),
+    ),
+    Case(
+        "MPS629",
+        lambda: layer_norm(input_grad=False),
+        (lambda: layer_norm(input_grad=True),),
+        "2.12.0",
+    ),
+    Case(
+        "MPS631",
+        without_grad(lambda: lstm(2, 0.5)),
+        (without_grad(lambda: lstm(2)), without_grad(lambda: lstm(1)), without_grad(lambda: lstm(2, 0.5, train=False))),
+        "2.12.0",
+    ),
+    Case(
+        "MPS632",
+        lambda: lstm(2, 0.5),
+        (lambda: lstm(2), without_grad(lambda: lstm(2, 0.5)), lambda: lstm(2, 0.5, train=False)),
+    ),
+    Case(
+        "MPS633",
+        lambda: lstm(x=on(2, 3, 4, grad=True).transpose(0, 1)),
+        (lambda: lstm(x=on(2, 3, 4).transpose(0, 1)), lambda: lstm(x=on(2, 3, 4, grad=True))),
+        "2.12.0",
+    ),
+    Case("MPS641", lambda: sdpa(value=4), (lambda: sdpa(),), "2.11.0"),
+    Case(
+        "MPS642",
+        lambda: sdpa(is_causal=True),
+        (lambda: sdpa(), lambda: sdpa(is_causal=True, dtype=torch.float32), lambda: sdpa(1, is_causal=True)),
+    ),
+    Case("MPS643", fails(lambda: kernel(0.5)), (lambda: kernel(0.0), lambda: sdpa(dropout_p=0.5))),
+    Case("MPS651", lambda: wide(70000, 40000, dtype=torch.bool).index_select(0, torch.tensor([69999], device="mps")),
+         (lambda: wide(53000, 40000, dtype=torch.bool).index_select(0, torch.tensor([9], device="mps")),)),
+    Case("MPS656", fails(lambda: wide(2**16, 2**16 + 1, dtype=torch.bool).masked_fill_(on(dtype=torch.bool), True)),
+         (lambda: on(4).masked_fill_(on(4, dtype=torch.bool), 0.0),)),
+    Case("MPS657", fails(lambda: torch.bmm(wide(1, 2**32 + 1, 1), on(1, 1, 1))),
+         (lambda: torch.bmm(on(1, 2, 1), on(1, 1, 1)),)),
+    Case("MPS661", strictly(add_rows), (add_rows, strictly(lambda: on(3).add_(1)))),
+    Case("MPS662", strictly(lambda: put(True)), (lambda: put(True), strictly(lambda: put(False)))),
+    Case("MPS671", fails(lambda: measure(times=2)), (lambda: measure(),)),
+    Case("MPS672", lambda: measure(between="event"), (lambda: measure(between="all"),)),
+)  # fmt: skip
+NAMES = [f"{case.id} on torch {case.torch}" for case in CASES]
+
+
+def met(case: Case, call: Call) -> list[Finding]:
+    """The findings of this family for one call in a recording."""
+    case.enforce()
+    with anymps.record() as capture:
+        call()
+    return [finding for finding in find(capture.recording) if finding.id.startswith("MPS6")]
+
+
+@pytest.mark.filterwarnings("ignore:.*deterministic")
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_a_call_that_meets_a_fault_is_a_finding(case: Case) -> None:
+    """Once, at this file's line, by the right rule and no other."""
+    found = met(case, case.call)
+    assert [finding.id for finding in found] == [case.id]
+    assert [(finding.site.file, finding.count) for finding in found] == [(__file__, 1)]
+
+
+@pytest.mark.filterwarnings("ignore:.*deterministic")
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_a_call_nearly_the_same_is_none(case: Case) -> None:
+    """Nothing is said of calls that a Mac computes right."""
+    for number, near in enumerate(case.near):
+        assert [finding.id for finding in met(case, near)] == [], number
+
+
+# What is too large for any machine, or for a test: the operator is asked, not run.
+SHAPES: tuple[tuple[str, str, str, tuple[Any, ...], tuple[Any, ...]], ...] = (
+    ("MPS604", "2.14.0", "aten::copy_", (torch.zeros(4, dtype=torch.float64), "mps float32[4]"),
+     (torch.zeros(4), "mps float32[4]")),
+    ("MPS616", "2.15.0", "aten::bmm", ("mps float32[65537, 256, 64]", "mps float32[65537, 64, 256]"),
+     ("mps float32[65536, 256, 64]", "mps float32[65536, 64, 256]")),
+    ("MPS652", "2.13.0", "aten::cat", (["mps float32[32768, 32768]", "mps float32[32769, 32768]"], 0),
+     (["mps float32[32768, 32768]", "mps float32[32768, 32768]"], 0)),
+    ("MPS653", "2.12.0", "aten::col2im", ("mps float32[1, 65536, 65537]",), ("mps float32[1, 65536, 65536]",)),
+    ("MPS654", "2.14.0", "aten::avg_pool2d", ("mps float32[1, 32769, 256, 256]",),
+     ("mps float32[1, 32768, 256, 256]",)),
+    ("MPS655", "2.15.0", "aten::max_pool2d_with_indices", ("mps float32[1, 32769, 256, 256]",),
+     ("mps float32[1, 32768, 256, 256]",)),
+    ("MPS658", "2.13.0", "aten::_softmax_backward_data", ("mps float32[32768, 32769]",),
+     ("mps float32[32768, 32768]",)),
+)  # fmt: skip
+
+
+def made(argument: Any) -> Any:
+    """A tensor on mps for `mps float32[2, 3]`, and for each of a list; anything else as it is."""
+    if isinstance(argument, list):
+        return [made(item) for item in argument]
+    if not isinstance(argument, str):
+        return argument
+    return wide(*(int(size) for size in argument.partition("[")[2].rstrip("]").split(",")))
+
+
+@pytest.mark.parametrize(("identity", "version", "operator", "met_by", "near"), SHAPES, ids=[row[0] for row in SHAPES])
+def test_sizes_that_no_test_can_run(
+    identity: str, version: str, operator: str, met_by: tuple[Any, ...], near: tuple[Any, ...]
+) -> None:
+    """The recognition is a function of sizes and dtypes: just above the limit, and just not."""
+    Case(identity, print, (), version).enforce()
+    ask = native().hazards_of
+    assert identity in ask(operator, tuple(made(argument) for argument in met_by))
+    assert identity not in ask(operator, tuple(made(argument) for argument in near))
+
+
+def test_every_fault_is_proved() -> None:
+    """Each row has a case here, in this process or by its sizes; two threads have a test of their own."""
+    proved = {case.id for case in CASES} | {row[0] for row in SHAPES} | {"MPS673"}
+    assert {hazard.id for hazard in all_hazards()} == proved
+
+
+def text_of_finding(finding: Finding) -> str:
+    """A finding as a block of text."""
+    return "\n".join(
+        [
+            f"{finding.id} {finding.severity.label}: {finding.title}",
+            finding.what,
+            finding.why,
+            finding.fix,
+            finding.source,
+        ]
+    )
+
+
+def test_the_words_of_every_finding() -> None:
+    """The whole text of each finding, as tests/data/hazard_findings.txt has it."""
+    builder = RecordingBuilder(meta={"torch_version": "2.15.0"})
+    for identity in dict.fromkeys(hazard.id for hazard in all_hazards() if hazard.check is not Check.THREADS):
+        builder.entry(f"{MARK}{identity} aten::op", start_ns=0, fate=Fate.MARK, flags=Flag.HAZARD)
+    in_two_threads(builder)
+    found = sorted(find(builder.close()), key=lambda finding: finding.id)
+    assert "\n\n".join(map(text_of_finding, found)) + "\n" == TEXTS.read_text(encoding="utf-8")
+
+
+def in_two_threads(builder: RecordingBuilder, *, apart: int = 0, flags: Flag | None = None) -> None:
+    """Two operators of two threads, the second `apart` ns after the first has begun, which takes 100."""
+    site = builder.site("train.py", 7)
+    builder.entry("aten::mm", start_ns=1000, duration_ns=100, thread=0, site=site)
+    builder.entry("aten::exp", start_ns=1000 + apart, duration_ns=100, thread=1, site=site, flags=flags)
+
+
+@pytest.mark.parametrize(
+    ("version", "apart", "flags", "expected"),
+    [
+        ("2.14.0", 99, None, ["MPS673"]),
+        ("2.14.0", 100, None, []),
+        ("2.14.0", 0, Flag.AUTOGRAD_THREAD, []),
+        ("2.13.0", 0, None, []),
+        ("unknown", 0, None, []),
+    ],
+)
+def test_two_threads_at_once(version: str, apart: int, flags: Flag | None, expected: list[str]) -> None:
+    """MPS673: operators of two threads that overlap, where torch is known to mind; not those of a backward."""
+    builder = RecordingBuilder(meta={"torch_version": version})
+    in_two_threads(builder, apart=apart, flags=flags)
+    assert [finding.id for finding in find(builder.close())] == expected
+
+
+@pytest.mark.parametrize(
+    ("identity", "version", "macos", "family", "expected"),
+    [
+        ("MPS601", "2.13.0", (14, 0), M3, True),
+        ("MPS601", "2.14.0", (14, 0), M3, False),
+        ("MPS604", "2.13.0", (26, 4), M3, False),
+        ("MPS604", "2.14.1", (26, 4), M3, True),
+        ("MPS604", "2.15.0", (26, 4), M3, False),
+        ("MPS605", "2.11.0", (26, 4), M3, False),
+        ("MPS611", "2.13.0", (26, 4), "apple8", True),
+        ("MPS611", "2.13.0", (26, 4), M3, False),
+        ("MPS611", "2.14.0", (26, 4), M1, False),
+        ("MPS613", "2.13.0", (26, 4), M1, False),
+        ("MPS614", "2.15.0", (26, 4), M1, True),
+        ("MPS614", "2.15.0", (26, 4), "apple10", False),
+        ("MPS615", "2.11.0", (15, 0), M3, True),
+        ("MPS615", "2.11.0", (14, 7), M3, False),
+        ("MPS615", "2.11.0", (26, 4), M3, False),
+        ("MPS621", "2.13.0", (14, 7), M3, False),
+        ("MPS625", "2.13.0", (14, 7), M3, True),
+        ("MPS625", "2.13.0", (15, 1), M3, False),
+        ("MPS626", "2.13.0", (26, 2), M3, False),
+        ("MPS626", "2.14.0", (26, 3), M3, False),
+        ("MPS629", "2.13.0", (26, 4), M3, False),
+        ("MPS631", "2.13.0", (26, 4), M3, False),
+        ("MPS632", "2.14.0", (26, 4), M3, False),
+        ("MPS641", "2.12.0", (26, 4), M3, False),
+        ("MPS642", "2.12.0", (26, 4), M3, False),
+        ("MPS643", "2.12.0", (26, 4), M3, False),
+        ("MPS654", "2.15.0", (26, 4), M3, False),
+        ("MPS671", "2.15.0", (26, 4), M3, False),
+        ("MPS673", "2.13.0", (26, 4), M3, False),
+    ],
+)
+def test_a_fault_holds_for_its_releases_and_macs_alone(
+    identity: str, version: str, macos: tuple[int, int], family: str, expected: bool
+) -> None:
+    """By torch release, macOS and GPU."""
+    assert (identity in {hazard.id for hazard in hazards(version, macos, family)}) == expected
+
+
+def test_the_results_are_right() -> None:
+    """What MPS computes wrong is computed right here."""
+    x = torch.arange(6.0)
+    y = x.to("mps")
+    assert y[2:].to("cpu", torch.float16).tolist() == [2, 3, 4, 5]
+    assert y.tolist() == x.tolist()
+    target, source = torch.zeros(6), x.to("mps")
+    target[::2].copy_(source[::2])
+    assert target.tolist() == [0, 0, 2, 0, 4, 0]
+    assert (y * x[3]).tolist() == (x * x[3]).tolist()
+
+
+def test_the_words_of_the_refusals() -> None:
+    """What would abort a Mac raises here, and says whose words they are; a refusal of MPS has its own words."""
+    Case("MPS628", print, ()).enforce()
+    strided = on(1, 3, 3, 3, 2).permute(0, 4, 1, 2, 3)
+    assert text_of(RuntimeError, nn.BatchNorm3d(2).to("mps"), strided) == (
+        "anymps: batch norm of a 5-D tensor that is not contiguous ends the process on a Mac (uncaught "
+        "NSRangeException, pytorch issue 190645); this exception is anymps' own. Normalise `x.contiguous()`."
+    )
+    assert text_of(RuntimeError, kernel, 0.5) == "scaled_dot_product_attention for MPS does not support dropout."
+    with pytest.raises(RuntimeError) as alert:
+        torch.use_deterministic_algorithms(True)
+        try:
+            put(True)
+        finally:
+            torch.use_deterministic_algorithms(False)
+    assert str(alert.value).startswith(
+        "index_put_with_accumulate_mps does not have a deterministic implementation, but"
+    )
+    Case("MPS625", print, (), macos=(15, 0)).enforce()
+    text = text_of(NotImplementedError, F.conv1d, on(1, 1, 65540), on(1, 1, 3))
+    assert text == "Output channels > 65536 not supported at the MPS device. "
+
+
+def test_a_fault_of_a_backward_is_at_its_forwards_line() -> None:
+    """The gradient's call is found at the line of the forward one, in its module, in the backward phase."""
+    Case("MPS627", print, ()).enforce()
+    norm = nn.BatchNorm2d(3).to("mps")
+    with anymps.record() as capture:
+        loss = norm(last(on(2, 3, 4, 4, grad=True))).mean()  # here
+        loss.backward()
+    (found,) = capture.recording.hazards()
+    assert (found.operator, found.phases) == (f"{MARK}MPS627 aten::native_batch_norm_backward", (Phase.BACKWARD,))
+    assert found.site.source.endswith("# here")
+
+
+def test_a_rule_for_every_fault() -> None:
+    """All rules of the family are registered."""
+    assert {hazard.id for hazard in all_hazards()} == {identity for identity, rule in RULES.items() if not rule.example}
