@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from anymps.findings import _dtypes, _memory, _operators, _placement, _waits
+from anymps.findings import _arguments, _dtypes, _memory, _operators, _placement, _waits
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Rule
 from anymps.record import Recording
 
-_FAMILIES: Final = (_operators, _waits, _dtypes, _placement, _memory)
+_FAMILIES: Final = (_operators, _waits, _dtypes, _placement, _memory, _arguments)
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule in family.RULES}
 """Every rule by its id."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from anymps.rules._determinism import ALERTS, SILENT, Alert, AlertRow, alerts
+from anymps.rules._device_checks import DEVICE_CHECKS, NOT_CHECKED, DeviceCheck, device_check, device_checks
 from anymps.rules._dtypes import (
     REFUSED_DTYPES,
     SCALAR_TYPES,
@@ -13,6 +15,13 @@ from anymps.rules._dtypes import (
 )
 from anymps.rules._encoding import WAIT_WORDS, Family, Fate, Flag, Wait
 from anymps.rules._families import family, is_verified
+from anymps.rules._limits import (
+    OPERATOR_LIMITS,
+    OperatorLimit,
+    missing_stub,
+    operator_limit,
+    operator_limits,
+)
 from anymps.rules._operators import CoreRow, OperatorRule, core_table, fallback_operators, operator_rules
 from anymps.rules._texts import (
     SAME_GPU_CHECKS,
@@ -52,8 +61,6 @@ from anymps.rules._texts import (
 )
 from anymps.rules._texts_runtime import (
     NOTHING_LOGGED,
-    OPERATOR_LIMITS,
-    OperatorLimit,
     autocast_dtype_warning,
     binding_argument,
     capture_failed,
@@ -74,7 +81,6 @@ from anymps.rules._texts_runtime import (
     macos_too_old,
     memory_fraction_error,
     no_gpu,
-    operator_limit,
     out_of_memory,
     profiler_mode,
     profiler_running,
@@ -101,17 +107,24 @@ from anymps.rules._waits import WAITS, WaitRule, wait_of
 from anymps.rules._wheel import Overload, Wheel, installed_torch, native_functions, parse_native_functions
 
 __all__ = [
+    "ALERTS",
+    "DEVICE_CHECKS",
     "NEWEST",
     "NOTHING_LOGGED",
+    "NOT_CHECKED",
     "OLDEST",
     "OPERATOR_LIMITS",
     "REFUSED_DTYPES",
     "SAME_GPU_CHECKS",
     "SCALAR_TYPES",
+    "SILENT",
     "WAITS",
     "WAIT_WORDS",
+    "Alert",
+    "AlertRow",
     "BackendText",
     "CoreRow",
+    "DeviceCheck",
     "DtypeRefusal",
     "DtypeRow",
     "Family",
@@ -127,6 +140,7 @@ __all__ = [
     "Wait",
     "WaitRule",
     "Wheel",
+    "alerts",
     "autocast_dtype_warning",
     "binding_argument",
     "capture_failed",
@@ -136,6 +150,8 @@ __all__ = [
     "copy_shape",
     "copy_to_cpu_as_float64",
     "core_table",
+    "device_check",
+    "device_checks",
     "devices_differ",
     "distributed_operator",
     "dtype_table",
@@ -170,12 +186,14 @@ __all__ = [
     "memory_fraction_error",
     "missing_kernel",
     "missing_operator",
+    "missing_stub",
     "native_functions",
     "negative_size",
     "no_gpu",
     "not_strided",
     "numpy_conversion",
     "operator_limit",
+    "operator_limits",
     "operator_rules",
     "out_of_memory",
     "parse_native_functions",

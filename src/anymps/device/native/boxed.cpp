@@ -2,6 +2,9 @@
 #include "boxed.h"
 
 #include "call.h"
+#include "delayed.h"
+#include "determinism.h"
+#include "indices.h"
 #include "random.h"
 #include "registry.h"
 #include "texts.h"
@@ -183,6 +186,13 @@ class Redirect final : public c10::OperatorKernel {
     const auto& schema = op.schema();
     const size_t first = stack->size() - schema.arguments().size();
     Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU));
+    std::optional<AlertScope> alert;
+    if (C10_UNLIKELY(alerts(rule_))) {
+      alert.emplace(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
+    if (C10_UNLIKELY(rule_.check != nullptr)) {
+      rule_.check(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
     std::optional<HostGenerator> generator;
     if (C10_UNLIKELY(rule_.generator_argument >= 0)) {
       c10::IValue& value = (*stack)[first + static_cast<size_t>(rule_.generator_argument)];
@@ -192,7 +202,9 @@ class Redirect final : public c10::OperatorKernel {
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_host(tensor, written, position);
     });
-    if (C10_UNLIKELY(rule_.widened != 0)) {
+    if (rule_.indices != nullptr && !host_key_.has(c10::DispatchKey::SparseCPU)) {
+      compute_with_indices(rule_, op, host_key_, stack, first);
+    } else if (C10_UNLIKELY(rule_.widened != 0)) {
       compute_widely(op, stack, first);
     } else {
       op.redispatchBoxed(host_key_, stack);
@@ -338,6 +350,7 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   });
   span.moved(Direction::None, moved, false);
   span.end(inputs, outputs);
+  delayed::check();
 }
 
 void warn_fallback(const std::string& name) {

@@ -1,6 +1,7 @@
 // Events: the virtual device has run everything before `record` returns, so that a recorded event is always complete.
 #include "events.h"
 
+#include "delayed.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -45,6 +46,7 @@ Pool& pool() {
 void note_wait() {
   const int64_t now = now_ns();
   tape::mark(mark_rule("anymps::event_wait"), 0, now, now, Wait::Event);
+  delayed::check();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Allocation, views, storages, copies and reads: the operators that are about memory rather than arithmetic.
 #include "call.h"
+#include "delayed.h"
 #include "registry.h"
 #include "texts.h"
 #include "unboxed.h"
@@ -153,6 +154,9 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   const std::array<const c10::TensorImpl*, 2> inputs{source.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()};
   span.end(inputs, {});
+  if (span.waits()) {
+    delayed::check();
+  }
   return self;
 }
 
@@ -182,6 +186,7 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   }();
   const std::array<const c10::TensorImpl*, 1> inputs{self.unsafeGetTensorImpl()};
   span.end(inputs, {});
+  delayed::check();
   return value;
 }
 

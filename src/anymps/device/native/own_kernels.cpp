@@ -1,6 +1,9 @@
 // Operators that have an MPS kernel and no CPU kernel of their own: computed on host tensors with what the CPU has.
+#include "delayed.h"
+#include "texts.h"
 #include "unboxed.h"
 
+#include <ATen/ops/_assert_async_ops.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/_scaled_dot_product_attention_math_for_mps.h>
 #include <ATen/ops/full.h>
@@ -12,6 +15,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <torch/version.h>
 
 #include <limits>
 #include <type_traits>
@@ -22,6 +26,27 @@ namespace {
 at::Tensor as_rows(const at::Tensor& tensor) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
 }
+
+// From torch 2.13 on a kernel looks at the value, and nobody waits for it (Assert.metal in the macOS wheels).
+struct AssertAsync {
+  static void call(const Rule& rule, const at::Tensor& self) {
+    if (self.numel() == 1 && !self.is_nonzero()) {
+      delayed::note(Refusal::Index, rule, "");  // no words of its own
+    } else {
+      at::_ops::_assert_async::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), self);
+    }
+  }
+};
+
+struct AssertAsyncMessage {
+  static void call(const Rule& rule, const at::Tensor& self, std::string_view message) {
+    if (self.numel() == 1 && !self.is_nonzero()) {
+      delayed::note(Refusal::Index, rule, std::string(message));
+    } else {
+      at::_ops::_assert_async_msg::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), self, message);
+    }
+  }
+};
 
 struct LinearBackward {
   static std::tuple<at::Tensor, at::Tensor, at::Tensor> call(
@@ -45,6 +70,7 @@ struct AttentionMath {
   // The last argument, grouped queries, came after torch 2.11.
   template <class... Grouped>
   static std::tuple<at::Tensor, at::Tensor> call(
+      const Rule& rule,
       const at::Tensor& query,
       const at::Tensor& key,
       const at::Tensor& value,
@@ -54,6 +80,9 @@ struct AttentionMath {
       const std::optional<at::Tensor>& dropout_mask,
       std::optional<double> scale,
       Grouped... grouped) {
+    if (C10_UNLIKELY(dropout != 0.0)) {
+      refuse_limit(rule, "sdpa dropout", query);
+    }
     return at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, dropout_mask, scale, grouped...);
   }
 };
@@ -135,13 +164,18 @@ void add_composite_kernels(CompositeTable& table) {
   table.push_back(
       {full_name<at::_ops::scaled_dot_product_attention>(),
        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention),
-       c10::KernelFunction::makeFromUnboxedRuntimeFunction(&batched_attention)});
+       c10::KernelFunction::makeFromUnboxedRuntimeFunction(&batched_attention),
+       nullptr});
 }
 
 void add_own_kernels(KernelTable& table) {
   namespace ops = at::_ops;
   table.add<ops::linear>();  // composite on the CPU, one operator on mps
   table.add<ops::linear_backward, LinearBackward>();
+#if TORCH_VERSION_MINOR >= 13
+  table.add<ops::_assert_async, AssertAsync>();
+  table.add<ops::_assert_async_msg, AssertAsyncMessage>();
+#endif
   table.add<ops::_scaled_dot_product_attention_math_for_mps, AttentionMath>();
   // Composite, and asks a table by device type that has no entry for mps off a Mac (from torch 2.13 on).
   table.add<ops::ldexp_Tensor>();
