@@ -202,10 +202,14 @@ class Redirect final : public c10::OperatorKernel {
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_host(tensor, written, position);
     });
-    if (rule_.indices != nullptr && !host_key_.has(c10::DispatchKey::SparseCPU)) {
+    std::optional<c10::ScalarType> narrow;
+    if (C10_UNLIKELY(rule_.widened != 0)) {
+      narrow = widened_dtype(rule_, schema.arguments(), *stack, first);
+    }
+    if (C10_UNLIKELY(narrow.has_value())) {
+      compute_widely(op, stack, first, *narrow);
+    } else if (rule_.indices != nullptr && !host_key_.has(c10::DispatchKey::SparseCPU)) {
       compute_with_indices(rule_, op, host_key_, stack, first);
-    } else if (C10_UNLIKELY(rule_.widened != 0)) {
-      compute_widely(op, stack, first);
     } else {
       op.redispatchBoxed(host_key_, stack);
     }
@@ -215,12 +219,7 @@ class Redirect final : public c10::OperatorKernel {
 
  private:
   // The CPU kernel, which may have the dtype for these arguments after all; if not, a wider one.
-  void compute_widely(const c10::OperatorHandle& op, Stack* stack, size_t first) const {
-    const auto narrow = widened_dtype(rule_, op.schema().arguments(), *stack, first);
-    if (!narrow.has_value()) {
-      op.redispatchBoxed(host_key_, stack);
-      return;
-    }
+  void compute_widely(const c10::OperatorHandle& op, Stack* stack, size_t first, c10::ScalarType narrow) const {
     const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
     try {
       op.redispatchBoxed(host_key_, stack);
@@ -229,7 +228,7 @@ class Redirect final : public c10::OperatorKernel {
       stack->resize(first);
       stack->insert(stack->end(), arguments.begin(), arguments.end());
     }
-    Widening(rule_, *narrow).run(op, host_key_, stack, first);
+    Widening(rule_, narrow).run(op, host_key_, stack, first);
   }
 
   const Rule& rule_;
