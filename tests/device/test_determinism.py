@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("mps_device")
 TEXT = (
     "{} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'. "
     "You can turn off determinism just for this operation, or you can use the 'warn_only=True' option, if that's "
-    "acceptable for your application. You can also file an issue at https://github.com/pytorch/pytorch/issues to help us "
-    "prioritize adding deterministic support for this operation."
+    "acceptable for your application. You can also file an issue at https://github.com/pytorch/pytorch/issues to help "
+    "us prioritize adding deterministic support for this operation."
 )
 
 
