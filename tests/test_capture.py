@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 import anymps
-from anymps.record import Fate, Phase, Recording, Wait
+from anymps.record import Fate, Phase, Recording, RefusalKind, Wait
+from anymps.rules import device_check
 from processes import ENABLE, run_python
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -238,6 +239,55 @@ def test_entries_beyond_the_limit_are_counted() -> None:
     assert uses["aten::add.Tensor"] == 30
     assert recording.dropped > 0
     assert [wait.wait for wait in recording.waits()] == [Wait.ITEM]
+
+
+def test_a_bad_index_is_recorded_with_both_lines() -> None:
+    """A delayed error has the line of the bad call and the line where it came out; a second one has no such line."""
+    x, bad = torch.ones(3, device="mps"), torch.tensor([7], device="mps")
+
+    def use() -> None:
+        x[bad]  # bad
+        x[bad]  # lost
+        x.sum().item()  # late
+
+    with anymps.record() as capture, pytest.raises(torch.AcceleratorError):
+        use()
+    first, second = capture.recording.refusals()
+    assert (RefusalKind.INDEX, "AcceleratorError", "aten::index.Tensor") == (first.kind, first.error, first.operator)
+    assert (line_of(use, "bad"), line_of(use, "late")) == (first.site.line, first.origin.line)
+    assert (line_of(use, "lost"), False) == (second.site.line, second.origin.known)
+    assert 2 == sum(used.count for used in capture.recording.operators() if used.name == "aten::index.Tensor")
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "operator"),
+    [
+        (
+            lambda: torch.linalg.lu_factor(torch.eye(2, device="mps"), pivot=False),
+            RefusalKind.ARGUMENT,
+            "aten::linalg_lu_factor_ex",
+        ),
+        (
+            lambda: nn.functional.adaptive_avg_pool2d(torch.ones(1, 1, 5, 5, device="mps"), 3),
+            RefusalKind.ARGUMENT,
+            "aten::_adaptive_avg_pool2d",
+        ),
+        (
+            lambda: nn.functional.embedding(torch.tensor([7], device="mps"), torch.ones(3, 2, device="mps")),
+            RefusalKind.ARGUMENT if device_check("index_select", torch.__version__).text == "" else RefusalKind.INDEX,
+            "aten::index_select",
+        ),
+    ],
+)
+def test_limits_of_operators_are_recorded(call: Callable[[], object], kind: RefusalKind, operator: str) -> None:
+    """What a kernel refuses for its arguments is a refusal like any other, with its line and one entry."""
+    with anymps.record() as capture:
+        try:
+            call()
+        except (RuntimeError, IndexError):
+            pass
+    (refusal,) = capture.recording.refusals()
+    assert (kind, operator, HERE) == (refusal.kind, refusal.operator, refusal.site.file)
 
 
 def test_threads_are_told_apart(tmp_path: Path) -> None:

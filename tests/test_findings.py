@@ -483,10 +483,12 @@ def test_float64_of_unknown_origin() -> None:
         (RefusalKind.RANK, "MPS303"),
         (RefusalKind.LAYOUT, "MPS304"),
         (RefusalKind.MEMORY, "MPS501"),
+        (RefusalKind.ARGUMENT, "MPS105"),
+        (RefusalKind.DETERMINISM, "MPS107"),
     ],
 )
 def test_refusals_that_keep_the_backends_words(kind: RefusalKind, rule: str) -> None:
-    """MPS302 to MPS304 and MPS501 tell what the backend said."""
+    """MPS302 to MPS304, MPS501 and MPS6xx tell what the backend said."""
     finding = only(refused(kind, "RuntimeError", "the backend's text", "aten::mm"))
     assert (finding.id, finding.what) == (rule, "`aten::mm` raised RuntimeError: the backend's text")
 
@@ -617,3 +619,26 @@ def test_equivalents_compute_the_same(name: str) -> None:
         exec(f"{expression}" if name == "put_" else f"x = {expression}", names)
         results.append(names["x"])
     torch.testing.assert_close(results[0], results[1])
+
+
+# MPS6xx
+
+
+def test_a_bad_index_names_the_call_and_the_wait() -> None:
+    """MPS106 stands at the call with the bad index and names the line at which the exception came."""
+    recording = refused(
+        RefusalKind.INDEX, "AcceleratorError", "index 7", "aten::index.Tensor", origin=(25, "loss.item()")
+    )
+    finding = only(recording)
+    assert (finding.id, finding.site.line) == ("MPS106", 12)
+    assert finding.what == (
+        "`aten::index.Tensor` reported: index 7; AcceleratorError was raised at train.py:25, the next wait."
+    )
+
+
+def test_a_bad_index_that_no_exception_told_of() -> None:
+    """MPS106 also tells of an error that was lost behind another one, or that nothing waited for."""
+    finding = only(refused(RefusalKind.INDEX, "AcceleratorError", "index 8", "aten::index.Tensor"))
+    assert finding.what == (
+        "`aten::index.Tensor` reported: index 8; no exception told of it: another error came first, or nothing waited."
+    )

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 from anymps._errors import BuildError, EnableError, RequireError
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import (
+    NOT_CHECKED,
     SAME_GPU_CHECKS,
     Family,
     Fate,
     Flag,
     Wait,
+    alerts,
     check_supported,
     core_table,
+    device_checks,
     distributed_operator,
     dtype_table,
     fallback_warning,
@@ -30,6 +33,7 @@ from anymps.rules import (
     hazards,
     installed_torch,
     missing_operator,
+    operator_limits,
     tensor_on_cpu,
     version_rules,
     view_fallback_warning,
@@ -250,6 +254,10 @@ def _texts(version: TorchVersion) -> dict[str, object]:
     return {
         "same_gpu": _same_gpu_texts(),
         "dtypes": dtype_table(version),
+        "limits": operator_limits(version),
+        "device_checks": device_checks(version),
+        "alerts": alerts(version),
+        "not_checked": NOT_CHECKED.format(release=f"{version.major}.{version.minor}"),
         "float64": float64_allocation().text,
         "missing": missing_operator(_OPERATOR, git).text,
         "distributed": distributed_operator(_OPERATOR, git).text,

@@ -5,12 +5,32 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-from anymps.findings import _dtypes, _hazards, _memory, _operators, _placement, _suppressions, _waits, _wrong_results
+from anymps.findings import (
+    _arguments,
+    _dtypes,
+    _hazards,
+    _memory,
+    _operators,
+    _placement,
+    _suppressions,
+    _waits,
+    _wrong_results,
+)
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Rule
 from anymps.record import Recording
 
-_FAMILIES: Final = (_suppressions, _operators, _waits, _dtypes, _placement, _memory, _hazards, _wrong_results)
+_FAMILIES: Final = (
+    _suppressions,
+    _operators,
+    _arguments,
+    _waits,
+    _dtypes,
+    _placement,
+    _memory,
+    _hazards,
+    _wrong_results,
+)
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule in family.RULES}
 """Every rule by its id."""

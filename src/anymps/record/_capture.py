@@ -18,6 +18,8 @@ from anymps.device import native, state
 from anymps.record._capture_hooks import Hooks, drain_modules
 from anymps.record._capture_origins import find_origin
 from anymps.record._recording import Recording
+from anymps.record._schema import RefusalRow
+from anymps.record._vocabulary import RefusalKind
 from anymps.record._writer import RecordingWriter
 
 DETAIL_LIMIT = 2_000_000
@@ -49,7 +51,8 @@ class Capture:
         self._closed = threading.Event()
         self._lock = threading.RLock()
         self._operators = 0
-        self._refusals: list[tuple[int, int, str, str, str, int, int, dict[str, object]]] = []
+        self._refusals: list[RefusalRow] = []
+        self._delayed: dict[int, RefusalRow] = {}
 
     def __enter__(self) -> Capture:
         """Start.
@@ -69,7 +72,7 @@ class Capture:
         self._writer = RecordingWriter(self._path, self._facts())
         self._started = time.monotonic()
         self._hooks = Hooks(self._core)
-        self._core.set_callbacks(self._note_refusal, self._hooks.number_of)
+        self._core.set_callbacks(self._note_refusal, self._note_surfaced, self._hooks.number_of)
         self._core.tape_start(self._limit)
         self._hooks.install()
         _current = self
@@ -111,7 +114,7 @@ class Capture:
                 return
             self._core.tape_stop()
             self._hooks.remove()
-            self._core.set_callbacks(None, None)
+            self._core.set_callbacks(None, None, None)
             self._drain()
             self._writer.set_meta("ending", dict(ending))
             self._writer.set_meta("wall_seconds", time.monotonic() - self._started)
@@ -174,10 +177,21 @@ class Capture:
             self._closed.set()
 
     def _note_refusal(self, number: int, kind: str, operator: str, error: str, message: str, culprit: Any) -> None:
-        origin = find_origin(culprit, kind, self._core.is_internal)
+        delayed = kind == RefusalKind.INDEX.value
+        origin = None if delayed else find_origin(culprit, kind, self._core.is_internal)
         detail: dict[str, object] = {"operator": operator}
         origin_site = 0
         if origin is not None:
             detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}
             origin_site = self._core.site(origin.file, origin.line, origin.function, "")
-        self._refusals.append((number, 0, kind, error, message, self._core.current_site(), origin_site, detail))
+        row: RefusalRow = (number, 0, kind, error, message, self._core.current_site(), origin_site, detail)
+        if delayed:
+            self._delayed[number] = row
+        self._refusals.append(row)
+
+    def _note_surfaced(self, number: int) -> None:
+        """The delayed error of that number is raised by the calling line: the refusal's row gets it as its origin."""
+        row = self._delayed.get(number)
+        self._delayed.clear()  # the device forgets the others
+        if row is not None:
+            self._refusals.append((*row[:6], self._core.current_site(), row[7]))

@@ -98,7 +98,10 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A call that MPS refused. `origin` is the line that made the culprit, unknown if its file is empty."""
+    """A call that MPS refused. `origin` is the line that made the culprit, unknown if its file is empty.
+
+    Of kind INDEX: `site` is the call that was given the index, `origin` the wait that raised the error.
+    """
 
     kind: RefusalKind
     error: str

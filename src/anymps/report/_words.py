@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anymps.findings import Finding, Severity, notes
-from anymps.record import Recording
+from anymps.record import Recording, RefusalKind
 from anymps.report._text import clean, count, duration_range, path, place, plural
 
 
@@ -110,8 +110,10 @@ def _would_it_run(recording: Recording) -> str:
     refusals = recording.refusals()
     exception, message = _exception(recording)
     if exception:
-        if refusals and refusals[-1].error == exception and refusals[-1].message in (message or refusals[-1].message):
-            where = place(refusals[-1].site, fact(recording, "directory"))
+        raised = [refusal for refusal in refusals if refusal.kind is not RefusalKind.INDEX or refusal.origin.known]
+        if raised and raised[-1].error == exception and raised[-1].message in (message or raised[-1].message):
+            late = raised[-1].kind is RefusalKind.INDEX
+            where = place(raised[-1].origin if late else raised[-1].site, fact(recording, "directory"))
             return f"{failed} on {mac}: {where} raises {exception}."
         return f"The script ended with {exception}, which MPS did not raise."
     early = _early_end(recording)

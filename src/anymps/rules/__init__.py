@@ -11,6 +11,8 @@ from anymps.rules._coverage import (
     find_operators,
     nearest_operators,
 )
+from anymps.rules._determinism import ALERTS, SILENT, Alert, AlertRow, alerts
+from anymps.rules._device_checks import DEVICE_CHECKS, NOT_CHECKED, DeviceCheck, device_check, device_checks
 from anymps.rules._dtypes import (
     REFUSED_DTYPES,
     SCALAR_TYPES,
@@ -24,6 +26,13 @@ from anymps.rules._encoding import WAIT_WORDS, Family, Fate, Flag, Wait
 from anymps.rules._families import family, is_verified
 from anymps.rules._hazard_model import Check, Hazard, Outcome
 from anymps.rules._hazards import HazardRow, all_hazards, hazard_table, hazards
+from anymps.rules._limits import (
+    OPERATOR_LIMITS,
+    OperatorLimit,
+    missing_stub,
+    operator_limit,
+    operator_limits,
+)
 from anymps.rules._operators import CoreRow, OperatorRule, core_table, fallback_operators, operator_rules
 from anymps.rules._registered import (
     FIRST_RELEASE,
@@ -71,8 +80,6 @@ from anymps.rules._texts import (
 )
 from anymps.rules._texts_runtime import (
     NOTHING_LOGGED,
-    OPERATOR_LIMITS,
-    OperatorLimit,
     autocast_dtype_warning,
     binding_argument,
     capture_failed,
@@ -93,7 +100,6 @@ from anymps.rules._texts_runtime import (
     macos_too_old,
     memory_fraction_error,
     no_gpu,
-    operator_limit,
     out_of_memory,
     profiler_mode,
     profiler_running,
@@ -120,21 +126,28 @@ from anymps.rules._waits import WAITS, WaitRule, wait_of
 from anymps.rules._wheel import Overload, Wheel, installed_torch, native_functions, parse_native_functions
 
 __all__ = [
+    "ALERTS",
+    "DEVICE_CHECKS",
     "FIRST_RELEASE",
     "LAST_RELEASE",
     "NEWEST",
     "NOTHING_LOGGED",
+    "NOT_CHECKED",
     "OLDEST",
     "OPERATOR_LIMITS",
     "REFUSED_DTYPES",
     "SAME_GPU_CHECKS",
     "SCALAR_TYPES",
+    "SILENT",
     "WAITS",
     "WAIT_WORDS",
+    "Alert",
+    "AlertRow",
     "BackendText",
     "Check",
     "CoreRow",
     "Coverage",
+    "DeviceCheck",
     "DtypeRefusal",
     "DtypeRow",
     "Family",
@@ -156,6 +169,7 @@ __all__ = [
     "Wait",
     "WaitRule",
     "Wheel",
+    "alerts",
     "all_hazards",
     "autocast_dtype_warning",
     "binding_argument",
@@ -168,6 +182,8 @@ __all__ = [
     "core_table",
     "coverage",
     "coverage_summary",
+    "device_check",
+    "device_checks",
     "devices_differ",
     "distributed_operator",
     "dtype_table",
@@ -205,6 +221,7 @@ __all__ = [
     "memory_fraction_error",
     "missing_kernel",
     "missing_operator",
+    "missing_stub",
     "native_functions",
     "native_since",
     "nearest_operators",
@@ -213,6 +230,7 @@ __all__ = [
     "not_strided",
     "numpy_conversion",
     "operator_limit",
+    "operator_limits",
     "operator_rules",
     "out_of_memory",
     "parse_native_functions",

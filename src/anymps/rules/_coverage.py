@@ -20,6 +20,7 @@ from anymps._errors import UnsupportedTorchError
 from anymps.rules._dtypes import SCALAR_TYPES, refused_dtype, widened_dtypes
 from anymps.rules._encoding import Family
 from anymps.rules._families import family, is_verified
+from anymps.rules._limits import OPERATOR_LIMITS, OperatorLimit
 from anymps.rules._operators import operator_rules
 from anymps.rules._registered import native_since, registered, registrations
 from anymps.rules._texts import (
@@ -30,7 +31,6 @@ from anymps.rules._texts import (
     scaler_argument,
     tensor_on_cpu,
 )
-from anymps.rules._texts_runtime import OPERATOR_LIMITS, OperatorLimit
 from anymps.rules._versions import NEWEST, OLDEST, check_supported
 from anymps.rules._waits import WaitRule, wait_of
 from anymps.rules._wheel import Overload, installed_torch, native_functions

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS
 from anymps.rules._operators import core_table
 from anymps.rules._texts import BackendText, missing_kernel
-from anymps.rules._texts_runtime import OPERATOR_LIMITS
 from anymps.rules._versions import NEWEST, OLDEST, TorchVersion, check_supported
 
 SCALAR_TYPES: Final[dict[str, int]] = {
@@ -35,7 +35,6 @@ SCALAR_TYPES: Final[dict[str, int]] = {
 """The numbers of `c10::ScalarType`, by the name of the dtype."""
 
 _INTEGERS: Final = ("bool", "uint8", "int8", "int16", "int32", "int64")
-_ERROR_CLASSES: Final = ("RuntimeError", "TypeError", "NotImplementedError", "ValueError", "IndexError")
 # Operators that are composite on a Mac and have a kernel in the native core.
 _COMPOSITE: Final = ("convolution", "_convolution")
 
@@ -78,6 +77,7 @@ REFUSED_DTYPES: Final = (
     _row("_upsample_bilinear2d_aa", ("uint8",), "_upsample_bilineard2d_aa_out_mps only supports floating-point dtypes"),
     _row("_upsample_bicubic2d_aa", ("uint8",), "_upsample_bicubic2d_aa_out_mps only supports floating-point dtypes"),
     _row("upsample_bicubic2d", ("uint8",), missing_kernel("upsample_bicubic2d_uchar")),
+    _limit_row("native_batch_norm _native_batch_norm_legit _batch_norm_with_update", ("int64",), "batch norm int64"),
     _row("renorm", _COMPLEX, missing_kernel("renorm_float2")),
     _row("silu", _COMPLEX, missing_kernel("silu_dense_float2_float2"), (2, 12)),
     _row("searchsorted bucketize", ("bool",), missing_kernel("searchsorted_bool_long")),
@@ -171,7 +171,7 @@ def dtype_table(torch_version: str | TorchVersion) -> tuple[DtypeRow, ...]:
         for dtype, number in SCALAR_TYPES.items():
             said = refused_dtype(name, dtype, torch_version)
             if said is not None:
-                refused.append((number, _ERROR_CLASSES.index(said.error), said.text))
+                refused.append((number, ERROR_CLASSES.index(said.error), said.text))
         widened = sum(1 << SCALAR_TYPES[dtype] for dtype in widened_dtypes(name))
         if refused or widened:
             rows.append((full, tuple(refused), widened, name in _KEPT_WIDE))

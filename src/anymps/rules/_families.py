@@ -76,8 +76,9 @@ _FAMILIES: Final = {
     "PMIII": "exponential_",
     "PMMMM": "_logcumsumexp _to_sparse.sparse_dim eye masked_scatter_ nonzero zero_",
     "PPIII": """
-        all amax amin any count_nonzero mean nansum normal.Tensor_float normal.Tensor_float_out random_ randperm
-        sum uniform_
+        all amax amin any count_nonzero mean nansum normal.Tensor_Tensor normal.Tensor_Tensor_out
+        normal.Tensor_float normal.Tensor_float_out normal.float_Tensor normal.float_Tensor_out random_ randperm sum
+        uniform_
     """,
     "PPMMM": """
         aminmax argmax argmin bernoulli bernoulli_ embedding_dense_backward gather histc kthvalue multinomial
@@ -87,7 +88,6 @@ _FAMILIES: Final = {
     "PPPGG": "linear_backward",
     "PPPII": """
         glu_backward log_sigmoid_backward log_sigmoid_forward max. min. mish_backward nan_to_num
-        normal.Tensor_Tensor normal.Tensor_Tensor_out normal.float_Tensor normal.float_Tensor_out
     """,
     "PPPMM": """
         _upsample_nearest_exact1d _upsample_nearest_exact2d adaptive_max_pool2d adaptive_max_pool2d_backward

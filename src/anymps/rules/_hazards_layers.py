@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from anymps.rules._hazard_model import NO_END, Check, Hazard, Outcome
-from anymps.rules._texts_runtime import OPERATOR_LIMITS
+from anymps.rules._limits import OPERATOR_LIMITS
 
 _CONVOLUTION: Final = "aten/src/ATen/native/mps/operations/Convolution.mm"
 _NORM: Final = "aten/src/ATen/native/mps/operations/Normalization.mm"

@@ -6,7 +6,7 @@ from typing import Final
 
 from anymps.rules._encoding import Family
 from anymps.rules._hazard_model import Check, Hazard, Outcome
-from anymps.rules._texts_runtime import OPERATOR_LIMITS
+from anymps.rules._limits import OPERATOR_LIMITS
 
 _INDEXING: Final = "aten/src/ATen/native/mps/operations/Indexing.mm"
 _EVENTS: Final = "aten/src/ATen/mps/MPSEvent.mm; fixed by pull request 196395"

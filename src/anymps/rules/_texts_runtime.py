@@ -6,10 +6,10 @@ Python files, of the macOS arm64 wheels of torch 2.11 to 2.15. Sizes are in byte
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from anymps.rules._texts import BackendText
-from anymps.rules._versions import NEWEST, OLDEST, TorchVersion, check_supported, version_rules
+from anymps.rules._versions import TorchVersion, check_supported, version_rules
 
 # --- memory: MPSAllocator.mm, c10/core/CachingAllocator format_size, torch/mps/__init__.py
 
@@ -162,7 +162,7 @@ def events_not_recorded(version: str | TorchVersion, *, generic: bool = False) -
     None: `torch.mps.Event` up to 2.14, which waits for ever (pytorch issue 162872).
     """
     if generic:
-        return BackendText("RuntimeError", "Both events must be recorded before calculating elapsed time.")
+        return BackendText("ValueError", "Both events must be recorded before calculating elapsed time.")
     if not version_rules(version).event_timing_safe:
         return None
     return BackendText("RuntimeError", "Both events must be recorded before calculating elapsed time")
@@ -287,104 +287,3 @@ def autocast_dtype_warning() -> BackendText:
         "In MPS autocast, but the target dtype is not supported. Disabling autocast.\n"
         "MPS Autocast only supports dtypes of torch.bfloat16, torch.float16 currently.",
     )
-
-
-# --- limits of single operators
-
-
-class OperatorLimit(NamedTuple):
-    """A fixed text of some operators (base names: all overloads), and the first and last release that has it.
-
-    Without operators it is one that any operator in an MPSGraph can give.
-    """
-
-    error: str
-    text: str
-    since: tuple[int, int] = OLDEST
-    until: tuple[int, int] = NEWEST
-    operators: tuple[str, ...] = ()
-
-
-OPERATOR_LIMITS: Final[dict[str, OperatorLimit]] = {
-    "addbmm": OperatorLimit(
-        "RuntimeError",
-        "MPS device does not support addbmm or baddbmm for this input type",
-        operators=("addbmm", "baddbmm"),
-    ),
-    "grid_sampler_3d backward": OperatorLimit(
-        "RuntimeError",
-        "grid_sampler_3d backward on MPS only supports bilinear and nearest interpolation",
-        (2, 13),
-        operators=("grid_sampler_3d_backward",),
-    ),
-    "linalg_qr dtype": OperatorLimit(
-        "RuntimeError", "linalg_qr: MPS currently supports float32 only", (2, 12), (2, 13), operators=("linalg_qr",)
-    ),
-    "linalg_qr size": OperatorLimit(
-        "UserWarning",
-        "linalg_qr: MPS implementation is currently limited to min(m,n) <= 512, falling back to CPU.",
-        (2, 12),
-        (2, 13),
-        operators=("linalg_qr",),
-    ),
-    "linear": OperatorLimit(
-        "RuntimeError", "MPS device does not support linear for non-float inputs", operators=("linear",)
-    ),
-    "lstm projections": OperatorLimit(
-        "RuntimeError", "LSTM with projections is not currently supported with MPS.", operators=("_lstm_mps",)
-    ),
-    "lu_factor complex": OperatorLimit(
-        "RuntimeError",
-        "linalg.lu_factor(): MPS doesn't support complex types.",
-        until=(2, 14),
-        operators=("linalg_lu_factor_ex", "linalg_lu", "_linalg_det", "_linalg_slogdet", "_linalg_solve_ex"),
-    ),
-    "lu_factor dtype": OperatorLimit(
-        "RuntimeError",
-        "linalg.lu_factor(): MPS only supports floats.",
-        until=(2, 13),
-        operators=("linalg_lu_factor_ex", "linalg_lu", "_linalg_det", "_linalg_slogdet", "_linalg_solve_ex"),
-    ),
-    "lu_factor pivot": OperatorLimit(
-        "RuntimeError",
-        "linalg.lu_factor(): MPS doesn't allow pivot == False.",
-        operators=("linalg_lu_factor_ex", "linalg_lu"),
-    ),
-    "masked_fill size": OperatorLimit(
-        "RuntimeError", "masked_fill not supported for tensors of more than 2**32 elements", operators=("masked_fill_",)
-    ),
-    "matmul size": OperatorLimit(
-        "RuntimeError",
-        "Output dim sizes larger than 2**32 elements for matmul not supported on MPS device.",
-        operators=("bmm",),
-    ),
-    "mm shape": OperatorLimit(
-        "UserWarning",
-        "MPS mm implementation has a known issue with this shape, dtype and slice. Dispatching to metal implementation "
-        "instead. This may impact performance.",
-        (2, 12),
-        operators=("mm",),
-    ),
-    "sdpa dropout": OperatorLimit(
-        "RuntimeError",
-        "scaled_dot_product_attention for MPS does not support dropout.",
-        (2, 13),
-        operators=("_scaled_dot_product_attention_math_for_mps",),
-    ),
-    "softmax cast": OperatorLimit(
-        "RuntimeError",
-        "softmax with half to float conversion is not supported on MPS",
-        until=(2, 14),
-        operators=("_softmax",),
-    ),
-    "tensor dims": OperatorLimit("RuntimeError", "MPSGraph does not support tensor dims larger than INT_MAX", (2, 13)),
-}
-"""Fixed texts of single operators by a short name; looked up in the strings of each release."""
-
-
-def operator_limit(version: str | TorchVersion, name: str) -> BackendText | None:
-    """The text of that name in `OPERATOR_LIMITS`, or None if the release does not have it."""
-    limit = OPERATOR_LIMITS[name]
-    if not limit.since <= check_supported(version).release <= limit.until:
-        return None
-    return BackendText(limit.error, limit.text)

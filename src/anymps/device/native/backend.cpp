@@ -2,6 +2,7 @@
 #include "backend.h"
 
 #include "books.h"
+#include "delayed.h"
 #include "events.h"
 #include "fork.h"
 #include "generator.h"
@@ -120,6 +121,7 @@ struct Hooks final : at::MPSHooksInterface {
     const int64_t start = now_ns();
     books().model().empty_cache();
     tape::mark(mark_rule("anymps::empty_cache"), 0, start, now_ns(), Wait::EmptyCache);
+    delayed::check();
   }
   size_t getCurrentAllocatedMemory() const override {
     return books().model().current();
@@ -300,10 +302,15 @@ bool answer_false(const void*) {
 
 }  // namespace
 
+bool is_macos_at_least(unsigned major, unsigned minor) {
+  return is_macos(major, minor);
+}
+
 void synchronize_device(const char* name) {
   enter_device();
   const int64_t start = now_ns();
   tape::mark(mark_rule(name), 0, start, start, Wait::Synchronize);
+  delayed::check();
 }
 
 void install_backend(const MacFacts& mac) {

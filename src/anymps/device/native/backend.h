@@ -19,4 +19,7 @@ void hide_cuda();
 // The host waits for the device: notes it on the tape under `name` ("anymps::synchronize").
 void synchronize_device(const char* name);
 
+// Of the Mac that is played.
+bool is_macos_at_least(unsigned major, unsigned minor);
+
 }  // namespace anymps

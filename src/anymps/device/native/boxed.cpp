@@ -3,6 +3,9 @@
 
 #include "call.h"
 #include "hazards.h"
+#include "delayed.h"
+#include "determinism.h"
+#include "indices.h"
 #include "random.h"
 #include "registry.h"
 #include "texts.h"
@@ -187,6 +190,13 @@ class Redirect final : public c10::OperatorKernel {
       check_hazards(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
     }
     Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU));
+    std::optional<AlertScope> alert;
+    if (C10_UNLIKELY(alerts(rule_))) {
+      alert.emplace(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
+    if (C10_UNLIKELY(rule_.check != nullptr)) {
+      rule_.check(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
     std::optional<HostGenerator> generator;
     if (C10_UNLIKELY(rule_.generator_argument >= 0)) {
       c10::IValue& value = (*stack)[first + static_cast<size_t>(rule_.generator_argument)];
@@ -196,8 +206,14 @@ class Redirect final : public c10::OperatorKernel {
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_host(tensor, written, position);
     });
+    std::optional<c10::ScalarType> narrow;
     if (C10_UNLIKELY(rule_.widened != 0)) {
-      compute_widely(op, stack, first);
+      narrow = widened_dtype(rule_, schema.arguments(), *stack, first);
+    }
+    if (C10_UNLIKELY(narrow.has_value())) {
+      compute_widely(op, stack, first, *narrow);
+    } else if (rule_.indices != nullptr && !host_key_.has(c10::DispatchKey::SparseCPU)) {
+      compute_with_indices(rule_, op, host_key_, stack, first);
     } else {
       op.redispatchBoxed(host_key_, stack);
     }
@@ -207,12 +223,7 @@ class Redirect final : public c10::OperatorKernel {
 
  private:
   // The CPU kernel, which may have the dtype for these arguments after all; if not, a wider one.
-  void compute_widely(const c10::OperatorHandle& op, Stack* stack, size_t first) const {
-    const auto narrow = widened_dtype(rule_, op.schema().arguments(), *stack, first);
-    if (!narrow.has_value()) {
-      op.redispatchBoxed(host_key_, stack);
-      return;
-    }
+  void compute_widely(const c10::OperatorHandle& op, Stack* stack, size_t first, c10::ScalarType narrow) const {
     const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
     try {
       op.redispatchBoxed(host_key_, stack);
@@ -221,7 +232,7 @@ class Redirect final : public c10::OperatorKernel {
       stack->resize(first);
       stack->insert(stack->end(), arguments.begin(), arguments.end());
     }
-    Widening(rule_, *narrow).run(op, host_key_, stack, first);
+    Widening(rule_, narrow).run(op, host_key_, stack, first);
   }
 
   const Rule& rule_;
@@ -343,6 +354,7 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   });
   span.moved(Direction::None, moved, false);
   span.end(inputs, outputs);
+  delayed::check();
 }
 
 void warn_fallback(const std::string& name) {

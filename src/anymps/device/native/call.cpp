@@ -1,6 +1,7 @@
 // Aliasing of arguments and adoption of results, shared by the boxed and the unboxed kernels.
 #include "call.h"
 
+#include "delayed.h"
 #include "texts.h"
 
 namespace anymps {
@@ -130,12 +131,15 @@ void Call::finish() {
     }
   }
   finished_ = true;
-  if (span_.on()) {
+  if (span_.on() && !tape::take_refusal_note()) {  // a delayed error has written its own entry
     c10::SmallVector<const c10::TensorImpl*, 6> inputs;
     for (const Argument& argument : arguments_) {
       inputs.push_back(argument.original.unsafeGetTensorImpl());
     }
     span_.end(inputs, results_);
+  }
+  if (C10_UNLIKELY(span_.waits())) {
+    delayed::check();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "fork.h"
 #include "hazards.h"
+#include "delayed.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -49,6 +50,7 @@ Pool& pool() {
 void note_wait() {
   const int64_t now = now_ns();
   tape::mark(mark_rule("anymps::event_wait"), 0, now, now, Wait::Event);
+  delayed::check();
 }
 
 }  // namespace

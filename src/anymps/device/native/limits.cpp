@@ -1,24 +1,28 @@
 // Operators that refuse some arguments on mps that the CPU takes, by more than the dtype of the first tensor.
 //
-// Texts and conditions: torch 2.13, AdaptivePooling.mm and Convolution.mm; the comments that quote them beside the marks in
-// torch/testing/_internal/common_methods_invocations.py.
+// Conditions: torch 2.13, AdaptivePooling.mm, Convolution.mm, GridSampler.mm, LinearAlgebra.mm, RnnOps.mm and SoftMax.mm;
+// the comments that quote them beside the marks in torch/testing/_internal/common_methods_invocations.py. Texts that are
+// the same for every call, with their releases: OPERATOR_LIMITS in anymps/rules/_texts_runtime.py.
+#include "backend.h"
 #include "texts.h"
 #include "unboxed.h"
 
 #include <ATen/ops/_adaptive_avg_pool2d_ops.h>
+#include <ATen/ops/_softmax_ops.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/arange_ops.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/convolution_ops.h>
+#include <ATen/ops/kaiser_window_native.h>
+#include <ATen/ops/kaiser_window_ops.h>
 #include <ATen/ops/masked_scatter_ops.h>
-#include <ATen/ops/scatter_reduce_ops.h>
 #include <ATen/ops/slow_conv3d_forward.h>
 #include <ATen/ops/slow_conv_dilated2d.h>
 #include <ATen/ops/slow_conv_dilated3d.h>
 #include <ATen/ops/slow_conv_transpose2d.h>
 #include <ATen/ops/slow_conv_transpose3d.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 
 #include <algorithm>
 
@@ -28,26 +32,54 @@ namespace {
 const c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
 
 struct AdaptiveAveragePool {
-  static at::Tensor call(const at::Tensor& self, c10::SymIntArrayRef output) {
+  static at::Tensor call(const Rule& rule, const at::Tensor& self, c10::SymIntArrayRef output) {
     if (self.dim() >= 3 && output.size() == 2) {
       const int64_t in[2] = {self.size(-2), self.size(-1)};
       const int64_t out[2] = {output[0].expect_int(), output[1].expect_int()};
       const bool shrinks = in[0] >= out[0] && in[1] >= out[1];
       for (int i = 0; i < 2; ++i) {
         const int64_t larger = shrinks ? in[i] : out[i], smaller = shrinks ? out[i] : in[i];
-        TORCH_CHECK(
-            smaller == 0 || larger % smaller == 0, "Adaptive pool MPS: ", shrinks ? "input" : "output",
-            " sizes must be divisible by ", shrinks ? "output" : "input",
-            " sizes. Non-divisible input sizes are not implemented on MPS device yet. For now, you can manually transfer tensor to "
-            "cpu in this case. Please refer to [this issue](https://github.com/pytorch/pytorch/issues/96056)");
+        if (smaller != 0 && larger % smaller != 0) {
+          refuse_limit(rule, shrinks ? "adaptive pool input" : "adaptive pool output", self);
+        }
       }
     }
     return at::_ops::_adaptive_avg_pool2d::redispatch(kCpu, self, output);
   }
 };
 
+int64_t convolved(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
+  return stride > 0 ? (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1 : 0;
+}
+
+// Before macOS 15.1 no dimension of the result may pass 65536 (pytorch issue 129207), whatever the text says.
+bool passes_65536(
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation) {
+  constexpr int64_t most = int64_t{1} << 16;
+  const size_t spatial = static_cast<size_t>(weight.dim()) - 2;
+  if (input.dim() != weight.dim() || stride.size() != spatial || padding.size() != spatial || dilation.size() != spatial) {
+    return false;  // refused elsewhere
+  }
+  if (weight.size(0) > most || input.size(0) > most) {
+    return true;
+  }
+  for (size_t i = 0; i < spatial; ++i) {
+    const auto d = static_cast<int64_t>(i) + 2;
+    if (convolved(
+            input.size(d), weight.size(d), stride[i].expect_int(), padding[i].expect_int(), dilation[i].expect_int()) > most) {
+      return true;
+    }
+  }
+  return false;
+}
+
 struct Convolution {
   static at::Tensor call(
+      const Rule& rule,
       const at::Tensor& input,
       const at::Tensor& weight,
       const std::optional<at::Tensor>& bias,
@@ -58,9 +90,14 @@ struct Convolution {
       c10::SymIntArrayRef output_padding,
       c10::SymInt groups) {
     const auto type = input.scalar_type();
-    TORCH_CHECK(
-        !(transposed && weight.dim() == 5 && (type == c10::ScalarType::Half || type == c10::ScalarType::BFloat16)),
-        "ConvTranspose 3D with BF16 or FP16 types is not supported on MPS");
+    if (C10_UNLIKELY(
+            transposed && weight.dim() == 5 && (type == c10::ScalarType::Half || type == c10::ScalarType::BFloat16))) {
+      refuse_limit(rule, "conv_transpose3d half", input);
+    }
+    if (C10_UNLIKELY(!is_macos_at_least(15, 1)) && !transposed && weight.dim() > 2 &&
+        passes_65536(input, weight, stride, padding, dilation)) {
+      refuse_limit(rule, "convolution size", input);
+    }
     return at::_ops::convolution::redispatch(
         kCpu, input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
   }
@@ -169,38 +206,90 @@ struct Arange {
   }
 };
 
-// Metal has no atomic product of int64 (torch 2.13, torch/testing/_internal/common_mps.py).
-void check_scatter(const at::Tensor& self, c10::string_view reduce) {
-  TORCH_CHECK(
-      TORCH_VERSION_MINOR < 13 ||  // MPSGraph's scatter takes it
-          !(reduce == "prod" && self.scalar_type() == c10::ScalarType::Long),
-      "Failed to create function state object for: scatter_prod_dense_long_long");
-}
-
-struct ScatterReduce {
-  static at::Tensor call(
-      const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, c10::string_view reduce, bool with_self) {
-    check_scatter(self, reduce);
-    return at::_ops::scatter_reduce_two::redispatch(kCpu, self, dim, index, source, reduce, with_self);
-  }
-};
-
-struct ScatterReduceInPlace {
-  static at::Tensor& call(
-      at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source, c10::string_view reduce, bool with_self) {
-    check_scatter(self, reduce);
-    return at::_ops::scatter_reduce__two::redispatch(kCpu, self, dim, index, source, reduce, with_self);
+struct Softmax {
+  static at::Tensor call(const Rule& rule, const at::Tensor& self, int64_t dim, bool half_to_float) {
+    if (C10_UNLIKELY(half_to_float)) {
+      refuse_limit(rule, "softmax cast", self);
+    }
+    return at::_ops::_softmax::redispatch(kCpu, self, dim, half_to_float);
   }
 };
 
 struct MaskedScatter {
-  static at::Tensor& call(at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
+  static at::Tensor& call(const Rule& rule, at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
     const auto type = mask.scalar_type();
-    TORCH_CHECK(
-        type == c10::ScalarType::Bool || type == c10::ScalarType::Byte, "masked_scatter: expected BoolTensor or ByteTensor for mask");
+    if (type != c10::ScalarType::Bool && type != c10::ScalarType::Byte) {
+      refuse_limit(rule, "masked_scatter mask", mask);
+    }
     return at::_ops::masked_scatter_::redispatch(kCpu, self, mask, source);
   }
 };
+
+// Its kernel is behind a dispatch stub in which mps has no place, on a Mac neither.
+struct KaiserWindow {
+  template <class... Args>
+  static at::Tensor call(const Rule& rule, int64_t length, Args... args) {
+    if (length > 1) {
+      refuse_limit(rule, "missing stub");
+    }
+    return at::native::kaiser_window(length, args...);
+  }
+};
+
+// ---------------------------------------------------------------------------------------------------- boxed
+
+const c10::IValue& argument(const Rule& rule, c10::ArrayRef<c10::IValue> values, const char* name) {
+  const auto& arguments = rule.op.schema().arguments();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (arguments[i].name() == name) {
+      return values[i];
+    }
+  }
+  TORCH_INTERNAL_ASSERT(false, "anymps: ", rule.name, " has no argument ", name);
+}
+
+// Metal has no atomic product of int64 (torch 2.13, torch/testing/_internal/common_mps.py).
+void check_scatter_reduce(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  const at::Tensor& self = values[0].toTensor();
+  if (self.scalar_type() == c10::ScalarType::Long && argument(rule, values, "reduce").toStringView() == "prod") {
+    refuse_limit(rule, "scatter product int64", self);
+  }
+}
+
+void check_lu_factor(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  if (!argument(rule, values, "pivot").toBool()) {
+    refuse_limit(rule, "lu_factor pivot", values[0].toTensor());
+  }
+}
+
+void check_batched_product(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  const at::Tensor& batch = argument(rule, values, "batch1").toTensor();
+  const auto type = batch.scalar_type();
+  const bool known = type == c10::ScalarType::Float || type == c10::ScalarType::Half || type == c10::ScalarType::BFloat16 ||
+      type == c10::ScalarType::ComplexFloat || type == c10::ScalarType::ComplexHalf || c10::isIntegralType(type, /*includeBool=*/true);
+  if (!known) {
+    refuse_limit(rule, "addbmm", batch);
+  }
+}
+
+void check_grid_sampler_3d_backward(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  constexpr int64_t bicubic = 2;
+  if (argument(rule, values, "interpolation_mode").toInt() == bicubic) {
+    refuse_limit(rule, "grid_sampler_3d backward", values[0].toTensor());
+  }
+}
+
+// The MPS kernels give the variance of complex numbers a complex dtype, which autograd refuses (the comments beside `var`
+// and `std` in common_methods_invocations.py, torch 2.13). Without a gradient the result is right here, in its real dtype.
+void check_complex_variance(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  const at::Tensor& self = values[0].toTensor();
+  if (self.is_complex() && self.requires_grad() && c10::GradMode::is_enabled()) {
+    const std::string name = rule.name.substr(6, rule.name.find('.') - 6);  // between "aten::" and ".correction"
+    refuse_limit(rule, (name + " complex gradient").c_str(), self);
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------- composite
 
 }  // namespace
 
@@ -213,8 +302,29 @@ void add_limited_kernels(KernelTable& table) {
   table.add<ops::addmm, Addmm>();
   table.add<ops::arange_start_out, Arange>();
   table.add<ops::masked_scatter_, MaskedScatter>();
-  table.add<ops::scatter_reduce_two, ScatterReduce>();
-  table.add<ops::scatter_reduce__two, ScatterReduceInPlace>();
+  table.add<ops::_softmax, Softmax>();
+  table.add<ops::kaiser_window, KaiserWindow>();
+  table.add<ops::kaiser_window_periodic, KaiserWindow>();
+  table.add<ops::kaiser_window_beta, KaiserWindow>();
+}
+
+std::unordered_map<std::string, ArgumentCheck> limit_checks() {
+  return {
+      {"aten::scatter_reduce.two", &check_scatter_reduce},
+      {"aten::scatter_reduce.two_out", &check_scatter_reduce},
+      {"aten::scatter_reduce_.two", &check_scatter_reduce},
+      {"aten::linalg_lu_factor_ex", &check_lu_factor},
+      {"aten::linalg_lu_factor_ex.out", &check_lu_factor},
+      {"aten::addbmm", &check_batched_product},
+      {"aten::addbmm.out", &check_batched_product},
+      {"aten::baddbmm", &check_batched_product},
+      {"aten::baddbmm.out", &check_batched_product},
+      {"aten::grid_sampler_3d_backward", &check_grid_sampler_3d_backward},
+      {"aten::std.correction", &check_complex_variance},
+      {"aten::std_mean.correction", &check_complex_variance},
+      {"aten::var.correction", &check_complex_variance},
+      {"aten::var_mean.correction", &check_complex_variance},
+  };
 }
 
 }  // namespace anymps

@@ -1,6 +1,7 @@
 // Allocation, views, storages, copies and reads: the operators that are about memory rather than arithmetic.
 #include "call.h"
 #include "hazards.h"
+#include "delayed.h"
 #include "registry.h"
 #include "texts.h"
 #include "unboxed.h"
@@ -158,6 +159,9 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   const std::array<const c10::TensorImpl*, 2> inputs{source.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()};
   span.end(inputs, {});
+  if (span.waits()) {
+    delayed::check();
+  }
   return self;
 }
 
@@ -188,6 +192,7 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   }();
   const std::array<const c10::TensorImpl*, 1> inputs{self.unsafeGetTensorImpl()};
   span.end(inputs, {});
+  delayed::check();
   return value;
 }
 

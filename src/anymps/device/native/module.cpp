@@ -70,6 +70,7 @@ PyObject* configure(PyObject*, PyObject* args) {
     t.distributed = word("distributed");
     t.fallback_warning = word("fallback_warning");
     t.view_fallback_warning = word("view_fallback_warning");
+    t.not_checked = word("not_checked");
     t.complex128_refused = word("complex128_refused") == "yes";
 
     PyObject* checks = PyDict_GetItemString(words, "same_gpu");  // {operator: {argument: text}}
@@ -77,6 +78,40 @@ PyObject* configure(PyObject*, PyObject* args) {
     for (Py_ssize_t i = 0; checks != nullptr && PyDict_Next(checks, &i, &op, &arguments);) {
       for (Py_ssize_t j = 0; PyDict_Next(arguments, &j, &argument, &text);) {
         t.same_gpu[to_string(op)][to_string(argument)] = to_string(text);
+      }
+    }
+
+    PyObject* limits = PyDict_GetItemString(words, "limits");  // {name: (error class, text)}
+    for (Py_ssize_t i = 0; limits != nullptr && PyDict_Next(limits, &i, &op, &argument);) {
+      int error;
+      const char* said;
+      if (!PyArg_ParseTuple(argument, "is", &error, &said)) {
+        return nullptr;
+      }
+      t.limits[to_string(op)] = {static_cast<uint8_t>(error), said};
+    }
+
+    Checks checks_of;
+    PyObject* device_checks = PyDict_GetItemString(words, "device_checks");  // anymps.rules.device_checks()
+    for (Py_ssize_t i = 0; device_checks != nullptr && PyDict_Next(device_checks, &i, &op, &argument);) {
+      const char *layout, *said, *strided;
+      if (!PyArg_ParseTuple(argument, "sss", &layout, &said, &strided)) {
+        return nullptr;
+      }
+      checks_of.indices[to_string(op)] = {layout, said, strided};
+    }
+    PyObject* alerts = PyDict_GetItemString(words, "alerts");  // anymps.rules.alerts()
+    for (Py_ssize_t i = 0; alerts != nullptr && PyDict_Next(alerts, &i, &op, &argument);) {
+      const char *name, *key;
+      int floating;
+      PyObject* values;
+      if (!PyArg_ParseTuple(argument, "spsO", &name, &floating, &key, &values)) {
+        return nullptr;
+      }
+      Alert& alert = checks_of.alerts[to_string(op)];
+      alert = {name, floating != 0, key, {}};
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(values); ++j) {
+        alert.values.push_back(to_string(PyTuple_GET_ITEM(values, j)));
       }
     }
 
@@ -130,7 +165,7 @@ PyObject* configure(PyObject*, PyObject* args) {
     hide_cuda();
     install_backend({static_cast<unsigned>(macos_major), static_cast<unsigned>(macos_minor)});
     set_families(std::move(family_names));
-    register_rules(table, dtypes);
+    register_rules(table, dtypes, std::move(checks_of));
     watch_forks();
     Py_RETURN_NONE;
   });
@@ -336,10 +371,10 @@ PyObject* internal(PyObject*, PyObject* file) {
   return guarded([&] { return PyBool_FromLong(is_internal(to_string(file))); });
 }
 
-// set_callbacks(refusal, module)
+// set_callbacks(refusal, surfaced, module)
 PyObject* set_callbacks(PyObject*, PyObject* args) {
-  PyObject *refusal, *module;
-  if (!PyArg_ParseTuple(args, "OO", &refusal, &module)) {
+  PyObject *refusal, *surfaced, *module;
+  if (!PyArg_ParseTuple(args, "OOO", &refusal, &surfaced, &module)) {
     return nullptr;
   }
   auto keep = [](PyObject*& slot, PyObject* value) {
@@ -348,6 +383,7 @@ PyObject* set_callbacks(PyObject*, PyObject* args) {
     Py_XDECREF(former);
   };
   keep(callbacks().refusal, refusal);
+  keep(callbacks().surfaced, surfaced);
   keep(callbacks().module, module);
   Py_RETURN_NONE;
 }

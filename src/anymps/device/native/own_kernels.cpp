@@ -1,8 +1,10 @@
 // Operators that have an MPS kernel and no CPU kernel of their own: computed on host tensors with what the CPU has.
 #include "registry.h"
+#include "delayed.h"
 #include "texts.h"
 #include "unboxed.h"
 
+#include <ATen/ops/_assert_async_ops.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/_scaled_dot_product_attention_math_for_mps.h>
 #include <ATen/ops/full.h>
@@ -16,6 +18,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <torch/version.h>
 
 #include <limits>
 #include <type_traits>
@@ -26,6 +29,27 @@ namespace {
 at::Tensor as_rows(const at::Tensor& tensor) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
 }
+
+// From torch 2.13 on a kernel looks at the value, and nobody waits for it (Assert.metal in the macOS wheels).
+struct AssertAsync {
+  static void call(const Rule& rule, const at::Tensor& self) {
+    if (self.numel() == 1 && !self.is_nonzero()) {
+      delayed::note(Refusal::Index, rule, "");  // no words of its own
+    } else {
+      at::_ops::_assert_async::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), self);
+    }
+  }
+};
+
+struct AssertAsyncMessage {
+  static void call(const Rule& rule, const at::Tensor& self, std::string_view message) {
+    if (self.numel() == 1 && !self.is_nonzero()) {
+      delayed::note(Refusal::Index, rule, std::string(message));
+    } else {
+      at::_ops::_assert_async_msg::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), self, message);
+    }
+  }
+};
 
 struct LinearBackward {
   static std::tuple<at::Tensor, at::Tensor, at::Tensor> call(
@@ -49,6 +73,7 @@ struct AttentionMath {
   // The last argument, grouped queries, came after torch 2.11.
   template <class... Grouped>
   static std::tuple<at::Tensor, at::Tensor> call(
+      const Rule& rule,
       const at::Tensor& query,
       const at::Tensor& key,
       const at::Tensor& value,
@@ -58,6 +83,9 @@ struct AttentionMath {
       const std::optional<at::Tensor>& dropout_mask,
       std::optional<double> scale,
       Grouped... grouped) {
+    if (C10_UNLIKELY(dropout != 0.0)) {
+      refuse_limit(rule, "sdpa dropout", query);
+    }
     return at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, dropout_mask, scale, grouped...);
   }
 };
@@ -151,7 +179,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
     bool batch_first) {
   TORCH_CHECK(states.size() == 2, "lstm expects two hidden states");
   if (input.device().is_mps()) {
-    TORCH_CHECK(states[0].size(2) == states[1].size(2), "LSTM with projections is not currently supported with MPS.");
+    if (states[0].size(2) != states[1].size(2)) {  // a projection makes the hidden state narrower than the cell's
+      static const Rule* projected = find_rule(full_name<at::_ops::lstm_input>());
+      refuse_limit(*projected, "lstm projections", states[0]);
+    }
     for (const at::TensorList& tensors : {states, parameters}) {
       for (const at::Tensor& tensor : tensors) {
         if (C10_UNLIKELY(!tensor.device().is_mps())) {
@@ -177,13 +208,18 @@ void add_composite_kernels(CompositeTable& table) {
   table.push_back(
       {full_name<at::_ops::scaled_dot_product_attention>(),
        c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention),
-       c10::KernelFunction::makeFromUnboxedRuntimeFunction(&batched_attention)});
+       c10::KernelFunction::makeFromUnboxedRuntimeFunction(&batched_attention),
+       nullptr});
 }
 
 void add_own_kernels(KernelTable& table) {
   namespace ops = at::_ops;
   table.add<ops::linear>();  // composite on the CPU, one operator on mps
   table.add<ops::linear_backward, LinearBackward>();
+#if TORCH_VERSION_MINOR >= 13
+  table.add<ops::_assert_async, AssertAsync>();
+  table.add<ops::_assert_async_msg, AssertAsyncMessage>();
+#endif
   table.add<ops::_scaled_dot_product_attention_math_for_mps, AttentionMath>();
   // Composite, and asks a table by device type that has no entry for mps off a Mac (from torch 2.13 on).
   table.add<ops::ldexp_Tensor>();

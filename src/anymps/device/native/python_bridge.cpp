@@ -93,6 +93,9 @@ const char* refusal_name(Refusal kind) {
     case Refusal::Layout: return "layout";
     case Refusal::Memory: return "memory";
     case Refusal::Distributed: return "distributed";
+    case Refusal::Argument: return "argument";
+    case Refusal::Index: return "index";
+    case Refusal::Determinism: return "determinism";
   }
   return "";
 }
@@ -104,6 +107,7 @@ const char* error_name(ErrorClass error) {
     case ErrorClass::NotImplemented: return "NotImplementedError";
     case ErrorClass::Value: return "ValueError";
     case ErrorClass::Index: return "IndexError";
+    case ErrorClass::Accelerator: return "AcceleratorError";
   }
   return "";
 }
@@ -191,31 +195,52 @@ void forget_sites() {
   site_count = 0;
 }
 
-void note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit) {
-  if (!recording()) {
-    return;
-  }
-  const uint32_t number = tape::note_refusal(rule, kind == Refusal::Missing ? Fate::Missing : Fate::Refused);
+namespace {
+
+// Calls a callback with the exception of the calling thread put aside. An error inside is printed, never raised.
+template <class Call>
+void call_python(PyObject* callback, const Call& call) {
   thread_local bool busy = false;
-  if (busy || callbacks().refusal == nullptr) {
+  if (busy || callback == nullptr) {
     return;
   }
   busy = true;
   GilGuard gil;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  PyObject* tensor = culprit.defined() ? THPVariable_Wrap(culprit) : Py_NewRef(Py_None);
-  if (tensor != nullptr) {
-    PyObject* result = PyObject_CallFunction(
-        callbacks().refusal, "IssssO", number, refusal_name(kind), rule.name.c_str(), error_name(error), message.c_str(), tensor);
-    Py_XDECREF(result);
-    Py_DECREF(tensor);
-  }
+  Py_XDECREF(call());
   if (PyErr_Occurred()) {
-    PyErr_WriteUnraisable(callbacks().refusal);
+    PyErr_WriteUnraisable(callback);
   }
   PyErr_Restore(type, value, traceback);
   busy = false;
+}
+
+}  // namespace
+
+uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit) {
+  if (!recording()) {
+    return 0;
+  }
+  const uint32_t number = tape::note_refusal(rule, kind == Refusal::Missing ? Fate::Missing : Fate::Refused);
+  PyObject* callback = callbacks().refusal;
+  call_python(callback, [&]() -> PyObject* {
+    PyObject* tensor = culprit.defined() ? THPVariable_Wrap(culprit) : Py_NewRef(Py_None);
+    if (tensor == nullptr) {
+      return nullptr;
+    }
+    PyObject* result = PyObject_CallFunction(
+        callback, "IssssO", number, refusal_name(kind), rule.name.c_str(), error_name(error), message.c_str(), tensor);
+    Py_DECREF(tensor);
+    return result;
+  });
+  return number;
+}
+
+void note_surfaced(uint32_t number) {
+  if (recording() && number != 0) {
+    call_python(callbacks().surfaced, [&] { return PyObject_CallFunction(callbacks().surfaced, "I", number); });
+  }
 }
 
 }  // namespace anymps

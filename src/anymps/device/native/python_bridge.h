@@ -12,6 +12,7 @@ namespace anymps {
 // Python callables, held for the life of the process.
 struct Callbacks {
   PyObject* refusal = nullptr;  // (number, kind, operator, error class, message, tensor or None) -> None
+  PyObject* surfaced = nullptr;  // (number of a refusal) -> None: its delayed error is raised now
   PyObject* module = nullptr;   // (module) -> int: the number of an nn.Module on the tape
 };
 Callbacks& callbacks();
@@ -32,6 +33,10 @@ void forget_sites();
 // The number of one place in the user's code, for Python callers: file, line, function.
 uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via);
 
-void note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit);
+// Answers the refusal's number on the tape; 0 while nothing records.
+uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit);
+
+// A delayed error, noted before under that number, is raised by the calling line.
+void note_surfaced(uint32_t number);
 
 }  // namespace anymps

@@ -7,6 +7,7 @@
 
 #include "random.h"
 
+#include "delayed.h"
 #include "generator.h"
 #include "philox.h"
 #include "texts.h"
@@ -101,13 +102,13 @@ ElementType element_type(const char* kernel, c10::ScalarType type) {
               : std::string("Undefined type ") + c10::toString(type));  // OperationUtils.mm, scalarToMetalTypeString
 }
 
-// A check that the real device makes inside a kernel. It raises at the next wait there, here at once.
-[[noreturn]] void raise_device_error(const std::string& message) {
-  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+// A check that the real device makes inside a kernel from torch 2.13 on, and raises at the next wait; earlier ones read
+// the answer back and raise at once (multinomial in the macOS wheels 2.11 to 2.15).
+void report(const Rule& rule, const std::string& message) {
 #if TORCH_VERSION_MINOR >= 13
-  throw c10::AcceleratorError(here, 1, message);  // MPSStream::checkLastError in the 2.13 macOS wheel
+  delayed::note(Refusal::Index, rule, message);
 #else
-  throw c10::Error(here, message);
+  refuse(Refusal::Argument, rule, ErrorClass::Runtime, message);
 #endif
 }
 
@@ -267,7 +268,7 @@ struct BernoulliTensorKernel {
     }
 #if TORCH_VERSION_MINOR >= 13
     if (!probabilities.ge(0).logical_and_(probabilities.le(1)).all().template item<bool>()) {
-      raise_device_error("bernoulli_mps_ expects p to be in [0, 1]");  // bernoulli_tensor in the 2.13 metallib
+      report(*Operator::rule, "bernoulli_mps_ expects p to be in [0, 1]");  // bernoulli_tensor in the 2.13 metallib
     }
 #endif
   }
@@ -524,10 +525,10 @@ at::Tensor& sample_categories(
   if (by_ratio) {  // the other way checks nothing on mps
     const auto [low, high] = weights.aminmax();
     if (!(high.template item<double>() < std::numeric_limits<double>::infinity() && low.template item<double>() >= 0)) {
-      raise_device_error("probability tensor contains either `inf`, `nan` or element < 0");
+      report(*Operator::rule, "probability tensor contains either `inf`, `nan` or element < 0");
     }
     if (weights.sum(-1).eq(0).any().template item<bool>()) {
-      raise_device_error("invalid multinomial distribution (sum of probabilities <= 0)");
+      report(*Operator::rule, "invalid multinomial distribution (sum of probabilities <= 0)");
     }
   }
   if (by_ratio && !at::empty_like(weights).is_contiguous()) {

@@ -21,6 +21,7 @@ struct Registry {
   std::unordered_map<std::string, Rule*> by_name;
   std::vector<c10::RegistrationHandleRAII> handles;  // kept for the life of the process
   std::vector<std::string> families;
+  Checks checks;  // addresses stay: filled once
 };
 
 Registry& registry() {
@@ -69,6 +70,13 @@ void set_dtypes(Rule& rule, const DtypeRow& row) {
   }
 }
 
+template <class Value>
+const Value* find_by_base_name(const std::unordered_map<std::string, Value>& table, const std::string& full) {
+  const size_t start = full.find("::") + 2;
+  const auto found = table.find(full.substr(start, full.find('.', start) - start));
+  return found == table.end() ? nullptr : &found->second;
+}
+
 struct Silence final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
@@ -112,7 +120,7 @@ const std::string& family_name(uint8_t family) {
   return family < families.size() ? families[family] : none;
 }
 
-void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes) {
+void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks) {
   auto& dispatcher = c10::Dispatcher::singleton();
   KernelTable table;
   add_step_kernels(table);
@@ -124,6 +132,8 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes) {
 
   Registry& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
+  r.checks = std::move(checks);
+  const std::unordered_map<std::string, ArgumentCheck> argument_checks = limit_checks();
   for (const RuleRow& row : rows) {
     const auto handle = dispatcher.findSchema(parse_name(row.name));
     if (!handle.has_value()) {
@@ -138,6 +148,10 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes) {
     if (dtype_row != dtypes.end()) {
       set_dtypes(rule, dtype_row->second);
     }
+    rule.indices = find_by_base_name(r.checks.indices, row.name);
+    rule.alert = find_by_base_name(r.checks.alerts, row.name);
+    const auto argument_check = argument_checks.find(row.name);
+    rule.check = argument_check == argument_checks.end() ? nullptr : argument_check->second;
     const bool has_cpu = handle->hasKernelForDispatchKey(DispatchKey::CPU);
     const bool has_composite = handle->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
         handle->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
@@ -167,18 +181,22 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes) {
   }
   CompositeTable composites;
   add_composite_kernels(composites);
-  for (const auto& [name, kernel, batched] : composites) {
+  for (const auto& [name, kernel, batched, place] : composites) {
     const auto handle = dispatcher.findSchema(parse_name(name));
     TORCH_CHECK(handle.has_value(), "anymps: this torch has no operator ", name);
     Rule& rule = new_rule(*handle, name);
     add(rule, DispatchKey::MPS, kernel);
     add(rule, DispatchKey::AutogradMPS, kernel);
-    if (batched.isValid()) {
-      // torch.vmap has a kernel of its own there, which asks the same table; replacing it is meant, and needs no warning.
-      Silence silence;
-      c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-      add(rule, DispatchKey::FuncTorchVmapMode, batched);
+    if (place != nullptr) {
+      *place = &rule;
     }
+    if (!batched.isValid()) {
+      continue;
+    }
+    // torch.vmap has a kernel of its own there, which asks the same table; replacing it is meant, and needs no warning.
+    Silence silence;
+    c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+    add(rule, DispatchKey::FuncTorchVmapMode, batched);
   }
   r.handles.push_back(dispatcher.registerFallback(DispatchKey::MPS, make_catch_all(), "anymps"));
 }

@@ -27,8 +27,14 @@ struct DtypeRow {
 };
 using DtypeRows = std::unordered_map<std::string, DtypeRow>;
 
+// By base name of the operator.
+struct Checks {
+  std::unordered_map<std::string, IndexCheck> indices;
+  std::unordered_map<std::string, Alert> alerts;
+};
+
 // Registers kernels for every row whose operator this torch has. Called once.
-void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes);
+void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks);
 
 // Names of the cross-device families, by the number that rows carry (anymps/rules/_encoding.py).
 void set_families(std::vector<std::string> families);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 namespace anymps {
 
@@ -40,6 +41,24 @@ struct RefusedDtype {
 };
 
 struct OperatorHazards;  // hazards.cpp
+// What the device says of a bad index (anymps/rules/_device_checks.py); an empty text: it does not look.
+struct IndexCheck {
+  std::string layout, text, strided;
+};
+
+// What torch.use_deterministic_algorithms alerts about (anymps/rules/_determinism.py); an empty name: MPS is silent where
+// the CPU kernel alerts.
+struct Alert {
+  std::string name;
+  bool floating = false;
+  std::string argument;
+  std::vector<std::string> values;
+};
+
+struct Rule;
+// Refuses what the operator's kernel on mps does not take, by more than a dtype (limits.cpp). The arguments are the
+// host's.
+using ArgumentCheck = void (*)(const Rule&, c10::ArrayRef<c10::IValue> arguments);
 
 struct Rule {
   Rule(c10::OperatorHandle handle, std::string name);
@@ -58,6 +77,9 @@ struct Rule {
   bool keeps_wide = false;    // a widened call's results stay wide
   std::unordered_map<int, RefusedDtype> refusals;  // by ScalarType
   const OperatorHazards* hazards = nullptr;  // known faults of the real kernel that a call must be looked at for
+  const IndexCheck* indices = nullptr;
+  const Alert* alert = nullptr;
+  ArgumentCheck check = nullptr;
 };
 
 }  // namespace anymps

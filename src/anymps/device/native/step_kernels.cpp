@@ -4,7 +4,6 @@
 #include <ATen/ops/_log_softmax_backward_data_ops.h>
 #include <ATen/ops/_log_softmax_ops.h>
 #include <ATen/ops/_softmax_backward_data_ops.h>
-#include <ATen/ops/_softmax_ops.h>
 #include <ATen/ops/add_ops.h>
 #include <ATen/ops/addcdiv_ops.h>
 #include <ATen/ops/addcmul_ops.h>
@@ -79,7 +78,6 @@ void add_step_kernels(KernelTable& table) {
   table.add<ops::bmm>();
   table.add<ops::sum_dim_IntList>();
   table.add<ops::mean_dim>();
-  table.add<ops::_softmax>();
   table.add<ops::_softmax_backward_data>();
   table.add<ops::_log_softmax>();
   table.add<ops::_log_softmax_backward_data>();

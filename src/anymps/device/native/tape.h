@@ -71,6 +71,9 @@ class Span {
   void wait(Wait kind) {
     wait_ = kind;
   }
+  bool waits() const {
+    return wait_ != Wait::None;
+  }
   void moved(Direction direction, int64_t bytes, bool non_blocking) {
     direction_ = direction;
     moved_bytes_ = bytes;

@@ -31,9 +31,17 @@ void refuse(Refusal kind, const Rule& rule, ErrorClass error, const std::string&
     case ErrorClass::NotImplemented: throw c10::NotImplementedError(here, message);
     case ErrorClass::Value: throw c10::ValueError(here, message);
     case ErrorClass::Index: throw c10::IndexError(here, message);
+    case ErrorClass::Accelerator: throw c10::AcceleratorError(here, 1, message);  // the code that MPSStream.mm gives
     case ErrorClass::Runtime: break;
   }
   throw c10::Error(here, message);
+}
+
+void refuse_limit(const Rule& rule, const char* name, const at::Tensor& culprit) {
+  const auto limit = texts().limits.find(name);
+  if (limit != texts().limits.end()) {
+    refuse(Refusal::Argument, rule, static_cast<ErrorClass>(limit->second.error), limit->second.text, culprit);
+  }
 }
 
 namespace {

@@ -10,6 +10,11 @@
 
 namespace anymps {
 
+struct Limit {
+  uint8_t error;  // ErrorClass
+  std::string text;
+};
+
 // Filled once from anymps/rules/_texts.py; `%OP%` stands for the operator's name.
 struct Texts {
   std::string float64;
@@ -17,23 +22,31 @@ struct Texts {
   std::string distributed;
   std::string fallback_warning;
   std::string view_fallback_warning;
+  std::string not_checked;  // added to the CPU's words about an index that the device does not look at
   bool complex128_refused = true;
 
   // By base name of the operator and argument of its schema: what the check of family "same_gpu" says of it.
   std::unordered_map<std::string, std::unordered_map<std::string, std::string>> same_gpu;
+
+  // Fixed texts of single operators that this release has (anymps/rules/_texts_runtime.py, OPERATOR_LIMITS).
+  std::unordered_map<std::string, Limit> limits;
 };
 Texts& texts();
 
-enum class Refusal : uint8_t { Missing, Float64, Complex128, Dtype, Device, Generator, Rank, Layout, Memory, Distributed };
-enum class ErrorClass : uint8_t { Runtime, Type, NotImplemented, Value, Index };
+enum class Refusal : uint8_t { Missing, Float64, Complex128, Dtype, Device, Generator, Rank, Layout, Memory, Distributed, Argument, Index, Determinism };
+enum class ErrorClass : uint8_t { Runtime, Type, NotImplemented, Value, Index, Accelerator };
 
 // Notes the refusal on the tape (with the tensor that caused it, if there is one) and throws the torch exception.
+// The one way to raise what MPS says: whatever goes by it is in a recording, with its line.
 [[noreturn]] void refuse(
     Refusal kind,
     const Rule& rule,
     ErrorClass error,
     const std::string& message,
     const at::Tensor& culprit = {});
+
+// Raises the text of that name in OPERATOR_LIMITS, unless this release does not have it.
+void refuse_limit(const Rule& rule, const char* name, const at::Tensor& culprit = {});
 
 std::string fill_in(std::string text, const std::string& op);
 

@@ -4,6 +4,7 @@
 #include "boxed.h"
 #include "call.h"
 #include "hazards.h"
+#include "determinism.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -12,6 +13,7 @@
 #include <array>
 #include <deque>
 #include <tuple>
+#include <type_traits>
 
 namespace anymps {
 
@@ -137,7 +139,14 @@ struct Return<std::tuple<R...>> {
 // Runs the operator's CPU kernel.
 struct OnCpu {};
 
-// `Host` is OnCpu, or a type with a static `call` of the operator's signature that computes on host tensors.
+template <class Host, class Void, class... Args>
+struct TakesRule : std::false_type {};
+template <class Host, class... Args>
+struct TakesRule<Host, std::void_t<decltype(Host::call(std::declval<const Rule&>(), std::declval<Args>()...))>, Args...>
+    : std::true_type {};
+
+// `Host` is OnCpu, or a type with a static `call` of the operator's signature, perhaps with the rule before it, that
+// computes on host tensors.
 template <class Signature, class Host>
 class Unboxed;
 
@@ -145,8 +154,8 @@ template <class Host, class R, class... Args>
 class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
  public:
   explicit Unboxed(const Rule& rule) : rule_(rule), op_(rule.op.typed<R(Args...)>()) {
-    if (rule.widened != 0) {
-      widening_ = make_redirect(rule, c10::DispatchKey::CPU);
+    if (rule.widened != 0 || rule.alert != nullptr) {
+      boxed_ = make_redirect(rule, c10::DispatchKey::CPU);
     }
   }
 
@@ -155,8 +164,8 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
       check_hazards(rule_, args...);
     }
     if constexpr (c10::impl::can_box_all<Args...>::value) {
-      if (C10_UNLIKELY(rule_.widened != 0) && starts_widened(args...)) {
-        return widening_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
+      if (C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) || C10_UNLIKELY(alerts(rule_))) {
+        return boxed_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
       }
     }
     return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
@@ -196,6 +205,8 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   R compute(HostArgs&&... args) {
     if constexpr (std::is_same_v<Host, OnCpu>) {
       return op_.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), std::forward<HostArgs>(args)...);
+    } else if constexpr (TakesRule<Host, void, HostArgs...>::value) {
+      return Host::call(rule_, std::forward<HostArgs>(args)...);
     } else {
       return Host::call(std::forward<HostArgs>(args)...);
     }
@@ -203,7 +214,7 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
 
   const Rule& rule_;
   c10::TypedOperatorHandle<R(Args...)> op_;
-  c10::KernelFunction widening_;
+  c10::KernelFunction boxed_;  // for calls that need more than the CPU kernel
 };
 
 using KernelFactory = c10::KernelFunction (*)(const Rule&);
@@ -238,14 +249,16 @@ void add_own_kernels(KernelTable& table);     // own_kernels.cpp: operators that
 void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation, views, copies, reads
 void add_random_kernels(KernelTable& table);  // random.cpp: operators that draw numbers
 void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that refuse some arguments on mps
+std::unordered_map<std::string, ArgumentCheck> limit_checks();  // limits.cpp, for the boxed redirect
 
 // Composite operators that ask for the device type inside: replaced, with autograd passing through them.
 struct CompositeRow {
   std::string name;
   c10::KernelFunction kernel;
-  c10::KernelFunction batched;  // for torch.vmap, on every device, where torch has one of its own
+  c10::KernelFunction batched;  // for torch.vmap, on every device; not valid: torch's own
+  const Rule** rule;            // where to put the operator's rule, or nullptr
 };
 using CompositeTable = std::vector<CompositeRow>;
-void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp
+void add_composite_kernels(CompositeTable& table);   // own_kernels.cpp
 
 }  // namespace anymps

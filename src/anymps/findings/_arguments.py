@@ -1,0 +1,94 @@
+"""MPS1xx: arguments and values that MPS refuses, at the call or at a later wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps.findings._example import Example
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._refusals import Refused, at, refused_as
+from anymps.record import Recording, RefusalKind
+
+ARGUMENT = Rule(
+    id="MPS105",
+    title="Argument that the MPS kernel does not take",
+    severity=Severity.ERROR,
+    why="Some MPS kernels have fewer options, or smaller limits, than those of the CPU.",
+    fix="Do this call on the CPU: `.cpu()` before it, `.to(device)` after it; or choose arguments that MPS takes.",
+    source="C strings of libtorch_cpu.dylib in the macOS wheels, torch 2.11 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.rand(1, 3, 7, 7).to(device)
+            torch.nn.functional.adaptive_avg_pool2d(x, 3)
+        """,
+        good="""
+            x = torch.rand(1, 3, 6, 6).to(device)
+            torch.nn.functional.adaptive_avg_pool2d(x, 3)
+        """,
+    ),
+)
+
+INDEX = Rule(
+    id="MPS106",
+    title="Bad index found by the device",
+    severity=Severity.ERROR,
+    why="MPS kernels find a bad index or value while they run; the exception comes at the next wait, at another line.",
+    fix="Check the values before this call, while debugging with `torch.mps.synchronize()` right after it.",
+    source="c10/metal/error.h, aten/src/ATen/mps/MPSStream.mm, torch 2.11 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.rand(4).to(device)
+            y = x[torch.tensor([0, 4]).to(device)]
+            y.cpu()
+        """,
+        good="""
+            x = torch.rand(4).to(device)
+            y = x[torch.tensor([0, 3]).to(device)]
+            y.cpu()
+        """,
+    ),
+)
+
+DETERMINISM = Rule(
+    id="MPS107",
+    title="No deterministic kernel",
+    severity=Severity.ERROR,
+    why="`torch.use_deterministic_algorithms(True)` is on, and the MPS kernel adds in no fixed order.",
+    fix="Use `torch.use_deterministic_algorithms(True, warn_only=True)`, or do this call on the CPU.",
+    source="callers of alertNotDeterministic in libtorch_cpu.dylib of the macOS wheels, torch 2.11 to 2.15",
+    example=Example(
+        bad="""
+            torch.use_deterministic_algorithms(True, warn_only=False)
+            x = torch.rand(4).to(device)
+            torch.kthvalue(x, 2)
+        """,
+        good="""
+            torch.use_deterministic_algorithms(False)
+            x = torch.rand(4).to(device)
+            torch.kthvalue(x, 2)
+        """,
+    ),
+)
+
+RULES = (ARGUMENT, INDEX, DETERMINISM)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about arguments and values that MPS refuses."""
+    for kind, rule in ((RefusalKind.ARGUMENT, ARGUMENT), (RefusalKind.DETERMINISM, DETERMINISM)):
+        for refused in refused_as(recording, kind):
+            yield rule.finding(
+                refused.site,
+                what=f"`{refused.operator}` raised {refused.error}: {refused.message}",
+                count=refused.count,
+                related_sites=[refused.origin],
+            )
+    for refused in refused_as(recording, RefusalKind.INDEX):
+        yield INDEX.finding(refused.site, what=_late(refused), count=refused.count, related_sites=[refused.origin])
+
+
+def _late(refused: Refused) -> str:
+    reported = f"`{refused.operator}` reported: {refused.message or 'an assertion without words'}"
+    if refused.origin.known:
+        return f"{reported}; {refused.error} was raised at {at(refused.origin)}, the next wait."
+    return f"{reported}; no exception told of it: another error came first, or nothing waited."

@@ -1,0 +1,126 @@
+"""Bad indices: which kernels check them on the device, what they report, and which operators do not look, by release.
+
+Source: the Metal kernels of the macOS arm64 wheels of torch 2.11 to 2.15 that write into the error buffer
+(`ErrorMessages` in c10/metal/error.h), with their strings: Indexing.metal, ScatterGather.metal, EmbeddingBag.metal and
+Pooling.metal. A report is raised at the next wait as `torch.AcceleratorError` with error code 1 (MPSStream.mm). A bad
+element is read as zero or not written; where the comments say so, the index is clamped. An operator without a text has
+no such kernel in those releases: the device reads or writes whatever lies there.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+from anymps.rules._versions import NEWEST, OLDEST, TorchVersion, check_supported
+
+Layout = Literal["advanced", "along", "select", "bag", "unpool"]
+"""How an operator takes its indices: a list of tensors; one of the shape of the result along `dim`; a vector for `dim`;
+rows of a weight; positions in a pooled plane."""
+
+
+class DeviceCheck(NamedTuple):
+    """Operators (base names: all overloads) whose indices the device checks, or with an empty text does not check.
+
+    `text` has the fields `{index}`, `{dimension}`, `{size}` and `{position}`; `strided` is the text of the kernel for
+    tensors that are not contiguous, if it is another one.
+    """
+
+    operators: tuple[str, ...]
+    layout: Layout
+    text: str
+    strided: str = ""
+    since: tuple[int, int] = OLDEST
+    until: tuple[int, int] = NEWEST
+
+
+_OUT_OF_BOUNDS: Final = "index {index} is out of bounds for dimension {dimension} with size {size}"
+_IN_PLACE_SCATTERS: Final = ("scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_")
+_ADVANCED: Final = ("index", "_index_put_impl_")
+_ADDS: Final = ("index_add", "index_add_")
+
+DEVICE_CHECKS: Final = (
+    # "dimension" is the place among the indices, not a dimension of the tensor (Indexing.metal, index_apply_indices)
+    DeviceCheck(_ADVANCED, "advanced", "Index {index} is out of bounds: {dimension}, range 0 to {size}", until=(2, 11)),
+    DeviceCheck(_ADVANCED, "advanced", _OUT_OF_BOUNDS, since=(2, 12)),
+    DeviceCheck(("gather",), "along", "", until=(2, 12)),
+    DeviceCheck(
+        ("gather",),
+        "along",
+        "gather: index {index} is out of bounds for dimension with size {size}",
+        f"gather: {_OUT_OF_BOUNDS}",
+        since=(2, 13),
+    ),
+    DeviceCheck(_IN_PLACE_SCATTERS, "along", "", until=(2, 12)),
+    DeviceCheck(
+        _IN_PLACE_SCATTERS,
+        "along",
+        "scatter: index {index} is out of bounds for dimension with size {size}",
+        f"scatter: {_OUT_OF_BOUNDS}",
+        since=(2, 13),
+    ),
+    DeviceCheck(("index_select", *_ADDS), "select", "", until=(2, 13)),
+    DeviceCheck(  # the index is clamped to the tensor
+        ("index_select", *_ADDS),
+        "select",
+        "index {index} is out of bounds for dimension with size {size}",
+        since=(2, 14),
+    ),
+    DeviceCheck(("index_copy", "index_copy_", "index_fill_", "index_reduce", "index_reduce_"), "select", ""),
+    DeviceCheck(
+        ("_embedding_bag", "_embedding_bag_forward_only"),
+        "bag",
+        "Index {position} is out of bounds: {index}, range 0 to {size}",
+    ),
+    DeviceCheck(
+        (
+            "_embedding_bag_backward",
+            "_embedding_bag_dense_backward",
+            "_embedding_bag_per_sample_weights_backward",
+        ),
+        "bag",
+        "",
+    ),
+    DeviceCheck(
+        ("max_unpool2d", "max_unpool3d"),
+        "unpool",
+        "Found an invalid max index: {index} (size_prod is {size})",
+        since=(2, 12),
+    ),
+)
+"""What is known of indices on the device."""
+
+NOT_CHECKED: Final = (
+    " (anymps: this check is the virtual device's; MPS of torch {release} does not look at the index and reads or "
+    "writes whatever lies there)"
+)
+"""Added to the CPU's text where the device is silent."""
+
+
+def device_check(operator: str, version: str | TorchVersion) -> DeviceCheck | None:
+    """The check of an operator (base name); None if nothing is known of it, or it takes no indices.
+
+    Raises UnsupportedTorchError for a release outside the supported range.
+    """
+    return _table(check_supported(version).release).get(operator)
+
+
+def device_checks(version: str | TorchVersion) -> dict[str, tuple[str, str, str]]:
+    """By base name: layout, text and strided text, for the native core; an empty text: not checked.
+
+    Raises UnsupportedTorchError like `device_check`.
+    """
+    return {
+        operator: (check.layout, check.text, check.strided or check.text)
+        for operator, check in _table(check_supported(version).release).items()
+    }
+
+
+@lru_cache(maxsize=8)
+def _table(release: tuple[int, int]) -> dict[str, DeviceCheck]:
+    return {
+        operator: check
+        for check in DEVICE_CHECKS
+        if check.since <= release <= check.until
+        for operator in check.operators
+    }
