@@ -5,8 +5,8 @@
 The suite is written for the purpose: parametrised tests of small modules, forward and backward, compared with
 `torch.testing.assert_close`, as the suites of libraries are. Each contender is a process; what is timed is the tests
 themselves, from the first setup to the last teardown, without imports and collection, in CPU time, which a busy machine
-stretches less than the clock. A ratio is the median over rounds
-of two times of the same round. The plugin's own work is the gate against the device alone, which a conftest switches on.
+stretches less than the clock. A ratio is the median over rounds of two times of the same round. The plugin's own work
+is the gate against the device alone, which a conftest switches on.
 """
 
 from __future__ import annotations

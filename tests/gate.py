@@ -36,14 +36,23 @@ class Gate:
 
     def run_alone(self, *arguments: str, plugins: str = "anymps.pytest_plugin", mps: bool = True) -> pytest.RunResult:
         """In a process of its own, with no plugin but these."""
-        environment = self.pytester._monkeypatch
-        environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-        environment.setenv("PYTEST_PLUGINS", plugins)
-        environment.setenv("ANYMPS_MAC", processes.MAC)
-        paths = [str(processes.SOURCE_ROOT), os.environ.get("PYTHONPATH", "")]
-        environment.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
+        self._environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_PLUGINS=plugins)
         flag = ["--mps"] if mps else []
         return self.pytester.run(sys.executable, "-m", "pytest", *flag, *arguments)
+
+    def run_installed(self, site: str, *arguments: str) -> pytest.RunResult:
+        """In a process of its own that finds its plugins itself, in the folder `site` too."""
+        environment = self._environment(site)
+        environment.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
+        return self.pytester.run(sys.executable, "-m", "pytest", *arguments)
+
+    def _environment(self, site: str = "", **variables: str) -> pytest.MonkeyPatch:
+        environment = self.pytester._monkeypatch
+        paths = [str(self.path / site) if site else "", str(processes.SOURCE_ROOT), os.environ.get("PYTHONPATH", "")]
+        variables |= {"PYTHONPATH": os.pathsep.join(path for path in paths if path), "ANYMPS_MAC": processes.MAC}
+        for name, value in variables.items():
+            environment.setenv(name, value)
+        return environment
 
     @property
     def manifest(self) -> Path:

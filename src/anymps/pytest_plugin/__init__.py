@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from anymps.pytest_plugin import _options
 from anymps.pytest_plugin._fixtures import mps_device, mps_record
-from anymps.pytest_plugin._options import MARKERS, add_options, check_unused, wanted
 
 __all__ = [
     "mps_device",
@@ -18,13 +18,13 @@ __all__ = [
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Every option has a twin for the configuration file."""
-    add_options(parser)
+    _options.add_options(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Switch the device on before any conftest or test module can ask for it."""
-    if wanted(early_config, early_config.known_args_namespace):
+    if _options.wanted(early_config, early_config.known_args_namespace):
         from anymps.pytest_plugin._start import switch_on
 
         switch_on(early_config, early_config.known_args_namespace)
@@ -33,11 +33,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marks known; with `--mps`, put the gate in place."""
-    for text in MARKERS:
+    for text in _options.MARKERS:
         config.addinivalue_line("markers", text)
-    if wanted(config, config.option):
+    if _options.wanted(config, config.option):
         from anymps.pytest_plugin._start import install
 
         install(config)
     else:
-        check_unused(config.option)
+        _options.check_unused(config.option)

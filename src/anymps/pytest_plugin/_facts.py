@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unittest
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from anymps.record import Fate, Refusal, RefusalKind, Site, Wait
 from anymps.record._capture_suite import Section
 
 _TESTING = "torch/testing/"
-_PYTEST = os.path.dirname(_pytest.__file__) + os.sep
+_LOOKERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (_pytest, unittest))
 
 
 @dataclass
@@ -23,8 +24,8 @@ class Facts:
 
     `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`; `expected` whether it failed as
     it should; `marked` whether `mps_fails` says how; `judgement` what the manifest has against it. Waits leave out the
-    copies to the device, which belong. What `torch.testing` reads to compare, and pytest to show a tensor, is left out
-    everywhere.
+    copies to the device, which belong. What `torch.testing`, unittest and pytest read to compare or to show a tensor
+    is left out everywhere.
     """
 
     test: str
@@ -109,8 +110,8 @@ def unmarked_fallbacks(section: Section, marked: Sequence[str]) -> Counter[tuple
 
 
 def _looking(site: Site) -> bool:
-    """Whether torch compared tensors for an assertion, or pytest showed some: that is not what is tested."""
-    return site.via.startswith(_TESTING) or site.file.startswith(_PYTEST)
+    """Whether an assertion of torch or unittest compared tensors, or pytest showed some: that is not what is tested."""
+    return site.via.startswith(_TESTING) or site.file.startswith(_LOOKERS)
 
 
 def _site(site: Site) -> list[Any]:

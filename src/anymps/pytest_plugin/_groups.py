@@ -36,6 +36,12 @@ class Group:
         self.tests |= other.tests
         self.unexpected |= other.unexpected
 
+    def head(self) -> str:
+        """The operator, the wait, or the error with its first line."""
+        if self.refusal is None or self.refusal.kind is RefusalKind.MISSING:
+            return self.what
+        return f"{self.what}: {self.refusal.message.partition(chr(10))[0]}"
+
     def fix(self) -> str:
         """The smallest fix that `anymps.findings` knows, the empty text for none."""
         builder = RecordingBuilder()

@@ -147,22 +147,24 @@ class Summary:
             yield f"{groups.caught:,} more in tests that did not fail."
 
     def _block(self, title: str, groups: list[Group], *, with_fix: bool = True) -> Iterator[str]:
+        """Lines of one kind; what is said of several lines alike is said once."""
         if not groups:
             return
         yield title
+        heads: dict[tuple[str, str], list[Group]] = {}
         for it in groups[:_SHOWN]:
-            expected = "" if it.unexpected else _expected(it)
-            yield f"  {it.what}, {times(it.count)}{expected}  {place(it.site, self._root)}"
-            if it.refusal is not None and it.what != it.refusal.operator:
-                yield f"      {it.refusal.message.splitlines()[0] if it.refusal.message else it.refusal.operator}"
-                if it.refusal.origin.known:
-                    yield f"      made at {place(it.refusal.origin, self._root)}"
-            fix = it.fix() if with_fix else ""
+            heads.setdefault((it.head(), it.fix() if with_fix else ""), []).append(it)
+        for (head, fix), alike in heads.items():
+            yield f"  {head}"
             if fix:
-                yield f"      fix: {fix}"
-            yield f"      in {_names(it.tests)}"
-        if len(groups) > _SHOWN:
-            left = len(groups) - _SHOWN
+                yield f"  fix: {fix}"
+            for it in alike:
+                yield f"    {times(it.count)}{_expected(it)}  {place(it.site, self._root)}"
+                if it.refusal is not None and it.refusal.origin.known:
+                    yield f"      made at {place(it.refusal.origin, self._root)}"
+                yield f"      in {_names(it.tests)}"
+        left = len(groups) - _SHOWN
+        if left > 0:
             yield f"  and {left} more line{'' if left == 1 else 's'}"
 
     def _name(self) -> str:
@@ -170,7 +172,7 @@ class Summary:
 
 
 def _expected(it: Group) -> str:
-    return " (expected)" if it.refusal is not None and "" not in it.tests else ""
+    return " (expected)" if it.refusal is not None and not it.unexpected and "" not in it.tests else ""
 
 
 def _names(tests: set[str]) -> str:
