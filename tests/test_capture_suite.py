@@ -1,4 +1,4 @@
-"""The tape of a test suite: sections that hold what a gate needs, blocks that hold everything, the file if asked for."""
+"""The tape of a test suite: sections with what a gate needs, blocks with everything, and the file if asked for."""
 
 from __future__ import annotations
 
