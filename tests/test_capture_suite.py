@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 import anymps
 from anymps.record import Fate, RefusalKind, Wait
 from anymps.record._capture_suite import Section, SuiteCapture, tensor_bytes
+from anymps.record._schema import ENTRY
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -23,9 +25,10 @@ def work() -> None:
 
 
 def test_sections() -> None:
-    """A section holds its own reads and refusals, with the line, and counts the rest; the next begins empty."""
+    """A section keeps its own reads and refusals, with the line, and counts the rest; the next begins empty."""
     with SuiteCapture() as capture:
         work()
+        assert capture.position() == 2 * ENTRY.size
         assert capture.so_far() == (first := capture.cut())
         assert capture.cut() == Section()
         work()
@@ -46,7 +49,8 @@ def test_fallbacks() -> None:
     with SuiteCapture() as capture:
         table = torch.ones(3, 3, device="mps")
         index = torch.tensor([0], device="mps")
-        with pytest.warns(UserWarning, match="embedding_renorm_"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the warning comes once a process
             torch.embedding_renorm_(table, index, 1.0, 2.0)
         section = capture.cut()
     assert [(name, fate) for name, fate, _ in section.fallbacks] == [("aten::embedding_renorm_", Fate.ALWAYS_FALLBACK)]

@@ -176,6 +176,38 @@ def test_memory_limit(gate: Gate) -> None:
     )
 
 
+def test_waits_that_do_not_count(gate: Gate) -> None:
+    """Copies to the device, and what assertions read, are within a limit of no waits; a read in a helper is not."""
+    gate.write(
+        test_it="""\
+            import unittest
+            import pytest, torch
+
+            pytestmark = pytest.mark.mps_limit_waits(0)
+
+            def test_copies():
+                x = torch.ones(3).to("mps")
+                torch.testing.assert_close(x, torch.ones(3, device="mps"))
+
+            class TestIt(unittest.TestCase):
+                def test_assertion(self):
+                    self.assertGreater(torch.ones(1, device="mps"), 0)
+
+            def test_read():
+                if torch.ones(1, device="mps") > 0:
+                    pass
+        """
+    )
+    result = gate.run()
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "The host waited once for the GPU, out of a limit of 0:",
+            '       1 x item             test_it.py:15  | if torch.ones(1, device="mps") > 0:',
+        ]
+    )
+
+
 def test_expected_failures_by_mark(gate: Gate) -> None:
     """`mps_fails` wants this class and these words: anything else, and passing, is red. `mps_skip` gives its reason."""
     gate.write(

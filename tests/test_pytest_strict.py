@@ -133,6 +133,8 @@ def test_only_what_was_selected_is_judged(suite: Gate, monkeypatch: pytest.Monke
     result = suite.run(*STRICT, "test_it.py", "-k", "one")
     assert judged(result) == ["test_it.py::test_gone: no longer exists, expected OSError"]
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result = suite.run(*STRICT, "--ignore", "test_it.py")
+    assert judged(result) == ["test_gone.py::test_x: no longer exists, expected OSError"]
     result = suite.run(*STRICT, "-k", "one")
     assert judged(result) == [
         "test_gone.py::test_x: no longer exists, expected OSError",
