@@ -1,6 +1,15 @@
-"""anymps: PyTorch's `mps` device (the Apple GPU) on any machine, and the tools to train well on it."""
+"""anymps: PyTorch's `mps` device (the Apple GPU) on any machine, and the tools to train well on it.
+
+Importing it costs next to nothing: pytest imports it in every run for its plugin, with `--mps` or without. A name loads
+what it needs when it is first asked for.
+"""
 
 from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from anymps._errors import (
     AnympsError,
@@ -13,10 +22,12 @@ from anymps._errors import (
     UsageError,
 )
 from anymps._version import __version__
-from anymps.device import enable, is_virtual
-from anymps.mac import Mac, parse_mac
-from anymps.record import Recording
-from anymps.record._start import record
+
+if TYPE_CHECKING:
+    from anymps.device import enable, is_virtual
+    from anymps.mac import Mac, parse_mac
+    from anymps.record import Recording
+    from anymps.record._start import record
 
 __all__ = [
     "AnympsError",
@@ -35,3 +46,43 @@ __all__ = [
     "parse_mac",
     "record",
 ]
+
+_HOMES = {
+    "Mac": "anymps.mac",
+    "Recording": "anymps.record",
+    "enable": "anymps.device",
+    "is_virtual": "anymps.device",
+    "parse_mac": "anymps.mac",
+}
+
+
+class _Face(ModuleType):
+    """This module: names are looked up in their homes; `record` is the function, also once the package is imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(home), name)
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+    def _record(self) -> Any:
+        return vars(self).get("_record_replacement") or importlib.import_module("anymps.record._start").record
+
+    def _set_record(self, value: object) -> None:
+        # The import system sets the package `anymps.record` here; anything else is a test's stand-in.
+        if not isinstance(value, ModuleType):
+            vars(self)["_record_replacement"] = value
+
+    def _delete_record(self) -> None:
+        vars(self).pop("_record_replacement", None)
+
+    if not TYPE_CHECKING:
+        record = property(_record, _set_record, _delete_record)
+
+
+sys.modules[__name__].__class__ = _Face

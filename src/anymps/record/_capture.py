@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from anymps._errors import EnableError
 from anymps._version import __version__
@@ -18,7 +18,7 @@ from anymps.device import native, state
 from anymps.record._capture_hooks import Hooks, drain_modules
 from anymps.record._capture_origins import find_origin
 from anymps.record._recording import Recording
-from anymps.record._schema import RefusalRow
+from anymps.record._schema import ModuleRow, OperatorRow, RefusalRow, SignatureRow, SiteRow, StepRow
 from anymps.record._vocabulary import RefusalKind
 from anymps.record._writer import RecordingWriter
 
@@ -30,6 +30,25 @@ FLUSH_SECONDS = 1.0
 
 _VARIABLES = ("PYTORCH_", "ANYMPS_", "MTL_")
 _current: Capture | None = None
+
+
+class Drained(NamedTuple):
+    """What was taken off the tape at once: packed entries, and the rows that they refer to and nothing had before."""
+
+    entries: bytes
+    operators: list[OperatorRow]
+    signatures: list[SignatureRow]
+    modules: list[ModuleRow]
+    sites: list[tuple[int, str, int, str, str]]
+    """`(id, file, line, function, via)`"""
+    steps: list[StepRow]
+    refusals: list[RefusalRow]
+
+
+def site_row(site: tuple[int, str, int, str, str]) -> SiteRow:
+    """The site with the text of its line."""
+    number, file, line, function, via = site
+    return number, file, line, function, linecache.getline(file, line).strip(), via
 
 
 class Capture:
@@ -148,22 +167,27 @@ class Capture:
         }
 
     def _drain(self) -> None:
-        assert self._writer is not None
         entries, signatures, steps, sites, names, _dropped = self._core.tape_drain(self._operators)
-        writer = self._writer
-        writer.add_operators((self._operators + index, name) for index, name in enumerate(names))
+        operators = [(self._operators + index, name) for index, name in enumerate(names)]
         self._operators += len(names)
-        writer.add_signatures(signatures)
-        writer.add_sites(
-            (number, file, line, function, linecache.getline(file, line).strip(), via)
-            for number, file, line, function, via in sites
-        )
-        writer.add_modules(drain_modules(self._hooks))
-        writer.add_steps(steps)
         refusals, self._refusals = self._refusals, []
-        writer.add_refusals(refusals)
-        writer.spool(entries)
-        writer.add_totals(self._core.tape_totals())
+        self._store(Drained(entries, operators, signatures, list(drain_modules(self._hooks)), sites, steps, refusals))
+
+    def _store(self, drained: Drained) -> None:
+        self._write(drained)
+        assert self._writer is not None
+        self._writer.add_totals(self._core.tape_totals())
+
+    def _write(self, drained: Drained) -> None:
+        writer = self._writer
+        assert writer is not None
+        writer.add_operators(drained.operators)
+        writer.add_signatures(drained.signatures)
+        writer.add_sites(map(site_row, drained.sites))
+        writer.add_modules(drained.modules)
+        writer.add_steps(drained.steps)
+        writer.add_refusals(drained.refusals)
+        writer.spool(drained.entries)
 
     def _flush_now_and_then(self) -> None:
         while not self._closed.wait(FLUSH_SECONDS):
@@ -171,6 +195,7 @@ class Capture:
 
     def _in_child(self) -> None:
         """A forked child goes on without recording: the file and the flushing thread belong to the parent."""
+        self._lock = threading.RLock()  # the flushing thread, which is not here, may have held it
         if not self._closed.is_set():
             self._core.tape_stop()
             self._hooks.remove()

@@ -1,0 +1,43 @@
+"""`pytest --mps`: a test suite as a gate for the mps device. Without the option it loads and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.pytest_plugin import _options
+from anymps.pytest_plugin._fixtures import mps_device, mps_record
+
+__all__ = [
+    "mps_device",
+    "mps_record",
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_load_initial_conftests",
+]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Every option has a twin for the configuration file."""
+    _options.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Switch the device on before any conftest or test module can ask for it."""
+    if _options.wanted(early_config, early_config.known_args_namespace):
+        from anymps.pytest_plugin._start import switch_on
+
+        switch_on(early_config, early_config.known_args_namespace)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marks known; with `--mps`, put the gate in place."""
+    for text in _options.MARKERS:
+        config.addinivalue_line("markers", text)
+    if _options.wanted(config, config.option):
+        from anymps.pytest_plugin._start import install
+
+        install(config)
+    else:
+        _options.check_unused(config.option)

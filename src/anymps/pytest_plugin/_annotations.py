@@ -1,0 +1,57 @@
+"""Annotations for GitHub: what turned the gate red, at the line in the code that a pull request shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from anymps.pytest_plugin._groups import Group, Groups
+from anymps.pytest_plugin._limits import times
+
+
+def workflow_commands(
+    groups: Groups, judged: Iterable[tuple[str, str]], manifest: str, lines: Mapping[str, int]
+) -> Iterator[str]:
+    """Workflow commands, one a line: errors for what failed unexpectedly, warnings for fallbacks, and for the manifest.
+
+    `lines` has the manifest's line of each test that it lists. The form is that of GitHub's documentation, "Workflow
+    commands for GitHub Actions".
+    """
+    for it in (*groups.missing, *groups.refused):
+        if it.unexpected and it.site.known and it.refusal is not None:
+            title = "No MPS kernel" if it.what == it.refusal.operator else f"{it.what} on MPS"
+            message = it.what if it.what == it.refusal.operator else it.refusal.message
+            yield _command("error", it, title, _with_fix(message, it))
+    for it in groups.waits:
+        if it.unexpected and it.site.known:
+            yield _command("error", it, "Waits for the GPU", f"{it.what}, {times(it.count)}")
+    for it in groups.fallbacks:
+        if it.site.known:
+            yield _command("warning", it, "Runs on the CPU", _with_fix(f"{it.what}, {times(it.count)}", it))
+    for test, why in judged:
+        if test in lines:
+            place = f"file={_property(_path(manifest))},line={lines[test]}"
+            yield f"::error {place},title=mps manifest::{_data(f'{test}: {why}')}"
+
+
+def _command(level: str, it: Group, title: str, message: str) -> str:
+    place = f"file={_property(_path(it.site.file))},line={it.site.line}"
+    return f"::{level} {place},title={_property(title)}::{_data(message)}"
+
+
+def _with_fix(message: str, it: Group) -> str:
+    fix = it.fix()
+    return f"{message}\n{fix}" if fix else message
+
+
+def _path(file: str) -> str:
+    root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
+    return os.path.relpath(file, root) if os.path.isabs(file) and file.startswith(root) else file
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

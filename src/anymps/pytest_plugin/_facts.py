@@ -1,0 +1,123 @@
+"""What one test did on the device, as plain lists and texts: it travels from a worker to the controller in a report."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import _pytest
+
+from anymps.record import Fate, Refusal, RefusalKind, Site, Wait
+from anymps.record._capture_suite import Section
+
+_TESTING = "torch/testing/"
+_LOOKERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (_pytest, unittest))
+
+
+@dataclass
+class Facts:
+    """One test, or with an empty `test` what happened outside of all tests.
+
+    `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`; `expected` whether it failed as
+    it should; `marked` whether `mps_fails` says how; `judgement` what the manifest has against it. Waits leave out the
+    copies to the device, which belong. What `torch.testing`, unittest and pytest read to compare or to show a tensor
+    is left out everywhere.
+    """
+
+    test: str
+    ending: str = ""
+    expected: bool = False
+    marked: bool = False
+    judgement: str = ""
+    waits: Counter[tuple[str, Wait, Site]] = field(default_factory=Counter)
+    fallbacks: Counter[tuple[str, Fate, Site]] = field(default_factory=Counter)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the test failed, expectedly or not."""
+        return self.ending not in ("", "passed", "skipped", "xfailed")
+
+    def packed(self) -> dict[str, Any]:
+        """As JSON has it; empty parts are left out."""
+        parts: dict[str, Any] = {
+            "test": self.test,
+            "ending": self.ending,
+            "expected": self.expected,
+            "marked": self.marked,
+            "judgement": self.judgement,
+            "waits": [[name, int(wait), _site(site), count] for (name, wait, site), count in self.waits.items()],
+            "fallbacks": [
+                [name, int(fate), _site(site), count] for (name, fate, site), count in self.fallbacks.items()
+            ],
+            "refusals": [
+                [it.kind.value, it.error, it.message, it.operator, _site(it.site), _site(it.origin), _plain(it.detail)]
+                for it in self.refusals
+            ],
+        }
+        return {name: value for name, value in parts.items() if value or name == "test"}
+
+    @classmethod
+    def unpacked(cls, parts: dict[str, Any]) -> Facts:
+        """The way back."""
+        return cls(
+            test=parts["test"],
+            ending=parts.get("ending", ""),
+            expected=parts.get("expected", False),
+            marked=parts.get("marked", False),
+            judgement=parts.get("judgement", ""),
+            waits=Counter({(n, Wait(wait), Site(*site)): count for n, wait, site, count in parts.get("waits", ())}),
+            fallbacks=Counter(
+                {(n, Fate(fate), Site(*site)): count for n, fate, site, count in parts.get("fallbacks", ())}
+            ),
+            refusals=[
+                Refusal(RefusalKind(kind), error, message, operator, Site(*site), Site(*origin), detail)
+                for kind, error, message, operator, site, origin, detail in parts.get("refusals", ())
+            ],
+        )
+
+    def add(self, section: Section) -> None:
+        """Take over what the tape holds of the test."""
+        self.waits.update(counted_waits(section))
+        self.fallbacks.update({key: count for key, count in section.fallbacks.items() if not _looking(key[2])})
+        self.refusals += [refusal for refusal in section.refusals if not _looking(refusal.site)]
+
+
+def counted_waits(section: Section) -> Counter[tuple[str, Wait, Site]]:
+    """The waits that a limit counts."""
+    return Counter(
+        {
+            (operator, wait, site): count
+            for (operator, wait, site), count in section.waits.items()
+            if wait is not Wait.COPY_TO_MPS and not _looking(site)
+        }
+    )
+
+
+def unmarked_fallbacks(section: Section, marked: Sequence[str]) -> Counter[tuple[str, Fate, Site]]:
+    """Fallbacks of operators that are not named, neither as such nor without their overload."""
+    return Counter(
+        {
+            (operator, fate, site): count
+            for (operator, fate, site), count in section.fallbacks.items()
+            if operator not in marked and operator.partition(".")[0] not in marked and not _looking(site)
+        }
+    )
+
+
+def _looking(site: Site) -> bool:
+    """Whether an assertion of torch or unittest compared tensors, or pytest showed some: that is not what is tested."""
+    return site.via.startswith(_TESTING) or site.file.startswith(_LOOKERS)
+
+
+def _site(site: Site) -> list[Any]:
+    return [site.file, site.line, site.function, site.source, site.via]
+
+
+def _plain(detail: object) -> dict[str, Any]:
+    """The texts and truth values of a refusal's detail."""
+    return {k: v for k, v in detail.items() if isinstance(v, (str, bool))} if isinstance(detail, dict) else {}

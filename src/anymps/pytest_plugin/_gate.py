@@ -1,0 +1,190 @@
+"""The gate where the tests run: a worker of pytest-xdist, or the one process. Watches each test and judges it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anymps._errors import AnympsError
+from anymps.device import State, native
+from anymps.pytest_plugin._facts import Facts
+from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, unexpected_fallbacks
+from anymps.pytest_plugin._manifest import Manifest, key
+from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
+from anymps.pytest_plugin._options import Settings
+from anymps.pytest_plugin._selection import Selection
+from anymps.pytest_plugin._verdict import Verdict
+from anymps.record._capture_suite import SuiteCapture
+
+_ID = pytest.StashKey[str]()  # as it was collected: pytest-xdist appends a group later
+_MARKS = pytest.StashKey[Marks]()
+_RUN = pytest.StashKey["_Run"]()
+
+
+class _Run:
+    """One attempt at a test, from its setup to the end of its teardown."""
+
+    def __init__(self, marks: Marks, verdict: Verdict) -> None:
+        self.marks = marks
+        self.verdict = verdict
+        self.calling = False
+        self.allocated = 0  # bytes on the device before the setup
+        self.stack = ExitStack()
+
+
+class Gate:
+    """A plugin for one session."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, state: State, manifest: Manifest | None) -> None:
+        self.capture: SuiteCapture | None = None
+        self._config = config
+        self._settings = settings
+        self._virtual = state.virtual
+        self._manifest = manifest
+        self._selection = Selection(config)
+        self._outside = Facts("")
+        self._root = str(config.rootpath)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Begin to record, except in the controller of pytest-xdist, which runs no test, and on a real Mac."""
+        if not self._virtual or self._config.pluginmanager.hasplugin("dsession"):
+            return
+        capture = SuiteCapture(self._recording_path(), script="pytest", argv=sys.argv[1:])
+        try:
+            capture.__enter__()
+        except AnympsError as error:
+            raise pytest.UsageError(f"--mps: {str(error).removeprefix('anymps: ')}") from None
+        self.capture = capture
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Note the test before it can be deselected."""
+        item.stash[_ID] = item.nodeid
+        self._selection.collected.add(key(item.nodeid))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note which files were collected, and which could not be."""
+        (self._selection.failed if report.failed else self._selection.reached).add(report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Read the marks. A wrong one ends the run before it starts."""
+        for item in items:
+            reason = skip_reason(item)
+            if reason is not None:
+                item.add_marker(pytest.mark.skip(reason=f"mps: {reason}"))
+            item.stash[_MARKS] = read_marks(item)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+        """With `--mps-default-device`: new tensors are on mps, in fixtures too."""
+        if not self._settings.default_device:
+            return (yield)
+        import torch
+
+        torch.set_default_device("mps")
+        try:
+            return (yield)
+        finally:
+            torch.set_default_device(None)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Begin a test, or another attempt at it."""
+        marks = item.stash.get(_MARKS, Marks())
+        entry = self._manifest.entries.get(key(_test_id(item))) if self._manifest is not None else None
+        name = os.path.relpath(self._manifest.path, self._root) if self._manifest is not None else None
+        verdict = Verdict(entry, marks.fails, name, self._settings.update_manifest)
+        run = item.stash[_RUN] = _Run(marks, verdict)
+        if self.capture is not None:
+            self._outside.add(self.capture.cut())
+            if marks.memory is not None:
+                run.stack.enter_context(self.capture.every_call())
+                native().reset_peak_memory()
+                run.allocated = native().memory_statistics()["allocated"][0]
+        yield
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Fail the test if it went over a limit of its own."""
+        run = item.stash[_RUN]
+        run.calling = True
+        try:
+            yield
+            text = self._exceeded(run)
+        finally:
+            run.calling = False
+        if text:
+            pytest.fail(text, pytrace=False)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[Any]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Judge the phase; the last one carries what the test did."""
+        report = yield
+        run = item.stash.get(_RUN, None)
+        if run is None:
+            return report
+        error = call.excinfo.value if call.excinfo is not None else None
+        if run.calling and call.when == "call":
+            run.verdict.see_subtest(report, error)
+            return report
+        run.verdict.see(report, error)
+        if call.when == "teardown":
+            run.stack.close()
+            verdict = run.verdict
+            facts = Facts(
+                _test_id(item), verdict.ending, verdict.expected, verdict.fails is not None, verdict.judgement
+            )
+            if self.capture is not None:
+                facts.add(self.capture.cut())
+            vars(report)["anymps"] = facts.packed()  # travels with the report from a worker of pytest-xdist
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """End the recording; in a worker of pytest-xdist, hand over what belongs to no test."""
+        if self.capture is not None:
+            self._outside.add(self.capture.cut())
+            self.capture.close({"status": int(exitstatus)})
+        output = getattr(self._config, "workeroutput", None)
+        if output is not None:
+            output["anymps"] = self.rest()
+
+    def rest(self) -> dict[str, Any]:
+        """What belongs to no test: listed tests that are gone, and what happened on the device outside of tests."""
+        gone = self._selection.gone(self._manifest.entries) if self._manifest is not None else []
+        return {"gone": gone, "outside": self._outside.packed()}
+
+    def _exceeded(self, run: _Run) -> str:
+        capture, marks = self.capture, run.marks
+        if capture is None or (not self._settings.fail_on_fallback and marks.waits is None and marks.memory is None):
+            return ""
+        section = capture.so_far()
+        texts = []
+        if self._settings.fail_on_fallback:
+            texts.append(unexpected_fallbacks(section, marks, self._root))
+        if marks.waits is not None:
+            texts.append(exceeded_waits(section, marks.waits, self._root))
+        if marks.memory is not None:
+            added = native().memory_statistics()["allocated"][1] - run.allocated
+            largest = capture.allocations() if added > marks.memory else []
+            texts.append(exceeded_memory(added, marks.memory, largest, self._root))
+        return "\n".join(text for text in texts if text)
+
+    def _recording_path(self) -> Path | None:
+        """Each worker of pytest-xdist has a file of its own: `run.gw0.anymps` beside `run.anymps`."""
+        path = self._settings.recording
+        worker = getattr(self._config, "workerinput", {}).get("workerid")
+        return path if path is None or worker is None else path.with_name(f"{path.stem}.{worker}{path.suffix}")
+
+
+def _test_id(item: pytest.Item) -> str:
+    return item.stash.get(_ID, item.nodeid)

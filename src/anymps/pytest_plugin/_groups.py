@@ -1,0 +1,111 @@
+"""The facts of all tests put together: one group for each operator and line, with the tests that met it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from anymps.findings import find
+from anymps.pytest_plugin._facts import Facts
+from anymps.record import Fate, RecordingBuilder, Refusal, RefusalKind, Site, Wait
+
+MANY_WAITS = 10
+"""Waits at one line of one test that are worth a line: fewer are a test that looks at its results."""
+
+
+@dataclass
+class Group:
+    """Calls of one kind at one line. `unexpected` if one of them was in a test that fails unexpectedly."""
+
+    what: str
+    site: Site
+    count: int = 0
+    tests: set[str] = field(default_factory=set)
+    unexpected: bool = False
+    refusal: Refusal | None = None
+
+    def add(self, facts: Facts, count: int) -> None:
+        """One more test."""
+        self.count += count
+        self.tests.add(facts.test)
+        self.unexpected |= facts.failed and not facts.expected
+
+    def join(self, other: Group) -> None:
+        """The same in other tests."""
+        self.count += other.count
+        self.tests |= other.tests
+        self.unexpected |= other.unexpected
+
+    def head(self) -> str:
+        """The operator, the wait, or the error with its first line."""
+        if self.refusal is None or self.refusal.kind is RefusalKind.MISSING:
+            return self.what
+        return f"{self.what}: {self.refusal.message.partition(chr(10))[0]}"
+
+    def fix(self) -> str:
+        """The smallest fix that `anymps.findings` knows, the empty text for none."""
+        builder = RecordingBuilder()
+        site = builder.site(self.site.file, self.site.line, source=self.site.source)
+        refusal = self.refusal
+        if refusal is None:
+            builder.entry(self.what, start_ns=0, fate=Fate.FALLBACK, wait=Wait.FALLBACK, site=site)
+        else:
+            made = builder.site(refusal.origin.file, refusal.origin.line, source=refusal.origin.source)
+            builder.refusal(
+                refusal.kind, refusal.error, refusal.message,
+                operator=refusal.operator, start_ns=0, site=site, origin=made, detail=refusal.detail,
+            )  # fmt: skip
+        findings = find(builder.close())
+        return findings[0].fix if findings else ""
+
+
+@dataclass
+class Groups:
+    """Everything that is worth showing, the most important first."""
+
+    missing: list[Group]
+    refused: list[Group]
+    fallbacks: list[Group]
+    waits: list[Group]
+    caught: int
+    """Refusals in tests that did not fail: they were asked for, or caught."""
+
+
+def group(all_facts: Iterable[Facts]) -> Groups:
+    """Put together what the tests, and what lies outside of them, did."""
+    missing: dict[object, Group] = {}
+    refused: dict[object, Group] = {}
+    fallbacks: dict[object, Group] = {}
+    waits: dict[object, Group] = {}
+    caught = 0
+    for facts in all_facts:
+        for refusal in facts.refusals:
+            if facts.test and not facts.failed:
+                caught += 1
+                continue
+            is_missing = refusal.kind is RefusalKind.MISSING
+            what = refusal.operator if is_missing else refusal.error
+            call = (refusal.site.file, refusal.site.line, refusal.operator, refusal.kind)
+            found = (missing if is_missing else refused).setdefault(call, Group(what, refusal.site, refusal=refusal))
+            found.add(facts, 1)
+        for (operator, _, site), count in facts.fallbacks.items():
+            fallbacks.setdefault((operator, site.file, site.line), Group(operator, site)).add(facts, count)
+        for (_, wait, site), count in facts.waits.items():
+            if wait is not Wait.FALLBACK and facts.test:
+                waits.setdefault((facts.test, wait, site.file, site.line), Group(wait.label, site)).add(facts, count)
+    many: dict[object, Group] = {}
+    for it in waits.values():
+        if it.count >= MANY_WAITS:
+            place = (it.what, it.site.file, it.site.line)
+            many.setdefault(place, Group(it.what, it.site)).join(it)
+    return Groups(
+        _sorted(missing.values()),
+        _sorted(refused.values()),
+        _sorted(fallbacks.values()),
+        _sorted(many.values()),
+        caught,
+    )
+
+
+def _sorted(groups: Iterable[Group]) -> list[Group]:
+    return sorted(groups, key=lambda it: (not it.unexpected, -it.count, it.what, it.site.file, it.site.line))

@@ -1,0 +1,93 @@
+"""The limits of a test: too many waits, too much memory, operators on the CPU. Each answers with a text or none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from anymps.pytest_plugin._facts import counted_waits, unmarked_fallbacks
+from anymps.pytest_plugin._marks import Marks
+from anymps.record import Fate, Site
+from anymps.record._capture_suite import Allocation, Section
+
+_SHOWN = 5
+
+
+def exceeded_waits(section: Section, limit: int, root: str) -> str:
+    """The text if the host waited more often than `limit` times."""
+    waits = counted_waits(section)
+    if waits.total() <= limit:
+        return ""
+    lines: Counter[tuple[str, Site]] = Counter()
+    for (_, wait, site), count in waits.items():
+        lines[wait.label, site] += count
+    largest = sorted(lines.items(), key=lambda it: (-it[1], it[0][1].file, it[0][1].line))
+    shown = (f"  {count:>6,} x {wait:<16} {place(site, root)}" for (wait, site), count in largest)
+    return _text(f"The host waited {times(waits.total())} for the GPU, out of a limit of {limit:,}:", shown)
+
+
+def exceeded_memory(added: int, limit: int, allocations: Sequence[Allocation], root: str) -> str:
+    """The text if the test added more than `limit` bytes to the device's memory at one time."""
+    if added <= limit:
+        return ""
+    head = f"The test took {size(added)} of the device's memory, out of a limit of {size(limit)}. The largest results:"
+    shown = (
+        f"  {size(it.size):>10}  {it.count:,} x {it.tensor} of {it.operator}  {place(it.site, root)}"
+        for it in allocations
+    )
+    return _text(head, shown)
+
+
+def unexpected_fallbacks(section: Section, marks: Marks, root: str) -> str:
+    """The text if operators ran on the CPU that no mark names."""
+    found = unmarked_fallbacks(section, marks.fallbacks)
+    if not found:
+        return ""
+    names = sorted({operator for operator, _, _ in found})
+    number = "1 operator" if len(names) == 1 else f"{len(names)} operators"
+    shown = (
+        f"  {operator}, {times(count)}{_always(fate)}  {place(site, root)}"
+        for (operator, fate, site), count in found.items()
+    )
+    arguments = ", ".join(f'"{name}"' for name in names)
+    return _text(f"{number} ran on the CPU (--mps-fail-on-fallback):", shown) + (
+        f"\nIf that is meant: @pytest.mark.mps_fallback({arguments})"
+    )
+
+
+def place(site: Site, root: str) -> str:
+    """`lib/ops.py:12  | return torch.take(x, i)`."""
+    if not site.known:
+        return "an unknown line"
+    return f"{relative(site.file, root)}:{site.line}" + (f"  | {site.source}" if site.source else "")
+
+
+def relative(file: str, root: str) -> str:
+    """A path as seen from `root`; files outside of it keep theirs."""
+    return file[len(root) + 1 :] if file.startswith(root + "/") else file
+
+
+def size(number: int) -> str:
+    """`312 B`, `117.2 KiB`, `1.5 GiB`."""
+    value = float(number)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:,.1f}".removesuffix(".0") + f" {unit}"
+        value /= 1024
+    return f"{value:,.1f}".removesuffix(".0") + " GiB"
+
+
+def times(number: int) -> str:
+    """`once`, `12 times`."""
+    return "once" if number == 1 else f"{number:,} times"
+
+
+def _always(fate: Fate) -> str:
+    return ", whatever PYTORCH_ENABLE_MPS_FALLBACK says" if fate is Fate.ALWAYS_FALLBACK else ""
+
+
+def _text(head: str, lines: Iterable[str]) -> str:
+    shown = list(lines)
+    left = len(shown) - _SHOWN
+    more = [f"  and {left} more line{'' if left == 1 else 's'}"] if left > 0 else []
+    return "\n".join([head, *shown[:_SHOWN], *more])

@@ -1,0 +1,54 @@
+"""Switching the device on for a pytest run, and putting the gate in place."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import pytest
+
+from anymps._errors import AnympsError
+from anymps.device import State, enable
+from anymps.pytest_plugin._gate import Gate
+from anymps.pytest_plugin._manifest import Manifest, read_manifest
+from anymps.pytest_plugin._options import Settings, read_settings
+from anymps.pytest_plugin._summary import Summary
+
+
+def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Settings, State]:
+    """Read the settings and make the device. Doing it twice is harmless.
+
+    Raises UsageError, in one line, for wrong values and where no device can be had.
+    """
+    settings = read_settings(config, options)
+    try:
+        state = enable(settings.mac, fallback=settings.fallback, require=settings.require)
+    except AnympsError as error:
+        text = str(error).removeprefix("anymps: ").replace("--require", "--mps-require")
+        raise pytest.UsageError(f"--mps: {text}") from None
+    if settings.mac is not None:
+        os.environ["ANYMPS_MAC"] = settings.mac  # a child process that enables the device gets the same Mac
+    return settings, state
+
+
+def install(config: pytest.Config) -> None:
+    """Register the two plugins: one watches the tests where they run, the other reports where pytest was started."""
+    # Again, for a worker of pytest-xdist that loads the plugin (`-p anymps.pytest_plugin`) after its conftests.
+    settings, state = switch_on(config, config.option)
+    manifest = _manifest(settings)
+    worker = hasattr(config, "workerinput")
+    gate = Gate(config, settings, state, manifest)
+    config.pluginmanager.register(gate, "anymps-gate")
+    if not worker:
+        config.pluginmanager.register(Summary(config, settings, state, manifest, gate), "anymps-summary")
+
+
+def _manifest(settings: Settings) -> Manifest | None:
+    path = settings.manifest
+    if path is None:
+        return None
+    if settings.update_manifest and not path.exists():
+        if not path.parent.is_dir():
+            raise pytest.UsageError(f"--mps-manifest {path}: there is no directory {path.parent}")
+        return Manifest(path, {})
+    return read_manifest(path)

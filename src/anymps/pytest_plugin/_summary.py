@@ -1,0 +1,182 @@
+"""The gate where pytest was started: header, section at the end, annotations, and the manifest as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from anymps.device import State, banner
+from anymps.pytest_plugin._annotations import workflow_commands
+from anymps.pytest_plugin._facts import Facts
+from anymps.pytest_plugin._gate import Gate
+from anymps.pytest_plugin._groups import Group, Groups, group
+from anymps.pytest_plugin._limits import place, relative, times
+from anymps.pytest_plugin._manifest import Manifest, key, write_manifest
+from anymps.pytest_plugin._options import Settings
+
+_SHOWN = 10  # lines of one kind; a recording holds the rest
+_NAMES = 3  # tests named for one line
+
+
+class Summary:
+    """A plugin for one session. With pytest-xdist the facts come from the workers, in their reports."""
+
+    def __init__(
+        self, config: pytest.Config, settings: Settings, state: State, manifest: Manifest | None, gate: Gate
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._state = state
+        self._manifest = manifest
+        self._gate = gate
+        self._facts: dict[str, Facts] = {}
+        self._outside: list[Facts] = []
+        self._gone: list[str] | None = None  # None: nobody could tell
+        self._updated = ""
+        self._root = str(config.rootpath)
+
+    def pytest_report_header(self) -> list[str]:
+        """Which device this is, and the settings in force."""
+        settings, words = self._settings, []
+        if self._state.fallback:
+            words.append("fallback on")
+        if settings.fail_on_fallback:
+            words.append("fallbacks fail")
+        if settings.default_device:
+            words.append("mps is the default device")
+        if self._manifest is not None:
+            number = len(self._manifest.entries)
+            words.append(f"manifest {self._name()} ({number} expected failure{'' if number == 1 else 's'})")
+        if not self._state.virtual:
+            words.append("waits, fallbacks and limits are not watched on a real device yet")
+        return [banner(self._state), *([f"anymps: {', '.join(words)}"] if words else [])]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the facts of a finished test."""
+        packed = getattr(report, "anymps", None)
+        if packed is not None and report.when == "teardown":
+            facts = Facts.unpacked(packed)
+            self._facts[key(facts.test)] = facts  # the last attempt counts
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker of pytest-xdist knows beyond its tests."""
+        rest = getattr(node, "workeroutput", {}).get("anymps")
+        if rest is not None:
+            self._take(rest)
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Judge the manifest as a whole, or bring it up to date."""
+        if not self._config.pluginmanager.hasplugin("dsession"):
+            self._take(self._gate.rest())
+        whole = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if not whole:
+            self._gone = None  # the session was cut short: a test that was not met may well be there
+        if self._settings.update_manifest:
+            self._update(session)
+        elif self._gone and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The section at the end; nothing where there is nothing to say."""
+        facts = [*self._facts.values(), *self._outside]
+        groups = group(facts)
+        judged = self._judgements()
+        lines = [*self._section(groups), *self._manifest_lines(judged)]
+        if lines:
+            mac = f"virtual {self._state.mac.name}" if self._state.mac is not None else "real device"
+            terminalreporter.section(f"mps: {mac}, torch {self._state.torch}")
+            for line in lines:
+                terminalreporter.write_line(line)
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            entries = self._manifest.entries if self._manifest is not None else {}
+            at = {test: entries[test].line for test, _ in judged if test in entries}
+            path = str(self._manifest.path) if self._manifest is not None else ""
+            for line in workflow_commands(groups, judged, path, at):
+                terminalreporter.write_line(line)
+
+    def _take(self, rest: dict[str, Any]) -> None:
+        gone = set(rest["gone"])
+        # With `--dist loadfile` and the like all workers collect the same tests; a test is gone if no one has it.
+        self._gone = sorted(gone & set(self._gone)) if self._gone is not None else sorted(gone)
+        self._outside.append(Facts.unpacked(rest["outside"]))
+
+    def _update(self, session: pytest.Session) -> None:
+        assert self._manifest is not None
+        entries = self._manifest.entries
+        endings = {test: it.ending for test, it in self._facts.items() if it.failed and not it.marked}
+        gone = {test for test in self._facts if test in entries and test not in endings} | set(self._gone or ())
+        added = len(endings.keys() - entries.keys())
+        changed = sum(test in entries and entries[test].ending != ending for test, ending in endings.items())
+        name = self._name()
+        try:
+            if added or changed or gone or not self._manifest.path.exists():
+                write_manifest(self._manifest.path, endings, gone)
+        except OSError as error:
+            self._updated = f"manifest {name} could not be written: {error}"
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            return
+        self._updated = f"manifest {name}: {added} added, {changed} changed, {len(gone)} removed"
+
+    def _judgements(self) -> list[tuple[str, str]]:
+        """Tests that the manifest is not at one with, and why."""
+        judged = [(test, facts.judgement) for test, facts in self._facts.items() if facts.judgement]
+        if not self._settings.update_manifest and self._manifest is not None:
+            entries = self._manifest.entries
+            judged += [(test, f"no longer exists, expected {entries[test].ending}") for test in self._gone or ()]
+        return sorted(judged)
+
+    def _manifest_lines(self, judged: list[tuple[str, str]]) -> Iterator[str]:
+        if judged:
+            yield f"Not as the manifest {self._name()} has it:"
+            for test, why in judged:
+                yield f"  {test}"
+                yield f"      {why}"
+        if self._updated:
+            yield self._updated
+
+    def _section(self, groups: Groups) -> Iterator[str]:
+        yield from self._block("Operators without an MPS kernel:", groups.missing)
+        yield from self._block("Refused by MPS:", groups.refused)
+        yield from self._block("Operators that ran on the CPU:", groups.fallbacks)
+        yield from self._block("Lines that wait for the GPU again and again:", groups.waits, with_fix=False)
+        if groups.caught and (groups.missing or groups.refused):
+            yield f"{groups.caught:,} more in tests that did not fail."
+
+    def _block(self, title: str, groups: list[Group], *, with_fix: bool = True) -> Iterator[str]:
+        """Lines of one kind; what is said of several lines alike is said once."""
+        if not groups:
+            return
+        yield title
+        heads: dict[tuple[str, str], list[Group]] = {}
+        for it in groups[:_SHOWN]:
+            heads.setdefault((it.head(), it.fix() if with_fix else ""), []).append(it)
+        for (head, fix), alike in heads.items():
+            yield f"  {head}"
+            if fix:
+                yield f"  fix: {fix}"
+            for it in alike:
+                yield f"    {times(it.count)}{_expected(it)}  {place(it.site, self._root)}"
+                if it.refusal is not None and it.refusal.origin.known:
+                    yield f"      made at {place(it.refusal.origin, self._root)}"
+                yield f"      in {_names(it.tests)}"
+        left = len(groups) - _SHOWN
+        if left > 0:
+            yield f"  and {left} more line{'' if left == 1 else 's'}"
+
+    def _name(self) -> str:
+        return relative(str(self._manifest.path), self._root) if self._manifest is not None else ""
+
+
+def _expected(it: Group) -> str:
+    return " (expected)" if it.refusal is not None and not it.unexpected and "" not in it.tests else ""
+
+
+def _names(tests: set[str]) -> str:
+    names = sorted(test or "no test (collection, or fixtures between tests)" for test in tests)
+    left = len(names) - _NAMES
+    more = f" and {left} more test{'' if left == 1 else 's'}" if left > 0 else ""
+    return ", ".join(names[:_NAMES]) + more

@@ -1,0 +1,144 @@
+"""One run of one test, judged against what is expected of it: by its mark `mps_fails`, or else by the manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from anymps.pytest_plugin._manifest import Entry, ending_of
+from anymps.pytest_plugin._marks import Fails
+
+_SECTION = "mps manifest"
+
+
+@dataclass
+class Verdict:
+    """Follows a test through its phases and gives each report the outcome that the gate sees.
+
+    An expected failure becomes an `xfailed`, so that every reporter, `-x` and `--lf` know what it is. What should have
+    failed and did not becomes a failure. `name` is the manifest's file, None without one; with `update`, failures are
+    accepted because they are about to be written.
+    """
+
+    entry: Entry | None
+    fails: Fails | None
+    name: str | None
+    update: bool
+    failures: dict[str, str] = field(default_factory=dict)
+    """By phase, the exception that the test really ended with."""
+    outcome: str = "passed"
+    """What it ended with if there are none."""
+    judgement: str = ""
+    """What the manifest has against it."""
+    _subtests: list[str] = field(default_factory=list)
+    _red: bool = False
+
+    @property
+    def ending(self) -> str:
+        """As the manifest writes it; `passed`, `skipped` or `xfailed` if nothing failed."""
+        return ending_of(self.failures) or self.outcome
+
+    @property
+    def expected(self) -> bool:
+        """Whether it failed, and in no other way than it should."""
+        return bool(self.failures) and not self._red
+
+    def see(self, report: pytest.TestReport, error: BaseException | None) -> None:
+        """Judge one phase; may change the report."""
+        if report.failed:
+            self._failed(report, report.when, _exception_name(report, error), error)
+        elif report.skipped:
+            self._skipped(report)
+        elif report.when in ("call", "teardown"):
+            self._passed(report)
+
+    def see_subtest(self, report: pytest.TestReport, error: BaseException | None) -> None:
+        """Judge a part of a test that reports on its own; the test's own report comes later."""
+        if report.failed:
+            name = _exception_name(report, error)
+            self._failed(report, "call", name, error)
+            self._subtests.append(name)
+
+    def _failed(self, report: pytest.TestReport, phase: str, name: str, error: BaseException | None) -> None:
+        if phase == "call" and self._subtests and error is None:
+            return  # "contains 1 failed subtest": judged already
+        self.failures[phase] = name
+        if self.fails is not None:
+            if phase == "call" and self.fails.met_by(error):
+                self._expect(report, f"mps_fails({self.fails})")
+                if self.entry is not None:
+                    self._listed_needlessly(report, "is marked mps_fails")
+            else:
+                self._red = True
+                report.sections.append(("mps_fails", f"The mark expects {self.fails} in the test itself."))
+            return
+        wanted = self.entry.failures if self.entry is not None else {}
+        if wanted.get(phase) == name:
+            self._expect(report, f"{self._line()}: {name}")
+            return
+        if self.update:
+            self._expect(report, f"written to {self.name}: {name}")
+            return
+        self._red = True
+        if self.entry is not None:
+            self.judgement = f"expected {self.entry.ending}, now {ending_of(self.failures)}"
+            report.sections.append(
+                (_SECTION, f"{self._line()} expects {self.entry.ending}, not {ending_of(self.failures)}.")
+            )
+        elif self.name is not None:
+            self.judgement = f"not listed: {ending_of(self.failures)}"
+
+    def _skipped(self, report: pytest.TestReport) -> None:
+        own_mark = hasattr(report, "wasxfail")
+        self.outcome = "xfailed" if own_mark else "skipped"
+        if self.entry is not None:
+            self._listed_needlessly(report, "is marked xfail" if own_mark else "was skipped")
+
+    def _passed(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and self._subtests:
+            if self.expected:
+                self._expect(report, "in subtests")
+            return
+        if self.fails is not None:
+            if report.when == "call" and "call" not in self.failures:
+                self._fail(report, f"The test passed, but is marked mps_fails({self.fails}): remove the mark.")
+            return
+        if self.entry is None or self.judgement:
+            return
+        due = {"call": ("setup", "call"), "teardown": ("teardown",)}[report.when]
+        if any(phase in self.entry.failures and phase not in self.failures for phase in due):
+            self._listed_needlessly(report, "passed")
+
+    def _listed_needlessly(self, report: pytest.TestReport, what: str) -> None:
+        assert self.entry is not None
+        if self.update:
+            return
+        self.judgement = f"{what}, expected {self.entry.ending}"
+        self._fail(
+            report,
+            f"The test {what}, but {self._line()} expects {self.entry.ending}: "
+            "remove the line, or run with --mps-update-manifest.",
+        )
+
+    def _expect(self, report: pytest.TestReport, reason: str) -> None:
+        report.outcome = "skipped"
+        report.wasxfail = f"mps: {reason}"
+
+    def _fail(self, report: pytest.TestReport, text: str) -> None:
+        self._red = True
+        if hasattr(report, "wasxfail"):
+            del report.wasxfail
+        report.outcome = "failed"
+        report.longrepr = text
+
+    def _line(self) -> str:
+        assert self.entry is not None
+        return f"{self.name}:{self.entry.line}"
+
+
+def _exception_name(report: pytest.TestReport, error: BaseException | None) -> str:
+    if error is not None:
+        return type(error).__name__
+    # pytest fails a test without an exception if it has passed in spite of `xfail(strict=True)`.
+    return "XPASS" if "XPASS(strict)" in str(report.longrepr) else "Failed"

@@ -1,0 +1,220 @@
+"""Capture of a test suite: one tape for the whole session, read section by section, a test at a time.
+
+A suite makes millions of calls; a gate needs the few that waited, ran on the CPU or were refused. So a section keeps
+those alone, and every call only where somebody asks for it: a block inside a test, or a limit on memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from anymps.record._capture import DETAIL_LIMIT, Capture, Drained, site_row
+from anymps.record._facts import Refusal, Site
+from anymps.record._recording import Recording
+from anymps.record._schema import ENTRY, ModuleRow, RefusalRow, SignatureRow, StepRow
+from anymps.record._vocabulary import Fate, Flag, RefusalKind, Wait
+from anymps.record._writer import RecordingWriter
+
+_SIGNATURE, _SITE, _STEP, _WAIT, _FLAGS, _REFUSAL = 4, 6, 7, 10, 12, 13  # fields of an entry, in their order
+_WAIT_BYTE, _DIRECTION_BYTE, _REFUSAL_BYTES = 53, 54, (56, 57, 58, 59)  # where they lie in its 64 bytes
+# A factory allocates without an entry and then fills: these name its line.
+_FILLS = {f"aten::{name}_" for name in ("bernoulli", "copy", "fill", "normal", "random", "uniform", "zero")}
+_FILLS |= {"aten::arange", "aten::eye", "aten::linspace"}
+_NOT_ZERO = re.compile(rb"[^\0]")
+_TENSOR = re.compile(r"(?:complex|[a-z]+)?(\d*)\w*\[([\d, ]*)\]")  # `float32[2, 3]`
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Results of one kind that one line made: `tensor` as in `float32[2, 3]`, `size` in bytes of all `count`."""
+
+    operator: str
+    tensor: str
+    site: Site
+    count: int
+    size: int
+
+
+@dataclass
+class Section:
+    """What one part of a session did. The counters are by operator, by wait or fate, and by line.
+
+    `calls` counts everything that reached the device; a fallback stands among the waits too.
+    """
+
+    calls: int = 0
+    waits: Counter[tuple[str, Wait, Site]] = field(default_factory=Counter)
+    fallbacks: Counter[tuple[str, Fate, Site]] = field(default_factory=Counter)
+    refusals: list[Refusal] = field(default_factory=list)
+
+
+class SuiteCapture(Capture):
+    """Records a session and cuts it into sections. With a path, the recording of all of it is kept there as well."""
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, script: str = "", argv: Sequence[str] = ()
+    ) -> None:
+        super().__init__(path, script=script, argv=argv, detail_limit=1 << 62)  # it is limited here, by what is kept
+        self._names: list[str] = []
+        self._signatures: dict[int, SignatureRow] = {}
+        self._sites: dict[int, tuple[int, str, int, str, str]] = {}
+        self._modules: list[ModuleRow] = []
+        self._steps: list[StepRow] = []
+        self._section = bytearray()
+        self._section_calls = 0
+        self._section_refusals: list[RefusalRow] = []
+        self._everything = 0  # how many ask for every call
+        self._kept = 0
+
+    def cut(self) -> Section:
+        """What happened since the last cut."""
+        with self._lock:
+            self.flush()
+            entries, self._section = bytes(self._section), bytearray()
+            rows, self._section_refusals = self._section_refusals, []
+            calls, self._section_calls = self._section_calls, 0
+        return self._read(entries, rows, calls)
+
+    def so_far(self) -> Section:
+        """The same, and the section goes on."""
+        with self._lock:
+            self.flush()
+            return self._read(bytes(self._section), self._section_refusals, self._section_calls)
+
+    @contextmanager
+    def every_call(self) -> Iterator[None]:
+        """Keep every call of the running section, for `allocations` and `block`."""
+        with self._lock:
+            self.flush()
+            self._everything += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.flush()
+                self._everything -= 1
+
+    def position(self) -> int:
+        """Where the running section stands now, for `block`."""
+        with self._lock:
+            self.flush()
+            return len(self._section)
+
+    def block(self, start: int) -> Recording:
+        """What was recorded since `position` was `start`, in the same section, as a recording of its own."""
+        with self._lock:
+            self.flush()
+            packed = bytes(self._section[start:])
+            entries = list(ENTRY.iter_unpack(packed))
+            signatures = [self._signatures[number] for number in sorted({entry[_SIGNATURE] for entry in entries})]
+            refused, steps = {entry[_REFUSAL] for entry in entries}, {entry[_STEP] for entry in entries}
+            refusals = [row for row in self._section_refusals if row[0] in refused]
+            sites = {entry[_SITE] for entry in entries} | {site for row in refusals for site in row[5:7]}
+            writer = RecordingWriter.in_memory({**self._facts(), "ending": {"status": 0}})
+            writer.add_operators((number, self._names[number]) for number in sorted({row[1] for row in signatures}))
+            writer.add_signatures(signatures)
+            writer.add_modules(self._modules)
+            writer.add_sites(site_row(self._sites[number]) for number in sorted(sites) if number in self._sites)
+            writer.add_refusals(refusals)
+            writer.add_steps(row for row in self._steps if row[0] in steps)
+            writer.spool(packed)
+        writer.close()
+        return writer.recording()
+
+    def allocations(self) -> list[Allocation]:
+        """The results that the running section made or filled, the largest sum first. Needs `every_call`."""
+        with self._lock:
+            self.flush()
+            packed = bytes(self._section)
+        counts = Counter(
+            (entry[_SIGNATURE], entry[_SITE])
+            for entry in ENTRY.iter_unpack(packed)
+            if not entry[_FLAGS] & (Flag.VIEW | Flag.RAISED)
+        )
+        found: list[Allocation] = []
+        for (signature, site), count in counts.items():
+            _, operator, fate, inputs, outputs = self._signatures[signature]
+            name = self._names[operator]
+            base, _, overload = name.partition(".")
+            tensors = json.loads(outputs)
+            if base.endswith("_") or overload.endswith("out"):  # the result was there, or has been made for this
+                tensors = json.loads(inputs)[-1:] if base in _FILLS else []
+            for tensor, number in Counter(tensors).items():
+                size = count * number * tensor_bytes(tensor)
+                if size and fate != Fate.MARK:
+                    found.append(Allocation(name, tensor, self._site(site), count * number, size))
+        return sorted(found, key=lambda it: (-it.size, it.site.file, it.site.line, it.operator))
+
+    def close(self, ending: Mapping[str, object]) -> None:
+        """Stop; with a path, bring the file to its end and say in it how the session ended."""
+        with self._lock:
+            if self._path is not None and self._writer is not None and not self._closed.is_set():
+                self.flush()
+                self._writer.add_totals(self._core.tape_totals())
+            super().close(ending)
+
+    def _store(self, drained: Drained) -> None:
+        self._names += [name for _, name in drained.operators]
+        self._signatures |= {row[0]: row for row in drained.signatures}
+        self._sites |= {row[0]: row for row in drained.sites}
+        self._modules += drained.modules
+        self._steps += drained.steps
+        self._section_refusals += drained.refusals
+        self._section_calls += len(drained.entries) // ENTRY.size
+        self._section += drained.entries if self._everything else _mattering(drained.entries)
+        if self._path is not None:
+            entries = drained.entries if self._kept < DETAIL_LIMIT else _mattering(drained.entries)
+            self._kept += len(entries) // ENTRY.size
+            self._write(drained._replace(entries=entries))  # without totals: a suite has too many to write each time
+
+    def _read(self, packed: bytes, rows: Sequence[RefusalRow], calls: int) -> Section:
+        section = Section(calls=calls, refusals=[self._refusal(row) for row in rows])
+        counts = Counter((entry[_SIGNATURE], entry[_WAIT], entry[_SITE]) for entry in ENTRY.iter_unpack(packed))
+        for (signature, wait, site), count in counts.items():
+            if wait == Wait.NONE:
+                continue
+            _, operator, fate, _, _ = self._signatures[signature]
+            name, place = self._names[operator], self._site(site)
+            section.waits[name, Wait(wait), place] += count
+            if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
+                section.fallbacks[name, Fate(fate), place] += count
+        return section
+
+    def _refusal(self, row: RefusalRow) -> Refusal:
+        _, _, kind, error, message, site, origin, detail = row
+        return Refusal(
+            kind=RefusalKind(kind),
+            error=error,
+            message=message,
+            operator=str(detail.get("operator", "")),
+            site=self._site(site),
+            origin=self._site(origin),
+            detail=detail,
+        )
+
+    def _site(self, number: int) -> Site:
+        return Site(*site_row(self._sites[number])[1:]) if number in self._sites else Site("", 0)
+
+
+def tensor_bytes(tensor: str) -> int:
+    """The bytes of a tensor given as `float32[2, 3]`; one on the CPU takes none of the device."""
+    match = _TENSOR.fullmatch(tensor)
+    if match is None:
+        return 0
+    width = 8 if match[1] == "" else int(match[1])  # bool
+    return math.prod(int(size) for size in match[2].split(",") if size.strip()) * width // 8
+
+
+def _mattering(packed: bytes) -> bytes:
+    """The entries that waited, were refused or copied between CPU and device ."""
+    found: set[int] = set()
+    for byte in (_WAIT_BYTE, _DIRECTION_BYTE, *_REFUSAL_BYTES):
+        found.update(match.start() for match in _NOT_ZERO.finditer(packed[byte :: ENTRY.size]))
+    return b"".join(packed[index * ENTRY.size : (index + 1) * ENTRY.size] for index in sorted(found))

@@ -1,0 +1,159 @@
+"""`pytest --mps` in processes of its own: the start of a real run, pytest-xdist, forks, torch's own test classes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gate import Gate, gate, loaded, section
+
+__all__ = ["gate", "loaded"]  # fixtures
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.integration
+
+SUITE = """\
+    import pytest, torch
+
+    @pytest.mark.parametrize("n", range(6))
+    def test_eig(n):
+        if n % 2:
+            torch.linalg.eig(torch.ones(2, 2, device="mps"))
+
+    def test_gone_or_not():
+        pass
+"""
+
+
+def test_the_device_is_there_before_anything_else(gate: Gate) -> None:
+    """conftest and test modules find mps available when they are imported; warnings as errors change nothing."""
+    gate.pytester.makeconftest("import torch\nassert torch.backends.mps.is_available()\n")
+    gate.write(
+        test_it="""\
+            import torch
+            DEVICE = torch.accelerator.current_accelerator()
+
+            def test_device():
+                assert DEVICE.type == "mps" and torch.ones(1, device=DEVICE).item() == 1
+        """
+    )
+    result = gate.run_alone("-W", "error", "--strict-markers", "--strict-config")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["anymps: VIRTUAL mps device: M3 Pro 18GB, torch *"])
+
+
+def test_without_the_option_nothing_is_loaded(gate: Gate) -> None:
+    """The plugin alone loads neither torch nor a part of anymps that needs time."""
+    gate.write(
+        test_it="""\
+            import sys
+
+            def test_nothing():
+                loaded = {name for name in sys.modules if name.split(".")[0] in ("anymps", "torch")}
+                assert loaded == {
+                    "anymps", "anymps._errors", "anymps._version",
+                    "anymps.pytest_plugin", "anymps.pytest_plugin._fixtures", "anymps.pytest_plugin._options"}
+        """
+    )
+    gate.run_alone(mps=False).assert_outcomes(passed=1)
+
+
+def test_the_entry_point(gate: Gate) -> None:
+    """An installed anymps is found by pytest itself, and `-p no:anymps` takes it away with its options."""
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    declared = re.findall(r'(?ms)^\[project.entry-points.pytest11\]\n(\w+) = "([\w.]+)"', project.read_text())
+    assert declared == [("anymps", "anymps.pytest_plugin")]
+    information = gate.path / "site" / "anymps-0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: anymps\nVersion: 0\n")
+    (information / "entry_points.txt").write_text("[pytest11]\nanymps = anymps.pytest_plugin\n")
+    gate.write(test_it="def test_x(request):\n    assert request.config.pluginmanager.hasplugin('anymps')")
+    gate.run_installed("site", "--mps", "test_it.py").assert_outcomes(passed=1)
+    gate.run_installed("site", "test_it.py").assert_outcomes(passed=1)
+    gate.run_installed("site", "-p", "no:anymps", "test_it.py").assert_outcomes(failed=1)
+    result = gate.run_installed("site", "-p", "no:anymps", "--mps", "test_it.py")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "unrecognized arguments: --mps" in result.stderr.str()
+
+
+def test_workers(gate: Gate) -> None:
+    """With pytest-xdist the manifest is judged and written as without it, and the section holds all workers' tests."""
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    gate.write(test_it=SUITE)
+    plugins = "xdist.plugin,anymps.pytest_plugin"
+    update = ("--mps-manifest", "m.txt", "--mps-update-manifest")
+    gate.run_alone("-n2", *update, plugins=plugins).assert_outcomes(passed=4, xfailed=3)
+    assert gate.entries() == [f"test_it.py::test_eig[{n}] NotImplementedError" for n in (1, 3, 5)]
+    gate.manifest.write_text(
+        "test_it.py::test_eig[1] NotImplementedError\ntest_it.py::test_eig[2] NotImplementedError\n"
+        "test_it.py::test_eig[7] NotImplementedError\n"
+    )
+    result = gate.run_alone("-n2", "--mps-manifest", "m.txt", "--mps-recording", "r.db", plugins=plugins)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=3, xfailed=1, failed=3)
+    assert section(result)[-9:] == [
+        "Not as the manifest m.txt has it:",
+        "  test_it.py::test_eig[2]",
+        "      passed, expected NotImplementedError",
+        "  test_it.py::test_eig[3]",
+        "      not listed: NotImplementedError",
+        "  test_it.py::test_eig[5]",
+        "      not listed: NotImplementedError",
+        "  test_it.py::test_eig[7]",
+        "      no longer exists, expected NotImplementedError",
+    ]
+    assert section(result)[1:4:2] == [
+        "  aten::linalg_eig",
+        '    3 times  test_it.py:6  | torch.linalg.eig(torch.ones(2, 2, device="mps"))',
+    ]
+    assert sorted(path.name for path in gate.path.glob("r*.db")) == ["r.gw0.db", "r.gw1.db"]
+
+
+def test_a_worker_that_crashes(gate: Gate) -> None:
+    """A test that takes its worker with it is red, and an update keeps its entry."""
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    gate.write(test_it="import os\ndef test_a():\n    os._exit(1)\ndef test_b():\n    raise OSError")
+    gate.manifest.write_text("test_it.py::test_a OSError\n")
+    plugins = "xdist.plugin,anymps.pytest_plugin"
+    result = gate.run_alone("-n1", "--mps-manifest", "m.txt", "--mps-update-manifest", plugins=plugins)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert gate.entries() == ["test_it.py::test_a OSError", "test_it.py::test_b OSError"]
+
+
+def test_torchs_own_test_classes(gate: Gate) -> None:
+    """`instantiate_device_type_tests` makes a class for mps."""
+    gate.write(
+        test_it="""\
+            import torch
+            from torch.testing._internal.common_device_type import instantiate_device_type_tests
+            from torch.testing._internal.common_utils import TestCase
+
+            class TestIt(TestCase):
+                def test_sum(self, device):
+                    self.assertEqual(torch.ones(3, device=device).sum(), 3)
+
+            instantiate_device_type_tests(TestIt, globals(), allow_mps=True)
+        """
+    )
+    result = gate.run_alone("-v")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*TestItMPS::test_sum_mps PASSED*"])
+
+
+def test_child_processes(gate: Gate) -> None:
+    """A child that enables the device has the same Mac and fallback; one that does not has none."""
+    gate.write(
+        test_it="""\
+            import os, subprocess, sys
+
+            def ask(code):
+                return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+
+            def test_children():
+                assert ask("import torch; print(torch.backends.mps.is_available())") == "False"
+                assert ask("import anymps; s = anymps.enable(); print(s.mac.name, s.fallback)") == "M1 8GB True"
+        """
+    )
+    gate.run_alone("--mps-mac", "M1 8GB", "--mps-fallback").assert_outcomes(passed=1)

@@ -1,0 +1,438 @@
+"""`pytest --mps` over a small library with planted faults: what turns red, at which line, and in which words."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+import anymps
+from gate import Gate, gate, loaded, section
+
+__all__ = ["gate", "loaded"]  # fixtures
+
+pytest_plugins = ["pytester"]
+
+LIBRARY = """\
+    import torch
+
+    def eig(x):
+        return torch.linalg.eig(x)
+
+    def load(values):
+        return torch.tensor(values, dtype=torch.float64).to("mps")
+
+    def shifted(x):
+        return x + torch.ones(3)
+
+    def total(x):
+        total = 0.0
+        for _ in range(20):
+            total += x.sum().item()
+        return total
+
+    def look_up(table):
+        return torch.embedding_renorm_(table, torch.tensor([0], device="mps"), 1.0, 2.0)
+"""
+
+SUITE = """\
+    import pytest, torch, library
+
+    def ones(*shape):
+        return torch.ones(*shape, device="mps")
+
+    def test_fine():
+        torch.testing.assert_close(ones(3) + 1, 2 * ones(3))
+
+    def test_operator():
+        library.eig(ones(2, 2))
+
+    def test_float64():
+        library.load([1.0])
+
+    def test_mismatch():
+        library.shifted(ones(3))
+
+    @pytest.mark.mps_limit_waits(3)
+    def test_waits():
+        library.total(ones(3))
+"""
+
+FIX_EIG = "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
+FLOAT64 = (
+    "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
+    "Please use float32 instead."
+)
+FIX_FLOAT64 = "Make it float32 before it goes to the device: `.float()`, or `dtype=torch.float32` where it is made."
+MISMATCH = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
+
+
+def test_planted_faults(gate: Gate) -> None:
+    """A missing operator, a float64, two devices and a wait in a loop are red, each with the library's line."""
+    gate.write(library=LIBRARY, test_it=SUITE)
+    result = gate.run()
+    result.assert_outcomes(passed=1, failed=4)
+    assert section(result) == [
+        "Operators without an MPS kernel:",
+        "  aten::linalg_eig",
+        f"  fix: {FIX_EIG}",
+        "    once  library.py:4  | return torch.linalg.eig(x)",
+        "      in test_it.py::test_operator",
+        "Refused by MPS:",
+        f"  RuntimeError: {MISMATCH}",
+        "  fix: Move the tensor to the device of the others: `.to(device)`.",
+        "    once  library.py:10  | return x + torch.ones(3)",
+        "      in test_it.py::test_mismatch",
+        f"  TypeError: {FLOAT64}",
+        f"  fix: {FIX_FLOAT64}",
+        '    once  library.py:7  | return torch.tensor(values, dtype=torch.float64).to("mps")',
+        "      in test_it.py::test_float64",
+        "Lines that wait for the GPU again and again:",
+        "  item",
+        "    20 times  library.py:15  | total += x.sum().item()",
+        "      in test_it.py::test_waits",
+    ]
+    result.stdout.fnmatch_lines(
+        [
+            "The host waited 20 times for the GPU, out of a limit of 3:",
+            "      20 x item             library.py:15  | total += x.sum().item()",
+        ]
+    )
+
+
+def test_header_and_silence(gate: Gate) -> None:
+    """The header says what the device is and what is in force; with nothing to say there is no section."""
+    gate.write(test_it="def test_fine():\n    import torch\n    assert torch.ones(3, device='mps').sum() == 3")
+    result = gate.run("--mps-fail-on-fallback", "--mps-default-device")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "anymps: VIRTUAL mps device: M3 Pro 18GB, torch *, computed on this machine's CPU; not a real Mac",
+            "anymps: fallbacks fail, mps is the default device",
+        ]
+    )
+    assert section(result) == []
+
+
+def test_fallbacks_fail_unless_marked(gate: Gate) -> None:
+    """With --mps-fail-on-fallback an operator on the CPU fails the test, with its line; a mark allows it by name."""
+    gate.write(
+        library=LIBRARY,
+        test_it="""\
+            import pytest, torch, library
+
+            def test_unmarked():
+                library.look_up(torch.ones(3, 3, device="mps"))
+
+            @pytest.mark.mps_fallback("aten::embedding_renorm_")
+            def test_marked():
+                library.look_up(torch.ones(3, 3, device="mps"))
+
+            @pytest.mark.mps_fallback("aten::take")
+            def test_marked_for_another():
+                library.look_up(torch.ones(3, 3, device="mps"))
+        """,
+    )
+    # Always on the CPU, whatever the variable says; so it needs no process of its own.
+    result = gate.run("--mps-fail-on-fallback", "-W", "ignore")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*_ test_unmarked _*",
+            "1 operator ran on the CPU (--mps-fail-on-fallback):",
+            "  aten::embedding_renorm_, once, whatever PYTORCH_ENABLE_MPS_FALLBACK says  library.py:19  | return *",
+            'If that is meant: @pytest.mark.mps_fallback("aten::embedding_renorm_")',
+        ]
+    )
+    gate.run("-W", "ignore").assert_outcomes(passed=3)
+
+
+def test_memory_limit(gate: Gate) -> None:
+    """A test that adds more than its limit fails with both numbers and the largest results; one within it passes."""
+    gate.write(
+        test_it="""\
+            import pytest, torch
+
+            @pytest.mark.mps_limit_memory("3 MiB")
+            def test_over():
+                x = torch.zeros(1024, 512, device="mps")
+                y = x + x
+
+            @pytest.mark.mps_limit_memory("4 MiB")
+            def test_within():
+                x = torch.zeros(1024, 512, device="mps")
+                y = x + x
+        """
+    )
+    result = gate.run()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "The test took 4 MiB of the device's memory, out of a limit of 3 MiB. The largest results:",
+            "       2 MiB  1 x float32[[]1024, 512[]] of aten::zero_  test_it.py:5  | x = torch.zeros(1024, 512, *",
+            "       2 MiB  1 x float32[[]1024, 512[]] of aten::add.Tensor  test_it.py:6  | y = x + x",
+        ]
+    )
+
+
+def test_waits_that_do_not_count(gate: Gate) -> None:
+    """Copies to the device, and what assertions read, are within a limit of no waits; a read in a helper is not."""
+    gate.write(
+        test_it="""\
+            import unittest
+            import pytest, torch
+
+            pytestmark = pytest.mark.mps_limit_waits(0)
+
+            def test_copies():
+                x = torch.ones(3).to("mps")
+                torch.testing.assert_close(x, torch.ones(3, device="mps"))
+
+            class TestIt(unittest.TestCase):
+                def test_assertion(self):
+                    self.assertGreater(torch.ones(1, device="mps"), 0)
+
+            def test_read():
+                if torch.ones(1, device="mps") > 0:
+                    pass
+        """
+    )
+    result = gate.run()
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "The host waited once for the GPU, out of a limit of 0:",
+            '       1 x item             test_it.py:15  | if torch.ones(1, device="mps") > 0:',
+        ]
+    )
+
+
+def test_expected_failures_by_mark(gate: Gate) -> None:
+    """`mps_fails` wants this class and these words: anything else, and passing, is red. `mps_skip` gives its reason."""
+    gate.write(
+        library=LIBRARY,
+        test_it="""\
+            import pytest, torch, library
+
+            @pytest.mark.mps_fails(raises=NotImplementedError, match="linalg_eig")
+            def test_as_marked():
+                library.eig(torch.ones(2, 2, device="mps"))
+
+            @pytest.mark.mps_fails(raises=NotImplementedError, match="linalg_qr")
+            def test_other_words():
+                library.eig(torch.ones(2, 2, device="mps"))
+
+            @pytest.mark.mps_fails(raises=(TypeError, ValueError))
+            def test_other_class():
+                library.eig(torch.ones(2, 2, device="mps"))
+
+            @pytest.mark.mps_fails(raises=NotImplementedError)
+            def test_passes():
+                pass
+
+            @pytest.mark.mps_skip("takes an hour")
+            def test_skipped():
+                assert False
+        """,
+    )
+    result = gate.run("-rs")
+    result.assert_outcomes(xfailed=1, failed=3, skipped=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*The mark expects NotImplementedError matching 'linalg_qr' in the test itself.",
+            "*The mark expects TypeError or ValueError in the test itself.",
+            "The test passed, but is marked mps_fails(NotImplementedError): remove the mark.",
+            "SKIPPED * mps: takes an hour",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("mark", "text"),
+    [
+        ("mps_limit_waits('x')", "mark mps_limit_waits takes one whole number, not 'x'"),
+        ("mps_limit_waits()", "mark mps_limit_waits takes one whole number, not None"),
+        ("mps_limit_memory('100')", "mark mps_limit_memory takes a size with its unit, such as \"100 MiB\", not '100'"),
+        ("mps_limit_memory(100)", 'mark mps_limit_memory takes a size with its unit, such as "100 MiB", not 100'),
+        ("mps_fails()", "mark mps_fails takes an exception class: mps_fails(raises=NotImplementedError, match=None)"),
+        (
+            "mps_fails(raises=3)",
+            "mark mps_fails takes an exception class: mps_fails(raises=NotImplementedError, match=None)",
+        ),
+        (
+            "mps_fallback('take')",
+            'mark mps_fallback names operators as the recording does: mps_fallback("aten::take", ...)',
+        ),
+        ("mps_skip()", 'mark mps_skip needs its reason: mps_skip("...")'),
+    ],
+)
+def test_wrong_marks(gate: Gate, mark: str, text: str) -> None:
+    """A mark that makes no sense ends the run in one line, before any test."""
+    gate.write(test_it=f"import pytest\n@pytest.mark.{mark}\ndef test_x():\n    pass")
+    result = gate.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert result.errlines == [f"ERROR: test_it.py::test_x: {text}", ""]
+
+
+def test_blocks(gate: Gate) -> None:
+    """`mps_record` gives a block's own recording: its calls, waits and refusals, and not those around it."""
+    gate.write(
+        library=LIBRARY,
+        test_it="""\
+            import pytest, torch, library
+
+            def test_block(mps_record, mps_device):
+                x = torch.ones(3, device=mps_device)
+                x.sum().item()
+                with mps_record() as block:
+                    y = x.exp()
+                    y.sum().item()
+                    with pytest.raises(TypeError):
+                        library.load([1.0])
+                x.tanh()
+                recording = block.recording
+                assert {use.name for use in recording.operators()} == {
+                    "aten::exp", "aten::sum.dim_IntList", "aten::_local_scalar_dense", "aten::empty.memory_format"}
+                assert [(wait.count, wait.site.source) for wait in recording.waits()] == [(1, "y.sum().item()")]
+                assert [finding.id for finding in block.findings] == ["MPS301"]
+                with mps_record() as second:
+                    pass
+                assert second.recording.operators() == ()
+                assert mps_device == torch.device("mps")
+        """,
+    )
+    gate.run().assert_outcomes(passed=1)
+
+
+def test_refusals_that_a_test_asks_for(gate: Gate) -> None:
+    """A refusal inside `pytest.raises` is no news: no section."""
+    gate.write(
+        library=LIBRARY,
+        test_it="""\
+            import pytest, library
+
+            def test_raises():
+                with pytest.raises(TypeError):
+                    library.load([1.0])
+        """,
+    )
+    result = gate.run()
+    result.assert_outcomes(passed=1)
+    assert section(result) == []
+
+
+def test_default_device(gate: Gate) -> None:
+    """With --mps-default-device new tensors are on mps in tests and their fixtures, and nowhere afterwards."""
+    gate.write(
+        test_it="""\
+            import pytest, torch
+
+            @pytest.fixture
+            def made():
+                return torch.ones(3)
+
+            def test_device(made):
+                assert (made.device.type, torch.ones(3).device.type) == ("mps", "mps")
+        """
+    )
+    gate.run("--mps-default-device").assert_outcomes(passed=1)
+    gate.run().assert_outcomes(failed=1)
+    assert torch.ones(3).device.type == "cpu"
+
+
+def test_options_in_the_configuration_file(gate: Gate) -> None:
+    """Each option has a twin there; paths lie beside the file, and the command line wins."""
+    gate.write(library=LIBRARY, test_it=SUITE)
+    gate.pytester.makeini(
+        "[pytest]\nmps = true\nmps_mac = M3 Pro 18GB\nmps_require = virtual\nmps_fallback = false\n"
+        "mps_fail_on_fallback = yes\nmps_manifest = m.txt\nmps_default_device = no\nmps_recording = run.anymps\n"
+    )
+    gate.manifest.write_text("test_it.py::test_operator NotImplementedError\n")
+    result = gate.run("test_it.py::test_operator", "test_it.py::test_fine")
+    result.assert_outcomes(passed=1, xfailed=1)
+    result.stdout.fnmatch_lines(["anymps: fallbacks fail, manifest m.txt (1 expected failure)"])
+    assert anymps.Recording.open(gate.path / "run.anymps").complete
+    assert gate.run("--mps-manifest", "none.txt").errlines[0].startswith("ERROR: --mps-manifest ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ini", "text"),
+    [
+        (["--mps-mac", "M9"], "", "ERROR: --mps: *M9*"),
+        (["--mps-mac", "M1 8GB"], "", "ERROR: --mps: the device already plays M3 Pro 18GB in this process and*"),
+        (["--mps-require", "real"], "", "ERROR: --mps: --mps-require real, but the device is virtual"),
+        ([], "mps_require = maybe", "ERROR: mps_require must be real or virtual, not 'maybe'"),
+        ([], "mps_fallback = maybe", "ERROR: mps_fallback in the configuration file must be true or false"),
+        (
+            ["--mps-update-manifest"],
+            "",
+            "ERROR: --mps-update-manifest needs --mps-manifest FILE (ini: mps_manifest)",
+        ),
+        (
+            ["--mps-manifest", "none/m.txt", "--mps-update-manifest"],
+            "",
+            "ERROR: --mps-manifest */none/m.txt: there is no directory */none",
+        ),
+        (
+            ["--mps-recording", "none/run"],
+            "",
+            "ERROR: --mps: */none/run cannot be written: there is no directory */none",
+        ),
+    ],
+)
+def test_wrong_values(gate: Gate, arguments: list[str], ini: str, text: str) -> None:
+    """A value that makes no sense is one line, exit code 4, and no test runs."""
+    gate.write(test_it="def test_x():\n    pass")
+    gate.pytester.makeini(f"[pytest]\n{ini}\n")
+    result = gate.run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([text])
+    assert "passed" not in result.stdout.str()
+
+
+def test_options_without_the_device(gate: Gate) -> None:
+    """An option of the gate without `--mps` is a mistake, and is said; marks and fixtures then do nothing."""
+    gate.write(test_it="import pytest\n@pytest.mark.mps_fails(raises=ValueError)\ndef test_x():\n    pass")
+    result = gate.pytester.runpytest_inprocess("-p", "anymps.pytest_plugin", "--mps-mac", "M1 8GB")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert result.errlines == ["ERROR: --mps-mac needs --mps", ""]
+    result = gate.pytester.runpytest_inprocess("-p", "anymps.pytest_plugin", "--strict-markers")
+    result.assert_outcomes(passed=1)
+
+
+def test_annotations_for_github(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under GitHub Actions what is red is annotated at the library's line, the manifest at its own."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(gate.path))
+    gate.write(library=LIBRARY, test_it=SUITE)
+    gate.manifest.write_text(
+        "test_it.py::test_fine AssertionError\ntest_it.py::test_operator NotImplementedError\n"
+        "test_it.py::test_waits Failed\n"
+    )
+    result = gate.run("--mps-manifest", "m.txt")
+    assert [line for line in result.outlines if line.startswith("::")] == [
+        f"::error file=library.py,line=10,title=RuntimeError on MPS::{MISMATCH}%0A"
+        "Move the tensor to the device of the others: `.to(device)`.",
+        f"::error file=library.py,line=7,title=TypeError on MPS::{FLOAT64}%0A{FIX_FLOAT64}",
+        "::error file=m.txt,line=1,title=mps manifest::test_it.py::test_fine: passed, expected AssertionError",
+    ]
+
+
+def test_a_forked_child_is_left_alone(gate: Gate) -> None:
+    """A test that forks goes on; what the child does is neither recorded nor judged."""
+    gate.write(
+        test_it="""\
+            import os, torch
+
+            def test_fork():
+                child = os.fork()
+                if child == 0:
+                    os._exit(7)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+                assert torch.ones(3, device="mps").sum() == 3
+        """
+    )
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    gate.run("-W", "ignore").assert_outcomes(passed=1)

@@ -1,0 +1,130 @@
+"""The manifest of `pytest --mps` as a file: read, refused with one line, and brought up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anymps.pytest_plugin._manifest import Entry, ending_of, key, read_manifest, updated, write_manifest
+
+
+def written(path: Path, *lines: str) -> Path:
+    """A manifest of these lines."""
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_reading(tmp_path: Path) -> None:
+    """Ids may hold spaces, `::` and `#`; comments and empty lines are left out; phases are told apart."""
+    path = written(
+        tmp_path / "m.txt",
+        "# why",
+        "",
+        "t/a.py::test_x[a b::c #1] NotImplementedError",
+        "  t/a.py::test_y RuntimeError@setup  ",
+        "t/a.py::test_z AssertionError+OSError@teardown",
+    )
+    entries = read_manifest(path).entries
+    assert entries == {
+        "t/a.py::test_x[a b::c #1]": Entry("NotImplementedError", 3),
+        "t/a.py::test_y": Entry("RuntimeError@setup", 4),
+        "t/a.py::test_z": Entry("AssertionError+OSError@teardown", 5),
+    }
+    assert [entry.failures for entry in entries.values()] == [
+        {"call": "NotImplementedError"},
+        {"setup": "RuntimeError"},
+        {"call": "AssertionError", "teardown": "OSError"},
+    ]
+
+
+def test_the_ending_is_what_is_read() -> None:
+    """What is written for failures by phase is read as the same failures."""
+    failures = {"teardown": "OSError", "call": "AssertionError", "setup": "TypeError"}
+    assert ending_of(failures) == "TypeError@setup+AssertionError+OSError@teardown"
+    assert Entry(ending_of(failures), 1).failures == failures
+    assert ending_of({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("test_alone", "'test_alone'"),
+        ("<<<<<<< ours", "'<<<<<<< ours'"),
+        ("t.py::x ValueError  # see 12", "'t.py::x ValueError  # see 12'"),
+        ("t.py::x ValueError # it is TypeError", "'t.py::x ValueError # it is TypeError'"),
+        ("t.py::x ValueError@call", "'t.py::x ValueError@call'"),
+    ],
+)
+def test_lines_that_are_no_entries(tmp_path: Path, line: str, shown: str) -> None:
+    """A line that cannot be an entry ends the run with its number and text, a comment behind an entry too."""
+    path = written(tmp_path / "m.txt", "t.py::a OSError", line)
+    with pytest.raises(pytest.UsageError) as error:
+        read_manifest(path)
+    assert str(error.value) == (
+        f"{path}:2: a line is a test id, a space and an exception's name; comments have lines of their own: {shown}"
+    )
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    """A test listed twice, a missing file and a binary one are one line each."""
+    path = written(tmp_path / "m.txt", "t.py::a OSError", "t.py::a ValueError")
+    with pytest.raises(pytest.UsageError) as error:
+        read_manifest(path)
+    assert str(error.value) == f"{path}:2: t.py::a is on line 1 already"
+    missing = tmp_path / "none.txt"
+    with pytest.raises(pytest.UsageError) as error:
+        read_manifest(missing)
+    assert str(error.value) == f"--mps-manifest {missing} does not exist: write it with --mps-update-manifest"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(pytest.UsageError, match="cannot be read"):
+        read_manifest(path)
+
+
+def test_updating_touches_its_own_lines_alone() -> None:
+    """Other entries, comments, empty lines and their order stay; a new entry stands behind the last smaller one."""
+    text = "# head\n\nt.py::a OSError\n# about c\nt.py::c OSError\nother/t.py::z KeyError\n"
+    new = updated(text, {"t.py::b": "TypeError", "t.py::c": "ValueError", "u.py::a": "OSError"}, {"t.py::a"})
+    assert new == (
+        "# head\n\n# about c\nt.py::c ValueError\nother/t.py::z KeyError\nt.py::b TypeError\nu.py::a OSError\n"
+    )
+    assert updated(text, {}, set()) == text
+    sorted_text = "# head\n\nt.py::a OSError\n# about c\nt.py::c OSError\n"
+    assert updated(sorted_text, {"t.py::b": "TypeError"}, set()) == (
+        "# head\n\nt.py::a OSError\nt.py::b TypeError\n# about c\nt.py::c OSError\n"
+    )
+    assert updated("# head\n\nt.py::b OSError\n", {"t.py::a": "KeyError"}, set()) == (
+        "# head\n\nt.py::a KeyError\nt.py::b OSError\n"
+    )
+
+
+def test_ids_that_cannot_be_printed() -> None:
+    """A test id stays on one line, whatever is in it, and can be read back."""
+    test = "t.py::x[a\nb\u2028]"
+    assert key(test) == "t.py::x[a\\nb\\u2028]"
+    assert updated("", {key(test): "OSError"}, set()) == "t.py::x[a\\nb\\u2028] OSError\n"
+
+
+def test_writing_is_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that breaks off leaves the file as it was, and nothing beside it; a good one keeps the file's mode."""
+    path = written(tmp_path / "m.txt", "t.py::a OSError")
+    path.chmod(0o600)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            write_manifest(path, {"t.py::b": "OSError"}, set())
+    assert path.read_text() == "t.py::a OSError\n"
+    assert list(tmp_path.iterdir()) == [path]
+    write_manifest(path, {"t.py::b": "OSError"}, {"t.py::a"})
+    assert path.read_text() == "t.py::b OSError\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_new_file_says_what_it_is(tmp_path: Path) -> None:
+    """The first write begins with comments for who finds the file, and is read as the entries alone."""
+    path = tmp_path / "m.txt"
+    write_manifest(path, {"t.py::a": "OSError"}, set())
+    lines = path.read_text().splitlines()
+    assert lines[0] == "# Tests that fail on mps, each with the exception it ends with."
+    assert lines[-1] == "t.py::a OSError"
+    assert list(read_manifest(path).entries) == ["t.py::a"]

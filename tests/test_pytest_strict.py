@@ -1,0 +1,235 @@
+"""`pytest --mps --mps-manifest`: every way in which a suite can differ from its manifest is red, and can be written."""
+
+from __future__ import annotations
+
+import pytest
+
+from gate import Gate, gate, loaded
+
+__all__ = ["gate", "loaded"]  # fixtures
+
+pytest_plugins = ["pytester"]
+
+STRICT = ("--mps-manifest", "m.txt")
+UPDATE = (*STRICT, "--mps-update-manifest")
+
+SUITE = """\
+    import os, pytest
+
+    FAILS = os.environ.get("FAILS", "").split()
+
+    def maybe(name, error=ValueError("x")):
+        if name in FAILS:
+            raise error
+
+    @pytest.mark.parametrize("x", ["a b", "c::d", "e#f"])
+    def test_one(x):
+        maybe("one")
+
+    def test_two():
+        maybe("two")
+
+    @pytest.fixture
+    def resource():
+        maybe("setup", OSError())
+        yield
+        maybe("teardown", KeyError())
+
+    def test_phases(resource):
+        maybe("call", AssertionError())
+
+    def test_may_skip():
+        if "skip" in FAILS:
+            pytest.skip("no such thing here")
+
+    @pytest.mark.xfail(strict=False)
+    def test_own_mark():
+        assert False
+"""
+
+JUDGED = "Not as the manifest m.txt has it:"
+
+
+def judged(result: pytest.RunResult) -> list[str]:
+    """What the section says against the manifest: test and reason on one line."""
+    lines = result.outlines
+    if JUDGED not in lines:
+        return []
+    block = []
+    for line in lines[lines.index(JUDGED) + 1 :]:
+        if not line.startswith("  "):
+            break
+        block.append(line.strip())
+    return [f"{test}: {why}" for test, why in zip(block[::2], block[1::2], strict=True)]
+
+
+@pytest.fixture
+def suite(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """The suite, all of it passing, and an empty manifest."""
+    monkeypatch.delenv("FAILS", raising=False)
+    gate.write(test_it=SUITE)
+    gate.manifest.write_text("")
+    return gate
+
+
+def test_new_changed_and_passing(suite: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new failure, another exception, a pass, a skip, an own mark, and a test that is gone are red, each by name."""
+    suite.manifest.write_text(
+        "test_it.py::test_may_skip OSError\n"
+        "test_it.py::test_one[a b] ValueError\n"
+        "test_it.py::test_one[c::d] TypeError\n"
+        "test_it.py::test_own_mark AssertionError\n"
+        "test_it.py::test_phases OSError\n"
+        "test_it.py::test_removed OSError\n"
+    )
+    monkeypatch.setenv("FAILS", "one skip")
+    result = suite.run(*STRICT)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, failed=5, xfailed=1)
+    assert judged(result) == [
+        "test_it.py::test_may_skip: was skipped, expected OSError",
+        "test_it.py::test_one[c::d]: expected TypeError, now ValueError",
+        "test_it.py::test_one[e#f]: not listed: ValueError",
+        "test_it.py::test_own_mark: is marked xfail, expected AssertionError",
+        "test_it.py::test_phases: passed, expected OSError",
+        "test_it.py::test_removed: no longer exists, expected OSError",
+    ]
+    text = result.stdout.str()
+    assert "m.txt:3 expects TypeError, not ValueError." in text
+    for what, line in (("passed", 5), ("was skipped", 1)):
+        assert (
+            f"The test {what}, but m.txt:{line} expects OSError: remove the line, or run with --mps-update-manifest."
+        ) in text
+
+
+@pytest.mark.parametrize("fails", ["setup", "call", "teardown", "call teardown"])
+def test_phases(suite: Gate, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """An exception in setup or teardown is another failure than one in the test; what an update writes is green."""
+    endings = {
+        "setup": "OSError@setup",
+        "call": "AssertionError",
+        "teardown": "KeyError@teardown",
+        "call teardown": "AssertionError+KeyError@teardown",
+    }
+    monkeypatch.setenv("FAILS", fails)
+    assert suite.run(*STRICT).ret == pytest.ExitCode.TESTS_FAILED
+    assert suite.run(*UPDATE).ret == pytest.ExitCode.OK
+    assert suite.entries() == [f"test_it.py::test_phases {endings[fails]}"]
+    result = suite.run(*STRICT)
+    assert (result.ret, judged(result)) == (pytest.ExitCode.OK, [])
+    monkeypatch.setenv("FAILS", "call" if fails != "call" else "setup")
+    result = suite.run(*STRICT)
+    assert (result.ret, len(judged(result))) == (pytest.ExitCode.TESTS_FAILED, 1)
+
+
+def test_only_what_was_selected_is_judged(suite: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With -k, a single test or another file the rest of the manifest is left alone; a gone test needs its file."""
+    suite.write(test_other="def test_x():\n    pass")
+    listed = ("test_gone.py::test_x", "test_it.py::test_gone", "test_it.py::test_two")
+    suite.manifest.write_text("".join(f"{test} OSError\n" for test in listed))
+    for arguments in (["-k", "test_x", "test_other.py"], ["test_it.py::test_one"], ["--lf", "-k", "test_x"]):
+        result = suite.run(*STRICT, "-p", "cacheprovider", *arguments)
+        assert (result.ret, judged(result)) == (pytest.ExitCode.OK, [])
+    result = suite.run(*STRICT, "test_it.py", "-k", "one")
+    assert judged(result) == ["test_it.py::test_gone: no longer exists, expected OSError"]
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result = suite.run(*STRICT, "--ignore", "test_it.py")
+    assert judged(result) == ["test_gone.py::test_x: no longer exists, expected OSError"]
+    result = suite.run(*STRICT, "-k", "one")
+    assert judged(result) == [
+        "test_gone.py::test_x: no longer exists, expected OSError",
+        "test_it.py::test_gone: no longer exists, expected OSError",
+    ]
+
+
+def test_update_touches_what_ran(suite: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of tests that did not run stay, with their comments; the next run is green."""
+    suite.manifest.write_text(
+        "# known\ntest_it.py::test_one[a b] ValueError\n# elsewhere\ntest_other.py::test_x OSError\n"
+        "test_it.py::test_two OSError\n"
+    )
+    suite.write(test_other="def test_x():\n    raise OSError")
+    monkeypatch.setenv("FAILS", "one")
+    result = suite.run(*UPDATE, "test_it.py")
+    result.assert_outcomes(passed=3, xfailed=4)
+    assert "manifest m.txt: 2 added, 0 changed, 1 removed" in result.outlines
+    assert suite.manifest.read_text() == (
+        "# known\ntest_it.py::test_one[a b] ValueError\ntest_it.py::test_one[c::d] ValueError\n"
+        "test_it.py::test_one[e#f] ValueError\n# elsewhere\ntest_other.py::test_x OSError\n"
+    )
+    assert suite.run(*STRICT).ret == pytest.ExitCode.OK
+
+
+def test_update_of_an_interrupted_session(suite: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle loses no entry: neither of the tests that did not come to their turn, nor of the one hit."""
+    suite.write(
+        test_it="""\
+            import pytest
+            def test_a():
+                raise OSError
+            def test_b():
+                raise KeyboardInterrupt
+            def test_c():
+                pass
+        """
+    )
+    before = "test_it.py::test_b OSError\ntest_it.py::test_c OSError\ntest_it.py::test_d OSError\n"
+    suite.manifest.write_text(before)
+    assert suite.run(*UPDATE).ret == pytest.ExitCode.INTERRUPTED
+    assert suite.manifest.read_text() == "test_it.py::test_a OSError\n" + before
+
+
+def test_a_file_that_cannot_be_collected(suite: Gate) -> None:
+    """Tests of a file with an error are neither gone nor touched by an update."""
+    suite.write(test_it="raise OSError")
+    suite.manifest.write_text("test_it.py::test_one OSError\n")
+    result = suite.run(*STRICT, "--continue-on-collection-errors")
+    assert (result.ret, judged(result)) == (pytest.ExitCode.TESTS_FAILED, [])
+    suite.run(*UPDATE, "--continue-on-collection-errors")
+    assert suite.manifest.read_text() == "test_it.py::test_one OSError\n"
+
+
+def test_collect_only_judges_nothing(suite: Gate) -> None:
+    """`--collect-only` neither judges nor writes."""
+    suite.manifest.write_text("test_it.py::test_gone OSError\n")
+    assert suite.run(*STRICT, "--collect-only").ret == pytest.ExitCode.OK
+    assert suite.run(*UPDATE, "--collect-only").ret == pytest.ExitCode.OK
+    assert suite.entries() == ["test_it.py::test_gone OSError"]
+
+
+def test_an_expected_failure_stops_nothing(suite: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With -x the run goes past expected failures and stops at the first other."""
+    suite.manifest.write_text("".join(f"test_it.py::test_one[{x}] ValueError\n" for x in ("a b", "c::d", "e#f")))
+    monkeypatch.setenv("FAILS", "one two")
+    suite.run(*STRICT, "-x").assert_outcomes(xfailed=3, failed=1)
+
+
+def test_unittest_classes_and_subtests(suite: Gate) -> None:
+    """Methods of unittest classes are tests like others; a failing part of one counts as the test's own failure."""
+    suite.write(
+        test_it="""\
+            import unittest
+
+            class TestIt(unittest.TestCase):
+                def test_error(self):
+                    raise OSError
+
+                def test_parts(self):
+                    for i in range(3):
+                        with self.subTest(i=i):
+                            if i == 1:
+                                raise ValueError(i)
+        """
+    )
+    assert suite.run(*STRICT).ret == pytest.ExitCode.TESTS_FAILED
+    assert suite.run(*UPDATE).ret == pytest.ExitCode.OK
+    assert suite.entries() == ["test_it.py::TestIt::test_error OSError", "test_it.py::TestIt::test_parts ValueError"]
+    assert suite.run(*STRICT).ret == pytest.ExitCode.OK
+
+
+def test_strict_xfail_that_passes(suite: Gate) -> None:
+    """A test that passes in spite of `xfail(strict=True)` fails without an exception, and can be listed."""
+    suite.write(test_it="import pytest\n@pytest.mark.xfail(strict=True)\ndef test_x():\n    pass")
+    assert suite.run(*UPDATE).ret == pytest.ExitCode.OK
+    assert suite.entries() == ["test_it.py::test_x XPASS"]
+    assert suite.run(*STRICT).ret == pytest.ExitCode.OK
