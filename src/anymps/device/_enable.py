@@ -52,13 +52,15 @@ class State:
     """What this process has.
 
     `virtual` tells a device made here from a Mac's own; `mac` is the Mac that the virtual device plays (None on a real
-    one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version.
+    one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version; `substrate` is `host`,
+    or `shape` where tensors have no values.
     """
 
     virtual: bool
     mac: Mac | None
     fallback: bool
     torch: str
+    substrate: str = "host"
 
 
 _enabling = threading.Lock()
@@ -83,13 +85,20 @@ def native() -> ModuleType:
     return _native
 
 
-def enable(mac: str | Mac | None = None, *, fallback: bool | None = None, require: str | None = None) -> State:
+def enable(
+    mac: str | Mac | None = None,
+    *,
+    fallback: bool | None = None,
+    require: str | None = None,
+    substrate: str = "host",
+) -> State:
     """Makes `torch.device("mps")` work in this process.
 
     On a Mac whose own backend is available nothing is replaced. Elsewhere the native core is built (first use) or
     loaded, and plays `mac`: a `Mac`, a text such as `"M3 Pro 18GB, macOS 15.4"`, else the variable `ANYMPS_MAC`, else a
     default. `fallback` answers for `PYTORCH_ENABLE_MPS_FALLBACK`, which is read here (the real backend reads it when
-    torch is loaded). `require` is `"real"` or `"virtual"`.
+    torch is loaded). `require` is `"real"` or `"virtual"`. `substrate` is `"host"`, where the CPU computes, or `"shape"`,
+    where tensors have shapes and memory but no values: for plans.
 
     Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError
     if `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
@@ -98,14 +107,16 @@ def enable(mac: str | Mac | None = None, *, fallback: bool | None = None, requir
     """
     if require not in (None, "real", "virtual"):
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
+    if substrate not in ("host", "shape"):
+        raise EnableError(f"anymps: substrate must be 'host' or 'shape', not {substrate!r}")
     with _enabling:  # several threads may ask; one of them does it
-        return _enable(_choose(mac), mac is not None, fallback, require)
+        return _enable(_choose(mac), mac is not None, fallback, require, substrate)
 
 
-def _enable(chosen: Mac, asked_for: bool, fallback: bool | None, require: str | None) -> State:
+def _enable(chosen: Mac, asked_for: bool, fallback: bool | None, require: str | None, substrate: str) -> State:
     global _state
     if _state is not None:
-        _check_again(_state, chosen if asked_for else None, fallback, require)
+        _check_again(_state, chosen if asked_for else None, fallback, require, substrate)
         return _state
     allowed = _fallback_allowed(fallback)
     version = check_supported(installed_torch().version)
@@ -113,14 +124,16 @@ def _enable(chosen: Mac, asked_for: bool, fallback: bool | None, require: str | 
     import torch
 
     if torch.backends.mps.is_built() and torch.backends.mps.is_available():
+        if substrate == "shape":
+            raise EnableError("anymps: a plan needs the virtual device, and this Mac has a real one")
         if require == "virtual":
             raise RequireError("anymps: --require virtual, but this Mac has a real mps device")
         _state = State(False, None, allowed, torch.__version__)
         return _state
     if require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
-    _install(version, chosen, allowed)
-    _state = State(True, chosen, allowed, torch.__version__)
+    _install(version, chosen, allowed, substrate)
+    _state = State(True, chosen, allowed, torch.__version__, substrate)
     print(banner(_state), file=sys.stderr, flush=True)
     return _state
 
@@ -129,10 +142,8 @@ def banner(current: State) -> str:
     """The one line that says what the device is."""
     if not current.virtual or current.mac is None:
         return f"anymps: real mps device, torch {current.torch}"
-    return (
-        f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, computed on this machine's CPU; "
-        "not a real Mac"
-    )
+    how = "computed on this machine's CPU" if current.substrate == "host" else "shapes only, nothing is computed"
+    return f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, {how}; not a real Mac"
 
 
 def _choose(mac: str | Mac | None) -> Mac:
@@ -142,7 +153,9 @@ def _choose(mac: str | Mac | None) -> Mac:
     return DEFAULT_MAC if text is None else parse_mac(text)
 
 
-def _check_again(current: State, mac: Mac | None, fallback: bool | None, require: str | None) -> None:
+def _check_again(
+    current: State, mac: Mac | None, fallback: bool | None, require: str | None, substrate: str
+) -> None:
     if require is not None and current.virtual != (require == "virtual"):
         raise RequireError(f"anymps: --require {require}, but the device is {'virtual' if current.virtual else 'real'}")
     if mac is not None and current.mac is not None and mac != current.mac:
@@ -150,6 +163,8 @@ def _check_again(current: State, mac: Mac | None, fallback: bool | None, require
             f"anymps: the device already plays {current.mac.name} in this process and cannot become {mac.name}; "
             "start a new process for another Mac"
         )
+    if substrate != current.substrate and substrate != "host":
+        raise EnableError("anymps: the device is already on with values; start a new process for shapes only")
     if fallback is not None and fallback != current.fallback:
         raise EnableError(
             "anymps: the CPU fallback was decided when the device was switched on, as on a Mac; "
@@ -174,7 +189,7 @@ def _fallback_allowed(fallback: bool | None) -> bool:
         ) from None
 
 
-def _install(version: TorchVersion, mac: Mac, fallback: bool) -> None:
+def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) -> None:
     global _native
     from anymps.device._build import build
     from anymps.device._surface import install_surface
@@ -197,6 +212,7 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool) -> None:
         mac.macos[0],
         mac.macos[1],
         _internal_folders(),
+        substrate == "shape",
     )
     core.allow_fallback(fallback)
     core.set_hazards(hazard_table(hazards(version, mac.macos, mac.metal_family)))

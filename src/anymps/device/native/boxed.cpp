@@ -8,6 +8,7 @@
 #include "indices.h"
 #include "random.h"
 #include "registry.h"
+#include "shape.h"
 #include "texts.h"
 
 #include <ATen/core/ivalue.h>
@@ -189,7 +190,8 @@ class Redirect final : public c10::OperatorKernel {
     if (C10_UNLIKELY(rule_.hazards != nullptr)) {
       check_hazards(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
     }
-    Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU));
+    const bool known = shapes_only && survey(schema.arguments(), *stack, first);
+    Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU), known);
     std::optional<AlertScope> alert;
     if (C10_UNLIKELY(alerts(rule_))) {
       alert.emplace(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
@@ -203,6 +205,7 @@ class Redirect final : public c10::OperatorKernel {
       generator.emplace(rule_, value.isNone() ? std::optional<at::Generator>() : std::optional<at::Generator>(value.toGenerator()));
       value = generator->host();
     }
+    const std::vector<int64_t> selected = shapes_only && !known ? count_selected(*stack, first) : std::vector<int64_t>();
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_host(tensor, written, position);
     });
@@ -210,7 +213,9 @@ class Redirect final : public c10::OperatorKernel {
     if (C10_UNLIKELY(rule_.widened != 0)) {
       narrow = widened_dtype(rule_, schema.arguments(), *stack, first);
     }
-    if (C10_UNLIKELY(narrow.has_value())) {
+    if (C10_UNLIKELY(shapes_only && !known)) {
+      compute_shapes(rule_, op, stack, selected);
+    } else if (C10_UNLIKELY(narrow.has_value())) {
       compute_widely(op, stack, first, *narrow);
     } else if (rule_.indices != nullptr && !host_key_.has(c10::DispatchKey::SparseCPU)) {
       compute_with_indices(rule_, op, host_key_, stack, first);
@@ -222,6 +227,14 @@ class Redirect final : public c10::OperatorKernel {
   }
 
  private:
+  bool survey(c10::ArrayRef<c10::Argument> schema, const Stack& stack, size_t first) const {
+    Survey seen(rule_);
+    for (size_t i = 0; i < schema.size(); ++i) {
+      seen.value(stack[first + i], is_written(rule_, i));
+    }
+    return seen.known();
+  }
+
   // The CPU kernel, which may have the dtype for these arguments after all; if not, a wider one.
   void compute_widely(const c10::OperatorHandle& op, Stack* stack, size_t first, c10::ScalarType narrow) const {
     const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
@@ -264,6 +277,7 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   std::vector<const c10::TensorImpl*> inputs;
   std::optional<c10::Device> target;
   int64_t moved = 0;
+  bool known = true;  // on the `shape` substrate zeros may stand in for the arguments
   // An operator without a derivative of its own (linalg_svd) comes here with autograd still on: the copies and the CPU's
   // operators inside are then recorded, as on the real backend.
   bool tracked = false;
@@ -287,9 +301,13 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
       host = tensor.cpu();
       moved += static_cast<int64_t>(tensor.nbytes());
     } else if (!tensor.is_cpu()) {
-      at::Tensor same_bytes = tensor.is_sparse() ? sparse_to_host(tensor) : at::Tensor(alias(tensor.unsafeGetTensorImpl()));
       c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-      host = same_bytes.clone();
+      if (C10_UNLIKELY(shapes_only && !has_values(tensor))) {
+        known = false;
+        host = zeros_like_on_cpu(tensor);
+      } else {
+        host = (tensor.is_sparse() ? sparse_to_host(tensor) : at::Tensor(bytes_alias(tensor.unsafeGetTensorImpl()))).clone();
+      }
       moved += static_cast<int64_t>(tensor.is_sparse() ? 0 : tensor.nbytes());
     }
     tensors.push_back({tensor, host, position});
@@ -311,8 +329,14 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
           argument.original.resize_(argument.host.sizes());
         }
         argument.original.copy_(argument.host);
+        if (!known) {
+          forget_values(argument.original);
+        }
       }
     }
+  }
+  if (!known) {
+    assume(rule.name);
   }
 
   std::vector<const c10::TensorImpl*> outputs;
@@ -349,6 +373,9 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
       return sparse_to_mps(own);
     }
     adopt(own.unsafeGetTensorImpl());
+    if (!known) {
+      forget_values(own);
+    }
     outputs.push_back(own.unsafeGetTensorImpl());
     return own;
   });

@@ -2,6 +2,7 @@
 #include "call.h"
 
 #include "delayed.h"
+#include "shape.h"
 #include "texts.h"
 
 namespace anymps {
@@ -18,10 +19,13 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
   }
   if (C10_UNLIKELY(!impl->is_mps())) {
     check_foreign(rule_, tensor, position, cpu_scalars_, sparse_);
-    arguments_.push_back({tensor, tensor.getIntrusivePtr(), false});
-    return tensor;
+    const bool bare = shapes_only && !known_ && tensor.dim() > 0 && tensor.is_cpu();  // meta kernels take CPU scalars only
+    at::Tensor host = bare ? shape_of(tensor) : tensor;
+    arguments_.push_back({tensor, host.getIntrusivePtr(), false});
+    return host;
   }
   if (C10_UNLIKELY(impl->is_sparse())) {
+    check_not_sparse_shape();
     at::Tensor host = sparse_to_host(tensor);
     arguments_.push_back({tensor, host.getIntrusivePtr(), written});
     return host;
@@ -34,7 +38,7 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
       }
     }
   }
-  auto host = alias(impl);
+  auto host = C10_UNLIKELY(known_) ? bytes_alias(impl) : alias(impl);
   arguments_.push_back({tensor, host, written});
   return at::Tensor(std::move(host));
 }
@@ -61,7 +65,7 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
     return std::move(result);
   }
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
-  if (C10_LIKELY(impl->is_cpu() && !impl->is_sparse())) {
+  if (C10_LIKELY((impl->is_cpu() || (shapes_only && impl->is_meta())) && !impl->is_sparse())) {
     const c10::Storage& storage = impl->unsafe_storage();
     // Nobody else holds it: it was made by this very call.
     if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1)) {
@@ -123,6 +127,9 @@ c10::Storage Call::storage_behind(const c10::StorageImpl* host) const {
 void Call::finish() {
   for (const Argument& argument : arguments_) {
     if (argument.written) {
+      if (C10_UNLIKELY(shapes_only && !known_)) {
+        forget_values(argument.original);
+      }
       if (C10_UNLIKELY(argument.host->is_sparse())) {
         sparse_take_over(argument.original, at::Tensor(argument.host));
       } else {

@@ -1,4 +1,4 @@
-// One operator call on the host substrate: inputs become aliases, the CPU kernel runs, results become mps tensors.
+// One operator call: inputs become aliases, the CPU (or meta) kernel runs, results become mps tensors.
 #pragma once
 
 #include "fork.h"
@@ -21,8 +21,9 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
 
 class Call {
  public:
-  explicit Call(const Rule& rule, bool sparse = false)
-      : rule_(rule), sparse_(sparse), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
+  // `known` is of the `shape` substrate: every value of this call is known, so that it is computed on bytes.
+  explicit Call(const Rule& rule, bool sparse = false, bool known = false)
+      : rule_(rule), sparse_(sparse), known_(known), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
     enter_device();
     if (C10_LIKELY((rule.flags & kConditionalWait) == 0)) {
       span_.wait(rule.wait);
@@ -41,6 +42,10 @@ class Call {
   }
   Span& span() {
     return span_;
+  }
+  // Where the kernels lie that compute this call.
+  c10::DispatchKeySet key() const {
+    return known_ ? c10::DispatchKeySet(c10::DispatchKey::CPU) : compute_key();
   }
 
   // The host tensor to hand to a CPU kernel in place of `tensor`. Undefined tensors pass.
@@ -61,6 +66,7 @@ class Call {
 
   const Rule& rule_;
   const bool sparse_;
+  const bool known_;
   c10::impl::ExcludeDispatchKeyGuard below_autograd_;
   Span span_;
   c10::SmallVector<Argument, 6> arguments_;

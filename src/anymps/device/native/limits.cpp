@@ -29,7 +29,10 @@
 namespace anymps {
 namespace {
 
-const c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
+// Where the kernels lie that compute on `tensor`.
+c10::DispatchKeySet key_of(const at::Tensor& tensor) {
+  return c10::DispatchKeySet(tensor.is_meta() ? c10::DispatchKey::Meta : c10::DispatchKey::CPU);
+}
 
 struct AdaptiveAveragePool {
   static at::Tensor call(const Rule& rule, const at::Tensor& self, c10::SymIntArrayRef output) {
@@ -44,7 +47,7 @@ struct AdaptiveAveragePool {
         }
       }
     }
-    return at::_ops::_adaptive_avg_pool2d::redispatch(kCpu, self, output);
+    return at::_ops::_adaptive_avg_pool2d::redispatch(key_of(self), self, output);
   }
 };
 
@@ -99,7 +102,7 @@ struct Convolution {
       refuse_limit(rule, "convolution size", input);
     }
     return at::_ops::convolution::redispatch(
-        kCpu, input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
+        key_of(input), input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
   }
 };
 
@@ -191,7 +194,7 @@ struct Addmm {
       alpha.toDouble();  // raises: value cannot be converted to type double without overflow
       beta.toDouble();
     }
-    return at::_ops::addmm::redispatch(kCpu, self, mat1, mat2, beta, alpha);
+    return at::_ops::addmm::redispatch(key_of(self), self, mat1, mat2, beta, alpha);
   }
 };
 
@@ -202,7 +205,7 @@ struct Arange {
       start.toByte();  // raises: value cannot be converted to type uint8_t without overflow
       step.toByte();
     }
-    return at::_ops::arange_start_out::redispatch(kCpu, start, end, step, out);
+    return at::_ops::arange_start_out::redispatch(key_of(out), start, end, step, out);
   }
 };
 
@@ -211,7 +214,7 @@ struct Softmax {
     if (C10_UNLIKELY(half_to_float)) {
       refuse_limit(rule, "softmax cast", self);
     }
-    return at::_ops::_softmax::redispatch(kCpu, self, dim, half_to_float);
+    return at::_ops::_softmax::redispatch(key_of(self), self, dim, half_to_float);
   }
 };
 
@@ -221,7 +224,7 @@ struct MaskedScatter {
     if (type != c10::ScalarType::Bool && type != c10::ScalarType::Byte) {
       refuse_limit(rule, "masked_scatter mask", mask);
     }
-    return at::_ops::masked_scatter_::redispatch(kCpu, self, mask, source);
+    return at::_ops::masked_scatter_::redispatch(key_of(self), self, mask, source);
   }
 };
 

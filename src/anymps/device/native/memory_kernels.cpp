@@ -3,6 +3,7 @@
 #include "hazards.h"
 #include "delayed.h"
 #include "registry.h"
+#include "shape.h"
 #include "texts.h"
 #include "unboxed.h"
 
@@ -154,8 +155,12 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   {
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    at::Tensor destination = host_view(self);
-    at::native::copy_(destination, host_view(source), /*non_blocking=*/false);
+    if (C10_UNLIKELY(shapes_only)) {
+      copy_shapes(self, source);
+    } else {
+      at::Tensor destination = host_view(self);
+      at::native::copy_(destination, host_view(source), /*non_blocking=*/false);
+    }
   }
   const std::array<const c10::TensorImpl*, 2> inputs{source.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()};
   span.end(inputs, {});
@@ -188,7 +193,7 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   span.moved(Direction::MpsToCpu, static_cast<int64_t>(self.element_size()), false);
   c10::Scalar value = [&] {
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    return at::native::_local_scalar_dense_cpu(host_view(self));
+    return shapes_only ? read_shapes(self) : at::native::_local_scalar_dense_cpu(host_view(self));
   }();
   const std::array<const c10::TensorImpl*, 1> inputs{self.unsafeGetTensorImpl()};
   span.end(inputs, {});

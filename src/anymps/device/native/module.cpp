@@ -47,13 +47,14 @@ std::string to_string(PyObject* object) {
   return text;
 }
 
-// configure(rows, texts, families, torch_minor, recommended_max, max_buffer, macos_major, macos_minor, prefixes)
+// configure(rows, texts, families, torch_minor, recommended_max, max_buffer, macos_major, macos_minor, prefixes, shapes)
 PyObject* configure(PyObject*, PyObject* args) {
   PyObject *rows, *words, *families, *prefixes;
-  int torch_minor, macos_major, macos_minor;
+  int torch_minor, macos_major, macos_minor, shapes;
   unsigned long long recommended, max_buffer;
   if (!PyArg_ParseTuple(
-          args, "OOOiKKiiO", &rows, &words, &families, &torch_minor, &recommended, &max_buffer, &macos_major, &macos_minor, &prefixes)) {
+          args, "OOOiKKiiOp", &rows, &words, &families, &torch_minor, &recommended, &max_buffer, &macos_major, &macos_minor, &prefixes,
+          &shapes)) {
     return nullptr;
   }
   return guarded([&]() -> PyObject* {
@@ -161,6 +162,7 @@ PyObject* configure(PyObject*, PyObject* args) {
     }
 
     books().describe(torch_minor, recommended, max_buffer);
+    choose_substrate(shapes != 0 ? Substrate::Shape : Substrate::Host);
     initialize_substrate();
     hide_cuda();
     install_backend({static_cast<unsigned>(macos_major), static_cast<unsigned>(macos_minor)});
@@ -243,6 +245,11 @@ PyObject* reset_accumulated_memory(PyObject*, PyObject*) {
     books().model().reset_accumulated();
     Py_RETURN_NONE;
   });
+}
+
+PyObject* keep_values(PyObject*, PyObject* bytes) {
+  keep_values_up_to(PyLong_AsSize_t(bytes));
+  Py_RETURN_NONE;
 }
 
 PyObject* max_buffer_length(PyObject*, PyObject*) {
@@ -469,6 +476,7 @@ PyMethodDef methods[] = {
     {"memory_statistics", memory_statistics, METH_NOARGS, "The allocator's books."},
     {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Sets the peaks to the current values."},
     {"reset_accumulated_memory", reset_accumulated_memory, METH_NOARGS, "Sets the accumulated statistics to zero."},
+    {"keep_values_up_to", keep_values, METH_O, "How large a buffer of the shape substrate may be whose values are kept, in bytes."},
     {"max_buffer_length", max_buffer_length, METH_NOARGS, "Bytes of the largest buffer."},
     {"tape_start", tape_start, METH_O, "Starts a new tape; entries beyond the limit are only counted."},
     {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},

@@ -2,6 +2,7 @@
 #include "registry.h"
 
 #include "boxed.h"
+#include "substrate.h"
 #include "unboxed.h"
 
 #include <c10/core/DispatchKey.h>
@@ -126,7 +127,9 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, C
   add_step_kernels(table);
   add_own_kernels(table);
   add_memory_kernels(table);
-  add_random_kernels(table);
+  if (!shapes_only) {  // without bytes nothing is drawn
+    add_random_kernels(table);
+  }
   add_limited_kernels(table);
   std::unordered_map<std::string, KernelFactory> factories(table.rows.begin(), table.rows.end());
 

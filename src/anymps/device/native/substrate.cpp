@@ -1,4 +1,4 @@
-// The `host` substrate: allocation, aliases for CPU kernels, and adoption of their results.
+// The substrates: allocation, aliases for kernels, and adoption of their results.
 #include "substrate.h"
 
 #include "books.h"
@@ -11,6 +11,8 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <torch/version.h>
 
+#include <cstring>
+
 namespace anymps {
 namespace {
 
@@ -19,6 +21,13 @@ using c10::DispatchKeySet;
 
 DispatchKeySet plain_mps_keys;
 DispatchKeySet plain_host_keys;
+
+// On the `shape` substrate a buffer keeps the bytes of known values up to this size: room for a batch of token ids and its
+// masks, while a model of billions of parameters stays far below what a laptop has.
+size_t known_bytes = size_t(1) << 20;
+
+// Addresses of the `shape` substrate: distinct, aligned, and never mapped, so that a wild read stops the process.
+constexpr uintptr_t kShapeBase = uintptr_t(1) << 60;
 
 // Reaches the protected fields of TensorImpl: an alias takes over a tensor's geometry as it is, because recomputing the
 // contiguity flags would cost more than the rest of the call.
@@ -70,7 +79,18 @@ void delete_buffer(void* context) {
   delete static_cast<Buffer*>(context);
 }
 
+at::DataPtr shape_buffer(at::DataPtr&& bytes, size_t nbytes, Values values) {
+  Block* block = books().allocate(nbytes);
+  auto* buffer = new Buffer(std::move(bytes), block);
+  buffer->values.store(values, std::memory_order_relaxed);
+  return at::DataPtr(reinterpret_cast<void*>(kShapeBase + HeapModel::block_address(block)), buffer, &delete_buffer, kMpsDevice);
+}
+
 at::DataPtr wrap(at::DataPtr&& bytes, size_t nbytes) {
+  if (C10_UNLIKELY(shapes_only && nbytes != 0)) {
+    const bool known = bytes.get() != nullptr && nbytes <= known_bytes;
+    return shape_buffer(known ? std::move(bytes) : at::DataPtr(), nbytes, known ? Values::Known : Values::Unknown);
+  }
   void* data = bytes.get();
   if (data == nullptr || nbytes == 0) {
     return at::DataPtr(nullptr, kMpsDevice);
@@ -93,6 +113,9 @@ struct MpsAllocator final : AllocatorBase {
       return at::DataPtr(nullptr, kMpsDevice);
     }
     enter_device();
+    if (C10_UNLIKELY(shapes_only)) {
+      return shape_buffer(at::DataPtr(), nbytes, Values::Blank);
+    }
     Block* block = books().allocate(nbytes);  // may raise: the Mac's limits are asked before the host's memory is taken
     at::DataPtr bytes;
     try {
@@ -165,14 +188,27 @@ c10::intrusive_ptr<c10::StorageImpl> new_host_storage(void* data, size_t nbytes)
       /*resizable=*/true);
 }
 
-c10::Storage host_storage(const c10::StorageImpl* storage) {
+c10::intrusive_ptr<c10::StorageImpl> new_meta_storage(size_t nbytes) {
+  const c10::Device meta(c10::DeviceType::Meta);
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(),
+      static_cast<int64_t>(nbytes),
+      at::DataPtr(nullptr, meta),
+      c10::GetAllocator(c10::DeviceType::Meta),
+      /*resizable=*/true);
+}
+
+c10::Storage alias_storage(const c10::StorageImpl* storage) {
   Buffer* buffer = buffer_of(storage->data_ptr());
+  if (buffer == nullptr && shapes_only) {
+    return c10::Storage(new_meta_storage(storage->nbytes()));
+  }
   if (buffer == nullptr) {  // empty, or a piece of another storage (`storage[2:4]`)
     return c10::Storage(new_host_storage(const_cast<void*>(storage->data()), storage->nbytes()));
   }
   c10::StorageImpl* known = buffer->alias.load(std::memory_order_acquire);
   if (known == nullptr) {
-    auto made = new_host_storage(buffer->memory.get(), storage->nbytes());
+    auto made = shapes_only ? new_meta_storage(storage->nbytes()) : new_host_storage(buffer->memory.get(), storage->nbytes());
     c10::StorageImpl* mine = made.get();
     if (buffer->alias.compare_exchange_strong(known, mine, std::memory_order_acq_rel)) {
       c10::raw::intrusive_ptr::incref(mine);
@@ -182,7 +218,29 @@ c10::Storage host_storage(const c10::StorageImpl* storage) {
   return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(known));
 }
 
+c10::intrusive_ptr<Geometry> alias_over(const c10::TensorImpl* tensor, c10::Storage&& storage, bool meta) {
+  auto made = c10::make_intrusive<Geometry>(
+      c10::TensorImpl::VIEW, std::move(storage), host_keys(tensor->key_set(), meta), tensor->dtype());
+  made->copy_from(*Geometry::of(tensor));
+  made->share_version(scratch_version());
+  return made;
+}
+
+Buffer* buffer_behind(const at::Tensor& tensor) {
+  return buffer_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->data_ptr());
+}
+
 }  // namespace
+
+bool shapes_only = false;
+
+void choose_substrate(Substrate substrate) {
+  shapes_only = substrate == Substrate::Shape;
+}
+
+void keep_values_up_to(size_t bytes) {
+  known_bytes = bytes;
+}
 
 Buffer::~Buffer() {
   if (c10::StorageImpl* storage = alias.load(std::memory_order_acquire)) {
@@ -209,11 +267,14 @@ Buffer* buffer_of(const at::DataPtr& data) noexcept {
   return data.get_deleter() == &delete_buffer ? static_cast<Buffer*>(data.get_context()) : nullptr;
 }
 
-DispatchKeySet host_keys(DispatchKeySet keys) {
-  if (C10_LIKELY(keys == plain_mps_keys)) {
+DispatchKeySet host_keys(DispatchKeySet keys, bool meta) {
+  if (C10_LIKELY(keys == plain_mps_keys && !meta)) {
     return plain_host_keys;
   }
   const auto autocast = DispatchKeySet(DispatchKey::AutocastMPS);
+  if (meta) {
+    return (keys.remove_backend(c10::BackendComponent::MPSBit) - autocast) | DispatchKeySet(c10::BackendComponent::MetaBit);
+  }
   return (keys.remove_backend(c10::BackendComponent::MPSBit) - autocast) | DispatchKeySet(c10::BackendComponent::CPUBit) |
       DispatchKeySet(DispatchKey::AutocastCPU);
 }
@@ -223,6 +284,9 @@ DispatchKeySet mps_keys(DispatchKeySet keys) {
     return plain_mps_keys;
   }
   const auto autocast = DispatchKeySet(DispatchKey::AutocastCPU);
+  if (keys.has_backend(c10::BackendComponent::MetaBit)) {
+    keys = keys.remove_backend(c10::BackendComponent::MetaBit);
+  }
   return (keys.remove_backend(c10::BackendComponent::CPUBit) - autocast) | DispatchKeySet(c10::BackendComponent::MPSBit) |
       DispatchKeySet(DispatchKey::AutocastMPS);
 }
@@ -253,14 +317,60 @@ void adopt(c10::TensorImpl* fresh) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor) {
-  auto made = c10::make_intrusive<Geometry>(
-      c10::TensorImpl::VIEW,
-      host_storage(tensor->unsafe_storage().unsafeGetStorageImpl()),
-      host_keys(tensor->key_set()),
-      tensor->dtype());
-  made->copy_from(*Geometry::of(tensor));
-  made->share_version(scratch_version());
-  return made;
+  return alias_over(tensor, alias_storage(tensor->unsafe_storage().unsafeGetStorageImpl()), shapes_only);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> bytes_alias(const c10::TensorImpl* tensor) {
+  if (!shapes_only) {
+    return alias(tensor);
+  }
+  const c10::StorageImpl* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+  Buffer* buffer = buffer_of(storage->data_ptr());
+  return alias_over(
+      tensor, c10::Storage(new_host_storage(buffer == nullptr ? nullptr : buffer->memory.get(), storage->nbytes())), false);
+}
+
+bool has_values(const at::Tensor& tensor) {
+  if (!tensor.is_mps()) {
+    return !tensor.is_meta();
+  }
+  if (!shapes_only || tensor.numel() == 0) {
+    return true;
+  }
+  if (tensor.is_sparse()) {
+    return false;
+  }
+  const Buffer* buffer = buffer_behind(tensor);
+  return buffer != nullptr && (buffer->values.load() == Values::Known || (buffer->values.load() == Values::Blank && take_values(tensor, false)));
+}
+
+bool take_values(const at::Tensor& tensor, bool covers) {
+  Buffer* buffer = buffer_behind(tensor);
+  const size_t nbytes = tensor.storage().nbytes();
+  if (buffer == nullptr || nbytes > known_bytes) {
+    return false;
+  }
+  const Values values = buffer->values.load();
+  if (values == Values::Unknown && !(covers && tensor.is_non_overlapping_and_dense() && tensor.nbytes() == nbytes)) {
+    return false;
+  }
+  if (buffer->memory.get() == nullptr) {
+    buffer->memory = c10::GetCPUAllocator()->allocate(nbytes);
+    std::memset(buffer->memory.get(), 0, nbytes);
+  }
+  buffer->values.store(Values::Known);
+  return true;
+}
+
+void forget_values(const at::Tensor& tensor) {
+  if (Buffer* buffer = buffer_behind(tensor)) {
+    buffer->values.store(Values::Unknown);
+    buffer->memory.clear();
+  }
+}
+
+DispatchKeySet compute_key() {
+  return DispatchKeySet(shapes_only ? DispatchKey::Meta : DispatchKey::CPU);
 }
 
 at::Tensor view_on_mps(const at::Tensor& view, const c10::Storage& base_storage) {
@@ -278,10 +388,11 @@ void take_over(const at::Tensor& original, c10::TensorImpl* alias) {
   c10::TensorImpl* impl = original.unsafeGetTensorImpl();
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   c10::StorageImpl* host = alias->unsafe_storage().unsafeGetStorageImpl();
-  if (C10_UNLIKELY(host->data_ptr().get() != storage->data_ptr().get() || host->nbytes() != storage->nbytes())) {
+  const bool moved = !shapes_only && host->data_ptr().get() != storage->data_ptr().get();  // shapes have no address
+  if (C10_UNLIKELY(moved || host->nbytes() != storage->nbytes())) {
     const size_t nbytes = host->nbytes();
     at::DataPtr bytes = std::move(host->_mutable_data_ptr_no_checks());
-    host->set_data_ptr_noswap(at::DataPtr(bytes.get(), c10::Device(c10::DeviceType::CPU)));
+    host->set_data_ptr_noswap(at::DataPtr(bytes.get(), host->device()));
     storage->set_data_ptr_noswap(wrap(std::move(bytes), nbytes));
     storage->set_nbytes(nbytes);
   }

@@ -5,6 +5,7 @@
 #include "call.h"
 #include "hazards.h"
 #include "determinism.h"
+#include "shape.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -36,6 +37,37 @@ struct HostArguments {
     return slot;
   }
 };
+
+// How one argument type is looked at before a call of the `shape` substrate.
+template <class T>
+void survey(Survey&, const T&) {}
+inline void survey(Survey& seen, const at::Tensor& tensor) {
+  seen.input(tensor);
+}
+inline void survey(Survey& seen, at::Tensor& tensor) {
+  seen.output(tensor);
+}
+inline void survey(Survey& seen, const std::optional<at::Tensor>& tensor) {
+  seen.input(tensor.value_or(at::Tensor()));
+}
+inline void survey(Survey& seen, at::TensorList tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    seen.input(tensor);
+  }
+}
+inline void survey(Survey& seen, const at::ITensorListRef& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    seen.input(tensor);
+  }
+}
+inline void survey(Survey& seen, const c10::List<std::optional<at::Tensor>>& tensors) {
+  for (const std::optional<at::Tensor>& tensor : tensors) {
+    seen.input(tensor.value_or(at::Tensor()));
+  }
+}
+inline void survey(Survey& seen, const c10::Scalar& value) {
+  seen.number(value);
+}
 
 // How one argument type crosses to the host. Everything that holds no tensor passes as it is.
 template <class T>
@@ -184,27 +216,33 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
 
   template <size_t... Positions>
   R run(std::index_sequence<Positions...>, Args... args) {
-    Call call(rule_);
+    bool known = false;
+    if (C10_UNLIKELY(shapes_only)) {
+      Survey seen(rule_);
+      (survey(seen, args), ...);
+      known = seen.known();
+    }
+    Call call(rule_, false, known);
     HostArguments host(call);
     // Braces keep the order: left to right, as the real kernels check their arguments.
     std::tuple<decltype(Cross<Args>::in(host, Positions, std::forward<Args>(args)))...> converted{
         Cross<Args>::in(host, Positions, std::forward<Args>(args))...};
     if constexpr (std::is_void_v<R>) {
-      compute(std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...);
+      compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...);
       call.finish();
     } else {
       R result = Return<R>::out(
           host,
-          compute(std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...));
+          compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...));
       call.finish();
       return std::forward<R>(result);
     }
   }
 
   template <class... HostArgs>
-  R compute(HostArgs&&... args) {
+  R compute(const Call& call, HostArgs&&... args) {
     if constexpr (std::is_same_v<Host, OnCpu>) {
-      return op_.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), std::forward<HostArgs>(args)...);
+      return op_.redispatch(call.key(), std::forward<HostArgs>(args)...);
     } else if constexpr (TakesRule<Host, void, HostArgs...>::value) {
       return Host::call(rule_, std::forward<HostArgs>(args)...);
     } else {
