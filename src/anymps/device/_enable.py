@@ -153,9 +153,7 @@ def _choose(mac: str | Mac | None) -> Mac:
     return DEFAULT_MAC if text is None else parse_mac(text)
 
 
-def _check_again(
-    current: State, mac: Mac | None, fallback: bool | None, require: str | None, substrate: str
-) -> None:
+def _check_again(current: State, mac: Mac | None, fallback: bool | None, require: str | None, substrate: str) -> None:
     if require is not None and current.virtual != (require == "virtual"):
         raise RequireError(f"anymps: --require {require}, but the device is {'virtual' if current.virtual else 'real'}")
     if mac is not None and current.mac is not None and mac != current.mac:

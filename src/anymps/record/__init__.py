@@ -19,17 +19,23 @@ from anymps.record._facts import (
     StepTable,
     StepTimeline,
 )
+from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
 from anymps.record._recording import Recording
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, Wait
 from anymps.record._writer import RecordingWriter
 
 __all__ = [
+    "Allocation",
     "Call",
+    "Category",
     "Direction",
     "Fate",
     "Flag",
+    "Holding",
     "Line",
     "MemorySample",
+    "MemoryStory",
+    "Moment",
     "Occurrence",
     "OperatorUse",
     "Phase",
@@ -39,10 +45,13 @@ __all__ = [
     "RecordingWriter",
     "Refusal",
     "RefusalKind",
+    "Role",
+    "Sample",
     "Signature",
     "Site",
     "Span",
     "Step",
+    "StepMemory",
     "StepSum",
     "StepTable",
     "StepTimeline",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from anymps.record._recording import Recording
-from anymps.record._schema import ENTRY
+from anymps.record._schema import ALLOCATION, ENTRY
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 from anymps.record._writer import RecordingWriter
 
@@ -32,6 +32,7 @@ class RecordingBuilder:
         self._modules: dict[tuple[str, str], int] = {("", ""): 0}
         self._sites: dict[tuple[str, int, str, str, str], int] = {}
         self._refusals = 0
+        self._moments = 0
         self._packed = bytearray()
         self._step = 0
         self._step_start = start_ns
@@ -101,8 +102,12 @@ class RecordingBuilder:
         self._writer.add_refusals([(self._refusals, 0, kind.value, error, message, site, origin, detail or {})])
 
     def memory(self, time_ns: int, allocated_bytes: int, driver_bytes: int) -> None:
-        """Add one sample of the device's memory."""
-        self._writer.add_memory([(time_ns, allocated_bytes, driver_bytes)])
+        """Add one moment of the device's memory: a buffer that fills it to `allocated_bytes` and goes at once."""
+        self._moments += 1
+        born, died = 2 * self._moments - 1, 2 * self._moments
+        row = (self._moments, born, died, time_ns, time_ns, allocated_bytes, allocated_bytes, allocated_bytes)
+        place = (0, 0, 0, self._step, self._step, Phase.FORWARD, Phase.FORWARD, 0)
+        self._writer.spool_allocations(ALLOCATION.pack(*row, driver_bytes, *place))
 
     def end_step(self, end_ns: int) -> None:
         """End the running step; the next one starts at once."""

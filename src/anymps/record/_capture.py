@@ -25,6 +25,9 @@ from anymps.record._writer import RecordingWriter
 DETAIL_LIMIT = 2_000_000
 """Entries kept one by one (128 MB); later ones are counted in the totals, except waits, copies and refusals."""
 
+ALLOCATION_LIMIT = 250_000
+"""Allocations kept one by one (24 MB), some hundred steps of a small model; later ones are only counted."""
+
 FLUSH_SECONDS = 1.0
 """What a killed process can lose at most."""
 
@@ -92,6 +95,7 @@ class Capture:
         self._started = time.monotonic()
         self._hooks = Hooks(self._core)
         self._core.set_callbacks(self._note_refusal, self._note_surfaced, self._hooks.number_of)
+        self._core.ledger_start(ALLOCATION_LIMIT)
         self._core.tape_start(self._limit)
         self._hooks.install()
         _current = self
@@ -134,8 +138,9 @@ class Capture:
             self._core.tape_stop()
             self._hooks.remove()
             self._core.set_callbacks(None, None, None)
-            self._drain()
+            self._drain(at_end=True)
             self._writer.set_meta("ending", dict(ending))
+            self._writer.set_meta("allocations_dropped", self._core.ledger_state()[1])
             self._writer.set_meta("wall_seconds", time.monotonic() - self._started)
             self._closed.set()
             self._writer.close()
@@ -166,12 +171,14 @@ class Capture:
             "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(_VARIABLES)},
         }
 
-    def _drain(self) -> None:
+    def _drain(self, at_end: bool = False) -> None:
         entries, signatures, steps, sites, names, _dropped = self._core.tape_drain(self._operators)
         operators = [(self._operators + index, name) for index, name in enumerate(names)]
         self._operators += len(names)
         refusals, self._refusals = self._refusals, []
         self._store(Drained(entries, operators, signatures, list(drain_modules(self._hooks)), sites, steps, refusals))
+        assert self._writer is not None
+        self._writer.spool_allocations(self._core.ledger_drain(at_end))  # at the end those still alive, too
 
     def _store(self, drained: Drained) -> None:
         self._write(drained)
@@ -204,7 +211,7 @@ class Capture:
     def _note_refusal(self, number: int, kind: str, operator: str, error: str, message: str, culprit: Any) -> None:
         delayed = kind == RefusalKind.INDEX.value
         origin = None if delayed else find_origin(culprit, kind, self._core.is_internal)
-        detail: dict[str, object] = {"operator": operator}
+        detail: dict[str, object] = {"operator": operator, "event": self._core.ledger_state()[0]}
         origin_site = 0
         if origin is not None:
             detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}

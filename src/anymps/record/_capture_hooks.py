@@ -11,7 +11,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from anymps.record._vocabulary import Phase, Wait
+from anymps.record._vocabulary import Phase, Role, Wait
 
 _BATCH_MARK = "anymps::dataloader"
 
@@ -49,7 +49,20 @@ class Hooks:
         for name, inner in module.named_modules():
             if id(inner) not in self._numbers:
                 self._number(inner, f"{root}.{name}" if name else root)
+                self._assign(inner)
         return self._numbers[id(module)]
+
+    def _assign(self, module: torch.nn.Module) -> None:
+        """Say on the ledger which buffers of memory the module's own parameters and buffers are."""
+        number = self._numbers[id(module)]
+        for role, tensors in ((Role.PARAMETER, module._parameters), (Role.BUFFER, module._buffers)):
+            for tensor in tensors.values():
+                self._assign_tensor(tensor, role, number)
+
+    def _assign_tensor(self, tensor: torch.Tensor | None, role: Role, module: int) -> None:
+        if tensor is None or tensor.device.type != "mps" or tensor.layout is not torch.strided:
+            return
+        self._core.ledger_assign(tensor.untyped_storage()._cdata, int(role), module)
 
     def _number(self, module: torch.nn.Module, path: str) -> None:
         self._count += 1

@@ -29,6 +29,7 @@ from anymps.record._facts import (
     StepTimeline,
 )
 from anymps.record._file import connect_memory, damaged, open_readonly
+from anymps.record._memory import MemoryStory, tell
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
@@ -136,9 +137,9 @@ class Recording:
     def memory(self, resolution: int = 1000) -> tuple[MemorySample, ...]:
         """The device's memory over the run: the highest sample of each of `resolution` equal spans of time."""
         rows = self._rows(
-            "SELECT time_ns, MAX(allocated_bytes), driver_bytes FROM memory, "
-            "(SELECT MIN(time_ns) AS since, MAX(time_ns) + 1 AS until FROM memory) "
-            f"GROUP BY (time_ns - since) * {resolution} / (until - since) ORDER BY time_ns"
+            "SELECT born_ns, MAX(allocated), reserved FROM allocations, "
+            "(SELECT MIN(born_ns) AS since, MAX(born_ns) + 1 AS until FROM allocations WHERE born > 0) "
+            f"WHERE born > 0 GROUP BY (born_ns - since) * {resolution} / (until - since) ORDER BY born_ns"
         )
         return tuple(MemorySample(*row) for row in rows)
 
@@ -265,6 +266,13 @@ class Recording:
             if step in changes:
                 changes[step] = 2 * fallbacks
         return changes
+
+    @cached_property
+    def memory_story(self) -> MemoryStory:
+        """What every buffer was, and what held the memory at its peak."""
+        rows = self._rows("SELECT * FROM allocations ORDER BY born, id")
+        operators = dict(self._rows("SELECT s.id, o.name FROM signatures s JOIN operators o ON o.id = s.operator"))
+        return tell(rows, operators, self._modules, self._sites, dropped=bool(self._meta.get("allocations_dropped")))
 
     def _expand(self) -> None:
         """Make rows of what a run that did not end left packed, in memory, away from the file."""

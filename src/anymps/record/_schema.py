@@ -28,8 +28,6 @@ SiteRow = tuple[int, str, int, str, str, str]
 RefusalRow = tuple[int, int, str, str, str, int, int, Mapping[str, object]]
 # (step, start_ns, end_ns): end_ns None while the step runs
 StepRow = tuple[int, int, int | None]
-# (time_ns, allocated_bytes, driver_bytes)
-MemoryRow = tuple[int, int, int]
 # (signature, module, site, phase, wait, direction, count, duration_ns, moved_bytes)
 TotalRow = tuple[int, int, int, int, int, int, int, int, int]
 
@@ -51,8 +49,13 @@ TABLES: Final[dict[str, str]] = {
     "steps": "step INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER",
     "refusals": "id INTEGER PRIMARY KEY, entry INTEGER NOT NULL, kind TEXT NOT NULL, error TEXT NOT NULL, "
     "message TEXT NOT NULL, site INTEGER NOT NULL, origin INTEGER NOT NULL, detail TEXT NOT NULL",
-    "memory": "time_ns INTEGER PRIMARY KEY, allocated_bytes INTEGER NOT NULL, driver_bytes INTEGER NOT NULL",
     "spool": "id INTEGER PRIMARY KEY, chunk BLOB NOT NULL",
+    "allocations": "id INTEGER PRIMARY KEY, born INTEGER NOT NULL, died INTEGER NOT NULL, born_ns INTEGER NOT NULL, "
+    "died_ns INTEGER NOT NULL, bytes INTEGER NOT NULL, requested INTEGER NOT NULL, allocated INTEGER NOT NULL, "
+    "reserved INTEGER NOT NULL, signature INTEGER NOT NULL, module INTEGER NOT NULL, site INTEGER NOT NULL, "
+    "step INTEGER NOT NULL, died_step INTEGER NOT NULL, phase INTEGER NOT NULL, died_phase INTEGER NOT NULL, "
+    "role INTEGER NOT NULL",
+    "allocation_spool": "id INTEGER PRIMARY KEY, chunk BLOB NOT NULL",
 }
 
 # Conditions on an entry joined with its signature `s`. Copies within the device are kernels of the GPU too.
@@ -62,6 +65,9 @@ ON_CPU: Final = f"(s.fate IN ({Fate.FALLBACK:d}, {Fate.ALWAYS_FALLBACK:d}))"
 ENTRY: Final = struct.Struct("<qqqqIIIIIBBBBII")
 """One packed entry: start_ns, duration_ns, moved_bytes, sequence, signature, module, site, step, thread, phase, wait,
 direction, flags, refusal, reserved."""
+
+ALLOCATION: Final = struct.Struct("<QQQqqQQQQIIIIIBBBx")
+"""One packed row of `allocations`, its columns in their order: 96 bytes."""
 
 # The same 64 bytes without the last two fields, so that unpacked tuples go into the table as they come.
 _ENTRY_ROW = struct.Struct("<qqqqIIIIIBBBB8x")
@@ -82,10 +88,10 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO sites VALUES (0, '', 0, '', '', '')")
 
 
-def check_chunk(chunk: bytes) -> None:
-    """Raise RecordingError unless `chunk` is a whole number of packed entries."""
-    if len(chunk) % ENTRY.size:
-        raise RecordingError(f"packed entries come in multiples of {ENTRY.size} bytes, this chunk has {len(chunk)}")
+def check_chunk(chunk: bytes, packed: struct.Struct = ENTRY) -> None:
+    """Raise RecordingError unless `chunk` is a whole number of packed entries (or other packed rows)."""
+    if len(chunk) % packed.size:
+        raise RecordingError(f"packed entries come in multiples of {packed.size} bytes, this chunk has {len(chunk)}")
 
 
 def expand_spool(connection: sqlite3.Connection) -> None:
@@ -107,4 +113,11 @@ def expand_spool(connection: sqlite3.Connection) -> None:
                 for place, (refusal,) in enumerate(_ENTRY_REFUSAL.iter_unpack(chunk), start=1)
                 if refusal
             ),
+        )
+    for (identity,) in connection.execute("SELECT id FROM allocation_spool ORDER BY id").fetchall():
+        (chunk,) = connection.execute("SELECT chunk FROM allocation_spool WHERE id = ?", (identity,)).fetchone()
+        check_chunk(chunk, ALLOCATION)
+        connection.execute("DELETE FROM allocation_spool WHERE id = ?", (identity,))
+        connection.executemany(
+            f"INSERT OR REPLACE INTO allocations VALUES ({', '.join('?' * 17)})", ALLOCATION.iter_unpack(chunk)
         )

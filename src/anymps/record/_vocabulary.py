@@ -91,6 +91,15 @@ class Flag(IntFlag):
     """A mark: the call that follows meets a known fault of the real backend."""
 
 
+class Role(_Vocabulary):
+    """What an allocation is said to be when it is seen in a module."""
+
+    NONE = 0
+    PARAMETER = 1
+    BUFFER = 2
+    """A module's buffer, such as a running mean."""
+
+
 class RefusalKind(str, Enum):
     """Why MPS refused a call; the word is what the file stores."""
 

@@ -15,7 +15,7 @@ from anymps._errors import RecordingError
 from anymps.record._file import check_is_recording, connect_memory
 from anymps.record._recording import Recording
 from anymps.record._schema import (
-    MemoryRow,
+    ALLOCATION,
     ModuleRow,
     OperatorRow,
     RefusalRow,
@@ -101,10 +101,6 @@ class RecordingWriter:
         """Add `(step, start_ns, end_ns)` rows."""
         self._insert("steps", 3, rows)
 
-    def add_memory(self, rows: Iterable[MemoryRow]) -> None:
-        """Add `(time_ns, allocated_bytes, driver_bytes)` rows: samples of the device's memory."""
-        self._insert("memory", 3, rows)
-
     def add_totals(self, rows: Iterable[TotalRow]) -> None:
         """Set the running totals of all entries so far, kept in detail or not. A total only ever grows."""
         self._insert("totals", 9, rows)
@@ -114,6 +110,12 @@ class RecordingWriter:
         check_chunk(chunk)
         if chunk:
             self._run("INSERT INTO spool (chunk) VALUES (?)", [(chunk,)])
+
+    def spool_allocations(self, chunk: bytes) -> None:
+        """Store packed rows of `allocations` (96 bytes each) as they are. Raises RecordingError for a broken one."""
+        check_chunk(chunk, ALLOCATION)
+        if chunk:
+            self._run("INSERT INTO allocation_spool (chunk) VALUES (?)", [(chunk,)])
 
     def commit(self) -> None:
         """Make everything written so far survive a kill of the process."""

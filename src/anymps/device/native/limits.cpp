@@ -13,6 +13,7 @@
 #include <ATen/ops/arange_ops.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/convolution_ops.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/kaiser_window_native.h>
 #include <ATen/ops/kaiser_window_ops.h>
 #include <ATen/ops/masked_scatter_ops.h>
@@ -80,6 +81,14 @@ bool passes_65536(
   return false;
 }
 
+// The CPU's kernels give channels_last where the input or the weight is laid out so (torch 2.13, Convolution.cpp), the meta
+// kernel not always; what a later `contiguous()` allocates depends on it.
+at::Tensor in_order_of(const at::Tensor& result, const at::Tensor& input, const at::Tensor& weight) {
+  const auto last = result.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+  const bool wanted = result.dim() >= 4 && (input.suggest_memory_format() == last || weight.suggest_memory_format() == last);
+  return wanted && !result.is_contiguous(last) ? at::empty(result.sizes(), result.options(), last) : result;
+}
+
 struct Convolution {
   static at::Tensor call(
       const Rule& rule,
@@ -101,8 +110,9 @@ struct Convolution {
         passes_65536(input, weight, stride, padding, dilation)) {
       refuse_limit(rule, "convolution size", input);
     }
-    return at::_ops::convolution::redispatch(
+    const at::Tensor result = at::_ops::convolution::redispatch(
         key_of(input), input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
+    return result.is_meta() ? in_order_of(result, input, weight) : result;
   }
 };
 

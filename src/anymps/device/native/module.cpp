@@ -9,6 +9,7 @@
 #include "events.h"
 #include "fork.h"
 #include "hazard_bindings.h"
+#include "ledger.h"
 #include "python_bridge.h"
 #include "registry.h"
 #include "substrate.h"
@@ -256,6 +257,42 @@ PyObject* max_buffer_length(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(books().max_buffer());
 }
 
+// --- the ledger
+
+PyObject* ledger_start(PyObject*, PyObject* limit) {
+  ledger::start(PyLong_AsUnsignedLongLong(limit));
+  Py_RETURN_NONE;
+}
+
+// ledger_drain(with_living) -> packed rows
+PyObject* ledger_drain(PyObject*, PyObject* with_living) {
+  return guarded([&] {
+    const std::string rows = ledger::drain(PyObject_IsTrue(with_living) == 1);
+    return PyBytes_FromStringAndSize(rows.data(), static_cast<Py_ssize_t>(rows.size()));
+  });
+}
+
+// ledger_state() -> (events so far, rows that were only counted)
+PyObject* ledger_state(PyObject*, PyObject*) {
+  return Py_BuildValue(
+      "(KK)", static_cast<unsigned long long>(ledger::events()), static_cast<unsigned long long>(ledger::dropped()));
+}
+
+// ledger_assign(address of a StorageImpl, role, module): says what a storage is; one that is not on mps is left alone
+PyObject* ledger_assign(PyObject*, PyObject* args) {
+  unsigned long long address;
+  int role;
+  unsigned module;
+  if (!PyArg_ParseTuple(args, "KiI", &address, &role, &module)) {
+    return nullptr;
+  }
+  auto* storage = reinterpret_cast<c10::StorageImpl*>(static_cast<uintptr_t>(address));
+  if (Buffer* buffer = buffer_of(storage->data_ptr())) {
+    buffer->row = ledger::assign(buffer->row, buffer->block, static_cast<ledger::Role>(role), module);
+  }
+  Py_RETURN_NONE;
+}
+
 // --- the tape
 
 PyObject* tape_start(PyObject*, PyObject* limit) {
@@ -478,6 +515,10 @@ PyMethodDef methods[] = {
     {"reset_accumulated_memory", reset_accumulated_memory, METH_NOARGS, "Sets the accumulated statistics to zero."},
     {"keep_values_up_to", keep_values, METH_O, "How large a buffer of the shape substrate may be whose values are kept, in bytes."},
     {"max_buffer_length", max_buffer_length, METH_NOARGS, "Bytes of the largest buffer."},
+    {"ledger_start", ledger_start, METH_O, "Starts a new ledger; rows beyond the limit are only counted."},
+    {"ledger_drain", ledger_drain, METH_O, "Takes the rows that ended since the last drain; with those still alive at the end."},
+    {"ledger_state", ledger_state, METH_NOARGS, "Births and deaths so far, and rows that were only counted."},
+    {"ledger_assign", ledger_assign, METH_VARARGS, "Says what the buffer of a storage is."},
     {"tape_start", tape_start, METH_O, "Starts a new tape; entries beyond the limit are only counted."},
     {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},
     {"tape_pause", tape_pause, METH_O, "Pauses the running tape, or lets it go on."},

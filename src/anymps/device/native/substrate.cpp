@@ -3,6 +3,7 @@
 
 #include "books.h"
 #include "fork.h"
+#include "ledger.h"
 #include "registry.h"
 #include "texts.h"
 
@@ -242,7 +243,11 @@ void keep_values_up_to(size_t bytes) {
   known_bytes = bytes;
 }
 
+Buffer::Buffer(at::DataPtr&& bytes, Block* its_block)
+    : memory(std::move(bytes)), block(its_block), row(ledger::born(its_block)) {}
+
 Buffer::~Buffer() {
+  ledger::died(row);
   if (c10::StorageImpl* storage = alias.load(std::memory_order_acquire)) {
     c10::raw::intrusive_ptr::decref(storage);
   }

@@ -26,13 +26,14 @@ enum class Values : uint8_t { Blank, Known, Unknown };
 
 // The owner of an mps storage's bytes; the context of its DataPtr.
 struct Buffer {
-  Buffer(at::DataPtr&& bytes, Block* block) : memory(std::move(bytes)), block(block) {}
+  Buffer(at::DataPtr&& bytes, Block* block);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
   at::DataPtr memory;                             // the host bytes; on the `shape` substrate only while the values are known
   Block* block;                                   // this buffer in the allocator's books
+  uint32_t row;                                   // and in the ledger, 0 if it was born while nothing recorded
   std::atomic<c10::StorageImpl*> alias{nullptr};  // storage of the aliases, made at first use; owns one reference
   std::atomic<Values> values{Values::Blank};      // of the `shape` substrate
 };

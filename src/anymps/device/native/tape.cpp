@@ -2,6 +2,7 @@
 #include "tape.h"
 
 #include "autograd.h"
+#include "ledger.h"
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
@@ -371,6 +372,9 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   entry.flags |= flags_;
   tape.next() = entry;
   tape.publish();
+  if (ledger::has_unattributed()) {
+    ledger::attribute(entry);
+  }
 }
 
 void Span::raised() {
@@ -475,6 +479,19 @@ uint64_t pending() {
     count += chunk->count.load(std::memory_order_relaxed) - chunk->drained;
   }
   return count;
+}
+
+uint8_t current_phase() {
+  BackwardNode node;
+  if (current_backward(node)) {
+    return static_cast<uint8_t>(Phase::Backward);
+  }
+  const ThreadTape& tape = mine();
+  return tape.phase != 0 || tape.module == 0 ? tape.phase : static_cast<uint8_t>(Phase::Forward);
+}
+
+uint32_t current_step() {
+  return state().step.load(std::memory_order_relaxed);
 }
 
 uint8_t set_phase(uint8_t phase) {

@@ -140,6 +140,8 @@ Drained drain();
 std::vector<Total> totals();
 uint64_t pending();  // entries written and not drained yet
 
+uint8_t current_phase();  // what the calling thread does, as far as hooks and the autograd engine tell
+uint32_t current_step();
 uint8_t set_phase(uint8_t phase);  // of the calling thread; returns the former one
 void enter_module(uint32_t module);
 void leave_module();

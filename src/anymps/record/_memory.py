@@ -1,0 +1,310 @@
+"""The memory of a run: what every buffer was, what held the memory at its peak, and how it went from step to step.
+
+What a buffer was follows from its life. A parameter is seen in a module. A gradient is born in a backward and outlives
+it; an optimizer's state is born in its step and outlives that; an activation is born before a backward and dies in it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from anymps.record._facts import Site
+from anymps.record._vocabulary import Phase, Role
+
+_NOWHERE = Site("", 0)
+
+
+class Category(str, Enum):
+    """What memory is used for; in the order in which reports stack them."""
+
+    PARAMETERS = "parameters"
+    """Of modules, their buffers included."""
+    GRADIENTS = "gradients"
+    OPTIMIZER = "optimizer state"
+    BATCHES = "batches"
+    ACTIVATIONS = "activations"
+    """Kept by the forward for the backward, and results that live as long as a step."""
+    HELD = "held by the script"
+    """Alive for more than a step, and none of the above: a cache, a data set, or something kept by accident."""
+    TEMPORARIES = "temporaries"
+    BEFORE = "before the recording"
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One buffer. `born` and `died` count the allocator's events (0: before the recording, None: not before its end)."""
+
+    id: int
+    born: int
+    died: int | None
+    born_ns: int
+    bytes: int
+    requested: int
+    category: Category
+    operator: str
+    module: str
+    site: Site
+    step: int
+    phase: Phase
+
+    def alive_at(self, event: int) -> bool:
+        """Whether the buffer was there just after an event."""
+        return self.born <= event and (self.died is None or self.died > event)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Bytes of one category, module or line, in `count` buffers."""
+
+    bytes: int
+    count: int
+    category: Category
+    module: str = ""
+    site: Site = _NOWHERE
+    operator: str = ""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What the memory held just after one event: `allocated` bytes in buffers, `reserved` bytes in heaps."""
+
+    event: int
+    at_ns: int
+    step: int
+    phase: Phase
+    site: Site
+    allocated: int
+    reserved: int
+    by_category: dict[Category, int]
+    alive: tuple[Allocation, ...]
+
+    @property
+    def cached(self) -> int:
+        """Bytes of heaps that no buffer uses: cache and fragmentation."""
+        return max(0, self.reserved - self.allocated)
+
+    @property
+    def rounding(self) -> int:
+        """Bytes charged beyond what was asked for."""
+        return sum(one.bytes - one.requested for one in self.alive)
+
+    def by_module(self, category: Category = Category.ACTIVATIONS) -> tuple[Holding, ...]:
+        """The modules that hold most of a category, largest first."""
+        sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for one in self.alive:
+            if one.category is category:
+                sums[one.module][0] += one.bytes
+                sums[one.module][1] += 1
+        rows = (Holding(size, count, category, module=module) for module, (size, count) in sums.items())
+        return tuple(sorted(rows, key=lambda row: (-row.bytes, row.module)))
+
+    def by_site(self) -> tuple[Holding, ...]:
+        """The lines that hold most, largest first; a line counts once for each category and operator."""
+        sums: dict[tuple[Category, Site, str], list[int]] = defaultdict(lambda: [0, 0])
+        for one in self.alive:
+            total = sums[one.category, one.site, one.operator]
+            total[0] += one.bytes
+            total[1] += 1
+        rows = (
+            Holding(size, count, category, site=site, operator=operator)
+            for (category, site, operator), (size, count) in sums.items()
+        )
+        return tuple(sorted(rows, key=lambda row: (-row.bytes, row.site.file, row.site.line, row.operator)))
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """One step: its highest `peak`, and what was left `after` its end, by category (bytes)."""
+
+    step: int
+    peak: int
+    reserved: int
+    after: int
+    after_by_category: dict[Category, int]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One point of the curve over time."""
+
+    at_ns: int
+    reserved: int
+    by_category: tuple[int, ...]
+    """In the order of `Category`."""
+
+
+@dataclass(frozen=True)
+class MemoryStory:
+    """The memory of a whole run. Without allocations `peak` is None."""
+
+    allocations: tuple[Allocation, ...]
+    peak: Moment | None
+    peak_reserved: int
+    dropped: bool
+    """Whether the run went on after the last allocation that was kept one by one."""
+    _allocated: tuple[tuple[int, int, int], ...]
+    """Of each birth: event, allocated and reserved bytes after it."""
+
+    def at(self, event: int) -> Moment:
+        """What the memory held just after an event."""
+        return _moment(self.allocations, self._allocated, event)
+
+    def steps(self) -> tuple[StepMemory, ...]:
+        """Step by step."""
+        return _steps(self)
+
+    def samples(self, points: int = 400) -> tuple[Sample, ...]:
+        """The curve of memory over time, at most `points` of it; each keeps the highest moment of its stretch."""
+        return _samples(self, points)
+
+
+Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+
+def tell(
+    rows: Sequence[Row],
+    operators: dict[int, str],
+    modules: dict[int, str],
+    sites: dict[int, Site],
+    dropped: bool = False,
+) -> MemoryStory:
+    """The story of `rows` of the table `allocations`."""
+    last_step = max((row[12] for row in rows), default=0)
+    allocations = []
+    allocated = []
+    for row in rows:
+        identity, born, died, born_ns, _, size, requested, in_use, reserved, signature, module, site, step = row[:13]
+        died_step, phase, died_phase, role = row[13:]
+        allocations.append(
+            Allocation(
+                id=identity,
+                born=born,
+                died=died or None,
+                born_ns=born_ns,
+                bytes=size,
+                requested=requested,
+                category=_category(born, died, step, died_step, phase, died_phase, role, module, last_step),
+                operator=operators.get(signature, ""),
+                module=modules.get(module, ""),
+                site=sites.get(site, _NOWHERE),
+                step=step,
+                phase=Phase(phase),
+            )
+        )
+        if born:
+            allocated.append((born, in_use, reserved))
+    allocated.sort()
+    everything = tuple(sorted(allocations, key=lambda one: one.born))
+    curve = tuple(allocated)
+    highest = max(curve, key=lambda point: (point[1], -point[0]), default=None)
+    return MemoryStory(
+        allocations=everything,
+        peak=_moment(everything, curve, highest[0]) if highest is not None else None,
+        peak_reserved=max((point[2] for point in curve), default=0),
+        dropped=dropped,
+        _allocated=curve,
+    )
+
+
+def _category(
+    born: int, died: int, step: int, died_step: int, phase: int, died_phase: int, role: int, module: int, last_step: int
+) -> Category:
+    """What a buffer was, from its life; see the module."""
+    if role != Role.NONE:
+        return Category.PARAMETERS
+    if not born:
+        return Category.BEFORE
+    outlives = (died_step if died else last_step + 1) > step
+    if phase == Phase.BACKWARD:
+        return Category.GRADIENTS if outlives or died_phase == Phase.OPTIMIZER else Category.TEMPORARIES
+    if phase == Phase.OPTIMIZER:
+        return Category.OPTIMIZER if outlives and not (died and died_step == step + 1) else Category.TEMPORARIES
+    long_lived = died_step > step + 1 if died else last_step > step or not module
+    if phase in (Phase.MOVE, Phase.BATCH):
+        return Category.BATCHES
+    if long_lived:
+        return Category.HELD
+    if died_phase == Phase.BACKWARD or outlives:
+        return Category.ACTIVATIONS
+    return Category.TEMPORARIES
+
+
+def _moment(allocations: Sequence[Allocation], curve: Sequence[tuple[int, int, int]], event: int) -> Moment:
+    alive = tuple(one for one in allocations if one.alive_at(event))
+    by_category = dict.fromkeys(Category, 0)
+    for one in alive:
+        by_category[one.category] += one.bytes
+    cause = next((one for one in alive if one.born == event), None)
+    at = next((point for point in curve if point[0] == event), None)
+    known = sum(by_category.values())
+    allocated = at[1] if at is not None else known
+    by_category[Category.BEFORE] += max(0, allocated - known)
+    return Moment(
+        event=event,
+        at_ns=cause.born_ns if cause is not None else 0,
+        step=cause.step if cause is not None else 0,
+        phase=cause.phase if cause is not None else Phase.OTHER,
+        site=cause.site if cause is not None else _NOWHERE,
+        allocated=allocated,
+        reserved=at[2] if at is not None else 0,
+        by_category=by_category,
+        alive=alive,
+    )
+
+
+def _events(allocations: Iterable[Allocation]) -> list[tuple[int, int, Allocation]]:
+    """Births (+1) and deaths (-1) in their order."""
+    events = [(one.born, 1, one) for one in allocations]
+    events += [(one.died, -1, one) for one in allocations if one.died is not None]
+    events.sort(key=lambda event: event[0])
+    return events
+
+
+def _steps(story: MemoryStory) -> tuple[StepMemory, ...]:
+    curve = {event: (allocated, reserved) for event, allocated, reserved in story._allocated}
+    current = dict.fromkeys(Category, 0)
+    peaks: dict[int, list[int]] = {}
+    after: dict[int, dict[Category, int]] = {}
+    step = 0
+    for event, sign, one in _events(story.allocations):
+        if sign > 0 and one.born and one.step > step:
+            after[step] = dict(current)
+            step = one.step
+        current[one.category] += sign * one.bytes
+        if event in curve:
+            highest = peaks.setdefault(step, [0, 0])
+            highest[0] = max(highest[0], curve[event][0])
+            highest[1] = max(highest[1], curve[event][1])
+    return tuple(
+        StepMemory(number, *peaks.get(number, [0, 0]), after=sum(left.values()), after_by_category=left)
+        for number, left in sorted(after.items())
+    )
+
+
+def _samples(story: MemoryStory, points: int) -> tuple[Sample, ...]:
+    curve = {event: reserved for event, _, reserved in story._allocated}
+    order = {category: place for place, category in enumerate(Category)}
+    current = [0] * len(order)
+    reserved = 0
+    births = max(1, len(curve))
+    stretch = -(-births // points)
+    samples: list[Sample] = []
+    best: Sample | None = None
+    seen = 0
+    for event, sign, one in _events(story.allocations):
+        current[order[one.category]] += sign * one.bytes
+        if event not in curve:
+            continue
+        reserved = curve[event]
+        if best is None or sum(current) > sum(best.by_category):
+            best = Sample(one.born_ns, reserved, tuple(current))
+        seen += 1
+        if seen % stretch == 0:
+            samples.append(best)
+            best = None
+    if best is not None:
+        samples.append(best)
+    return tuple(samples)
