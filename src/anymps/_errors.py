@@ -8,6 +8,7 @@ AnympsError
 │   └── RequireError                           `--require real` or `--require virtual` is not met
 ├── RecordingError        also a ValueError    a file is not a recording, is cut short, has another schema version
 │                                              or cannot be written
+├── PlanError             also a RuntimeError  a script cannot be planned as it is
 └── UsageError                                 a command line that makes no sense
 
 All of them are mistakes that the user can mend: a command prints the one-line text and exits with `exit_code`, without
@@ -23,6 +24,7 @@ __all__ = [
     "BuildError",
     "EnableError",
     "MacError",
+    "PlanError",
     "RecordingError",
     "RequireError",
     "UnsupportedTorchError",
@@ -59,6 +61,10 @@ class RequireError(EnableError):
 
 class RecordingError(AnympsError, ValueError):
     """A recording cannot be read or written."""
+
+
+class PlanError(AnympsError, RuntimeError):
+    """A script cannot be planned: it fails on shapes alone, or does nothing on mps."""
 
 
 class UsageError(AnympsError):

@@ -17,6 +17,7 @@ from anymps.commands._coverage import coverage
 from anymps.commands._diff import diff
 from anymps.commands._doctor import doctor
 from anymps.commands._explain import explain
+from anymps.commands._plan import plan
 from anymps.commands._report import report
 from anymps.commands._run import run
 from anymps.commands._runner import FAULT
@@ -43,7 +44,7 @@ def _commands(context: click.Context) -> None:
         raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
 
 
-for _command in (coverage, diff, doctor, explain, report, run):
+for _command in (coverage, diff, doctor, explain, plan, report, run):
     _commands.add_command(_command)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["run"]
+__all__ = ["ScriptCommand", "run"]
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._target import Target
 
 
-class _RunCommand(click.Command):
+class ScriptCommand(click.Command):
     """Ends our own options where python would: at the script, or after `-m module`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -54,7 +54,7 @@ class _RunCommand(click.Command):
         return result
 
 
-@click.command(cls=_RunCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option("--mac", metavar="MAC", help='The Mac to be: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
 @click.option(
     "--fallback/--no-fallback",

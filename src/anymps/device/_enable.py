@@ -52,8 +52,8 @@ class State:
     """What this process has.
 
     `virtual` tells a device made here from a Mac's own; `mac` is the Mac that the virtual device plays (None on a real
-    one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version; `substrate` is `host`,
-    or `shape` where tensors have no values.
+    one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version; `substrate` is
+    `host`, or `shape` where tensors have no values.
     """
 
     virtual: bool
@@ -91,14 +91,16 @@ def enable(
     fallback: bool | None = None,
     require: str | None = None,
     substrate: str = "host",
+    quiet: bool = False,
 ) -> State:
     """Makes `torch.device("mps")` work in this process.
 
     On a Mac whose own backend is available nothing is replaced. Elsewhere the native core is built (first use) or
     loaded, and plays `mac`: a `Mac`, a text such as `"M3 Pro 18GB, macOS 15.4"`, else the variable `ANYMPS_MAC`, else a
     default. `fallback` answers for `PYTORCH_ENABLE_MPS_FALLBACK`, which is read here (the real backend reads it when
-    torch is loaded). `require` is `"real"` or `"virtual"`. `substrate` is `"host"`, where the CPU computes, or `"shape"`,
-    where tensors have shapes and memory but no values: for plans.
+    torch is loaded). `require` is `"real"` or `"virtual"`. `substrate` is `"host"`, where the CPU computes, or
+    `"shape"`, where tensors have shapes and memory but no values: for plans. `quiet` leaves out the line
+    on stderr that says what the device is; it is for programs that run nothing of the user's on it.
 
     Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError
     if `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
@@ -110,10 +112,12 @@ def enable(
     if substrate not in ("host", "shape"):
         raise EnableError(f"anymps: substrate must be 'host' or 'shape', not {substrate!r}")
     with _enabling:  # several threads may ask; one of them does it
-        return _enable(_choose(mac), mac is not None, fallback, require, substrate)
+        return _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet)
 
 
-def _enable(chosen: Mac, asked_for: bool, fallback: bool | None, require: str | None, substrate: str) -> State:
+def _enable(
+    chosen: Mac, asked_for: bool, fallback: bool | None, require: str | None, substrate: str, quiet: bool
+) -> State:
     global _state
     if _state is not None:
         _check_again(_state, chosen if asked_for else None, fallback, require, substrate)
@@ -134,7 +138,8 @@ def _enable(chosen: Mac, asked_for: bool, fallback: bool | None, require: str | 
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
     _install(version, chosen, allowed, substrate)
     _state = State(True, chosen, allowed, torch.__version__, substrate)
-    print(banner(_state), file=sys.stderr, flush=True)
+    if not quiet:
+        print(banner(_state), file=sys.stderr, flush=True)
     return _state
 
 

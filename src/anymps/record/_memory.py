@@ -35,7 +35,10 @@ class Category(str, Enum):
 
 @dataclass(frozen=True)
 class Allocation:
-    """One buffer. `born` and `died` count the allocator's events (0: before the recording, None: not before its end)."""
+    """One buffer.
+
+    `born` and `died` count the allocator's events (0: before the recording, None: not before its end).
+    """
 
     id: int
     born: int
@@ -279,7 +282,7 @@ def _steps(story: MemoryStory) -> tuple[StepMemory, ...]:
             highest[0] = max(highest[0], curve[event][0])
             highest[1] = max(highest[1], curve[event][1])
     return tuple(
-        StepMemory(number, *peaks.get(number, [0, 0]), after=sum(left.values()), after_by_category=left)
+        StepMemory(number, peaks.get(number, [0, 0])[0], peaks.get(number, [0, 0])[1], sum(left.values()), left)
         for number, left in sorted(after.items())
     )
 

@@ -176,6 +176,11 @@ class Recording:
         """Places where the host waited for the GPU, fallbacks and blocking copies among them."""
         return self._occurrences("wait <> 0")
 
+    def marks(self, prefix: str) -> tuple[Occurrence, ...]:
+        """Marks of our own whose name starts with `prefix`, in the order of the run."""
+        quoted = prefix.replace("'", "''")
+        return self._occurrences(f"s.fate = {Fate.MARK:d} AND substr(o.name, 1, {len(prefix)}) = '{quoted}'")
+
     def copies(self) -> tuple[Occurrence, ...]:
         """Copies between CPU and device, single values among them; those within the device are left out."""
         return self._occurrences(f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})")

@@ -6,6 +6,7 @@ from anymps.report._diff import Diff, compare
 from anymps.report._diff_json import render_diff_json
 from anymps.report._diff_terminal import render_diff_terminal
 from anymps.report._forms import FORMATS, renderer
+from anymps.report._plan import plan_json, print_plan, render_plan
 from anymps.report._renderer import Renderer
 from anymps.report._rule_page import rule_page
 from anymps.report._terminal import TerminalRenderer, print_terminal, render_terminal
@@ -16,9 +17,12 @@ __all__ = [
     "Renderer",
     "TerminalRenderer",
     "compare",
+    "plan_json",
+    "print_plan",
     "print_terminal",
     "render_diff_json",
     "render_diff_terminal",
+    "render_plan",
     "render_terminal",
     "renderer",
     "rule_page",

@@ -12,6 +12,7 @@
 #include "ledger.h"
 #include "python_bridge.h"
 #include "registry.h"
+#include "replay.h"
 #include "substrate.h"
 #include "tape.h"
 #include "texts.h"
@@ -293,6 +294,29 @@ PyObject* ledger_assign(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// replay(trace: bytes of int64, torch_minor, recommended_max, max_buffer, high_ratio, low_ratio)
+//   -> (peak allocated, peak reserved, failed place or -1, message)
+PyObject* replay_trace(PyObject*, PyObject* args) {
+  Py_buffer buffer;
+  HeapConfig config;
+  unsigned long long recommended, max_buffer;
+  if (!PyArg_ParseTuple(args, "y*iKKdd", &buffer, &config.torch_minor, &recommended, &max_buffer, &config.high_ratio, &config.low_ratio)) {
+    return nullptr;
+  }
+  const auto* numbers = static_cast<const int64_t*>(buffer.buf);
+  const std::vector<int64_t> trace(numbers, numbers + buffer.len / static_cast<Py_ssize_t>(sizeof(int64_t)));
+  PyBuffer_Release(&buffer);
+  config.recommended_max = recommended;
+  config.max_buffer = max_buffer;
+  return guarded([&] {
+    config.generation = generation_of(config.torch_minor);
+    const Replayed result = replay(config, trace);
+    return Py_BuildValue(
+        "(KKLs)", static_cast<unsigned long long>(result.peak_allocated), static_cast<unsigned long long>(result.peak_reserved),
+        static_cast<long long>(result.failed), result.message.c_str());
+  });
+}
+
 // --- the tape
 
 PyObject* tape_start(PyObject*, PyObject* limit) {
@@ -519,6 +543,7 @@ PyMethodDef methods[] = {
     {"ledger_drain", ledger_drain, METH_O, "Takes the rows that ended since the last drain; with those still alive at the end."},
     {"ledger_state", ledger_state, METH_NOARGS, "Births and deaths so far, and rows that were only counted."},
     {"ledger_assign", ledger_assign, METH_VARARGS, "Says what the buffer of a storage is."},
+    {"replay", replay_trace, METH_VARARGS, "What the allocator of another Mac makes of a trace of allocations."},
     {"tape_start", tape_start, METH_O, "Starts a new tape; entries beyond the limit are only counted."},
     {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},
     {"tape_pause", tape_pause, METH_O, "Pauses the running tape, or lets it go on."},

@@ -1,0 +1,96 @@
+"""`anymps plan`: on which Macs a training fits, at what batch size, and what to change first."""
+
+from __future__ import annotations
+
+__all__ = ["plan"]
+
+import sys
+from pathlib import Path
+
+import click
+
+from anymps._errors import UsageError
+from anymps.commands._plan_session import PlanSession
+from anymps.commands._run import ScriptCommand
+from anymps.commands._runner import run_target
+from anymps.commands._show import say
+from anymps.commands._target import Target
+
+
+@click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option("--mac", metavar="MAC", help='Only this Mac: "M3 Pro 18GB". Without it, one Mac of each memory size.')
+@click.option(
+    "--what-if",
+    "what_if",
+    metavar="CHANGES",
+    multiple=True,
+    help="Try a change without editing the script: batch=8, sequence=512, accumulate=4, bf16, fp16, checkpoint, fused, "
+    "unfused, sgd, adam, adamw; several at once with commas; the option may be given more than once.",
+)
+@click.option("--batch", type=click.IntRange(1), help="The batch size, also for {batch} in the script's arguments.")
+@click.option("--sequence", type=click.IntRange(1), help="The sequence length, also for {sequence} in the arguments.")
+@click.option("--steps", type=click.IntRange(1, 1000), default=3, show_default=True, help="Optimizer steps to measure.")
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=300, show_default=True, help="How long one measurement may take."
+)
+@click.option(
+    "--fallback/--no-fallback", default=None, help="Run operators without an MPS kernel on the CPU, or raise."
+)
+@click.option(
+    "--report-to",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the plan to this file: .html, .json or text.",
+)
+@click.option("--measure", hidden=True)
+@click.option("-m", "module", metavar="MODULE", help="Plan a module, as `python -m` runs it; the rest is for it.")
+@click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
+def plan(
+    mac: str | None,
+    what_if: tuple[str, ...],
+    batch: int | None,
+    sequence: int | None,
+    steps: int,
+    seconds: float,
+    fallback: bool | None,
+    report_to: Path | None,
+    measure: str | None,
+    module: str | None,
+    words: tuple[str, ...],
+) -> int:
+    """Say on which Macs a training script fits, before the first real step.
+
+    The script runs for a few optimizer steps on shapes alone: by the rules of the mps device, without data and without
+    arithmetic, so that a model larger than this machine can be planned on it.
+    """
+    if module is not None:
+        target = Target(module, words, is_module=True)
+    elif words:
+        target = Target(words[0], words[1:])
+    else:
+        raise UsageError("name a script, or a module with -m (anymps plan --help)")
+    if measure is not None:
+        return run_target(target, PlanSession(measure, fallback))
+    target.check()
+    from anymps.commands._plan_output import write_plan
+    from anymps.device import enable
+    from anymps.mac import parse_mac
+    from anymps.plan import Scenario, make_plan, parse_scenario
+    from anymps.rules import installed_torch
+
+    changes = [parse_scenario(text) for text in what_if]
+    chosen = parse_mac(mac) if mac is not None else None
+    enable(chosen, require="virtual", quiet=True)  # for the allocator of the replay
+    found = make_plan(
+        ["-m", module, *words] if module is not None else list(words),
+        mac=chosen,
+        what_if=changes,
+        base=Scenario(batch=batch, sequence=sequence),
+        torch_version=str(installed_torch().version),
+        steps=steps,
+        seconds=seconds,
+        fallback=fallback,
+        say=lambda text: say(text) if sys.stderr.isatty() else None,
+    )
+    write_plan(found, report_to)
+    return 0

@@ -1,0 +1,27 @@
+"""Writing a plan: on the terminal, or to a file whose ending says how."""
+
+from __future__ import annotations
+
+__all__ = ["write_plan"]
+
+import sys
+from pathlib import Path
+
+from anymps._errors import UsageError
+from anymps.plan import Plan
+from anymps.report import plan_json, print_plan
+
+
+def write_plan(plan: Plan, path: Path | None) -> None:
+    """Show the plan on stdout, or write it to `path`. Raises UsageError if the file cannot be written."""
+    if path is None:
+        print_plan(plan, sys.stdout)
+        return
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            if path.suffix == ".json":
+                file.write(plan_json(plan))
+            else:
+                print_plan(plan, file)
+    except OSError as error:
+        raise UsageError(f"the plan cannot be written to {path}: {error.strerror}") from error

@@ -1,0 +1,80 @@
+"""The session of one measurement of a plan: shapes only, no limits, and an end after a few optimizer steps."""
+
+from __future__ import annotations
+
+__all__ = ["PlanSession"]
+
+import json
+import os
+import sys
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any
+
+from anymps.commands._target import Target
+
+_ROOMY_MAC = "M3 Ultra 512GB"  # whose largest buffer no script reaches: limits are for the replay
+
+
+class Enough(SystemExit):
+    """The steps that were asked for are done; ends the script with status 0."""
+
+
+class PlanSession:
+    """A `Session` of `run_target` that writes a recording and what the script's batches looked like."""
+
+    def __init__(self, order: str, fallback: bool | None) -> None:
+        self._order: dict[str, Any] = json.loads(order)
+        self._fallback = fallback
+        self._context: AbstractContextManager[Any] | None = None
+        self._handle: Any = None
+        self._steps = 0
+
+    def start(self, target: Target) -> None:
+        """Switch the device on without values, change what the scenario changes, and begin to record."""
+        os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"
+        os.environ["PYTORCH_MPS_LOW_WATERMARK_RATIO"] = "0.0"
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a plan downloads nothing: a model that needs it says so at once
+        from anymps.device import enable
+
+        enable(_ROOMY_MAC, fallback=self._fallback, require="virtual", substrate="shape")
+
+        import anymps
+        from anymps.plan._apply import apply
+        from anymps.plan._hollow import Hollow
+        from anymps.plan._scenario import Scenario
+
+        self._applied = apply(Scenario.from_json(self._order["scenario"]))
+        self._hollow = Hollow()
+        self._hollow.__enter__()  # type: ignore[no-untyped-call]
+        self._context = anymps.record(self._order["recording"], script=target.name, argv=list(target.arguments))
+        self._handle = self._context.__enter__()
+        self._count_steps()
+
+    def finish(self, ending: dict[str, object]) -> int:
+        """Close the recording."""
+        self.keep(ending)
+        return 0
+
+    def keep(self, ending: dict[str, object]) -> None:
+        """Close the recording and write the facts."""
+        if self._handle is None:
+            return
+        with suppress(Exception):
+            self._hollow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._handle.close(ending)
+        self._handle = None
+        facts = {"batch": self._applied.batch, "sequence": self._applied.sequence, "steps": self._steps}
+        Path(self._order["facts"]).write_text(json.dumps(facts), encoding="utf-8")
+
+    def _count_steps(self) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        def after_step(*_: Any) -> None:
+            self._steps += 1
+            if self._steps >= self._order["steps"]:
+                sys.stdout.flush()
+                raise Enough(0)
+
+        # After the recording's own hook, which ends the step.
+        register_optimizer_step_post_hook(after_step)

@@ -1,0 +1,27 @@
+"""What a run would cost: its memory on every Mac, before the first real step."""
+
+from __future__ import annotations
+
+from anymps.plan._measure import Assumption, Measured, measure
+from anymps.plan._plan import Change, Plan, Row, make_plan, representative
+from anymps.plan._scenario import WORDS, Scenario, parse_scenario
+from anymps.plan._trace import COMFORT, Outcome, Stretch, Trace, Verdict
+
+__all__ = [
+    "COMFORT",
+    "WORDS",
+    "Assumption",
+    "Change",
+    "Measured",
+    "Outcome",
+    "Plan",
+    "Row",
+    "Scenario",
+    "Stretch",
+    "Trace",
+    "Verdict",
+    "make_plan",
+    "measure",
+    "parse_scenario",
+    "representative",
+]

@@ -1,0 +1,156 @@
+"""Running a script on shapes in a process of its own, and reading what it did."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anymps._errors import PlanError
+from anymps.plan._scenario import Scenario
+from anymps.plan._trace import Trace
+from anymps.record import MemoryStory, Recording
+
+ASSUMED = "anymps::assumed."
+"""How marks begin where the device answered with an assumed value (device/native/shape.h)."""
+
+BATCH = "{batch}"
+SEQUENCE = "{sequence}"
+"""What in the script's arguments stands for the batch size and the sequence length."""
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A place where the script wanted a value that a plan does not have, and how often."""
+
+    what: str
+    file: str
+    line: int
+    source: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of the script on shapes.
+
+    `batch` and `sequence` are what the script uses itself: sizes in its first data loader's batches, or the values put
+    for `{batch}` and `{sequence}` in its arguments.
+    """
+
+    scenario: Scenario
+    story: MemoryStory
+    steps: int
+    batch: int | None
+    sequence: int | None
+    assumptions: tuple[Assumption, ...]
+    ending: dict[str, object]
+
+    @property
+    def trace(self) -> Trace:
+        """Its allocations."""
+        return Trace.of(self.story)
+
+
+def measure(
+    words: Sequence[str], scenario: Scenario, *, steps: int, seconds: float, fallback: bool | None = None
+) -> Measured:
+    """Run `words`, a script or `-m module` with its arguments, for a few optimizer steps on shapes.
+
+    Raises PlanError, in one line, if the script fails, or has done nothing on mps within `seconds`.
+    """
+    arguments = [_fill_in(word, scenario) for word in words]
+    with tempfile.TemporaryDirectory(prefix="anymps-plan-") as folder:
+        recording, facts = Path(folder, "recording"), Path(folder, "facts.json")
+        order = {"recording": str(recording), "facts": str(facts), "steps": steps, "scenario": scenario.to_json()}
+        command = [sys.executable, "-m", "anymps", "plan", "--measure", json.dumps(order)]
+        if fallback is not None:
+            command.append("--fallback" if fallback else "--no-fallback")
+        process = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        output, late = _wait(process, seconds)
+        if not recording.exists():
+            raise PlanError(f"anymps: the plan could not start: {_last_line(output)}")
+        with Recording.open(recording) as opened:
+            return _read(opened, scenario, facts, output, late, seconds)
+
+
+def _fill_in(word: str, scenario: Scenario) -> str:
+    for name, value in ((BATCH, scenario.batch), (SEQUENCE, scenario.sequence)):
+        if name in word:
+            if value is None:
+                raise PlanError(f"anymps: the arguments hold {name}: say what it is, with --what-if or --{name[1:-1]}")
+            word = word.replace(name, str(value))
+    return word
+
+
+def _wait(process: subprocess.Popen[str], seconds: float) -> tuple[str, bool]:
+    """The output, and whether the process had to be told to stop; what it recorded is kept then."""
+    try:
+        return process.communicate(timeout=seconds)[0], False
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=20)[0], True
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[0], True
+
+
+def _read(recording: Recording, scenario: Scenario, facts: Path, output: str, late: bool, seconds: float) -> Measured:
+    known = json.loads(facts.read_text()) if facts.exists() else {}
+    ending = recording.meta.get("ending")
+    ending = ending if isinstance(ending, dict) else {}
+    story = recording.memory_story
+    if not late and (ending.get("status") or "exception" in ending):
+        raise PlanError(_failure(ending, output, recording))
+    if story.peak is None:
+        raise PlanError(
+            f"anymps: the script did nothing on mps within {seconds:g} s; it must choose the device itself"
+            if late
+            else "anymps: the script made nothing on mps; it must choose the device itself"
+        )
+    assumptions = tuple(
+        Assumption(use.operator.removeprefix(ASSUMED), use.site.file, use.site.line, use.site.source, use.count)
+        for use in recording.marks(ASSUMED)
+    )
+    return Measured(
+        scenario=scenario,
+        story=story,
+        steps=recording.complete_steps,
+        batch=scenario.batch if scenario.batch is not None and known.get("batch") is None else known.get("batch"),
+        sequence=known.get("sequence"),
+        assumptions=assumptions,
+        ending=ending,
+    )
+
+
+def _failure(ending: dict[str, object], output: str, recording: Recording) -> str:
+    what = f"{ending.get('exception', 'exit status')} {ending.get('message', ending.get('status'))}".splitlines()[0]
+    text = f"anymps: the script stopped on shapes alone: {what}"
+    if recording.marks(ASSUMED):
+        last = recording.marks(ASSUMED)[-1]
+        text += (
+            f"; it read a value that a plan does not have ({os.path.basename(last.site.file)}:{last.site.line}), "
+            "so this may be no fault of the script: plan the part without it"
+        )
+    elif recording.refusals():
+        text += " (a Mac raises this, too: anymps run tells where)"
+    return text
+
+
+def _last_line(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else "it gave no reason"

@@ -1,0 +1,138 @@
+"""The plan: one script, measured a few times on shapes, and what every Mac makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from anymps._errors import PlanError
+from anymps.mac import Mac, all_macs
+from anymps.plan._measure import BATCH, Measured, measure
+from anymps.plan._scenario import Scenario
+from anymps.plan._trace import Outcome, Stretch, Verdict
+
+ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One Mac: what happens as the script is written, and the largest batch that stays within the working set."""
+
+    outcome: Outcome
+    largest_batch: int | None
+    """None if the batch is not known, or changes the course of the run."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change to the script and what it does to the peak; bytes."""
+
+    scenario: Scenario
+    peak_allocated: int
+    peak_reserved: int
+    outcome: Outcome | None
+    """On the Mac that was asked about."""
+    problem: str = ""
+    """Why this change could not be tried; then the numbers are 0."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that is known before the first real run. `mac` is the Mac that was asked about, or None for all of them."""
+
+    script: str
+    base: Measured
+    rows: tuple[Row, ...]
+    changes: tuple[Change, ...]
+    mac: Mac | None
+    torch: str
+
+
+def make_plan(
+    words: Sequence[str],
+    *,
+    mac: Mac | None,
+    macs: Sequence[Mac] | None = None,
+    what_if: Sequence[Scenario] = (),
+    base: Scenario | None = None,
+    torch_version: str,
+    steps: int = 3,
+    seconds: float = 300.0,
+    fallback: bool | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Plan:
+    """Measure the script and give its trace to the allocators of `macs` (default: one Mac of each memory size).
+
+    Raises PlanError, in one line, if the script cannot be measured as it is written.
+    """
+    minor = int(torch_version.split(".")[1])
+    first = base or Scenario()
+    say("measuring the script on shapes ...")
+    measured = measure(words, first, steps=steps, seconds=seconds, fallback=fallback)
+    stretch = _stretch(words, measured, steps, seconds, fallback, say)
+    chosen = [mac] if mac is not None else list(macs or representative())
+    rows = []
+    for one in chosen:
+        largest = stretch.largest(one, minor, ACCEPTED) if stretch is not None else None
+        rows.append(Row(measured.trace.replay(one, minor), largest))
+    changes = []
+    asked = mac or next((row.outcome.mac for row in rows if row.outcome.verdict not in ACCEPTED), None)
+    for scenario in what_if:
+        say(f"measuring with {scenario.label} ...")
+        changes.append(_try(words, _merge(first, scenario), asked, minor, steps, seconds, fallback))
+    return Plan(" ".join(words), measured, tuple(rows), tuple(changes), mac, torch_version)
+
+
+def representative() -> tuple[Mac, ...]:
+    """One Mac of each memory size that was sold: the newest chip that came with it, with its fewest GPU cores."""
+    by_memory: dict[int, Mac] = {}
+    for mac in all_macs():
+        known = by_memory.get(mac.ram_gib)
+        if known is None or (mac.generation, -mac.gpu_cores) > (known.generation, -known.gpu_cores):
+            if known is not None and mac.chip.startswith("Apple A"):
+                continue
+            by_memory[mac.ram_gib] = mac
+    return tuple(by_memory[size] for size in sorted(by_memory))
+
+
+def _merge(base: Scenario, change: Scenario) -> Scenario:
+    said = {name: value for name, value in vars(change).items() if value not in (None, False)}
+    return replace(base, **said)
+
+
+def _stretch(
+    words: Sequence[str],
+    measured: Measured,
+    steps: int,
+    seconds: float,
+    fallback: bool | None,
+    say: Callable[[str], None],
+) -> Stretch | None:
+    """How the run grows with the batch: from a second run with twice the batch."""
+    batch = (
+        measured.scenario.batch if any(BATCH in word for word in words) else (measured.scenario.batch or measured.batch)
+    )
+    if not batch:
+        return None
+    say("measuring with twice the batch ...")
+    twice = replace(measured.scenario, batch=2 * batch)
+    larger = measure(words, twice, steps=steps, seconds=seconds, fallback=fallback)
+    return Stretch.between(measured.trace, batch, larger.trace, 2 * batch)
+
+
+def _try(
+    words: Sequence[str],
+    scenario: Scenario,
+    mac: Mac | None,
+    minor: int,
+    steps: int,
+    seconds: float,
+    fallback: bool | None,
+) -> Change:
+    try:
+        measured = measure(words, scenario, steps=steps, seconds=seconds, fallback=fallback)
+    except PlanError as error:
+        return Change(scenario, 0, 0, None, str(error).removeprefix("anymps: "))
+    peak = measured.story.peak
+    outcome = measured.trace.replay(mac, minor) if mac is not None else None
+    return Change(scenario, peak.allocated if peak else 0, measured.story.peak_reserved, outcome)

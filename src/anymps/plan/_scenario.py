@@ -1,0 +1,101 @@
+"""What if: the changes to a script that a plan tries without editing it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final
+
+from anymps._errors import UsageError
+
+PRECISIONS: Final = ("bfloat16", "float16")
+OPTIMIZERS: Final = ("sgd", "adam", "adamw")
+
+WORDS: Final = {
+    "checkpoint": "checkpoint=on",
+    "bf16": "precision=bfloat16",
+    "fp16": "precision=float16",
+    "fused": "fused=on",
+    "unfused": "fused=off",
+    "sgd": "optimizer=sgd",
+    "adam": "optimizer=adam",
+    "adamw": "optimizer=adamw",
+}
+"""Short forms that a command line may use."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One way to run the script. None leaves a thing as the script has it.
+
+    `batch` and `sequence` are sizes of the data loader's batches, in samples and in tokens; `accumulate` splits each
+    batch in so many parts; `precision` is autocast's dtype; `checkpoint` recomputes repeated blocks in the backward;
+    `fused` chooses the fused or the for-loop implementation of the optimizer; `optimizer` replaces Adam, AdamW or SGD.
+    """
+
+    batch: int | None = None
+    sequence: int | None = None
+    accumulate: int | None = None
+    precision: str | None = None
+    checkpoint: bool = False
+    fused: bool | None = None
+    optimizer: str | None = None
+
+    @property
+    def label(self) -> str:
+        """`as written`, or what differs: `batch 8, bfloat16 autocast`."""
+        parts = []
+        if self.batch is not None:
+            parts.append(f"batch {self.batch}")
+        if self.sequence is not None:
+            parts.append(f"sequence {self.sequence}")
+        if self.accumulate is not None:
+            parts.append(f"accumulation over {self.accumulate}")
+        if self.precision is not None:
+            parts.append(f"{self.precision} autocast")
+        if self.checkpoint:
+            parts.append("activation checkpointing")
+        if self.fused is not None:
+            parts.append("fused optimizer" if self.fused else "for-loop optimizer")
+        if self.optimizer is not None:
+            parts.append({"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[self.optimizer])
+        return ", ".join(parts) or "as written"
+
+    def to_json(self) -> str:
+        """For another process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Scenario:
+        """What `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def parse_scenario(text: str) -> Scenario:
+    """The scenario that a text such as `batch=8,checkpoint,bf16` names.
+
+    Raises UsageError, in one line, for a word or a value that is not known.
+    """
+    scenario = Scenario()
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = WORDS.get(word, word).partition("=")
+        scenario = replace(scenario, **{name: _value(name, value, word)})
+    return scenario
+
+
+def _value(name: str, value: str, word: str) -> Any:
+    if name in ("batch", "sequence", "accumulate"):
+        if not value.isdecimal() or int(value) < 1:
+            raise UsageError(f"--what-if {word}: {name} is a number from 1 on, as in {name}=8")
+        return int(value)
+    if name in ("checkpoint", "fused"):
+        if value not in ("on", "off", ""):
+            raise UsageError(f"--what-if {word}: {name} is on or off")
+        return value != "off"
+    choices = {"precision": PRECISIONS, "optimizer": OPTIMIZERS}.get(name)
+    if choices is None:
+        known = ", ".join([*(field.name for field in fields(Scenario)), *WORDS])
+        raise UsageError(f"--what-if {word!r} is not known; known: {known}")
+    if value not in choices:
+        raise UsageError(f"--what-if {word}: {name} is one of {', '.join(choices)}")
+    return value

@@ -1,0 +1,146 @@
+"""The allocations of a run as a trace: replayed on the allocator of another Mac, or stretched to another batch size."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from anymps.device import native
+from anymps.mac import Mac
+from anymps.record import Allocation, MemoryStory
+
+HIGH_WATERMARK: Final = 1.7
+LOW_WATERMARK: Final = 1.4
+"""Ratios to the working set (torch 2.7 to 2.15, aten/src/ATen/mps/MPSAllocator.h)."""
+
+COMFORT: Final = 0.9
+"""Share of the working set up to which a run fits comfortably: macOS and other programs want memory, too, and
+MPSGraph's own buffers are not in the books (our choice)."""
+
+
+class Verdict(str, Enum):
+    """How a run fits a Mac."""
+
+    FITS = "fits"
+    TIGHT = "tight"
+    """Above nine tenths of the working set."""
+    PAGES = "pages"
+    """Above the recommended working set: macOS pages, steps are ten to twenty times slower."""
+    FAILS = "fails"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a Mac's allocator makes of a trace; bytes."""
+
+    mac: Mac
+    verdict: Verdict
+    peak_allocated: int
+    peak_reserved: int
+    margin: int
+    """Of the working set, above the peak of the heaps; negative where it does not suffice."""
+    message: str = ""
+    """The error that torch raises on that Mac."""
+    failing: Allocation | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Births and deaths in their order: a positive number is an allocation of so many bytes, -k frees the k-th one."""
+
+    events: tuple[int, ...]
+    births: tuple[Allocation, ...]
+
+    @classmethod
+    def of(cls, story: MemoryStory) -> Trace:
+        """The trace of a recorded run; buffers from before the recording come first."""
+        order: list[tuple[int, int, Allocation]] = [(one.born, 1, one) for one in story.allocations]
+        order += [(one.died, -1, one) for one in story.allocations if one.died is not None]
+        order.sort(key=lambda event: event[:2])
+        places: dict[int, int] = {}
+        births = []
+        events = []
+        for _, sign, one in order:
+            if sign > 0:
+                births.append(one)
+                places[one.id] = len(births)
+                events.append(one.requested)
+            else:
+                events.append(-places[one.id])
+        return cls(tuple(events), tuple(births))
+
+    def replay(self, mac: Mac, torch_minor: int, high: float = HIGH_WATERMARK, low: float = LOW_WATERMARK) -> Outcome:
+        """Give the trace to the allocator of torch 2.`torch_minor` on a Mac.
+
+        Raises RuntimeError with torch's text for watermarks that torch refuses.
+        """
+        packed = array.array("q", self.events).tobytes()
+        allocated, reserved, failed, message = native().replay(
+            packed, torch_minor, mac.recommended_max_memory, mac.max_buffer_length, high, low
+        )
+        margin = mac.recommended_max_memory - reserved
+        if failed >= 0:
+            place = sum(1 for event in self.events[: failed + 1] if event >= 0) - 1
+            return Outcome(mac, Verdict.FAILS, allocated, reserved, margin, message, self.births[place])
+        if margin < 0:
+            verdict = Verdict.PAGES
+        elif reserved > COMFORT * mac.recommended_max_memory:
+            verdict = Verdict.TIGHT
+        else:
+            verdict = Verdict.FITS
+        return Outcome(mac, verdict, allocated, reserved, margin)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """How every allocation of a run grows with the batch, from two runs that differ in nothing else."""
+
+    small: Trace
+    batch: int
+    slopes: tuple[float, ...]
+    """Bytes a sample, by allocation."""
+
+    @classmethod
+    def between(cls, small: Trace, batch: int, large: Trace, larger: int) -> Stretch | None:
+        """None if the two runs took different courses, so that nothing can be said about a third."""
+        if larger <= batch or len(small.events) != len(large.events):
+            return None
+        for mine, other in zip(small.events, large.events, strict=True):
+            if (mine < 0 or other < 0) and mine != other:
+                return None
+        step = larger - batch
+        slopes = (
+            (other.requested - one.requested) / step for one, other in zip(small.births, large.births, strict=True)
+        )
+        return cls(small, batch, tuple(slopes))
+
+    def at(self, batch: int) -> Trace:
+        """The trace of another batch size."""
+        sizes = [
+            max(0, round(one.requested + slope * (batch - self.batch)))
+            for one, slope in zip(self.small.births, self.slopes, strict=True)
+        ]
+        born = iter(sizes)
+        return Trace(tuple(next(born) if event >= 0 else event for event in self.small.events), self.small.births)
+
+    def largest(self, mac: Mac, torch_minor: int, accepted: Sequence[Verdict], limit: int = 1 << 16) -> int:
+        """The largest batch up to `limit` whose verdict on a Mac is one of `accepted`; 0 if none is."""
+
+        def fits(batch: int) -> bool:
+            return self.at(batch).replay(mac, torch_minor).verdict in accepted
+
+        if not fits(1):
+            return 0
+        low, high = 1, 2
+        while high <= limit and fits(high):
+            low, high = high, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            if fits(middle):
+                low = middle
+            else:
+                high = middle
+        return min(low, limit)
