@@ -5,6 +5,7 @@ from __future__ import annotations
 from anymps._errors import (
     AnympsError,
     BuildError,
+    CheckpointError,
     EnableError,
     MacError,
     RecordingError,
@@ -21,6 +22,7 @@ from anymps.record._start import record
 __all__ = [
     "AnympsError",
     "BuildError",
+    "CheckpointError",
     "EnableError",
     "Mac",
     "MacError",

@@ -8,6 +8,7 @@ AnympsError
 │   └── RequireError                           `--require real` or `--require virtual` is not met
 ├── RecordingError        also a ValueError    a file is not a recording, is cut short, has another schema version
 │                                              or cannot be written
+├── CheckpointError       also a ValueError    a checkpoint cannot be read, converted or written
 └── UsageError                                 a command line that makes no sense
 
 All of them are mistakes that the user can mend: a command prints the one-line text and exits with `exit_code`, without
@@ -21,6 +22,7 @@ from typing import ClassVar
 __all__ = [
     "AnympsError",
     "BuildError",
+    "CheckpointError",
     "EnableError",
     "MacError",
     "RecordingError",
@@ -59,6 +61,10 @@ class RequireError(EnableError):
 
 class RecordingError(AnympsError, ValueError):
     """A recording cannot be read or written."""
+
+
+class CheckpointError(AnympsError, ValueError):
+    """A checkpoint cannot be read, converted or written."""
 
 
 class UsageError(AnympsError):
