@@ -11,7 +11,6 @@ import pickle
 import resource
 import shutil
 import struct
-import warnings
 import zipfile
 import zlib
 from collections import OrderedDict
@@ -100,11 +99,10 @@ def test_a_training_checkpoint(old_format: bool, mapped: bool) -> None:
     assert Path("in.pt").read_bytes() == source
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta", "ignore:Validat")
 def test_what_torch_can_save() -> None:
     """Everything that torch.load takes from a file that it does not trust comes back with its type and value."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sparse CSR says that it is in beta
-        sparse = {"coo": torch.eye(2, dtype=F64).to_sparse(), "csr": torch.eye(2, dtype=F64).to_sparse_csr()}
+    sparse = {"coo": torch.eye(2, dtype=F64).to_sparse(), "csr": torch.eye(2, dtype=F64).to_sparse_csr()}
     noted = torch.ones(2, dtype=F64)
     noted.note = "hello"  # type: ignore[attr-defined]
     value = {
@@ -202,6 +200,13 @@ def test_types_that_are_values_are_kept() -> None:
     (report,) = convert(Path("in.pt"), Path("out.pt")).files
     assert loaded("out.pt") == {"config": {"dtype": F64}}
     assert report.remarks == ["config.dtype is the type float64 itself and was kept: mps refuses it"]
+
+
+def test_text_of_python_2() -> None:
+    """A byte string of Python 2 is read as text, as torch.load does."""
+    save_pickle(b"\x80\x02U\x02\xc3\xa9.", Path("in.pt"))
+    convert(Path("in.pt"), Path("out.pt"))
+    assert loaded("out.pt") == "é"
 
 
 def test_storages_start_aligned() -> None:

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 from anymps._errors import CheckpointError
 from anymps.checkpoints._file import Format, check_name, convert_file, format_of
 from anymps.checkpoints._folder import INDEX, convert_folder
-from anymps.checkpoints._place import Sink, check_places, replaced_file, replaced_folder, writing
+from anymps.checkpoints._place import Nowhere, check_places, replaced_file, replaced_folder, writing
 from anymps.checkpoints._report import Report
 
 
@@ -39,7 +39,7 @@ def convert(
     if target is not None:
         check_name(target, kind)
     if target is None or dry_run:
-        return Report([convert_file(source, cast(BinaryIO, Sink(None)), to, None)])
+        return Report([convert_file(source, cast(BinaryIO, Nowhere()), to, None)])
     with replaced_file(target) as out:
         return Report([convert_file(source, out, to, target)])
 
@@ -49,7 +49,7 @@ def _convert_folder(source: Path, target: Path | None, to: Format | None, dry_ru
 
         @contextmanager
         def counted(inside: Path) -> Iterator[BinaryIO]:
-            yield cast(BinaryIO, Sink(None))
+            yield cast(BinaryIO, Nowhere())
 
         return convert_folder(source, to, None, counted)
     with replaced_folder(target) as folder:

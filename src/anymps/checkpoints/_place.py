@@ -5,60 +5,35 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 from anymps._errors import CheckpointError
 
 
-class Sink:
-    """A file to write to, or with None a place that only counts.
+class Nowhere:
+    """A file for a dry run: what is written is counted and forgotten."""
 
-    After the first error it takes everything and writes nothing: what is closed on the way out must not hide it.
-    """
-
-    def __init__(self, file: BinaryIO | None) -> None:
-        self._file = file
+    def __init__(self) -> None:
         self._position = 0
-        self.size = 0
+        self._size = 0
 
-    def write(self, data: Any) -> int:
-        count = len(data)
-        if self._file is not None:
-            try:
-                self._file.write(data)
-            except OSError:
-                self._file = None
-                raise
-        self._position += count
-        self.size = max(self.size, self._position)
-        return count
+    def write(self, data: Sized) -> int:
+        self._position += len(data)
+        self._size = max(self._size, self._position)
+        return len(data)
 
     def seek(self, position: int, whence: int = 0) -> int:
-        self._position = position + (0, self._position, self.size)[whence]
-        if self._file is not None:
-            try:
-                self._file.seek(self._position)
-            except OSError:  # it flushes first
-                self._file = None
-                raise
+        self._position = position + (0, self._position, self._size)[whence]
         return self._position
 
     def tell(self) -> int:
         return self._position
 
-    def seekable(self) -> bool:
-        return True
-
     def flush(self) -> None:
-        if self._file is not None:
-            try:
-                self._file.flush()
-            except OSError:
-                self._file = None
-                raise
+        pass
 
 
 def check_places(source: Path, target: Path, force: bool, is_folder: bool) -> None:
@@ -104,9 +79,8 @@ def writing(path: Path, told: Path) -> Iterator[BinaryIO]:
     """A new file at `path`, safe on the disk at the end of the block; an error names `told`. Raises CheckpointError."""
     try:
         with path.open("xb") as file:
-            sink = Sink(file)
-            yield cast(BinaryIO, sink)
-            sink.flush()
+            yield file
+            file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         raise CheckpointError(f"{told} cannot be written: {error.strerror or error}") from None

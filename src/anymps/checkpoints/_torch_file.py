@@ -132,7 +132,6 @@ class _ZipFile(TorchFile):
                     raise EOFError(f"the record {record} ends early")
                 left -= len(piece)
                 yield piece
-            stream.read()  # to its end: there the checksum is compared
 
 
 class _LegacyFile(TorchFile):
