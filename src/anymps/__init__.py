@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from anymps._errors import (
     AnympsError,
     BuildError,
+    CheckpointError,
     EnableError,
     MacError,
+    PlanError,
     RecordingError,
     RequireError,
     UnsupportedTorchError,
@@ -32,9 +34,11 @@ if TYPE_CHECKING:
 __all__ = [
     "AnympsError",
     "BuildError",
+    "CheckpointError",
     "EnableError",
     "Mac",
     "MacError",
+    "PlanError",
     "Recording",
     "RecordingError",
     "RequireError",

@@ -9,6 +9,7 @@ AnympsError
 ├── RecordingError        also a ValueError    a file is not a recording, is cut short, has another schema version
 │                                              or cannot be written
 ├── PlanError             also a RuntimeError  a script cannot be planned as it is
+├── CheckpointError       also a ValueError    a checkpoint cannot be read, converted or written
 └── UsageError                                 a command line that makes no sense
 
 All of them are mistakes that the user can mend: a command prints the one-line text and exits with `exit_code`, without
@@ -22,6 +23,7 @@ from typing import ClassVar
 __all__ = [
     "AnympsError",
     "BuildError",
+    "CheckpointError",
     "EnableError",
     "MacError",
     "PlanError",
@@ -65,6 +67,10 @@ class RecordingError(AnympsError, ValueError):
 
 class PlanError(AnympsError, RuntimeError):
     """A script cannot be planned: it fails on shapes alone, or does nothing on mps."""
+
+
+class CheckpointError(AnympsError, ValueError):
+    """A checkpoint cannot be read, converted or written."""
 
 
 class UsageError(AnympsError):

@@ -1,0 +1,176 @@
+"""One checkpoint file converted: what kind it is, what is written, and what changed."""
+
+from __future__ import annotations
+
+import math
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final, Literal
+
+from anymps._errors import CheckpointError
+from anymps.checkpoints._dtypes import Dtype, for_mps
+from anymps.checkpoints._report import Change, FileReport
+from anymps.checkpoints._safetensors import Part, open_safetensors, write_safetensors
+from anymps.checkpoints._structure import Storage
+from anymps.checkpoints._tensors import View, find_tensors, named_tensors
+from anymps.checkpoints._torch_file import LEGACY_START, ZIP_START, TorchFile, open_torch_file
+from anymps.checkpoints._torch_writer import write_torch
+from anymps.checkpoints._values import Loss, converted
+from anymps.checkpoints._words import counted, printable
+
+Format = Literal["torch", "safetensors"]
+
+TORCH_SUFFIXES: Final = (".pt", ".pth", ".bin", ".ckpt")
+
+
+def format_of(path: Path) -> Format:
+    """Whether a file is one of torch.save or a safetensors file, by its first bytes.
+
+    Raises CheckpointError if it is neither or cannot be read.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise CheckpointError(f"{path} is not a file")
+        with path.open("rb") as file:
+            start = file.read(len(LEGACY_START))
+    except FileNotFoundError:
+        raise CheckpointError(f"there is no checkpoint {path}") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    if start.startswith(ZIP_START) or start == LEGACY_START:
+        return "torch"
+    if start[8:9] == b"{":
+        return "safetensors"
+    if not start:
+        raise CheckpointError(f"{path} is empty")
+    raise CheckpointError(f"{path} is neither a safetensors file nor one of torch.save, or damaged at its start")
+
+
+def check_name(target: Path, kind: Format) -> None:
+    """Raise CheckpointError if the name of `target` promises another format than it gets."""
+    if kind == "torch" and target.suffix == ".safetensors":
+        raise CheckpointError(f"{target} would be a file of torch.save: name it .pt, or add --to safetensors")
+    if kind == "safetensors" and target.suffix in TORCH_SUFFIXES:
+        raise CheckpointError(f"{target} would be a safetensors file: name it {target.stem}.safetensors")
+
+
+def convert_file(source: Path, out: BinaryIO, to: Format | None, target: Path | None) -> FileReport:
+    """Write `source`, converted, to `out`. `target` is only told in the report.
+
+    Raises CheckpointError if it cannot be read through, or holds what cannot be converted.
+    """
+    kind = format_of(source)
+    if kind == "safetensors":
+        report = _convert_safetensors(source, out)
+    else:
+        report = _convert_torch(source, out, to or kind)
+    report.target = None if target is None else str(target)
+    report.old_bytes = source.stat().st_size
+    report.new_bytes = out.seek(0, 2)
+    return report
+
+
+def _convert_safetensors(source: Path, out: BinaryIO) -> FileReport:
+    report = FileReport(str(source), None, "safetensors")
+    losses: dict[str, Loss] = {}
+    with open_safetensors(source) as file:
+        parts = []
+        for entry in file.entries:
+            new = for_mps(entry.dtype)
+            size = entry.size // entry.dtype.itemsize * new.itemsize
+            loss = losses[entry.name] = Loss()
+            pieces = converted(file.pieces(entry), entry.dtype, loss)
+            parts.append(Part(entry.name, new, entry.shape, size, pieces))
+            _note(report, entry.name, entry.dtype, entry.shape, "cpu")
+            report.names[entry.name] = size
+        write_safetensors(out, parts, file.metadata)
+    for name, loss in losses.items():
+        _note_loss(report, name, loss)
+    return report
+
+
+def _convert_torch(source: Path, out: BinaryIO, to: Format) -> FileReport:
+    with open_torch_file(source) as file:
+        report = FileReport(str(source), None, file.format if to == "torch" else "safetensors")
+        contents = find_tensors(file.root, source)
+        names: dict[str, list[str]] = {}
+        for name, view in contents.tensors:
+            _note(report, name, view.dtype, view.shape, view.device)
+            if view.storage is not None:
+                names.setdefault(view.storage.key, []).append(name)
+        report.ties = [shared for shared in names.values() if len(shared) > 1]
+        report.remarks += [printable(remark) for remark in contents.remarks]
+        if to == "torch":
+            losses = write_torch(out, file)
+            report.names = {name: view.elements * for_mps(view.dtype).itemsize for name, view in contents.tensors}
+        else:
+            losses = _write_as_safetensors(out, file, report)
+    for key, loss in losses.items():
+        _note_loss(report, ", ".join(names.get(key, ["a storage without a tensor"])), loss)
+    return report
+
+
+def _write_as_safetensors(out: BinaryIO, file: TorchFile, report: FileReport) -> dict[str, Loss]:
+    """The tensors by name. Equal views of one storage are written once, and the other names go into the metadata:
+    so does safetensors.torch.save_model, and its load_model ties them again."""
+    metadata = {"format": "pt"}
+    losses: dict[str, Loss] = {}
+    kept: dict[tuple[object, ...], str] = {}
+    parts: list[Part] = []
+    for name, view in named_tensors(file.root, file.path).items():
+        storage = view.storage
+        assert storage is not None  # a plain view has one
+        new = for_mps(view.dtype)
+        if new.safetensors is None:
+            raise CheckpointError(f"{file.path}: safetensors has no type {new.name} ({printable(name)})")
+        first = kept.setdefault((storage.key, view.dtype, view.offset, view.shape, view.strides), name)
+        if first != name:
+            metadata[name] = first
+            report.dropped.add(name)
+            report.remarks.append(
+                f"{printable(name)} is {printable(first)} and stands in the file under that name alone: "
+                "safetensors.torch.load_model ties them"
+            )
+            continue
+        loss = losses.setdefault(storage.key, Loss())
+        size = report.names[name] = view.elements * new.itemsize
+        parts.append(Part(name, new, view.shape, size, _elements(file, storage, view, loss)))
+    write_safetensors(out, parts, metadata)
+    return losses
+
+
+def _elements(file: TorchFile, storage: Storage, view: View, loss: Loss) -> Iterator[bytes | bytearray]:
+    """The elements of a view in order, converted. Only a view of a part of a storage needs the storage in memory."""
+    if view.offset == 0 and view.is_contiguous and view.elements * view.dtype.itemsize == storage.size:
+        yield from converted(file.pieces(storage), view.dtype, loss)
+        return
+    import torch
+
+    whole = bytearray().join(converted(file.pieces(storage), view.dtype, loss))
+    if not view.elements:
+        return
+    dtype = getattr(torch, for_mps(view.dtype).name)
+    elements = torch.frombuffer(whole, dtype=dtype).as_strided(view.shape, view.strides, view.offset)
+    result = bytearray(view.elements * dtype.itemsize)
+    torch.frombuffer(result, dtype=dtype).copy_(elements.reshape(-1))
+    yield result
+
+
+def _note(report: FileReport, name: str, dtype: Dtype, shape: tuple[int, ...], device: str) -> None:
+    report.tensors += 1
+    new = for_mps(dtype)
+    new_device = "meta" if device == "meta" else "cpu"
+    if new is dtype and device == new_device:
+        return
+    saved = 0 if device == "meta" else math.prod(shape) * (dtype.itemsize - new.itemsize)
+    report.changes.append(Change(name, shape, dtype.name, new.name, device, new_device, saved))
+
+
+def _note_loss(report: FileReport, name: str, loss: Loss) -> None:
+    if loss.overflowed:
+        report.remarks.append(f"{printable(name)}: {counted(loss.overflowed, 'value')} beyond float32 became inf")
+    if loss.integers:
+        report.remarks.append(
+            f"{printable(name)}: {counted(loss.integers, 'whole number')} above 2**24 changed, float32 cannot hold them"
+        )

@@ -1,0 +1,131 @@
+"""Where a conversion writes to: beside the target, under another name, and in its place only when all is whole."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sized
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from anymps._errors import CheckpointError
+
+
+class Nowhere:
+    """A file for a dry run: what is written is counted and forgotten."""
+
+    def __init__(self) -> None:
+        self._position = 0
+        self._size = 0
+
+    def write(self, data: Sized) -> int:
+        self._position += len(data)
+        self._size = max(self._size, self._position)
+        return len(data)
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        self._position = position + (0, self._position, self._size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        pass
+
+
+def check_places(source: Path, target: Path, force: bool, is_folder: bool) -> None:
+    """Raise CheckpointError unless `target` may be written: apart from the source, and not there without `force`.
+
+    `is_folder`: a directory is converted to a directory; of an index file it is the one that the index is in.
+    """
+    top = source if source.is_dir() or not is_folder else source.parent
+    real_top, real_target = Path(os.path.realpath(top)), Path(os.path.realpath(target))
+    if real_top == real_target or (os.path.exists(target) and os.path.samefile(top, target)):
+        raise CheckpointError(f"{target} is {top} itself: name another place, the source is never changed")
+    if is_folder and (real_top in real_target.parents or real_target in real_top.parents):
+        raise CheckpointError(f"{target} and {top} lie one inside the other: name a place outside")
+    if not os.path.isdir(target.parent):
+        raise CheckpointError(f"{target} cannot be written: there is no directory {target.parent}")
+    if not os.path.lexists(target):
+        return
+    if not force:
+        raise CheckpointError(f"{target} is there already: --force replaces it")
+    if is_folder and (target.is_symlink() or not target.is_dir()):
+        raise CheckpointError(f"{target} is not a directory, and {source} becomes one: name another place")
+    if not is_folder and not (target.is_symlink() or target.is_file()):
+        raise CheckpointError(f"{target} is not a file, and {source} becomes one: name another place")
+
+
+@contextmanager
+def replaced_file(target: Path) -> Iterator[BinaryIO]:
+    """A file to write; at the end of the block it is `target`, and after an error `target` is what it was.
+
+    Raises CheckpointError if it cannot be written.
+    """
+    with _new_name(target) as fresh:
+        with writing(fresh, target) as out:
+            yield out
+        try:
+            os.replace(fresh, target)
+        except OSError as error:
+            raise CheckpointError(f"{target} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def writing(path: Path, told: Path) -> Iterator[BinaryIO]:
+    """A new file at `path`, safe on the disk at the end of the block; an error names `told`. Raises CheckpointError."""
+    try:
+        with path.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise CheckpointError(f"{told} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _new_name(target: Path) -> Iterator[Path]:
+    """A name beside `target` that nothing has; what is there at the end of the block is removed."""
+    fresh = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.partial")
+    try:
+        yield fresh
+    finally:
+        if fresh.is_dir():
+            shutil.rmtree(fresh, ignore_errors=True)
+        else:
+            fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def replaced_folder(target: Path) -> Iterator[Path]:
+    """A directory to fill; at the end of the block it is `target`, and after an error `target` is what it was.
+
+    Directories cannot be exchanged in one step: a kill between the two leaves the old one beside `target`.
+    Raises CheckpointError if it cannot be written, or if `target` holds what the new one does not: nothing is lost.
+    """
+    with _new_name(target) as fresh:
+        try:
+            fresh.mkdir()
+            yield fresh
+            if not target.exists():
+                fresh.rename(target)
+                return
+            lost = sorted(_names(target) - _names(fresh))
+            if lost:
+                raise CheckpointError(f"{target} holds {lost[0]}, which would be lost: name another directory")
+            with _new_name(target) as old:
+                target.rename(old)
+                try:
+                    fresh.rename(target)
+                except BaseException:
+                    old.rename(target)
+                    raise
+        except OSError as error:
+            raise CheckpointError(f"{target} cannot be written: {error.strerror or error}") from None
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}

@@ -1,0 +1,16 @@
+"""Text from a file that may be hostile, as part of a line of ours."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """A name from a file on one line, without control characters and not longer than a line."""
+    line = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape", "replace").decode() for letter in text
+    )
+    return line if len(line) <= 200 else f"{line[:199]}…"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: `1 tensor`, `2 tensors`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

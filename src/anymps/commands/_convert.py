@@ -1,0 +1,103 @@
+"""`anymps convert`: a checkpoint with float64 or other devices, made loadable on mps."""
+
+from __future__ import annotations
+
+__all__ = ["convert"]
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from anymps._errors import UsageError
+from anymps.checkpoints import Change, FileReport, Report
+from anymps.checkpoints import convert as convert_checkpoint
+from anymps.report._text import clean, plural, size
+
+
+@click.command()
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT", required=False, type=click.Path(path_type=Path))
+@click.option("--to", type=click.Choice(["safetensors"]), help="Write torch files in this format.")
+@click.option("--force", is_flag=True, help="Replace OUT if it is there.")
+@click.option("--dry-run", is_flag=True, help="Read and convert everything, write nothing; OUT may be left out.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
+def convert(
+    source: Path, target: Path | None, to: Literal["safetensors"] | None, force: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Write the checkpoint IN to OUT so that it loads on mps: float64 becomes float32, and every device cpu.
+
+    IN is a file of torch.save or a safetensors file, an index of shards, or a directory of them; it is never changed.
+    Nothing in it is run: a file with classes of its own is refused.
+    """
+    if target is None and not dry_run:
+        raise UsageError("name a place to write to, or add --dry-run (anymps convert --help)")
+    report = convert_checkpoint(source, target, to=to, force=force, dry_run=dry_run)
+    click.echo(json.dumps(_json(report, dry_run), indent=2) if as_json else "\n".join(_lines(report, dry_run)))
+    return 0
+
+
+def _totals(report: Report) -> dict[str, int]:
+    return {
+        "files": len(report.files),
+        "tensors": sum(file.tensors for file in report.files),
+        "changed": sum(len(file.changes) for file in report.files),
+        "old_bytes": sum(file.old_bytes for file in report.files),
+        "new_bytes": sum(file.new_bytes for file in report.files),
+    }
+
+
+def _json(report: Report, dry_run: bool) -> dict[str, Any]:
+    document = asdict(report)
+    for file in document["files"]:
+        del file["names"], file["dropped"]  # of use for an index alone
+    return {"dry_run": dry_run, **document, "totals": _totals(report)}
+
+
+def _lines(report: Report, dry_run: bool) -> Iterator[str]:
+    for file in report.files:
+        yield from _file_lines(file)
+    for remark in report.remarks:
+        yield f"warning: {clean(remark)}"
+    if report.copied:
+        yield f"copied unchanged: {', '.join(map(clean, report.copied))}"
+    totals = _totals(report)
+    if totals["files"] > 1:
+        yield f"{plural(totals['files'], 'file')}: {_sum(totals['changed'], totals['tensors'])}, {_sizes(**totals)}"
+    if dry_run:
+        yield "dry run: nothing was written"
+
+
+def _file_lines(file: FileReport) -> Iterator[str]:
+    to = f" -> {clean(file.target)}" if file.target else ""
+    changed = _sum(len(file.changes), file.tensors)
+    yield f"{clean(file.source)}{to} ({file.format}): {changed}, {_sizes(file.old_bytes, file.new_bytes)}"
+    width = min(60, max((len(clean(change.name)) for change in file.changes), default=0))
+    for change in file.changes:
+        yield f"  {clean(change.name):<{width}}  {_change(change)}"
+    for names in file.ties:
+        yield f"  one storage: {', '.join(map(clean, names))}"
+    for remark in file.remarks:
+        yield f"  warning: {remark}"
+
+
+def _sum(changed: int, tensors: int) -> str:
+    return f"{changed:,} of {plural(tensors, 'tensor')} changed"
+
+
+def _sizes(old_bytes: int, new_bytes: int, **_: int) -> str:
+    return f"{size(old_bytes)} -> {size(new_bytes)}"
+
+
+def _change(change: Change) -> str:
+    parts = []
+    if change.old_dtype != change.new_dtype:
+        parts.append(f"{change.old_dtype} -> {change.new_dtype}")
+    if change.old_device != change.new_device:
+        parts.append(f"{clean(change.old_device)} -> {change.new_device}")
+    if change.saved:
+        parts.append(f"saves {size(change.saved)}")
+    return ", ".join(parts)

@@ -1,0 +1,126 @@
+"""`anymps convert` on large files, killed in between, and beside the libraries whose formats it reads and writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from anymps.checkpoints import convert
+from processes import run_python
+
+pytestmark = pytest.mark.integration
+
+F64 = torch.float64
+
+# The peak of resident memory; getrusage would count what the parent had before the fork.
+PEAK = """
+import re, sys
+from pathlib import Path
+import torch
+from anymps.checkpoints import convert
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024
+"""
+
+
+@pytest.mark.parametrize("to", [None, "safetensors"])
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from Linux's /proc")
+def test_memory(tmp_path: Path, to: str | None) -> None:
+    """A file of 320 MB, half of it one tensor, is converted in less than 100 MB more than Python and torch need."""
+    big = torch.zeros(20_000_000, dtype=F64)
+    torch.save(
+        {"big": big, **{f"w{index}": torch.zeros(2_000_000, dtype=F64) for index in range(10)}}, tmp_path / "in.pt"
+    )
+    code = f"""
+        {PEAK.strip().replace(chr(10), chr(10) + " " * 8)}
+        torch.frombuffer(bytearray(64), dtype=torch.float64).float().isinf().any()
+        before = peak()
+        convert(Path({str(tmp_path / "in.pt")!r}), Path({str(tmp_path / "out")!r}), to={to!r})
+        print(peak() - before)
+    """
+    (more,) = run_python(code).lines
+    assert int(more) < 100
+
+
+def test_killed(tmp_path: Path) -> None:
+    """A process that is killed when all but the last step is done leaves source and older target as they were."""
+    source, target = tmp_path / "in.pt", tmp_path / "out.pt"
+    torch.save({"w": torch.ones(100_000, dtype=F64)}, source)
+    content = source.read_bytes()
+    target.write_bytes(b"older")
+    code = f"""
+        import os, signal
+        from pathlib import Path
+        from anymps.checkpoints import convert
+        os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        convert(Path({str(source)!r}), Path({str(target)!r}), force=True)
+    """
+    assert run_python(code).status == -9
+    assert source.read_bytes() == content
+    assert target.read_bytes() == b"older"
+
+
+def test_as_the_library_reads_and_writes(tmp_path: Path) -> None:
+    """The safetensors library reads what we write, and we read what it writes, of every type that both know."""
+    dtypes = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+    dtypes += ["uint16", "uint32", "uint64", "complex64", "float8_e4m3fn", "float8_e5m2"]
+    tensors = {f"é.{name}": torch.tensor([[1.0, 0.0, 3.0]]).to(getattr(torch, name)) for name in dtypes}
+    expected = {name: tensor.float() if tensor.dtype == F64 else tensor for name, tensor in tensors.items()}
+    safetensors.torch.save_file(tensors, tmp_path / "in.safetensors", {"format": "pt"})
+    torch.save(tensors, tmp_path / "in.pt")
+    convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors")
+    convert(tmp_path / "in.pt", tmp_path / "converted.safetensors", to="safetensors")
+    for name in ("out.safetensors", "converted.safetensors"):
+        new = safetensors.torch.load_file(tmp_path / name)
+        assert new.keys() == expected.keys()
+        for key, tensor in expected.items():
+            assert new[key].dtype == tensor.dtype
+            assert torch.equal(new[key].view(torch.uint8), tensor.view(torch.uint8))
+
+
+def test_tied_weights_by_the_library(tmp_path: Path) -> None:
+    """Tied weights in a safetensors file come back tied with the library's load_model."""
+
+    def model() -> Any:
+        module = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3, bias=False)).double()
+        module[1].weight = module[0].weight
+        return module
+
+    old, new = model(), model().float()
+    torch.save(old.state_dict(), tmp_path / "in.pt")
+    convert(tmp_path / "in.pt", tmp_path / "out.safetensors", to="safetensors")
+    assert safetensors.torch.load_model(new, tmp_path / "out.safetensors") == (set(), [])
+    assert torch.equal(new[1].weight, old[1].weight.float())
+    assert new[1].weight is new[0].weight
+
+
+def test_on_the_device(mps_device: torch.device, tmp_path: Path) -> None:
+    """What mps refuses to load is loaded there after the conversion."""
+    torch.save({"w": torch.ones(2, dtype=F64)}, tmp_path / "in.pt")
+    with pytest.raises((TypeError, RuntimeError)):
+        torch.load(tmp_path / "in.pt", weights_only=True)["w"].to(mps_device)
+    convert(tmp_path / "in.pt", tmp_path / "out.pt")
+    loaded = torch.load(tmp_path / "out.pt", weights_only=True, map_location=mps_device)
+    assert loaded["w"].device.type == "mps" and loaded["w"].tolist() == [1.0, 1.0]
+
+
+def test_a_directory_of_transformers(tmp_path: Path) -> None:
+    """A sharded model that transformers saved is read by it again, with the same values in float32."""
+    from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(n_layer=2, n_head=2, n_embd=16, vocab_size=64, n_positions=16)
+    model = GPT2LMHeadModel(config).double()
+    model.save_pretrained(tmp_path / "in", max_shard_size="20KB")
+    assert len(list((tmp_path / "in").glob("model-*.safetensors"))) > 1
+    report = convert(tmp_path / "in", tmp_path / "out")
+    assert report.remarks == [
+        'config.json asks for float64, and from_pretrained would make it again: set its dtype to "float32"'
+    ]
+    new = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(new.state_dict()[name], tensor.float()), name
