@@ -112,11 +112,6 @@ def strictly(function: Call) -> Call:
     return run
 
 
-def put(accumulate: bool) -> torch.Tensor:
-    """index_put_ of one element."""
-    return on(3).index_put_((torch.tensor([1], device="mps"),), on(1), accumulate=accumulate)
-
-
 def add_rows() -> torch.Tensor:
     """index_add_ of one row."""
     return on(3, 2).index_add_(0, torch.tensor([1], device="mps"), on(1, 2))
@@ -291,7 +286,6 @@ CASES = (
     Case("MPS657", fails(lambda: torch.bmm(wide(1, 2**32 + 1, 1), on(1, 1, 1))),
          (lambda: torch.bmm(on(1, 2, 1), on(1, 1, 1)),)),
     Case("MPS661", strictly(add_rows), (add_rows, strictly(lambda: on(3).add_(1)))),
-    Case("MPS662", strictly(lambda: put(True)), (lambda: put(True), strictly(lambda: put(False)))),
     Case("MPS671", fails(lambda: measure(times=2)), (lambda: measure(),)),
     Case("MPS672", lambda: measure(between="event"), (lambda: measure(between="all"),)),
 )  # fmt: skip
@@ -476,15 +470,6 @@ def test_the_words_of_the_refusals() -> None:
         "NSRangeException, pytorch issue 190645); this exception is anymps' own. Normalise `x.contiguous()`."
     )
     assert text_of(RuntimeError, kernel, 0.5) == "scaled_dot_product_attention for MPS does not support dropout."
-    with pytest.raises(RuntimeError) as alert:
-        torch.use_deterministic_algorithms(True)
-        try:
-            put(True)
-        finally:
-            torch.use_deterministic_algorithms(False)
-    assert str(alert.value).startswith(
-        "index_put_with_accumulate_mps does not have a deterministic implementation, but"
-    )
     Case("MPS625", print, (), macos=(15, 0)).enforce()
     text = text_of(NotImplementedError, F.conv1d, on(1, 1, 65540), on(1, 1, 3))
     assert text == "Output channels > 65536 not supported at the MPS device. "

@@ -48,10 +48,9 @@ class Check(IntEnum):
     MATMUL_OUTPUT = 29
     BYTES = 30
     DETERMINISTIC = 31
-    ALERT = 32
-    EVENT_HANGS = 33
-    EVENT_MAY_HANG = 34
-    THREADS = 35
+    EVENT_HANGS = 32
+    EVENT_MAY_HANG = 33
+    THREADS = 34
     """Not recognised at a call: read from the recording."""
 
 

@@ -18,23 +18,6 @@ _NOT_REPEATABLE: Final = (
 _POOLS: Final = ("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d")
 
 
-def _alert(operator: str, name: str, *, since: tuple[int, int] = (2, 13)) -> Hazard:
-    """An operator that says it is not deterministic; `name` is what it calls itself."""
-    return Hazard(
-        "MPS662",
-        "Operator without a deterministic algorithm",
-        (operator,),
-        Check.ALERT,
-        Outcome.RAISES,
-        "PyTorch was told to use deterministic algorithms, and this operator has none on mps",
-        "Run it on the CPU, or give `torch.use_deterministic_algorithms(True, warn_only=True)`.",
-        (),
-        _ALERTS,
-        since=since,
-        text=name,
-    )
-
-
 LIMITS: Final[tuple[Hazard, ...]] = (
     Hazard(
         "MPS651",
@@ -150,7 +133,7 @@ LIMITS: Final[tuple[Hazard, ...]] = (
     Hazard(
         "MPS661",
         "Operator that is not repeatable",
-        ("index_add", "index_add_", "scatter_add", "scatter_add_"),
+        ("index_add", "index_add_"),
         Check.DETERMINISTIC,
         Outcome.VARIES,
         _NOT_REPEATABLE,
@@ -173,16 +156,6 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         until=(2, 14),
         fixed=(2, 15),
     ),
-    _alert("kthvalue", "kthvalue MPS"),
-    _alert("_index_put_impl_", "index_put_with_accumulate_mps"),
-    _alert("index_reduce", "index_reduce_mps"),
-    _alert("embedding_dense_backward", "embedding_dense_backward_mps", since=(2, 15)),
-    _alert("_embedding_bag_dense_backward", "_embedding_bag_dense_backward_mps", since=(2, 15)),
-    _alert(
-        "_embedding_bag_per_sample_weights_backward", "_embedding_bag_per_sample_weights_backward_mps", since=(2, 15)
-    ),
-    _alert("grid_sampler_2d_backward", "grid_sampler_2d_backward_mps", since=(2, 15)),
-    _alert("grid_sampler_3d_backward", "grid_sampler_3d_backward_mps", since=(2, 15)),
     # events and threads
     Hazard(
         "MPS671",

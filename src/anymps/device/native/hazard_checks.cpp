@@ -305,11 +305,6 @@ bool deterministic(const Seen&) {
   return at::globalContext().deterministicAlgorithms();
 }
 
-// The only operator whose alert depends on an argument is index_put, which must accumulate.
-bool alert(const Seen& seen) {
-  return at::globalContext().deterministicAlgorithms() && (seen.at(0).kind == Operand::Kind::None || seen.number(0) != 0);
-}
-
 bool never(const Seen&) {
   return false;
 }
@@ -353,7 +348,6 @@ const std::vector<CheckKind>& checks() {
       {matmul_output, batched},
       {bytes, {}},
       {deterministic, {}},
-      {alert, {{"accumulate"}}, /*alerts=*/true},
       {never, {}},  // events
       {never, {}},
   };

@@ -54,7 +54,6 @@ class Seen {
 struct CheckKind {
   bool (*applies)(const Seen&);
   std::vector<std::vector<const char*>> roles;
-  bool alerts = false;  // the row's text names the operator in torch's own alert
 };
 
 // In the order of anymps.rules.Check.

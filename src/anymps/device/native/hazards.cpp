@@ -78,10 +78,6 @@ void meet(const HazardRow& row, const std::string& call) {
   if (row.text.empty()) {
     return;
   }
-  if (checks()[static_cast<size_t>(row.check)].alerts) {
-    at::Context::alertNotDeterministic(row.text);
-    return;
-  }
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   if (row.error == ErrorClass::NotImplemented) {
     throw c10::NotImplementedError(here, row.text);

@@ -92,7 +92,7 @@ void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
 std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
 
 // Hazards of events, which are no operators: notes and raises if one is in force.
-enum class EventHazard : int { Hangs = 33, MayHang = 34 };
+enum class EventHazard : int { Hangs = 32, MayHang = 33 };
 void meet_event_hazard(EventHazard hazard);
 
 }  // namespace anymps
