@@ -5,6 +5,7 @@
 #include "tape.h"
 
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
 #include <chrono>
 #include <mutex>
@@ -110,12 +111,19 @@ double elapsed_ms(uint32_t start, uint32_t end) {
     std::lock_guard<std::mutex> lock(p.mutex);
     const Event& first = p.at(start);
     const Event& last = p.at(end);
-    // Texts of torch 2.13, MPSEvent.mm. The real call hangs up to 2.14 when the end event has no timing or was never
-    // recorded (pytorch issue 162872); an exception is the kinder answer.
+    // Texts of MPSEvent.mm in torch 2.11 to 2.15. Up to 2.14 the real call hangs when the end event has no timing or was
+    // never recorded (pytorch issue 162872); an exception is the kinder answer.
+#if TORCH_VERSION_MINOR >= 15
+    TORCH_CHECK(first.timing && last.timing, "Events were not created with argument 'enable_timing=True'");
+    TORCH_CHECK(first.recorded && last.recorded, "Both events must be recorded before calculating elapsed time");
+    const bool in_order = last.time_ns >= first.time_ns;
+#else
     TORCH_CHECK(
         first.timing && last.timing && first.recorded && last.recorded,
         "Events were not created with argument 'enable_timing=True'");
-    TORCH_CHECK(last.time_ns > first.time_ns, "End event ", end, " was not recorded after start event ", start);
+    const bool in_order = last.time_ns > first.time_ns;
+#endif
+    TORCH_CHECK(in_order, "End event ", end, " was not recorded after start event ", start);
     begin_ns = first.time_ns;
     end_ns = last.time_ns;
   }

@@ -167,12 +167,16 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes) {
   }
   CompositeTable composites;
   add_composite_kernels(composites);
+  add_sparse_kernels(composites);
   for (const auto& [name, kernel, batched] : composites) {
     const auto handle = dispatcher.findSchema(parse_name(name));
     TORCH_CHECK(handle.has_value(), "anymps: this torch has no operator ", name);
     Rule& rule = new_rule(*handle, name);
     add(rule, DispatchKey::MPS, kernel);
     add(rule, DispatchKey::AutogradMPS, kernel);
+    if (!batched.isValid()) {
+      continue;
+    }
     // torch.vmap has a kernel of its own there, which asks the same table; replacing it is meant, and needs no warning.
     Silence silence;
     c10::WarningUtils::WarningHandlerGuard quiet(&silence);

@@ -239,9 +239,10 @@ void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that ref
 struct CompositeRow {
   std::string name;
   c10::KernelFunction kernel;
-  c10::KernelFunction batched;  // for torch.vmap, on every device
+  c10::KernelFunction batched;  // for torch.vmap, on every device; none: torch's own
 };
 using CompositeTable = std::vector<CompositeRow>;
 void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp
+void add_sparse_kernels(CompositeTable& table);     // sparse.cpp
 
 }  // namespace anymps
