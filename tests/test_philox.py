@@ -68,9 +68,7 @@ def numbers(answer: str) -> tuple[int, list[Number]]:
     return int(offset), [float.fromhex(v) if "." in v or "p" in v or "n" in v else int(v) for v in values]
 
 
-def draw(
-    send: Send, seed: int, offset: int, name: str, *words: object, release: int = 13
-) -> tuple[int, list[Number]]:
+def draw(send: Send, seed: int, offset: int, name: str, *words: object, release: int = 13) -> tuple[int, list[Number]]:
     """The harness's offset and elements for one call, by the kernels of torch 2.`release`."""
     return numbers(send(f"release {release}", f"seed {seed}", f"offset {offset}", command(name, *words))[-1])
 

@@ -108,12 +108,15 @@ def _install_streams(core: ModuleType) -> None:
             raise RuntimeError("invalid stream argument to setStream")
         core.set_current_stream(0 if stream is None else stream.stream_id)
 
-    setattr(torch._C, "_MPSStreamBase", _MPSStreamBase)
-    setattr(torch._C, "_mps_setStream", set_stream)
-    if not version_rules(torch.__version__).several_streams:
+    bindings: dict[str, Any] = {"_MPSStreamBase": _MPSStreamBase, "_mps_setStream": set_stream}
+    several = version_rules(torch.__version__).several_streams
+    if several:
+        bindings["_mps_getCurrentStream"] = lambda: _MPSStreamBase(stream_id=core.current_stream())
+        bindings["_mps_allocator_waitForEvents"] = lambda pointers: False  # whether there was one to wait for
+    for name, binding in bindings.items():
+        setattr(torch._C, name, binding)
+    if not several:
         return
-    setattr(torch._C, "_mps_getCurrentStream", lambda: _MPSStreamBase(stream_id=core.current_stream()))
-    setattr(torch._C, "_mps_allocator_waitForEvents", lambda pointers: False)  # whether there was one to wait for
     # `torch.mps.Stream` was derived from a stand-in, where there was no base class yet.
     streams = importlib.reload(importlib.import_module("torch.mps.streams"))
     for name in streams.__all__:

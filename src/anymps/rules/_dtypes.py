@@ -31,6 +31,9 @@ SCALAR_TYPES: Final[dict[str, int]] = {
     "complex64": 9,
     "bool": 11,
     "bfloat16": 15,
+    "float8_e5m2": 23,
+    "float8_e5m2fnuz": 25,
+    "float8_e4m3fnuz": 26,
 }
 """The numbers of `c10::ScalarType`, by the name of the dtype."""
 
@@ -68,6 +71,11 @@ def _limit_row(operators: str, dtypes: Iterable[str], limit: str) -> DtypeRefusa
 
 _COMPLEX: Final = ("complex64",)
 _HALVES: Final = ("float16", "bfloat16")
+_OTHER_FLOAT8: Final = {
+    "float8_e5m2": "Float8_e5m2",
+    "float8_e5m2fnuz": "Float8_e5m2fnuz",
+    "float8_e4m3fnuz": "Float8_e4m3fnuz",
+}
 
 REFUSED_DTYPES: Final = (
     _row("convolution _convolution", _INTEGERS, "Convolution is supported only for Floating types"),
@@ -98,6 +106,11 @@ REFUSED_DTYPES: Final = (
         _COMPLEX,
         "linalg.solve.triangular(); Only float is supported!",
         until=(2, 14),
+    ),
+    # float8: one type alone
+    *(
+        _row("_scaled_mm_v2", (dtype,), f"Expected mat_a to be Float8_e4m3fn matrix got {scalar_type}", (2, 15))
+        for dtype, scalar_type in _OTHER_FLOAT8.items()
     ),
 )
 """What MPS refuses and the CPU computes."""
