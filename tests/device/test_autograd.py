@@ -372,3 +372,9 @@ def test_gradient_clipping_and_norms() -> None:
     bad.grad = torch.full((2,), float("nan"), device="mps")
     text = text_of(RuntimeError, nn.utils.clip_grad_norm_, [bad], 1.0, error_if_nonfinite=True)
     assert text.startswith("The total norm of order 2.0 for gradients from `parameters` is non-finite")
+
+
+@pytest.mark.parametrize("shapes", [((2, 3, 0), (4, 0)), ((0, 3), (4, 3)), ((2, 5, 3), (3,)), ((3,), (3,))])
+def test_linear_of_unusual_shapes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    """Gradients of linear without features or rows, and with a weight that is one row, are those of the CPU."""
+    same_gradients(torch.nn.functional.linear, values(*shapes[0]), values(*shapes[1]))
