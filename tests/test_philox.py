@@ -68,9 +68,9 @@ def numbers(answer: str) -> tuple[int, list[Number]]:
     return int(offset), [float.fromhex(v) if "." in v or "p" in v or "n" in v else int(v) for v in values]
 
 
-def draw(send: Send, seed: int, offset: int, name: str, *words: object) -> tuple[int, list[Number]]:
-    """The harness's offset and elements for one call."""
-    return numbers(send(f"seed {seed}", f"offset {offset}", command(name, *words))[-1])
+def draw(send: Send, seed: int, offset: int, name: str, *words: object, release: int = 13) -> tuple[int, list[Number]]:
+    """The harness's offset and elements for one call, by the kernels of torch 2.`release`."""
+    return numbers(send(f"release {release}", f"seed {seed}", f"offset {offset}", command(name, *words))[-1])
 
 
 def expected(seed: int, offset: int, name: str, *words: Any) -> tuple[int, list[Number]]:
@@ -236,9 +236,19 @@ def test_uniform(send: Send, kind: str, bounds: tuple[float, float]) -> None:
 
 
 def test_uniform_in_half_can_reach_its_upper_bound(send: Send) -> None:
-    """The cast rounds to nearest, so a half drawn from [0, 1) may be 1: the backend's behaviour, kept."""
+    """Up to 2.14 the cast rounds to nearest, so that a half drawn from [0, 1) may be 1: the backend's, kept."""
     _, values = draw(send, 0, 0, "uniform", "half", 20000, 0.0, 1.0)
     assert max(values) == 1.0
+
+
+@pytest.mark.parametrize("kind", FLOATING)
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (0.5, 1.0), (-3.0, 2.0), (2.0, 2.0)])
+def test_uniform_of_2_15_stays_below_its_upper_bound(send: Send, kind: str, bounds: tuple[float, float]) -> None:
+    """From 2.15 on the lower bound stands where the upper one would, and nothing else changes."""
+    low, high = bounds
+    offset, before = draw(send, 0, 0, "uniform", kind, 20000, low, high)
+    found = draw(send, 0, 0, "uniform", kind, 20000, low, high, release=15)
+    assert (offset, [low if value == high else value for value in before]) == found
 
 
 @pytest.mark.parametrize("kind", FLOATING)
@@ -291,6 +301,16 @@ def test_exponential_can_be_minus_zero(send: Send) -> None:
     for kind in FLOATING:
         _, values = draw(send, 0, 1875345, "exponential", kind, 1, 1.0)
         assert exactly([-0.0]) == exactly(values)
+
+
+@pytest.mark.parametrize("release", [14, 15])
+def test_exponential_is_never_zero_from_2_14_on(send: Send, release: int) -> None:
+    """The uniform counts as at least 2^-24, and other draws stay what they were."""
+    _, before = draw(send, 5, 0, "exponential", "float", 400, 1.0)
+    _, values = draw(send, 0, 1875345, "exponential", "float", 1, 1.0, release=release)
+    _, after = draw(send, 5, 0, "exponential", "float", 400, 1.0, release=release)
+    assert [2.0**-24] == values
+    assert before == after
 
 
 @pytest.mark.parametrize("kind", GEOMETRIC)

@@ -101,7 +101,7 @@ def main() -> None:
                 suspects.append((op.full_name, str(dtype).removeprefix("torch."), watch))
     print("to widen:")
     for operator, dtypes in sorted(lacking.items()):
-        new = sorted(dtypes.difference(widened_dtypes(operator)))
+        new = sorted(dtypes.difference(widened_dtypes(operator, version)))
         if new:
             print(f"  {operator}: {' '.join(new)}")
     print("to refuse:")

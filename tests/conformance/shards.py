@@ -15,7 +15,8 @@ from typing import Any
 
 PATIENCE = 90.0
 """Seconds without a word after which a worker counts as hanging."""
-
+START_PATIENCE = 900.0
+"""The same for a worker's start, which imports torch and its database: slow on a busy machine, and no pair's fault."""
 
 _WORKER = (sys.executable, "-m", "conformance.worker")
 
@@ -96,11 +97,12 @@ def _listen(
     begun: Begun | None = None
     while True:
         try:
-            line = lines.get(timeout=patience)
+            wait = START_PATIENCE if begun is None else patience
+            line = lines.get(timeout=wait)
         except queue.Empty:
             process.kill()
             _end(process, readers)
-            return begun, f"hang: no word for {patience:g} s"
+            return begun, f"hang: no word for {wait:g} s"
         if line is None:
             status = _end(process, readers)
             return begun, f"exit status {status}: {complaints[-1] if complaints else 'no message'}"

@@ -41,13 +41,13 @@ def expectations(virtual_device: Any) -> Any:
 
 def test_the_device_does_what_a_mac_does(expectations: Any) -> None:
     """Every scored pair of the slice agrees, and pairs that a copy of the CPU gets wrong are among them."""
-    from conformance import page, worker
+    from conformance import summary, worker
 
     rows = [worker.check(expectations, *pair) for pair in worker.pairs(expectations, set(SLICE))]
     found = {row["operator"] for row in rows}
     assert set(SLICE) == found
-    assert [] == [(row["kind"], row["operator"], row["dtype"]) for row in rows if page.agrees(row) is False]
-    special = [row for row in rows if page.discriminates(row)]
+    assert [] == [(row["kind"], row["operator"], row["dtype"]) for row in rows if summary.agrees(row) is False]
+    special = [row for row in rows if summary.discriminates(row)]
     assert {"runs", "refuses"} <= {row["expected"] for row in special}
 
 

@@ -65,7 +65,7 @@ def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int 
         limit = LIMIT if row["expected"] == RUNS else LIMIT_REFUSED
     torch.manual_seed(0)
     if kind == "errors":
-        outcome = checks.errors(op, limit)
+        outcome = checks.errors(op, limit, expectations.returned_errors)
     else:
         outcome = getattr(checks, kind)(op, getattr(torch, dtype_name), limit)
     return {**row, "actual": outcome.what, "detail": outcome.detail, "samples": outcome.samples}

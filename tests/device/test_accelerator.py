@@ -35,21 +35,27 @@ def test_the_device_index_context() -> None:
         assert 0 == torch.accelerator.current_device_index()
 
 
-def test_there_is_one_stream() -> None:
-    """The current stream and every new torch.Stream are stream 0 of mps:0 up to torch 2.14."""
+def test_generic_streams() -> None:
+    """The current stream is stream 0 of mps:0; a new torch.Stream is the same up to 2.14, one of the pool from 2.15."""
     stream = torch.accelerator.current_stream()
     assert (torch.device("mps:0"), 0) == (stream.device, stream.stream_id)
-    if RELEASE < (2, 15):
-        assert 0 == torch.Stream(device="mps").stream_id
-        assert stream == torch.Stream("mps")
+    other = torch.Stream(device="mps")
+    assert (RELEASE >= (2, 15)) == (other != stream)
+    assert (other.stream_id in range(1, 33)) == (RELEASE >= (2, 15))
     torch.accelerator.set_stream(stream)
-    assert stream.query()
-    stream.synchronize()
-    with stream:
+    with other:
+        assert other == torch.accelerator.current_stream()
         x = values(2).to("mps") + 1
+    assert stream == torch.accelerator.current_stream()
     assert torch.equal(values(2) + 1, x.cpu())
-    other = torch.Stream("mps")
     other.wait_stream(stream)
+
+
+def test_one_stream_cannot_be_asked_or_waited_for() -> None:
+    """The guard of mps has no query and no synchronize of a single torch.Stream, in no release."""
+    stream = torch.accelerator.current_stream()
+    assert text_of(RuntimeError, stream.query) == "Backend doesn't support querying streams."
+    assert text_of(RuntimeError, stream.synchronize) == "Backend doesn't support synchronizing streams."
 
 
 def test_synchronize_waits_and_returns_nothing() -> None:
@@ -79,17 +85,21 @@ def test_generic_events() -> None:
 
 
 def test_device_capability_names_the_dtypes() -> None:
-    """get_device_capability() lists what the hardware has: no float64, no float8."""
-    supported = torch.accelerator.get_device_capability()["supported_dtypes"]
+    """get_device_capability() lists what the hardware has: no float64, and one float8 from 2.15 on."""
+    supported = set(torch.accelerator.get_device_capability()["supported_dtypes"])
+    assert (torch.float8_e4m3fn in supported) == (RELEASE >= (2, 15))
     assert {
         torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.complex32,
         torch.complex64, torch.bool, torch.bfloat16, torch.uint16, torch.uint32, torch.uint64,
-    } == set(supported)  # fmt: skip
+    } == supported - {torch.float8_e4m3fn}  # fmt: skip
 
 
-@pytest.mark.skipif(RELEASE < (2, 13), reason="torch.accelerator's memory functions work on mps from 2.13")
 def test_memory_functions_of_the_accelerator() -> None:
-    """memory_allocated, reserved, stats and info follow torch.mps; only the byte counters are kept in 2.13."""
+    """From 2.13 memory_allocated, reserved, stats and info follow torch.mps; active bytes do from 2.15."""
+    if RELEASE < (2, 13):
+        with pytest.raises(RuntimeError):
+            torch.accelerator.memory_allocated()
+        return
     accelerator = torch.accelerator
     before = accelerator.memory_allocated()
     assert before == torch.mps.current_allocated_memory()
@@ -105,8 +115,8 @@ def test_memory_functions_of_the_accelerator() -> None:
     stats = accelerator.memory_stats()
     assert accelerator.memory_allocated() == stats["allocated_bytes.all.current"]
     assert 0 == stats["allocation.all.current"]
-    if RELEASE < (2, 15):
-        assert 0 == stats["active_bytes.all.current"]
+    active = accelerator.memory_allocated() if RELEASE >= (2, 15) else 0
+    assert active == stats["active_bytes.all.current"]
     accelerator.reset_accumulated_memory_stats()
     assert 0 == accelerator.memory_stats()["allocated_bytes.all.allocated"]
     free, total = accelerator.get_memory_info()

@@ -91,6 +91,8 @@ BINDINGS = {
         _mps_stopCapture _mps_get_name _mps_get_core_count
     """,
     (2, 13): "_mps_maxBufferLength _mps_host_alias_storage _mps_loadMetalllib _mps_loadMetallibFromPath",
+    (2, 14): "_mps_setStream _MPSStreamBase",
+    (2, 15): "_mps_getCurrentStream _mps_allocator_waitForEvents",
 }
 
 

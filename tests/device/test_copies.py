@@ -9,7 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import copy_to_cpu_as_float64, numpy_conversion, pin_of_device_tensor, pinned_allocation
+from anymps.rules import (
+    copy_to_cpu_as_float64,
+    numpy_conversion,
+    pin_of_device_tensor,
+    pinned_allocation,
+    version_rules,
+)
 from device.compare import assert_same, same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -239,13 +245,31 @@ def test_pinned_memory_is_refused_in_the_words_of_this_release() -> None:
 
 
 def test_pinned_cpu_tensors() -> None:
-    """Up to torch 2.13 a pinned CPU tensor cannot be made where mps is the accelerator (pytorch issue 86060)."""
-    release = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    if release >= (2, 14):
-        assert torch.ones(2).pin_memory().is_pinned()
-        return
-    assert text_of(RuntimeError, torch.ones(2).pin_memory) == pinned_allocation().text
+    """Up to torch 2.13 a pinned CPU tensor cannot be made where mps is the accelerator (pytorch issue 86060).
+
+    From 2.14 on it lies in the device's memory and counts there, whole or in part, until it goes.
+    """
     assert not torch.ones(2).is_pinned()
+    if not version_rules(torch.__version__).pinned_memory_works:
+        assert text_of(RuntimeError, torch.ones(2).pin_memory) == pinned_allocation().text
+        assert text_of(RuntimeError, torch.empty, 2, pin_memory=True) == pinned_allocation().text
+        return
+    before = torch.mps.current_allocated_memory()
+    made = [torch.ones(1000).pin_memory(), torch.full((1000,), 2.0, pin_memory=True)]
+    for x, value in zip(made, (1.0, 2.0), strict=True):
+        assert x.is_pinned()
+        assert x[3:].is_pinned()
+        assert torch.device("cpu") == x.device
+        assert value == x.to("mps", non_blocking=True)[999].item()
+        assert x.pin_memory() is x
+    assert before + 2 * 4096 == torch.mps.current_allocated_memory()
+    assert torch.empty(0, pin_memory=True).numel() == 0
+    made[0].copy_(torch.arange(1000.0, device="mps"), non_blocking=True)
+    torch.mps.synchronize()
+    assert 999.0 == made[0][-1].item()
+    made.clear()
+    del x
+    assert before == torch.mps.current_allocated_memory()
 
 
 def test_a_copy_of_every_size_is_whole() -> None:

@@ -31,6 +31,7 @@ from device.compare import assert_same, text_of, values
 pytestmark = pytest.mark.usefixtures("mps_device")
 
 F = nn.functional
+RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 WIDE = torch.float64
 
 FLOAT64: dict[str, Callable[[], Any]] = {
@@ -289,3 +290,23 @@ def test_quantized_tensors_have_no_kernels() -> None:
     """quantize_per_tensor on mps is missing."""
     text = text_of(NotImplementedError, torch.quantize_per_tensor, there(2), 0.1, 0, torch.qint8)
     assert text.startswith("The operator 'aten::quantize_per_tensor' is not currently implemented for the MPS device.")
+
+
+def test_scaled_products_take_one_float8() -> None:
+    """From torch 2.15 on scaled_mm multiplies float8_e4m3fn and refuses any other; before, there is no kernel."""
+    ones = torch.ones(16, 16)
+    scale = torch.ones((), device="mps")
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        x = ones.to(dtype).to("mps")
+
+        def multiply(x: torch.Tensor = x) -> torch.Tensor:
+            how = torch.nn.functional.ScalingType.TensorWise
+            return torch.nn.functional.scaled_mm(x, x.t(), scale, how, scale, how, output_dtype=torch.bfloat16)
+
+        if RELEASE < (2, 15):
+            with pytest.raises(NotImplementedError, match="is not currently implemented for the MPS device"):
+                multiply()
+        elif dtype == torch.float8_e4m3fn:
+            assert_same(multiply(), torch.full((16, 16), 16.0, dtype=torch.bfloat16))
+        else:
+            assert text_of(RuntimeError, multiply) == "Expected mat_a to be Float8_e4m3fn matrix got Float8_e5m2"

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from anymps.rules import version_rules
 from device.compare import assert_same, same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -287,9 +288,10 @@ def test_swap_tensors_and_identity_of_memory() -> None:
 
 
 def test_the_host_alias_sees_what_the_device_writes() -> None:
-    """torch.mps._host_alias_storage is the unified memory itself, seen from the CPU."""
-    if not hasattr(torch.mps, "_host_alias_storage"):
-        pytest.skip("torch has it from 2.13")
+    """torch.mps._host_alias_storage, from 2.13 on, is the unified memory itself, seen from the CPU."""
+    assert hasattr(torch.mps, "_host_alias_storage") == version_rules(torch.__version__).host_alias_storage
+    if not version_rules(torch.__version__).host_alias_storage:
+        return
     x = torch.arange(4.0, device="mps")
     alias = torch.mps._host_alias_storage(x.untyped_storage())
     assert (torch.device("cpu"), 16) == (alias.device, alias.nbytes())
@@ -306,9 +308,9 @@ def test_the_host_alias_sees_what_the_device_writes() -> None:
 
 
 def test_the_host_alias_outlives_its_tensor() -> None:
-    """The alias keeps the memory; it cannot be resized."""
-    if not hasattr(torch.mps, "_host_alias_storage"):
-        pytest.skip("torch has it from 2.13")
+    """The alias, from 2.13 on, keeps the memory; it cannot be resized."""
+    if not version_rules(torch.__version__).host_alias_storage:
+        return
     alias = torch.mps._host_alias_storage(torch.full((4,), 5.0, device="mps").untyped_storage())
     torch.ones(1000, device="mps")
     assert [5.0] * 4 == torch.empty(0).set_(alias).tolist()

@@ -119,6 +119,7 @@ class Trace {
       launch_.parallel_for = piece == 0 ? ParallelFor{} : in_pieces(piece);
       return "ok";
     }
+    if (name == "release") return launch_.release = static_cast<int>(natural()), "ok";
     if (name == "limit") return launch_.index_limit = static_cast<std::int64_t>(natural()), "ok";
     if (name == "state") return hex(state_.serialize());
     if (name == "load") return load(word());

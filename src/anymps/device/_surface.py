@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import itertools
 import platform
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 from anymps.mac import Mac
+from anymps.rules import version_rules
 
 # Who asks once whether there is an mps device and keeps the answer: the caches of a module or of a class in it, and
 # constants. Lightning has its code twice, as `lightning` and as `lightning_fabric` with `pytorch_lightning`. Read in
@@ -23,12 +25,15 @@ _CACHES = (
     ("lightning_fabric.accelerators.mps", "MPSAccelerator"),
 )
 _CONSTANTS = (("transformers.integrations.sdpa_attention", "_is_torch_mps_available"),)
+_DEVICE_TYPE = 13  # c10::DeviceType::MPS
 _ASKS_PROCESSOR = ("lightning", "lightning_fabric", "pytorch_lightning")
 
 
 def install_surface(core: ModuleType, mac: Mac) -> None:
     """Adds the missing bindings and makes torch's Python modules ask again. `core` is the configured native module."""
     _install_bindings(core, mac)
+    if version_rules(torch.__version__).private_set_stream:
+        _install_streams(core)
     _forget_answers()
     _install_storages()
     _hide_cuda()
@@ -78,6 +83,44 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
     }
     for name, function in missing.items():
         setattr(torch._C, name, function)
+
+
+def _install_streams(core: ModuleType) -> None:
+    """The streams of torch 2.15 (torch/csrc/mps/Stream.cpp): their base class, and the bindings of `torch.mps.streams`.
+
+    2.14 has the base class and `_mps_setStream`, and nothing in Python that makes use of them.
+    """
+
+    class _MPSStreamBase(torch.Stream):
+        """A stream of the pool, or the one with the given number."""
+
+        def __new__(cls, stream_id: int = -1) -> _MPSStreamBase:
+            number = core.take_stream(stream_id)
+            return super().__new__(cls, stream_id=number, device_index=0, device_type=_DEVICE_TYPE)
+
+        def synchronize(self) -> None:
+            torch._C._mps_deviceSynchronize()  # one stream or all: everything has run
+
+    _MPSStreamBase.__module__ = "torch._C"
+
+    def set_stream(stream: torch.Stream | None) -> None:
+        if stream is not None and not isinstance(stream, _MPSStreamBase):
+            raise RuntimeError("invalid stream argument to setStream")
+        core.set_current_stream(0 if stream is None else stream.stream_id)
+
+    bindings: dict[str, Any] = {"_MPSStreamBase": _MPSStreamBase, "_mps_setStream": set_stream}
+    several = version_rules(torch.__version__).several_streams
+    if several:
+        bindings["_mps_getCurrentStream"] = lambda: _MPSStreamBase(stream_id=core.current_stream())
+        bindings["_mps_allocator_waitForEvents"] = lambda pointers: False  # whether there was one to wait for
+    for name, binding in bindings.items():
+        setattr(torch._C, name, binding)
+    if not several:
+        return
+    # `torch.mps.Stream` was derived from a stand-in, where there was no base class yet.
+    streams = importlib.reload(importlib.import_module("torch.mps.streams"))
+    for name in streams.__all__:
+        setattr(torch.mps, name, getattr(streams, name))
 
 
 def _forget_answers() -> None:

@@ -245,13 +245,18 @@ def _with_details(answer: Coverage, name: str, release: Release) -> Coverage:
         answer,
         since=since,
         refused=said,
-        widened=widened_dtypes(_base(name)) or widened_dtypes(_base(name).removesuffix("_")) if native else (),
+        widened=_widened(name, version) if native else (),
         family=check,
         family_verified=check is None or is_verified(name),
         check=_words(check, _base(name)) if check is not None else None,
         wait=_wait(answer, name, version),
         limits=tuple(limit for limit in _limits(_base(name), release) if limit.text not in texts) if native else (),
     )
+
+
+def _widened(name: str, version: TorchVersion) -> tuple[str, ...]:
+    """Dtypes that the operator, or the one it is the in-place form of, computes although the CPU does not."""
+    return widened_dtypes(_base(name), version) or widened_dtypes(_base(name).removesuffix("_"), version)
 
 
 def _refused(name: str, version: str) -> tuple[tuple[str, BackendText], ...]:

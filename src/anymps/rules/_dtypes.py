@@ -2,10 +2,12 @@
 
 Sources. Which pairs: `OpInfo.dtypesIfMPS` and the lists of `torch/testing/_internal/common_mps.py` in the wheel,
 brought down to operators by `python -m tests.conformance.derive`, which prints what these tables lack for the installed
-torch. Texts: the comments beside the marks in `common_methods_invocations.py` and `opinfo/definitions/linalg.py`, which
-quote what a Mac raised, and the C strings and Metal kernel names in `libtorch_cpu.dylib` of the macOS arm64 wheel 2.13.
-Pairs and texts are those of torch 2.13. A row's range is that of the releases (2.11 to 2.15) whose macOS wheel
-holds its text or lacks its kernel; that they refuse the same dtypes is an assumption. Widened dtypes have no range.
+torch, and by the runs behind `docs/fidelity.md`. Texts: the comments beside the marks in
+`common_methods_invocations.py` and `opinfo/definitions/linalg.py`, which quote what a Mac raised, and the C strings and
+Metal kernel names in `libtorch_cpu.dylib` of the macOS arm64 wheels.
+Pairs are those of the lists of torch 2.13 and 2.15, with which a range that ends or begins between the two agrees. The
+other ranges are those of the releases (2.11 to 2.15) whose macOS wheel holds the text or lacks the kernel; that they
+refuse the same dtypes is an assumption.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ SCALAR_TYPES: Final[dict[str, int]] = {
     "complex64": 9,
     "bool": 11,
     "bfloat16": 15,
+    "float8_e5m2": 23,
+    "float8_e5m2fnuz": 25,
+    "float8_e4m3fnuz": 26,
 }
 """The numbers of `c10::ScalarType`, by the name of the dtype."""
 
@@ -67,6 +72,11 @@ def _limit_row(operators: str, dtypes: Iterable[str], limit: str) -> DtypeRefusa
 
 _COMPLEX: Final = ("complex64",)
 _HALVES: Final = ("float16", "bfloat16")
+_OTHER_FLOAT8: Final = {
+    "float8_e5m2": "Float8_e5m2",
+    "float8_e5m2fnuz": "Float8_e5m2fnuz",
+    "float8_e4m3fnuz": "Float8_e4m3fnuz",
+}
 
 REFUSED_DTYPES: Final = (
     _row("convolution _convolution", _INTEGERS, "Convolution is supported only for Floating types"),
@@ -79,7 +89,9 @@ REFUSED_DTYPES: Final = (
     _row("upsample_bicubic2d", ("uint8",), missing_kernel("upsample_bicubic2d_uchar")),
     _limit_row("native_batch_norm _native_batch_norm_legit _batch_norm_with_update", ("int64",), "batch norm int64"),
     _row("renorm", _COMPLEX, missing_kernel("renorm_float2")),
-    _row("silu", _COMPLEX, missing_kernel("silu_dense_float2_float2"), (2, 12)),
+    _row("silu", _COMPLEX, missing_kernel("silu_dense_float2_float2"), (2, 12), (2, 14)),
+    _row("relu", ("bool",), missing_kernel("relu_dense_bool_bool"), (2, 15)),
+    _row("logspace", _INTEGERS, "logspace is not implemented for integral dtypes on MPS", (2, 15)),
     _row("searchsorted bucketize", ("bool",), missing_kernel("searchsorted_bool_long")),
     _row("searchsorted bucketize", _COMPLEX, missing_kernel("searchsorted_float2_long")),
     # linear algebra: float32 alone
@@ -88,16 +100,23 @@ REFUSED_DTYPES: Final = (
         "cholesky linalg_cholesky_ex",  # a Mac computes nonsense and says so
         _COMPLEX,
         "linalg.cholesky: The factorization could not be completed because the input is not positive-definite",
+        until=(2, 13),
     ),
     _row("linalg_inv_ex", _COMPLEX, "linalg_inv: not supported for complex types yet!"),
     _limit_row("linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet", _COMPLEX, "lu_factor complex"),
     _limit_row("_linalg_solve_ex", _COMPLEX, "lu_factor dtype"),
     _limit_row("linalg_qr", (*_COMPLEX, *_HALVES), "linalg_qr dtype"),
+    _row("geqrf linalg_qr", _COMPLEX, missing_kernel("geqrf_float2"), (2, 14)),
     _row(
         "linalg_solve_triangular triangular_solve _cholesky_solve_helper",
         _COMPLEX,
         "linalg.solve.triangular(); Only float is supported!",
         until=(2, 14),
+    ),
+    # float8: one type alone
+    *(
+        _row("_scaled_mm_v2", (dtype,), f"Expected mat_a to be Float8_e4m3fn matrix got {scalar_type}", (2, 15))
+        for dtype, scalar_type in _OTHER_FLOAT8.items()
     ),
 )
 """What MPS refuses and the CPU computes."""
@@ -126,9 +145,16 @@ _WIDENED: Final = {
         special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
         special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_shifted_chebyshev_polynomial_t
         special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_v
-        special_shifted_chebyshev_polynomial_w special_spherical_bessel_j0 special_zeta
+        special_laguerre_polynomial_l special_shifted_chebyshev_polynomial_w special_spherical_bessel_j0 special_zeta
     """,
 }
+# By the lists of 2.15, MPS has these dtypes no longer; where the wheel gives no text, the CPU's words stand.
+_NARROWED: Final = """
+    _log_softmax ceil floor log_sigmoid_forward median mish nanmedian native_batch_norm nll_loss2d_forward
+    nll_loss_forward relu softplus trunc
+"""
+_WIDENED_UNTIL_2_14: Final = frozenset(_NARROWED.split())
+_WIDENED_SINCE_2_15: Final = frozenset({"special_laguerre_polynomial_l"})
 # Sums of bools are int64: the wide result stays.
 _KEPT_WIDE: Final = frozenset({"trace"})
 
@@ -136,8 +162,14 @@ DtypeRow = tuple[str, tuple[tuple[int, int, str], ...], int, bool]
 """(`aten::silu`, ((ScalarType, error class, text), ...), bits of the widened types, whether results stay wide)."""
 
 
-def widened_dtypes(operator: str) -> tuple[str, ...]:
-    """Dtypes that the operator (base name) computes on MPS and not on the CPU, where a wider type must stand in."""
+def widened_dtypes(operator: str, version: str | TorchVersion) -> tuple[str, ...]:
+    """Dtypes that the operator (base name) computes on MPS and not on the CPU, where a wider type must stand in.
+
+    Raises UnsupportedTorchError for a release outside the supported range.
+    """
+    since_15 = check_supported(version).release >= (2, 15)
+    if operator in (_WIDENED_UNTIL_2_14 if since_15 else _WIDENED_SINCE_2_15):
+        return ()
     return tuple(
         name for dtypes, operators in _WIDENED.items() if operator in operators.split() for name in dtypes.split()
     )
@@ -172,7 +204,7 @@ def dtype_table(torch_version: str | TorchVersion) -> tuple[DtypeRow, ...]:
             said = refused_dtype(name, dtype, torch_version)
             if said is not None:
                 refused.append((number, ERROR_CLASSES.index(said.error), said.text))
-        widened = sum(1 << SCALAR_TYPES[dtype] for dtype in widened_dtypes(name))
+        widened = sum(1 << SCALAR_TYPES[dtype] for dtype in widened_dtypes(name, torch_version))
         if refused or widened:
             rows.append((full, tuple(refused), widened, name in _KEPT_WIDE))
     return tuple(rows)

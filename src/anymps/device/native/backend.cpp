@@ -1,4 +1,4 @@
-// MPSHooks and the mps device guard: one device, one stream, everything in order.
+// MPSHooks and the mps device guard: one device, everything in order.
 #include "backend.h"
 
 #include "books.h"
@@ -6,7 +6,9 @@
 #include "events.h"
 #include "fork.h"
 #include "generator.h"
+#include "pinned.h"
 #include "registry.h"
+#include "streams.h"
 #include "substrate.h"
 #include "tape.h"
 
@@ -96,12 +98,11 @@ struct Hooks final : at::MPSHooksInterface {
   at::Allocator* getMPSDeviceAllocator() const override {
     return mps_allocator();
   }
-  // Up to 2.13 the pinned allocator is the device's own; the refusal that follows is torch's (pytorch issue 86060).
   at::Allocator* getPinnedMemoryAllocator() const override {
-    return mps_allocator();
+    return pinned_allocator();
   }
-  bool isPinnedPtr(const void*) const override {
-    return false;
+  bool isPinnedPtr(const void* data) const override {
+    return is_pinned(data);
   }
   c10::Device getDeviceFromPtr(void*) const override {
     return kMpsDevice;
@@ -181,7 +182,8 @@ struct Hooks final : at::MPSHooksInterface {
   }
 };
 
-// Behaviour of torch 2.13's MPSGuardImpl: every answer is mps:0, stream 0.
+// Behaviour of MPSGuardImpl in torch 2.11 to 2.15: every device is mps:0. Like it, this one cannot query or synchronize a
+// single stream: torch then says so.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = c10::DeviceType::MPS;
 
@@ -198,18 +200,32 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(device.is_mps(), "Expected a MPS device, but got ", device);
   }
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override {
-    return c10::Stream(c10::Stream::DEFAULT, kMpsDevice);
-  }
   c10::Stream getDefaultStream(c10::Device) const override {
     return c10::Stream(c10::Stream::DEFAULT, kMpsDevice);
   }
+#if TORCH_VERSION_MINOR >= 15
+  c10::Stream getStream(c10::Device) const override {
+    return streams::current();
+  }
   c10::Stream getNewStream(c10::Device, int) const override {
-    return c10::Stream(c10::Stream::DEFAULT, kMpsDevice);
+    return streams::next();
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    const c10::Stream former = streams::current();
+    streams::set_current(stream.id());
+    return former;
+  }
+#else
+  c10::Stream getStream(c10::Device device) const override {
+    return getDefaultStream(device);
+  }
+  c10::Stream getNewStream(c10::Device device, int) const override {
+    return getDefaultStream(device);
   }
   c10::Stream exchangeStream(c10::Stream) const override {
-    return c10::Stream(c10::Stream::DEFAULT, kMpsDevice);
+    return getDefaultStream(kMpsDevice);
   }
+#endif
   c10::DeviceIndex deviceCount() const noexcept override {
     return 1;
   }
@@ -225,6 +241,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
           c10::kIndex_UInt16, c10::kIndex_UInt32, c10::kIndex_UInt64}) {
       bits |= 1ull << index;
     }
+#if TORCH_VERSION_MINOR >= 15
+    bits |= 1ull << c10::kIndex_Float8_e4m3fn;
+#endif
     return capability;
   }
 
@@ -246,6 +265,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
         " does not match recording stream's device index ",
         static_cast<int>(stream.device_index()),
         ".");
+#if TORCH_VERSION_MINOR >= 15
+    streams::by_id(stream.id());
+#endif
     if (*event == nullptr) {
       *event = new uint32_t(events::acquire(flag == c10::EventFlag::BACKEND_DEFAULT));
     }
@@ -267,12 +289,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
     TORCH_CHECK(start != nullptr && end != nullptr, "Both events must be recorded before calculating elapsed time.");
     return events::elapsed_ms(*static_cast<uint32_t*>(start), *static_cast<uint32_t*>(end));
-  }
-  bool queryStream(const c10::Stream&) const override {
-    return true;
-  }
-  void synchronizeStream(const c10::Stream&) const override {
-    synchronize_device("anymps::synchronize");
   }
   void synchronizeDevice(const c10::DeviceIndex) const override {
     synchronize_device("anymps::synchronize");

@@ -8,6 +8,7 @@
 #include "tape.h"
 
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
 #include <chrono>
 #include <mutex>
@@ -126,11 +127,18 @@ double elapsed_ms(uint32_t start, uint32_t end) {
   } else if (last.synchronized) {
     meet_event_hazard(EventHazard::MayHang);
   }
-  // Texts of torch 2.13, MPSEvent.mm.
+  // Texts of torch 2.11 to 2.15, MPSEvent.mm.
+#if TORCH_VERSION_MINOR >= 15
+  TORCH_CHECK(first.timing && last.timing, "Events were not created with argument 'enable_timing=True'");
+  TORCH_CHECK(first.recorded && last.recorded, "Both events must be recorded before calculating elapsed time");
+  const bool in_order = last.time_ns >= first.time_ns;
+#else
   TORCH_CHECK(
       first.timing && last.timing && first.recorded && last.recorded,
       "Events were not created with argument 'enable_timing=True'");
-  TORCH_CHECK(last.time_ns > first.time_ns, "End event ", end, " was not recorded after start event ", start);
+  const bool in_order = last.time_ns > first.time_ns;
+#endif
+  TORCH_CHECK(in_order, "End event ", end, " was not recorded after start event ", start);
   note_wait();
   return static_cast<double>(last.time_ns - first.time_ns) * 1e-6;
 }

@@ -24,6 +24,7 @@
 #include <ATen/ops/slow_conv_transpose3d.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
 #include <algorithm>
 
@@ -196,11 +197,11 @@ class ConvolutionKernel final : public c10::OperatorKernel {
   Unboxed<at::_ops::convolution::schema, Convolution> on_mps_;
 };
 
-// The factors are read as doubles, which a complex number with an imaginary part is not.
+// Up to torch 2.14 the factors are read as doubles, which a complex number with an imaginary part is not.
 struct Addmm {
   static at::Tensor call(
       const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const c10::Scalar& beta, const c10::Scalar& alpha) {
-    if (C10_UNLIKELY(alpha.isComplex() || beta.isComplex())) {
+    if (C10_UNLIKELY(TORCH_VERSION_MINOR < 15 && (alpha.isComplex() || beta.isComplex()))) {
       alpha.toDouble();  // raises: value cannot be converted to type double without overflow
       beta.toDouble();
     }
@@ -208,10 +209,10 @@ struct Addmm {
   }
 };
 
-// The bounds are read as the result's type, which for uint8 a negative number is not.
+// Up to torch 2.13 the bounds are read as the result's type, which for uint8 a negative number is not.
 struct Arange {
   static at::Tensor& call(const c10::Scalar& start, const c10::Scalar& end, const c10::Scalar& step, at::Tensor& out) {
-    if (out.scalar_type() == c10::ScalarType::Byte) {
+    if (TORCH_VERSION_MINOR < 14 && out.scalar_type() == c10::ScalarType::Byte) {
       start.toByte();  // raises: value cannot be converted to type uint8_t without overflow
       step.toByte();
     }

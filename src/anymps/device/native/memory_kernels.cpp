@@ -4,6 +4,7 @@
 #include "delayed.h"
 #include "registry.h"
 #include "shape.h"
+#include "streams.h"
 #include "texts.h"
 #include "unboxed.h"
 
@@ -21,6 +22,7 @@
 #include <ATen/ops/empty_native.h>
 #include <ATen/ops/empty_ops.h>
 #include <ATen/ops/empty_strided_ops.h>
+#include <ATen/ops/record_stream_ops.h>
 #include <ATen/ops/resize_native.h>
 #include <ATen/ops/resize_ops.h>
 #include <ATen/ops/set_native.h>
@@ -245,6 +247,10 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::IntArrayRef size, c10::Int
 at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64_t step) {
   return at::native::unfold(self, dimension, size, step);
 }
+// A Mac holds the block back until the other stream is through with it; here every stream is.
+[[maybe_unused]] void record_stream(at::Tensor&, c10::Stream stream) {
+  streams::by_id(stream.id());
+}
 
 }  // namespace
 
@@ -266,6 +272,9 @@ void add_memory_kernels(KernelTable& table) {
   add(full_name<ops::as_strided>(), &plain<&as_strided>);
   add(full_name<ops::_reshape_alias>(), &plain<&reshape_alias>);
   add(full_name<ops::unfold>(), &plain<&unfold>);
+#if TORCH_VERSION_MINOR >= 15
+  add(full_name<ops::record_stream>(), &plain<&record_stream>);
+#endif
 }
 
 }  // namespace anymps

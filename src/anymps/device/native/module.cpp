@@ -13,6 +13,7 @@
 #include "python_bridge.h"
 #include "registry.h"
 #include "replay.h"
+#include "streams.h"
 #include "substrate.h"
 #include "tape.h"
 #include "texts.h"
@@ -220,6 +221,28 @@ PyObject* release_event(PyObject*, PyObject* id) {
   return guarded([&]() -> PyObject* {
     events::release(static_cast<uint32_t>(PyLong_AsUnsignedLong(id)));
     Py_RETURN_NONE;
+  });
+}
+
+PyObject* current_stream(PyObject*, PyObject*) {
+  return PyLong_FromLongLong(streams::current().id());
+}
+
+PyObject* set_current_stream(PyObject*, PyObject* id) {
+  return guarded([&]() -> PyObject* {
+    streams::set_current(PyLong_AsLongLong(id));
+    Py_RETURN_NONE;
+  });
+}
+
+// -1: the next one of the pool
+PyObject* take_stream(PyObject*, PyObject* id) {
+  return guarded([&]() -> PyObject* {
+    const long long wanted = PyLong_AsLongLong(id);
+    if (PyErr_Occurred() != nullptr) {
+      return nullptr;
+    }
+    return PyLong_FromLongLong((wanted == -1 ? streams::next() : streams::by_id(wanted)).id());
   });
 }
 
@@ -534,6 +557,9 @@ PyMethodDef methods[] = {
     {"hazards_of", hazards_of_from_python, METH_VARARGS, "The known faults in force that a call would meet."},
     {"fate", fate, METH_O, "The fate of a listed operator as its number, or -1."},
     {"release_event", release_event, METH_O, "Gives an event's id back to the pool."},
+    {"current_stream", current_stream, METH_NOARGS, "The number of the calling thread's current stream."},
+    {"set_current_stream", set_current_stream, METH_O, "Makes a stream, by its number, the calling thread's current one."},
+    {"take_stream", take_stream, METH_O, "The number of a stream: that with the given number, or for -1 the pool's next."},
     {"memory_statistics", memory_statistics, METH_NOARGS, "The allocator's books."},
     {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Sets the peaks to the current values."},
     {"reset_accumulated_memory", reset_accumulated_memory, METH_NOARGS, "Sets the accumulated statistics to zero."},

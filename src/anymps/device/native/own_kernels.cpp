@@ -27,7 +27,7 @@ namespace anymps {
 namespace {
 
 at::Tensor as_rows(const at::Tensor& tensor) {
-  return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
+  return tensor.dim() == 2 ? tensor : tensor.flatten(0, -2);  // -1 for the rows would not do where the columns are none
 }
 
 // From torch 2.13 on a kernel looks at the value, and nobody waits for it (Assert.metal in the macOS wheels).
@@ -54,6 +54,10 @@ struct AssertAsyncMessage {
 struct LinearBackward {
   static std::tuple<at::Tensor, at::Tensor, at::Tensor> call(
       const at::Tensor& input, const at::Tensor& gradient, const at::Tensor& weight, std::array<bool, 3> wanted) {
+    if (weight.dim() == 1) {  // a single row, whose result has no dimension of its own
+      auto [to_input, to_weight, to_bias] = call(input, gradient.unsqueeze(-1), weight.unsqueeze(0), wanted);
+      return {to_input, wanted[1] ? to_weight.squeeze(0) : to_weight, wanted[2] ? to_bias.squeeze(0) : to_bias};
+    }
     const at::Tensor rows = gradient.dim() == 1 ? gradient.unsqueeze(0) : as_rows(gradient);
     at::Tensor to_input, to_weight, to_bias;
     if (wanted[0]) {

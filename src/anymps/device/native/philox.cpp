@@ -23,6 +23,7 @@ namespace anymps {
 namespace {
 
 constexpr float kEpsilon = FLT_EPSILON;
+constexpr float kSmallestStep = 5.9604644775390625e-8f;  // 2^-24
 constexpr float kPi = 3.14159265358979323846f;
 constexpr float kUnitScale = 4.6566127342e-10f;  // rounds to 2^-31 * (1 - 2^-24), so 2^31 times it stays below 1
 constexpr std::int64_t kSamplerStride = 32;      // blocks between the streams of two elements of a sampler
@@ -259,8 +260,9 @@ void fill(RandomState& state, T* out, std::int64_t n, const Launch& launch, cons
 }
 
 // A float distribution whose elements each depend on one word.
-template <class T, class Formula>
-void fill_by_word(RandomState& state, T* out, std::int64_t n, const Launch& launch, const Formula& formula) {
+template <class T, class Formula, class Narrow>
+void fill_by_word(RandomState& state, T* out, std::int64_t n, const Launch& launch, const Formula& formula,
+                  const Narrow& narrow) {
   fill<4, float>(
       state, out, n, launch,
       [&](const Lanes& lanes, float* values) {
@@ -268,7 +270,12 @@ void fill_by_word(RandomState& state, T* out, std::int64_t n, const Launch& laun
           for (int j = 0; j < 4; ++j) values[4 * i + j] = formula(to_unit(lanes.word[j][i]));
         }
       },
-      from_float<T>);
+      narrow);
+}
+
+template <class T, class Formula>
+void fill_by_word(RandomState& state, T* out, std::int64_t n, const Launch& launch, const Formula& formula) {
+  fill_by_word(state, out, n, launch, formula, from_float<T>);
 }
 
 template <class T, class Formula>
@@ -620,9 +627,19 @@ void fill_uniform(RandomState& state, void* out, std::int64_t n, ElementType typ
                   const Launch& launch) {
   if (n <= 0) return;
   with_kernel<Floating>("uniform_dist", type, [&](auto tag) {
+    using T = decltype(tag);
     const auto low = static_cast<float>(from);
-    const float scale = static_cast<float>(to) - low;
-    fill_by_word(state, static_cast<decltype(tag)*>(out), n, launch, [=](float u) { return low + scale * u; });
+    const auto high = static_cast<float>(to);
+    const float scale = high - low;
+    const auto formula = [=](float u) { return low + scale * u; };
+    if (launch.release < 15) {
+      fill_by_word(state, static_cast<T*>(out), n, launch, formula);
+      return;
+    }
+    fill_by_word(state, static_cast<T*>(out), n, launch, formula, [=](float value) {
+      const T rounded = from_float<T>(value);
+      return to_float(rounded) == high ? from_float<T>(low) : rounded;
+    });
   });
 }
 
@@ -641,8 +658,9 @@ void fill_exponential(RandomState& state, void* out, std::int64_t n, ElementType
   if (n <= 0) return;
   with_kernel<Floating>("exponential", type, [&](auto tag) {
     const auto rate = static_cast<float>(lambda);
+    const float least = launch.release < 14 ? 0.0f : kSmallestStep;
     fill_by_word(state, static_cast<decltype(tag)*>(out), n, launch, [=](float u) {
-      return -std::log(1.0f - std::min(u, 1.0f - kEpsilon)) / rate;
+      return -std::log(1.0f - std::min(std::max(u, least), 1.0f - kEpsilon)) / rate;
     });
   });
 }

@@ -1,4 +1,4 @@
-// Random numbers of torch 2.13 and later on mps: PyTorch's own Metal Philox stream, in plain C++17.
+// Random numbers of torch 2.13 to 2.15 on mps: PyTorch's own Metal Philox stream, in plain C++17.
 //
 // Standard library only; this file and philox.cpp know nothing of torch and are tested alone (tests/test_philox.py).
 // Every function fills a raw contiguous buffer in row-major order and moves `RandomState::offset` on exactly as the
@@ -8,7 +8,8 @@
 //   engine, uniform, Box-Muller   c10/metal/random.h, in the torch 2.13.0 wheel's include folder
 //   kernels, offsets              pytorch aten/src/ATen/native/mps/{kernels,operations}/Distributions.{metal,mm},
 //                                 kernels/Dropout.metal; snapshots of main between 2.12 and 2.14 (pull requests 182210,
-//                                 182386, 182528, 184085, 173319, 187078)
+//                                 182386, 182528, 184085, 173319, 187078); their bitcode in the Metal libraries of the
+//                                 macOS wheels 2.13.0, 2.14.0 and 2.15.0, compared kernel by kernel
 //   splitting of huge tensors     pytorch aten/src/ATen/TensorIterator.cpp
 //   44-byte state                 ATen/mps/MPSGeneratorImpl.h in the 2.13.0 wheel
 //
@@ -19,8 +20,9 @@
 //                  differently), and a + b*c where the Metal compiler may fuse. We never fuse: see philox.cpp
 //   by algorithm   gamma, dirichlet, poisson, binomial: a draw sitting on an acceptance border may go the other way
 //
-// Versions: poisson and binomial have Metal kernels from 2.14 on; in 2.13 they are operators of the CPU alone. The
-// clamp of `exponential` that avoids -0.0 (pull request 192621) is later than 2.13 and is not applied here.
+// Versions, `Launch::release`: poisson and binomial have Metal kernels from 2.14 on; in 2.13 they are operators of the CPU
+// alone. From 2.14 on `exponential` takes no uniform below 2^-24 (pull request 192621), so that it is never zero; from 2.15
+// on `uniform_` gives its lower bound where rounding to the element type would give the upper one. All else is the same.
 //
 // Hold the generator's mutex around every call: it reads and advances the offset.
 #pragma once
@@ -117,6 +119,8 @@ using ParallelFor = std::function<void(std::int64_t count, const ParallelBody& b
 
 struct Launch {
   ParallelFor parallel_for;  // empty: serial
+  // The minor release of torch 2 whose kernels are followed: 13, 14 or 15.
+  int release = 13;
   // TensorIterator's bound for 32-bit indexing. A smaller one serves only to test the splitting.
   std::int64_t index_limit = std::numeric_limits<std::int32_t>::max();
 };
@@ -131,14 +135,16 @@ std::vector<std::int64_t> launch_sizes(std::int64_t n, std::size_t bytes_per_ele
 // `out`: n elements of `type`. Parameters arrive as double and are rounded to float32, as the host does. n = 0 does
 // nothing. Four elements a block; offset += ceil(n / 4) for each piece of launch_sizes.
 
-// from + (to - from) * U. float, half, bfloat. After rounding to a narrow type a value may equal `to`.
+// from + (to - from) * U. float, half, bfloat. After rounding to a narrow type a value may equal `to`; from 2.15 on such a
+// value is `from`.
 void fill_uniform(RandomState& state, void* out, std::int64_t n, ElementType type, double from, double to,
                   const Launch& launch = {});
 // mean + std * z (Box-Muller). float, half, bfloat; others throw TypeRefused. With tensors for mean or std, fill with
 // (0, 1) and let the caller multiply and add.
 void fill_normal(RandomState& state, void* out, std::int64_t n, ElementType type, double mean, double std,
                  const Launch& launch = {});
-// -ln(1 - min(U, 1 - eps)) / lambda. float, half, bfloat. May yield -0.0, as in 2.13 (pytorch issue 192577).
+// -ln(1 - min(U, 1 - eps)) / lambda. float, half, bfloat. In 2.13 it may yield -0.0 (pytorch issue 192577); from 2.14 on
+// U counts as at least 2^-24.
 void fill_exponential(RandomState& state, void* out, std::int64_t n, ElementType type, double lambda,
                       const Launch& launch = {});
 // median + sigma * tan(pi * (clamp(U, eps, 1 - eps) - 1/2)). float, half, bfloat.
@@ -187,8 +193,7 @@ void sample_dirichlet(RandomState& state, void* out, const void* alpha, std::int
 // Not bit-exact (log-gamma in the acceptance test).
 void sample_poisson(RandomState& state, void* out, const void* rate, std::int64_t n, ElementType type,
                     const Launch& launch = {});
-// 2.14. Inversion while count * p < 10, else BTRS; p above 1/2 is mirrored. Not bit-exact; that each uniform is word 0
-// of the next block follows the other samplers and was not read in a 2.14 header.
+// 2.14. Inversion while count * p < 10, else BTRS; p above 1/2 is mirrored. Not bit-exact (log and the acceptance test).
 void sample_binomial(RandomState& state, void* out, const void* count, const void* probability, std::int64_t n,
                      ElementType type, const Launch& launch = {});
 
@@ -214,9 +219,9 @@ std::int64_t multinomial(RandomState& state, std::int64_t* out, const void* weig
                          std::int64_t categories, std::int64_t samples, bool replacement, ElementType type,
                          const Launch& launch = {});
 
-// Training-mode dropout: mask = U < 1 - p, output = mask ? input * scale : 0, four elements a block. The formula is
-// that of Dropout.metal on main; that the 2.13 binary has the same arithmetic is unverified. `output` (of `type`) and
-// `mask` (one byte an element) may be null. p = 0 and evaluation mode never reach the kernel: caller's branch.
+// Training-mode dropout: mask = U < 1 - p, output = mask ? input * scale : 0, four elements a block; offset +=
+// ceil(n / 4), where the operator skips a block an element (caller's). `output` (of `type`) and `mask` (one byte an
+// element) may be null. p = 0 and evaluation mode never reach the kernel: caller's branch.
 void native_dropout(RandomState& state, void* output, std::uint8_t* mask, const void* input, std::int64_t n,
                     ElementType type, double p, const Launch& launch = {});
 // 1 / (1 - p) in float32, 0 for p = 1.

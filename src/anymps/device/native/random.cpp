@@ -72,7 +72,7 @@ void parallel_for(int64_t count, const ParallelBody& body) {
 }
 
 const Launch& launch() {
-  static const Launch the_launch{&parallel_for};
+  static const Launch the_launch{&parallel_for, TORCH_VERSION_MINOR < 13 ? 13 : TORCH_VERSION_MINOR};
   return the_launch;
 }
 

@@ -184,6 +184,7 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, C
   }
   CompositeTable composites;
   add_composite_kernels(composites);
+  add_sparse_kernels(composites);
   for (const auto& [name, kernel, batched, place] : composites) {
     const auto handle = dispatcher.findSchema(parse_name(name));
     TORCH_CHECK(handle.has_value(), "anymps: this torch has no operator ", name);

@@ -297,6 +297,7 @@ struct CompositeRow {
   const Rule** rule;            // where to put the operator's rule, or nullptr
 };
 using CompositeTable = std::vector<CompositeRow>;
-void add_composite_kernels(CompositeTable& table);   // own_kernels.cpp
+void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp
+void add_sparse_kernels(CompositeTable& table);     // sparse.cpp
 
 }  // namespace anymps
