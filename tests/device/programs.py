@@ -116,9 +116,9 @@ class Blanks(Formatter):
         return self.y() if what < 6 else self.one(WORDS["number" if what < 8 else "scalar"].split())
 
     def value(self) -> str:
-        """What may be stored in `x`: torch fills with a 0-dim CPU tensor but copies an mps one, which autograd sees."""
+        """What may be stored in `x`: torch fills with a 0-dim CPU tensor but copies a 0-dim mps one: neither."""
         name = self.operand()
-        return "1" if name in self.names and self.at(name).requires_grad and self.at(name).dim() == 0 else name
+        return "1" if name in self.names and self.at(name).dim() == 0 else name
 
     def dim(self) -> int:
         """A dimension of `x`; now and then one that it has not."""

@@ -35,21 +35,18 @@ class Trace(TorchDispatchMode):
         super().__init__()
         self.hosts = hosts
         self.refusal: BackendText | None = None
+        self.failure: Exception | None = None  # a mistake of this class
         self.unequal_copy = False  # to or from an empty tensor: Copy.mm resizes the first and skips the second
         self.widened = False  # the operator that was begun last has a dtype that MPS computes and the CPU may not
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = _name(func)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         hosts = [tensor for tensor in tensors if id(tensor) in self.hosts]
-        if hosts and len(hosts) < len(tensors):
-            self._refuse(_refused_devices(name, tensors, hosts))
-        self._look_at_dtypes(name, tensors)
-        pairs: Iterable[Any] = [args[:2]] if name == "aten::copy_" else ()
-        if name == "aten::_foreach_copy_":
-            pairs = zip(*args[:2], strict=False)
-        self.unequal_copy |= any(_unequal(to, source) for to, source in pairs)
+        try:
+            self._look(_name(func), args, tensors, hosts)
+        except Exception as error:  # not the program's: `_attempt` would take it for the line's
+            self.failure = error
         results = func(*args, **kwargs)
         stay = bool(hosts) and len(hosts) == len(tensors) and kwargs.get("device") is None
         for result in tree_leaves(results):
@@ -63,10 +60,19 @@ class Trace(TorchDispatchMode):
                 self._refuse(complex128_allocation(torch.__version__))
         return results
 
+    def _look(self, name: str, args: Any, tensors: list[torch.Tensor], hosts: list[torch.Tensor]) -> None:
+        if hosts and len(hosts) < len(tensors):
+            self._refuse(_refused_devices(name, tensors, hosts))
+        self._look_at_dtypes(name, tensors)
+        pairs: Iterable[Any] = [args[:2]] if name == "aten::copy_" else ()
+        if name == "aten::_foreach_copy_":
+            pairs = zip(*args[:2], strict=False)
+        self.unequal_copy |= any(_unequal(to, source) for to, source in pairs)
+
     def _look_at_dtypes(self, name: str, tensors: list[torch.Tensor]) -> None:
-        refused, widened = _dtypes().get(name, ({}, 0))
-        if name.startswith("aten::_foreach_"):  # made of the operator without that word, which the trace does not see
-            widened = _widened_by_base().get(_base(name).removeprefix("_foreach_").removesuffix("_"), 0)
+        refused, _ = _dtypes().get(name, ({}, 0))
+        # By base name: a list operator and an out= form are made of the operator, which the trace does not see inside.
+        widened = _widened_by_base().get(_base(name).removeprefix("_foreach_").removesuffix("_"), 0)
         number = SCALAR_TYPES.get(str(tensors[0].dtype).removeprefix("torch."), -1) if tensors else -1
         self._refuse(refused.get(number))
         self.widened = bool((widened >> number) & 1) if tensors and number >= 0 else bool(widened)
