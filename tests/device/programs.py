@@ -48,7 +48,7 @@ class Blanks(Formatter):
         if "to" in value and value[0] in "-0123456789":
             low, high = value.split("to")
             return str(self.draw(int(low), int(high)))
-        words = format_spec if value == "one" else WORDS.get(value, "")
+        words = WORDS.get(value, "")
         return self.one(words.split()) if words else str(getattr(self, value)())
 
     def one(self, items: Sequence[T]) -> T:
