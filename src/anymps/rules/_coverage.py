@@ -254,7 +254,7 @@ def _with_details(answer: Coverage, name: str, release: Release) -> Coverage:
     )
 
 
-def _widened(name: str, version: TorchVersion) -> tuple[str, ...]:
+def _widened(name: str, version: str) -> tuple[str, ...]:
     """Dtypes that the operator, or the one it is the in-place form of, computes although the CPU does not."""
     return widened_dtypes(_base(name), version) or widened_dtypes(_base(name).removesuffix("_"), version)
 

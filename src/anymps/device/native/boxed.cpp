@@ -16,6 +16,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include <exception>
+
 namespace anymps {
 namespace {
 
@@ -238,14 +240,20 @@ class Redirect final : public c10::OperatorKernel {
   // The CPU kernel, which may have the dtype for these arguments after all; if not, a wider one.
   void compute_widely(const c10::OperatorHandle& op, Stack* stack, size_t first, c10::ScalarType narrow) const {
     const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+    std::exception_ptr said;
     try {
       op.redispatchBoxed(host_key_, stack);
       return;
     } catch (const c10::Error&) {
+      said = std::current_exception();
       stack->resize(first);
       stack->insert(stack->end(), arguments.begin(), arguments.end());
     }
-    Widening(rule_, narrow).run(op, host_key_, stack, first);
+    try {
+      Widening(rule_, narrow).run(op, host_key_, stack, first);
+    } catch (const c10::Error&) {  // so it was not about the dtype; the first error names the types that the user gave
+      std::rethrow_exception(said);
+    }
   }
 
   const Rule& rule_;

@@ -30,12 +30,12 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
     arguments_.push_back({tensor, host.getIntrusivePtr(), written});
     return host;
   }
-  if (C10_UNLIKELY(written)) {
-    for (Argument& argument : arguments_) {
-      if (argument.original.is_same(tensor)) {  // out= that is an input too: one alias, or the CPU cannot see the overlap
-        argument.written = true;
-        return at::Tensor(argument.host);
-      }
+  // A tensor that stands here twice has one alias, as kernels that look for overlaps tell one tensor from two over the same
+  // bytes.
+  for (Argument& argument : arguments_) {
+    if (C10_UNLIKELY(argument.original.is_same(tensor))) {
+      argument.written |= written;
+      return at::Tensor(argument.host);
     }
   }
   auto host = C10_UNLIKELY(known_) ? bytes_alias(impl) : alias(impl);
@@ -124,7 +124,7 @@ c10::Storage Call::storage_behind(const c10::StorageImpl* host) const {
   return c10::Storage();
 }
 
-void Call::finish() {
+void Call::carry_back() const {
   for (const Argument& argument : arguments_) {
     if (argument.written) {
       if (C10_UNLIKELY(shapes_only && !known_)) {
@@ -137,6 +137,22 @@ void Call::finish() {
       }
     }
   }
+}
+
+// The kernel raised, perhaps after it had resized an out= tensor, which stays so on every device.
+void Call::abandon() noexcept {
+  try {
+    carry_back();
+  } catch (const c10::Error&) {
+    // The Mac has no room for the resized tensor, which stays as it was; the kernel's error is on its way already.
+  }
+  if (span_.on() && !tape::take_refusal_note()) {
+    span_.raised();  // a refusal has written its own entry
+  }
+}
+
+void Call::finish() {
+  carry_back();
   finished_ = true;
   if (span_.on() && !tape::take_refusal_note()) {  // a delayed error has written its own entry
     c10::SmallVector<const c10::TensorImpl*, 6> inputs;

@@ -30,8 +30,8 @@ class Call {
     }
   }
   ~Call() {
-    if (C10_UNLIKELY(!finished_ && span_.on() && !tape::take_refusal_note())) {
-      span_.raised();  // a refusal has written its own entry
+    if (C10_UNLIKELY(!finished_)) {
+      abandon();
     }
   }
   Call(const Call&) = delete;
@@ -73,6 +73,8 @@ class Call {
   c10::SmallVector<const c10::TensorImpl*, 4> results_;
   // The argument that a CPU kernel saw as `host`, or nullptr.
   const at::Tensor* original_of(const c10::TensorImpl* host) const;
+  void carry_back() const;
+  void abandon() noexcept;
   void note_wait_condition(const at::Tensor& tensor, size_t position);
   void check_dtype(const at::Tensor& tensor) const;
 

@@ -398,7 +398,16 @@ void take_over(const at::Tensor& original, c10::TensorImpl* alias) {
     const size_t nbytes = host->nbytes();
     at::DataPtr bytes = std::move(host->_mutable_data_ptr_no_checks());
     host->set_data_ptr_noswap(at::DataPtr(bytes.get(), host->device()));
-    storage->set_data_ptr_noswap(wrap(std::move(bytes), nbytes));
+    at::DataPtr wrapped;
+    try {
+      wrapped = wrap(std::move(bytes), nbytes);
+    } catch (...) {  // no room on the Mac: both stay as they were
+      host->set_data_ptr_noswap(at::DataPtr(shapes_only ? nullptr : storage->data_ptr().get(), host->device()));
+      host->set_nbytes(storage->nbytes());
+      Geometry::of(alias)->copy_from(*Geometry::of(impl));
+      throw;
+    }
+    storage->set_data_ptr_noswap(std::move(wrapped));
     storage->set_nbytes(nbytes);
   }
   if (C10_UNLIKELY(!Geometry::of(impl)->same_geometry(*Geometry::of(alias)))) {
