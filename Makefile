@@ -14,14 +14,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # A stamp is named after what it was made from: with the same two files nothing is installed again.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 
-.PHONY: help demo test unit integration check format pages clean
+.PHONY: help demo test unit integration check format pages docs clean
 
 help:
 	@echo "make demo    run an example on a virtual M3 Pro and show the report"
 	@echo "make test    unit tests, then the tests with the libraries that use PyTorch"
 	@echo "make unit    the unit tests alone"
 	@echo "make check   ruff, mypy, and the test of the floors"
-	@echo "make pages   write docs/rules from the rules' own texts"
+	@echo "make pages   write docs/rules from the rules' own texts, and the numbers of fidelity into README.md"
+	@echo "make docs    build the site into site/"
 	@echo "make format  let ruff format and repair what it can"
 	@echo "make clean   remove the virtual environment and what the tools keep"
 
@@ -45,6 +46,8 @@ check: $(VENV)/.test-$(KEY)
 	@$(BIN)/ruff format --check .
 	@echo "==> mypy"
 	@$(BIN)/mypy
+	@echo "==> workflows"
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@echo "==> floors"
 	@$(BIN)/python -m pytest -q tests/test_floors.py
 
@@ -54,6 +57,11 @@ format: $(VENV)/.test-$(KEY)
 
 pages: $(VENV)/.test-$(KEY)
 	@$(BIN)/python -m tests.pages
+
+docs: $(VENV)/.docs-$(KEY)
+	@rm -rf site
+	@$(BIN)/python -m sphinx -q -W --keep-going -E -d build/doctrees docs site
+	@echo "==> the site is in site/index.html"
 
 # The native core; says itself what it does, and says nothing when it is built already.
 .PHONY: core
@@ -82,8 +90,13 @@ $(VENV)/.test-$(KEY): $(VENV)/.examples-$(KEY)
 
 $(VENV)/.integration-$(KEY): $(VENV)/.test-$(KEY)
 	@echo "==> installing the libraries of the integration tests; the first time this downloads about half a gigabyte"
-	@$(PIP) --editable ".[integration]"
+	@$(PIP) --editable ".[integration,docs]"
 	@rm -f $(VENV)/.integration-* && touch $@
 
+$(VENV)/.docs-$(KEY): $(VENV)/.package-$(KEY)
+	@echo "==> installing what the site is built with"
+	@$(PIP) --editable ".[docs]"
+	@rm -f $(VENV)/.docs-* && touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

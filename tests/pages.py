@@ -1,14 +1,20 @@
-"""`python -m tests.pages` writes docs/rules: one page a rule and an index, from the rules' own texts."""
+"""`python -m tests.pages` writes what is generated: docs/rules from the rules' own texts, and README's numbers.
+
+README shows the table "By kind" of docs/fidelity.md, between two comments.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 from anymps.findings import RULES
 from anymps.report import rule_page
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "rules"
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "rules"
+README = ROOT / "README.md"
 
 _HEAD = """\
 # Rules
@@ -27,8 +33,19 @@ def pages() -> dict[str, str]:
     return {"README.md": _HEAD + "".join(rows)} | {f"{rule.id}.md": rule_page(rule) for rule in RULES.values()}
 
 
+def with_fidelity(readme: str, fidelity: str) -> str:
+    """The text of README with the table "By kind" of docs/fidelity.md. Raises ValueError if either has no place."""
+    table = re.search(r"^## By kind\n\n((?:\|.*\n)+)", fidelity, re.MULTILINE)
+    parts = re.split(r"(?<=<!-- fidelity -->\n)(?:.*\n)*(?=<!-- /fidelity -->)", readme)
+    if table is None or len(parts) != 2:
+        raise ValueError("no table 'By kind' in docs/fidelity.md, or no comments <!-- fidelity --> in README.md")
+    return table[1].join(parts)
+
+
 def main() -> int:
     """Write all pages, and take away those of rules that are gone."""
+    fidelity = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    README.write_text(with_fidelity(README.read_text(encoding="utf-8"), fidelity), encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
     texts = pages()
     for path in FOLDER.glob("*.md"):

@@ -1,0 +1,42 @@
+"""The site: `make docs` builds it from these pages with Sphinx, and stops at the first warning."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+_VERSION = Path(__file__).parents[1] / "src" / "anymps" / "_version.py"
+
+project = "anymps"
+author = "anymps"
+release = re.findall(r'__version__ = "(.+)"', _VERSION.read_text(encoding="utf-8"))[0]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["schema"]
+nitpicky = True
+nitpick_ignore_regex = [(r"py:.*", r".*")]  # types in signatures: only a handful of names have a place on the site
+
+myst_heading_anchors = 3
+default_role = "code"  # docstrings mark code with single backticks
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+
+html_theme = "furo"
+html_title = "anymps"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+html_use_index = False
+
+
+def _put_rules_into_the_tree(app: Any, document: str, source: list[str]) -> None:
+    # The index of the rules is generated for reading in the repository too; only the site needs a tree.
+    if document == "rules/README":
+        source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\nMPS*\n```\n"
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _put_rules_into_the_tree)

@@ -1,0 +1,78 @@
+"""The pages that a newcomer reads first, done as they say: their scripts, their commands, what they promise to show."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from processes import SOURCE_ROOT, run_python
+
+pytestmark = pytest.mark.integration
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of one language in a page."""
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_quick_start(tmp_path: Path) -> None:
+    """Every command of the quick start ends with 0, and the report begins as the page shows it."""
+    (script,) = blocks("quick-start.md", "python")
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    torch.save({"weight": torch.ones(2, dtype=torch.float64)}, tmp_path / "model.pt")
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "ANYMPS_MAC"},
+        "PYTHONPATH": f"{SOURCE_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    }
+    said = {}
+    for block in blocks("quick-start.md", "console"):
+        for line in block.splitlines():
+            tool, *words = shlex.split(line)
+            if tool == "anymps":
+                ended = subprocess.run(
+                    [sys.executable, "-m", "anymps", *words],
+                    check=False,
+                    cwd=tmp_path,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=300,
+                )
+                assert ended.returncode == 0, f"{line}\n{ended.stderr}"
+                said[line] = ended.stdout + ended.stderr
+    (shown,) = blocks("quick-start.md", "text")
+    assert shown in said['anymps run --mac "M1 8GB" --record before.anymps train.py']
+    assert {path.name for path in tmp_path.iterdir()} >= {"after.anymps", "model-mps.pt", "report.html"}
+    assert "MPS202" in said["anymps explain MPS202"]
+
+
+def test_the_step_table_that_is_explained(tmp_path: Path) -> None:
+    """The table of the page is the quick start's, but for its times."""
+    (script,) = blocks("quick-start.md", "python")
+    path = tmp_path / "train.py"
+    path.write_text(script, encoding="utf-8")
+    code = f"""
+        import sys
+        from anymps.commands import main
+        sys.exit(main(["run", "--mac", "M1 8GB", {str(path)!r}]))
+    """
+    times = re.compile(r" +(\d[\d.]* (us|ms|s)|<?\d+ %)(?= |$)", re.MULTILINE)
+    table = times.sub("", blocks("step-table.md", "text")[0])
+    said = times.sub("", run_python(code).err)
+    for row in table.splitlines():
+        assert re.sub(" +", " ", row) in re.sub(" +", " ", said), row
+
+
+def test_the_error_that_is_promised() -> None:
+    """The first example of docs/why.md raises what its last line says."""
+    (code,) = blocks("why.md", "python")
+    ended = run_python(code)
+    assert ended.err.splitlines()[-1] == code.splitlines()[-1].removeprefix("# ")

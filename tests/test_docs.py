@@ -1,0 +1,145 @@
+"""The pages: links and anchors lead somewhere, and the commands in them are commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from anymps.commands import _commands
+from anymps.mac import parse_mac
+from anymps.pytest_plugin import _options
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    path for folder in ("", "docs", "docs/rules", "examples", "tests/data") for path in (ROOT / folder).glob("*.md")
+)
+SHELLS = ("console", "bash", "sh", "")
+
+
+@cache
+def tokens(page: Path) -> tuple[Token, ...]:
+    """What the page consists of; what stands inside of lines follows its line."""
+    found = MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
+    return tuple(token for outer in found for token in (outer, *(outer.children or ())))
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub and the site give a heading."""
+    kept = (c for c in heading.lower() if c in " -_" or unicodedata.category(c)[0] in "LN")
+    return "".join(kept).replace(" ", "-")
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """All that a link may name after `#`."""
+    found: list[str] = []
+    for token, following in zip(tokens(page), tokens(page)[1:], strict=False):
+        if token.type == "heading_open":
+            texts = (part.content for part in following.children or () if part.type in ("text", "code_inline"))
+            name = anchor("".join(texts))
+            again = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", other) is not None for other in found)
+            found.append(f"{name}-{again}" if again else name)
+    return frozenset(found)
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    """The links of a page that lead nowhere in the checkout; those to other hosts are not asked."""
+    for token in tokens(page):
+        target = token.attrs.get("href") or token.attrs.get("src")
+        if target is None or re.match(r"[a-z]+:", str(target)):
+            continue
+        name, _, place = str(target).partition("#")
+        path = (page.parent / name).resolve() if name else page
+        if not path.exists() or (place and place not in anchors(path)):
+            yield str(target)
+
+
+def command_lines(page: Path) -> Iterator[list[str]]:
+    """The commands in the blocks of a page, in words; comments are left out."""
+    for token in tokens(page):
+        if token.type == "fence" and token.info.strip() in SHELLS:
+            for line in token.content.splitlines():
+                if re.match(r"(anymps|pytest|make) ", line):
+                    yield shlex.split(line, comments=True)
+
+
+def mistakes(words: list[str]) -> Iterator[str]:
+    """What `anymps`, pytest or make would say against a command; nothing is run."""
+    tool, *arguments = words
+    if tool == "make":
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        yield from (word for word in arguments if "=" not in word and word not in targets and word[0] != "-")
+        return
+    if tool == "pytest":
+        known = Path(_options.__file__).read_text(encoding="utf-8")
+        yield from (word for word in arguments if word.startswith("--mps") and f'"{word}"' not in known)
+    else:
+        command = _commands.commands.get(arguments[0])
+        if command is None:
+            yield f"no command {arguments[0]}"
+            return
+        try:
+            context = command.make_context(arguments[0], arguments[1:])
+        except click.ClickException as error:
+            yield error.format_message()
+            return
+        arguments = ["--mac", context.params["mac"]] if context.params.get("mac") else []
+    for option, value in pairwise(arguments):
+        if option in ("--mac", "--mps-mac"):
+            parse_mac(value)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    """Each relative link of a page is a file of the checkout, and its anchor a heading there."""
+    assert list(broken_links(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_are_commands(page: Path) -> None:
+    """Each line that begins with anymps, pytest or make has a command, options and a Mac that exist."""
+    assert [(words, text) for words in command_lines(page) for text in mistakes(words)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_in_sentences_exist(page: Path) -> None:
+    """Where a sentence or a table names `anymps WORD`, that is a command."""
+    named = [token.content.split() for token in tokens(page) if token.type == "code_inline"]
+    words = {words[1] for words in named if len(words) > 1 and words[0] == "anymps"}
+    assert {word for word in words if word[0] not in "-["} <= set(_commands.commands)
+
+
+def test_every_command_is_on_the_front_page() -> None:
+    """README names all commands."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in _commands.commands if f"`anymps {name}" not in text] == []
+
+
+def test_a_broken_page_is_found(tmp_path: Path) -> None:
+    """The checks see a missing file, a missing heading, a wrong option and a Mac that was never sold."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One `two`, three\n\n# One\n\n# One\n\n[a](gone.md) [b](#one-two-three) [c](#one-1) [d](#four)\n"
+        "```console\nanymps fly x.py\nanymps run --nothing x.py\npytest --mps-mac 'M1 8GB' --mps-no\nmake tea\n```\n"
+        "```console\nanymps run --mac 'M1 3GB' x.py\n```\n"
+    )
+    assert list(broken_links(page)) == ["gone.md", "#four"]
+    *lines, last = command_lines(page)
+    assert [text for words in lines for text in mistakes(words)] == [
+        "no command fly",
+        "No such option '--nothing'.",
+        "--mps-no",
+        "tea",
+    ]
+    with pytest.raises(ValueError, match="M1"):
+        list(mistakes(last))

@@ -1,0 +1,95 @@
+"""The files for GitHub and pre-commit: what they name exists, and nothing in them can be injected."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from anymps.commands import _commands
+from test_docs import mistakes
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def load(path: Path) -> Any:
+    """The file's content. `on` is a boolean to YAML 1.1; here it is the key True."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def steps(path: Path) -> list[dict[str, Any]]:
+    """All steps of a workflow."""
+    return [step for job in load(path)["jobs"].values() for step in job["steps"]]
+
+
+def test_they_are_there() -> None:
+    """One for this project, one for a real Mac, one for other projects."""
+    assert [path.name for path in WORKFLOWS] == ["ci.yml", "mps.yml", "real-mac.yml"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_have_a_version_and_jobs_an_end(path: Path) -> None:
+    """Each action is pinned by a tag, each job has a time limit."""
+    for step in steps(path):
+        assert ("run" in step) != ("uses" in step)
+        assert re.fullmatch(r"[\w./-]+@v\d+", step.get("uses", "a/b@v1")), step
+    assert all(job["timeout-minutes"] <= 60 for job in load(path)["jobs"].values())
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_no_input_is_part_of_a_command(path: Path) -> None:
+    """Inputs reach the shell as variables: only the matrix, which is the file's own, stands in a command."""
+    for step in steps(path):
+        assert re.findall(r"\$\{\{(?! *matrix\.)[^}]*\}\}", step.get("run", "")) == []
+
+
+def test_inputs_of_the_reusable_workflow_are_used_and_explained() -> None:
+    """Each input is described, has a default, is used, and has its row in docs/ci.md with that default."""
+    path = ROOT / ".github" / "workflows" / "mps.yml"
+    inputs = load(path)[True]["workflow_call"]["inputs"]
+    used = set(re.findall(r"inputs\.([\w-]+)", path.read_text(encoding="utf-8")))
+    assert used == set(inputs)
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \|(.*?)\| (.+) \|$", page, re.MULTILINE)
+    shown = {name: default.strip("` ") for name, default, _ in rows}
+    defaults = {name: str(entry["default"]) for name, entry in inputs.items()}
+    assert shown | {"torch-index": "", "sarif": "False"} == defaults
+    assert all(entry["description"] and entry["type"] in ("string", "boolean") for entry in inputs.values())
+
+
+def test_the_example_calls_the_reusable_workflow() -> None:
+    """The workflow that docs/ci.md shows passes inputs that exist."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text("utf-8"), re.DOTALL)
+    (job,) = yaml.safe_load(blocks[0])["jobs"].values()
+    called = ROOT / job["uses"].removeprefix("OWNER/anymps/").removesuffix("@TAG")
+    assert set(job["with"]) <= set(load(called)[True]["workflow_call"]["inputs"])
+
+
+def test_the_supported_pythons_are_tested() -> None:
+    """The matrix of ci.yml holds each Python and both ends of torch that pyproject.toml supports."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    matrix = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["test"]["strategy"]["matrix"]["include"]
+    assert [job["python"] for job in matrix] == re.findall(r"Python :: (3\.\d+)", project)
+    assert 'torch>=2.11,<2.16"' in project
+    assert (matrix[0]["torch"], matrix[-1]["torch"]) == ("2.11.0", "2.15.0")
+
+
+def test_the_hook_is_a_command() -> None:
+    """The hook of pre-commit, with the arguments that docs/ci.md gives it, is a command line that anymps takes."""
+    (hook,) = load(ROOT / ".pre-commit-hooks.yaml")
+    assert {"id", "name", "entry", "language", "pass_filenames", "stages"} <= set(hook)
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    (repository,) = yaml.safe_load(re.findall(r"```yaml\n(repos:.*?)```", text, re.DOTALL)[0])["repos"]
+    (use,) = repository["hooks"]
+    assert use["id"] == hook["id"]
+    words = [*shlex.split(hook["entry"]), *use["args"]]
+    assert list(mistakes(words)) == []
+    context: click.Context = _commands.commands["run"].make_context("run", words[2:])
+    assert context.params["fail_on"] is not None
+    assert f"`{shlex.join(words)}`".replace("'", '"') in text
