@@ -75,20 +75,28 @@ def find(recording: Recording) -> Iterator[Finding]:
     """Findings about memory that grows; they need as many complete steps as those about waits."""
     if recording.complete_steps < MIN_STEPS:
         return
-    complete = {step.step for step in recording.steps() if step.complete}
-    steps = [step for step in recording.memory_story.steps() if step.step in complete]
-    growth = growth_per_step(steps)
+    steps = _complete(recording)
+    growth = _growth(steps)
     if growth >= LEAST:
         yield from _left(recording, steps, growth)
     else:
         yield from _shapes(recording, steps)
 
 
-def growth_per_step(steps: Sequence[StepMemory]) -> float:
+def growth_per_step(recording: Recording) -> float:
     """By how many bytes a step what is left after it grows, on average; 0 unless every step leaves more.
 
     The first step counts only as the beginning: it makes the gradients and the optimizer's state.
     """
+    return _growth(_complete(recording)) if recording.complete_steps >= MIN_STEPS else 0.0
+
+
+def _complete(recording: Recording) -> list[StepMemory]:
+    complete = {step.step for step in recording.steps() if step.complete}
+    return [step for step in recording.memory_story.steps() if step.step in complete]
+
+
+def _growth(steps: Sequence[StepMemory]) -> float:
     if len(steps) < MIN_STEPS - 1:
         return 0.0
     more = [after.after - before.after for before, after in pairwise(steps)]
