@@ -7,6 +7,7 @@ import pytest
 from anymps.findings import Finding, find
 from anymps.record import Phase, Recording, RecordingBuilder, RefusalKind, Role
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK
+from processes import ENABLE, run_python
 
 GIB, MIB = 1 << 30, 1 << 20
 FILE = "/p/train.py"
@@ -200,3 +201,28 @@ def test_heaps_that_grow_otherwise_are_not_the_cache() -> None:
     """The same sizes in every step, or a peak that grows with them, are not told as changing shapes."""
     assert find(growing(MIB, kept=False, sizes=(100 * MIB,) * 5)) == []
     assert find(growing(MIB, kept=False, sizes=(100 * MIB, 200 * MIB, 400 * MIB, 700 * MIB, 999 * MIB))) == []
+
+
+TRAINING = """
+from anymps.findings import find
+model = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10)).to("mps")
+optimizer = torch.optim.AdamW(model.parameters())
+def train(keep):
+    total = 0.0
+    for _ in range(5):
+        x = torch.rand(512, 256).to("mps")
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += keep(model(x).mean())
+for keep in (lambda loss: loss, torch.Tensor.detach):
+    with anymps.record() as capture:
+        train(keep)
+    print([(finding.id, "their graph is kept" in finding.what) for finding in find(capture.recording)])
+"""
+
+
+def test_a_real_loss_added_up_with_its_graph() -> None:
+    """MPS505 on the device: a second loss that is added up without a backward; not if it is detached."""
+    assert run_python(ENABLE + TRAINING).lines == ["[('MPS505', True)]", "[]"]

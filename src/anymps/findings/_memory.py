@@ -115,11 +115,13 @@ WATERMARK = Rule(
     example=Example(
         bad=f"""
             import os
+
             os.environ["{HIGH_WATERMARK}"] = "off"
             x = torch.ones(4, device=device)
         """,
         good=f"""
             import os
+
             os.environ["{HIGH_WATERMARK}"] = "1.5"
             x = torch.ones(4, device=device)
         """,
