@@ -12,11 +12,12 @@ from processes import run_python
 
 # Runs the named scripts, each recorded by itself, and prints the findings of each as one line of JSON.
 RUN = """
-import json, pathlib, sys
+import json, os, pathlib, sys
 import torch, anymps
 from anymps.findings import find
 anymps.enable({mac!r})
 found = {{}}
+before = dict(os.environ)
 for path in map(pathlib.Path, {paths!r}):
     try:
         with anymps.record() as capture:
@@ -26,6 +27,8 @@ for path in map(pathlib.Path, {paths!r}):
     found[path.stem] = [
         [finding.id, pathlib.Path(finding.site.file).name, finding.site.source] for finding in find(capture.recording)
     ]
+    os.environ.clear()
+    os.environ.update(before)  # what a script sets is its own
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 print("\\n" + json.dumps(found))

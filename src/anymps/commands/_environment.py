@@ -12,13 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
-_LOW = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
-_DEFAULTS = {_HIGH: 1.7, _LOW: 1.4}  # MPSAllocator.h, all releases
-_LARGEST_RATIO = 2.0
+from anymps.rules import WATERMARKS, explain_watermark
 
-# C's strtod and strtol as far as people write them: the longest start of the text that is a number.
-_FLOAT = re.compile(r"\s*[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf(?:inity)?|nan)", re.IGNORECASE)
+# C's strtol as far as people write it: the longest start of the text that is a number.
 _INTEGER = re.compile(r"\s*[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
 
 # Plain descriptions of those that need no judgement: name -> meaning.
@@ -55,8 +51,8 @@ def explain(environment: Mapping[str, str], release: tuple[int, int] | None) -> 
 
 
 def _explain(name: str, value: str, environment: Mapping[str, str], release: tuple[int, int] | None) -> Note:
-    if name in _DEFAULTS:
-        return Note(name, value, *_watermark(name, environment))
+    if name in WATERMARKS:
+        return Note(name, value, *explain_watermark(name, environment))
     if name == "PYTORCH_ENABLE_MPS_FALLBACK":
         return Note(name, value, *_fallback(value))
     if name == "PYTORCH_DEBUG_MPS_ALLOCATOR":
@@ -71,29 +67,6 @@ def _explain(name: str, value: str, environment: Mapping[str, str], release: tup
     if name.startswith("ANYMPS_"):
         return Note(name, value, "a setting of anymps")
     return Note(name, value, "no release of torch up to 2.15 reads this variable", True)
-
-
-def _watermark(name: str, environment: Mapping[str, str]) -> tuple[str, bool]:
-    """Explain a watermark ratio with the checks of the allocator's constructor, which raise at the first allocation."""
-    text = environment[name]
-    ratio = _float(text)
-    if not _FLOAT.match(text):
-        return "not a number: C's strtod makes 0 of it, so the limit is off", True
-    high = _float(environment[_HIGH]) if _HIGH in environment else _DEFAULTS[_HIGH]
-    low = _float(environment[_LOW]) if _LOW in environment else _DEFAULTS[_LOW]
-    bound = high or _LARGEST_RATIO
-    if name == _HIGH and not 0 <= high <= _LARGEST_RATIO:
-        return f"the first allocation raises RuntimeError: invalid high watermark ratio {high:g}", True
-    if not 0 <= low <= bound and (name == _LOW or _LOW not in environment):
-        advice = f"; set {_LOW} to {high:g} or less as well" if name == _HIGH else ""
-        return f"the first allocation raises RuntimeError: invalid low watermark ratio {low:g}{advice}", True
-    if ratio == 0:
-        what = (
-            "no upper limit: macOS may run out of memory" if name == _HIGH else "no collection before the upper limit"
-        )
-        return what, False
-    what = "out of memory above" if name == _HIGH else "unused memory is given back above"
-    return f"{what} {ratio:g} times the recommended working set", False
 
 
 def _fallback(value: str) -> tuple[str, bool]:
@@ -115,11 +88,6 @@ def _allocator_debug(value: str, environment: Mapping[str, str], release: tuple[
     if release is not None and release >= (2, 13) and environment.get("TORCH_CPP_LOG_LEVEL", "").upper() != "INFO":
         return f"{text}; torch {release[0]}.{release[1]} shows it only with TORCH_CPP_LOG_LEVEL=INFO", True
     return text, False
-
-
-def _float(text: str) -> float:
-    match = _FLOAT.match(text)
-    return float(match[0]) if match else 0.0
 
 
 def _integer(text: str) -> int:

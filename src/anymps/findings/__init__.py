@@ -5,6 +5,8 @@ from __future__ import annotations
 from anymps.findings._baseline import Known, read_baseline, write_baseline
 from anymps.findings._equivalents import Equivalent, equivalent
 from anymps.findings._example import Example
+from anymps.findings._memory_growth import growth_per_step
+from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import project_path
 from anymps.findings._registry import RULES, find, nearest_rule, notes, unjudged
@@ -18,12 +20,15 @@ __all__ = [
     "Example",
     "Finding",
     "Known",
+    "MemoryLimits",
     "Rule",
     "Selection",
     "Settings",
     "Severity",
     "equivalent",
     "find",
+    "growth_per_step",
+    "memory_limits",
     "nearest_rule",
     "notes",
     "parse_fail_on",

@@ -1,13 +1,21 @@
-"""MPS5xx: memory."""
+"""MPS501 to MPS504 and MPS508: the limits of memory, and how near a run came to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from anymps.findings._example import Example
+from anymps.findings._memory_limits import by_category, category_words, environment, line_words, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import refused_as
-from anymps.record import Recording, RefusalKind
+from anymps.findings._refusals import Refused, refused_as
+from anymps.record import Category, Moment, Recording, RefusalKind, Site
+from anymps.rules import HIGH_WATERMARK, WATERMARKS, explain_watermark, format_size, watermark_ratio
+
+NEAR: Final = 0.9
+"""The share of the allocator's limit above which a run is near it: our own measure."""
+
+_LINES = 3
 
 OUT_OF_MEMORY = Rule(
     id="MPS501",
@@ -16,6 +24,75 @@ OUT_OF_MEMORY = Rule(
     why="The allocator stops at a share of the Mac's working set (1.7 times it by default).",
     fix="Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing.",
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            kept = []
+            for _ in range(10):
+                kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=device))  # 1 GiB
+                kept[-1][0] = 1
+        """,
+        good="""
+            for _ in range(10):
+                kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+                kept[0] = 1
+        """,
+        mac="M1 8GB",
+    ),
+)
+
+PAGES = Rule(
+    id="MPS502",
+    title="More memory than the Mac's working set",
+    severity=Severity.WARNING,
+    why="Above Metal's recommended working set macOS moves memory to the disk: steps then take 10 to 20 times as long.",
+    fix="Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing.",
+    source="Metal, MTLDevice.recommendedMaxWorkingSetSize; aten/src/ATen/mps/MPSAllocator.mm (torch 2.13)",
+    example=Example(
+        bad="""
+            kept = []
+            for _ in range(6):
+                kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=device))  # 1 GiB
+                kept[-1][0] = 1
+        """,
+        good="""
+            for _ in range(6):
+                kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+                kept[0] = 1
+        """,
+        mac="M1 8GB",
+    ),
+)
+
+NEAR_LIMIT = Rule(
+    id="MPS503",
+    title="Memory close to the allocator's limit",
+    severity=Severity.WARNING,
+    why="A longer sequence, a larger batch or another program's memory then ends the run with an out of memory error.",
+    fix="Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing.",
+    source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            kept = []
+            for _ in range(9):
+                kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=device))  # 1 GiB
+                kept[-1][0] = 1
+        """,
+        good="""
+            for _ in range(9):
+                kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+                kept[0] = 1
+        """,
+        mac="M1 8GB",
+    ),
+)
+
+BUFFER = Rule(
+    id="MPS504",
+    title="One tensor larger than the largest buffer",
+    severity=Severity.ERROR,
+    why="A tensor lies in one Metal buffer, and Metal bounds its length, however much memory is free.",
+    fix="Work in pieces: split the batch or the dimension that makes it so large, or use a smaller dtype.",
+    source="Metal, MTLDevice.maxBufferLength; aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
     example=Example(
         bad="""
             x = torch.empty(64, 1024, 1024, 128, device=device)  # 32 GiB
@@ -27,14 +104,145 @@ OUT_OF_MEMORY = Rule(
     ),
 )
 
-RULES = (OUT_OF_MEMORY,)
+WATERMARK = Rule(
+    id="MPS508",
+    title="A watermark variable that takes the limit away, or that torch refuses",
+    severity=Severity.WARNING,
+    why="Without a limit macOS itself runs out of memory, which can end other programs or stop the Mac; text that is "
+    "no number is read as 0, which is no limit; and a ratio that torch refuses makes every allocation raise.",
+    fix=f"Take {HIGH_WATERMARK} out; if it must be, set it to a ratio from 1.4 to 2.",
+    source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
+    example=Example(
+        bad=f"""
+            import os
+
+            os.environ["{HIGH_WATERMARK}"] = "off"
+            x = torch.ones(4, device=device)
+        """,
+        good=f"""
+            import os
+
+            os.environ["{HIGH_WATERMARK}"] = "1.5"
+            x = torch.ones(4, device=device)
+        """,
+    ),
+)
+
+RULES = (OUT_OF_MEMORY, PAGES, NEAR_LIMIT, BUFFER, WATERMARK)
+
+_FIRST_FIX: Final[Mapping[Category, str]] = {
+    Category.PARAMETERS: "The parameters take most: load the model in a lower precision (`dtype=torch.bfloat16`), "
+    "or a smaller one.",
+    Category.GRADIENTS: "Gradients take most: train fewer parameters (`requires_grad_(False)`, or adapters), or call "
+    "`zero_grad(set_to_none=True)` before the forward.",
+    Category.OPTIMIZER: "The optimizer's state takes most: use an optimizer with less of it (SGD, Adafactor), or train "
+    "fewer parameters.",
+    Category.BATCHES: "Batches take most: move one batch at a time to the device, and make it smaller.",
+    Category.ACTIVATIONS: "Activations take most: halve the batch and accumulate gradients over two, or use "
+    "`torch.utils.checkpoint`.",
+    Category.HELD: "Tensors that the script holds take most: find what keeps them at the lines above, and `del`, "
+    "`.detach()` or `.cpu()` them.",
+    Category.TEMPORARIES: "Temporary results take most: work in pieces at the lines above, or halve the batch.",
+}
 
 
 def find(recording: Recording) -> Iterator[Finding]:
-    """Findings about memory."""
-    for refused in refused_as(recording, RefusalKind.MEMORY):
-        yield OUT_OF_MEMORY.finding(
-            refused.site,
-            what=f"`{refused.operator}` raised {refused.error}: {refused.message}",
-            count=refused.count,
+    """Findings about the limits of memory."""
+    refused = refused_as(recording, RefusalKind.MEMORY)
+    for one in refused:
+        yield _refused(recording, one)
+    if not any(one for one in refused if not _too_large(one)):
+        yield from _near(recording)
+    yield from _watermarks(recording)
+
+
+def _refused(recording: Recording, refused: Refused) -> Finding:
+    what = f"`{refused.operator}` raised {refused.error}: {refused.message}"
+    if _too_large(refused):
+        limits = memory_limits(recording)
+        if limits is not None:
+            what += f"; one buffer on {limits.mac.name} must stay below {format_size(limits.largest_buffer)}."
+        return BUFFER.finding(refused.site, what=what, count=refused.count)
+    moment = _moment(recording, refused)
+    if moment is None:
+        return OUT_OF_MEMORY.finding(refused.site, what=what, count=refused.count)
+    lines = moment.by_site()[:_LINES]
+    what += f" Held then: {format_size(moment.allocated)} ({category_words(moment)}); most of it: {line_words(lines)}."
+    return OUT_OF_MEMORY.finding(
+        refused.site, what=what, count=refused.count, fix=_fix(moment), related_sites=_others(moment, refused.site)
+    )
+
+
+def _too_large(refused: Refused) -> bool:
+    return refused.message.startswith("Invalid buffer size")
+
+
+def _moment(recording: Recording, refused: Refused) -> Moment | None:
+    """What the memory held when it was refused; None if the recording does not know."""
+    event = refused.detail.get("event")
+    if not isinstance(event, int):
+        return None
+    moment = recording.memory_story.at(event)
+    return moment if moment.alive else None
+
+
+def _near(recording: Recording) -> Iterator[Finding]:
+    """The nearer limit only: who is near the allocator's has long passed the working set."""
+    story, limits = recording.memory_story, memory_limits(recording)
+    if story.peak is None or limits is None:
+        return
+    peak = story.peak
+    lines = peak.by_site()[:_LINES]
+    held = f"{category_words(peak)}; most of it: {line_words(lines)}"
+    if limits.high_watermark is not None and peak.allocated > NEAR * limits.high_watermark:
+        rule = NEAR_LIMIT
+        what = (
+            f"At its peak the run held {format_size(peak.allocated)}, {peak.allocated / limits.high_watermark:.0%} of "
+            f"the {format_size(limits.high_watermark)} at which the allocator stops on {limits.mac.name}: {held}."
         )
+    elif peak.allocated > limits.working_set:
+        rule = PAGES
+        what = (
+            f"At its peak the run held {format_size(peak.allocated)}, {peak.allocated / limits.working_set:.0%} of the "
+            f"{format_size(limits.working_set)} that Metal recommends on {limits.mac.name}: {held}."
+        )
+    else:
+        return
+    site = peak.site if peak.site.known else lines[0].site if lines else peak.site
+    yield rule.finding(site, what=what, count=1, fix=_fix(peak), related_sites=_others(peak, site))
+
+
+def _fix(moment: Moment) -> str:
+    """The first fix by what holds most."""
+    rows = by_category(moment)
+    return _FIRST_FIX.get(rows[0][0], "") if rows else ""
+
+
+def _others(moment: Moment, site: Site) -> list[Site]:
+    """The lines that hold most, each once, without the finding's own."""
+    places = {(line.site.file, line.site.line): line.site for line in moment.by_site()[:_LINES]}
+    places.pop((site.file, site.line), None)
+    return list(places.values())
+
+
+def _watermarks(recording: Recording) -> Iterator[Finding]:
+    variables = environment(recording)
+    for name in WATERMARKS:
+        if name not in variables:
+            continue
+        text, wrong = explain_watermark(name, variables)
+        if not wrong and not (name == HIGH_WATERMARK and watermark_ratio(name, variables) == 0):
+            continue
+        yield WATERMARK.finding(
+            _first_line(recording), what=f"{name}={variables[name]}: {text}.", count=1, fix=_watermark_fix(name)
+        )
+
+
+def _watermark_fix(name: str) -> str:
+    return "" if name == HIGH_WATERMARK else f"Take {name} out; if it must be, set it to a ratio from 0 to 1.4."
+
+
+def _first_line(recording: Recording) -> Site:
+    """Where the allocator reads its variables: the first allocation of the run."""
+    story = recording.memory_story
+    return next((one.site for one in story.allocations if one.born and one.site.known), Site("", 0))

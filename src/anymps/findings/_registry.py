@@ -10,6 +10,7 @@ from anymps.findings import (
     _dtypes,
     _hazards,
     _memory,
+    _memory_growth,
     _operators,
     _placement,
     _suppressions,
@@ -28,12 +29,15 @@ _FAMILIES: Final = (
     _dtypes,
     _placement,
     _memory,
+    _memory_growth,
     _hazards,
     _wrong_results,
 )
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule in family.RULES}
 """Every rule by its id."""
+
+_OVER_STEPS: Final = (_operators.EVERY_STEP.id, *(rule.id for rule in _memory_growth.RULES))
 
 
 def nearest_rule(word: str) -> str:
@@ -65,7 +69,7 @@ def unjudged(recording: Recording) -> dict[str, str]:
     reason = (
         f"needs {MIN_STEPS} complete steps, the recording holds {steps or 'none'}; a step ends with `optimizer.step()`"
     )
-    return {rule: reason for rule in RULES if rule == _operators.EVERY_STEP.id or rule.startswith("MPS2")}
+    return {rule: reason for rule in RULES if rule in _OVER_STEPS or rule.startswith("MPS2")}
 
 
 def notes(recording: Recording) -> list[str]:
@@ -74,6 +78,6 @@ def notes(recording: Recording) -> list[str]:
     if steps >= MIN_STEPS:
         return []
     return [
-        f"The rules about the training loop (MPS102, MPS2xx) were not applied: they need {MIN_STEPS} complete steps, "
-        f"the recording holds {steps or 'none'}. A step ends with `optimizer.step()`."
+        f"The rules about the training loop (MPS102, MPS2xx, MPS505, MPS506) were not applied: they need {MIN_STEPS} "
+        f"complete steps, the recording holds {steps or 'none'}. A step ends with `optimizer.step()`."
     ]

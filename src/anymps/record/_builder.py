@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from anymps.record._recording import Recording
 from anymps.record._schema import ALLOCATION, ENTRY
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, Wait
 from anymps.record._writer import RecordingWriter
 
 
@@ -32,7 +32,10 @@ class RecordingBuilder:
         self._modules: dict[tuple[str, str], int] = {("", ""): 0}
         self._sites: dict[tuple[str, int, str, str, str], int] = {}
         self._refusals = 0
-        self._moments = 0
+        self._buffers = 0
+        self._event = 0
+        self._reserved = 0
+        self._alive: dict[int, list[int]] = {}
         self._packed = bytearray()
         self._step = 0
         self._step_start = start_ns
@@ -103,11 +106,47 @@ class RecordingBuilder:
 
     def memory(self, time_ns: int, allocated_bytes: int, driver_bytes: int) -> None:
         """Add one moment of the device's memory: a buffer that fills it to `allocated_bytes` and goes at once."""
-        self._moments += 1
-        born, died = 2 * self._moments - 1, 2 * self._moments
-        row = (self._moments, born, died, time_ns, time_ns, allocated_bytes, allocated_bytes, allocated_bytes)
-        place = (0, 0, 0, self._step, self._step, Phase.FORWARD, Phase.FORWARD, 0)
-        self._writer.spool_allocations(ALLOCATION.pack(*row, driver_bytes, *place))
+        buffer = self.allocation(
+            allocated_bytes, time_ns=time_ns, allocated=allocated_bytes, reserved=driver_bytes, phase=Phase.FORWARD
+        )
+        self.free(buffer, time_ns=time_ns, phase=Phase.FORWARD)
+
+    def allocation(
+        self,
+        size: int,
+        operator: str = "",
+        *,
+        time_ns: int = 0,
+        requested: int | None = None,
+        allocated: int | None = None,
+        reserved: int | None = None,
+        phase: Phase = Phase.OTHER,
+        site: int = 0,
+        module: int = 0,
+        role: Role = Role.NONE,
+    ) -> int:
+        """Add a buffer of `size` bytes, born in the step that is running, and give its number for `free`.
+
+        The device then has `allocated` bytes in buffers, by default those that are not freed, and `reserved` in heaps,
+        by default as many or as before.
+        """
+        self._buffers += 1
+        self._event += 1
+        held = sum(row[5] for row in self._alive.values()) + size if allocated is None else allocated
+        self._reserved = max(self._reserved, held) if reserved is None else reserved
+        signature = self._signature(operator, Fate.NATIVE, (), ()) if operator else 0
+        self._alive[self._buffers] = [
+            self._buffers, self._event, 0, time_ns, time_ns, size, size if requested is None else requested, held,
+            self._reserved, signature, module, site, self._step, self._step, phase, phase, role,
+        ]  # fmt: skip
+        return self._buffers
+
+    def free(self, buffer: int, *, time_ns: int = 0, phase: Phase = Phase.OTHER) -> None:
+        """Free a buffer in the step that is running."""
+        self._event += 1
+        row = self._alive.pop(buffer)
+        row[2], row[4], row[13], row[15] = self._event, time_ns, self._step, phase
+        self._writer.spool_allocations(ALLOCATION.pack(*row))
 
     def end_step(self, end_ns: int) -> None:
         """End the running step; the next one starts at once."""
@@ -124,6 +163,7 @@ class RecordingBuilder:
     def close(self) -> Recording:
         """End the recording and open it for reading."""
         self.flush()
+        self._writer.spool_allocations(b"".join(ALLOCATION.pack(*row) for row in self._alive.values()))
         self._writer.close()
         return self._writer.recording()
 

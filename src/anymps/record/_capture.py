@@ -140,6 +140,7 @@ class Capture:
             self._core.set_callbacks(None, None, None)
             self._drain(at_end=True)
             self._writer.set_meta("ending", dict(ending))
+            self._writer.set_meta("environment", _environment())  # with what the script itself has set
             self._writer.set_meta("allocations_dropped", self._core.ledger_state()[1])
             self._writer.set_meta("wall_seconds", time.monotonic() - self._started)
             self._closed.set()
@@ -168,7 +169,7 @@ class Capture:
             "fallback": current.fallback,
             "source": "native",
             "threads": torch.get_num_threads(),
-            "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(_VARIABLES)},
+            "environment": _environment(),
         }
 
     def _drain(self, at_end: bool = False) -> None:
@@ -227,3 +228,7 @@ class Capture:
         self._delayed.clear()  # the device forgets the others
         if row is not None:
             self._refusals.append((*row[:6], self._core.current_site(), row[7]))
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}

@@ -7,9 +7,11 @@ it; an optimizer's state is born in its step and outlives that; an activation is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 from anymps.record._facts import Site
 from anymps.record._vocabulary import Phase, Role
@@ -33,9 +35,8 @@ class Category(str, Enum):
     BEFORE = "before the recording"
 
 
-@dataclass(frozen=True)
-class Allocation:
-    """One buffer.
+class Allocation(NamedTuple):
+    """One buffer; a tuple, because a run has some 100,000.
 
     `born` and `died` count the allocator's events (0: before the recording, None: not before its end).
     """
@@ -175,32 +176,23 @@ def tell(
     dropped: bool = False,
 ) -> MemoryStory:
     """The story of `rows` of the table `allocations`."""
+    # A long run has some 100,000 buffers: enumeration members are looked up once, not once a buffer.
+    phases = list(Phase)
     last_step = max((row[12] for row in rows), default=0)
     allocations = []
     allocated = []
-    for row in rows:
-        identity, born, died, born_ns, _, size, requested, in_use, reserved, signature, module, site, step = row[:13]
-        died_step, phase, died_phase, role = row[13:]
-        allocations.append(
-            Allocation(
-                id=identity,
-                born=born,
-                died=died or None,
-                born_ns=born_ns,
-                bytes=size,
-                requested=requested,
-                category=_category(born, died, step, died_step, phase, died_phase, role, module, last_step),
-                operator=operators.get(signature, ""),
-                module=modules.get(module, ""),
-                site=sites.get(site, _NOWHERE),
-                step=step,
-                phase=Phase(phase),
-            )
-        )
+    for (
+        identity, born, died, born_ns, _, size, requested, in_use, reserved, signature, module, site, step, died_step,
+        phase, died_phase, role,
+    ) in rows:  # fmt: skip
+        category = _category(born, died, step, died_step, phase, died_phase, role, module, last_step)
+        operator, path, place = operators.get(signature, ""), modules.get(module, ""), sites.get(site, _NOWHERE)
+        lived = (identity, born, died or None, born_ns, size, requested)
+        allocations.append(Allocation(*lived, category, operator, path, place, step, phases[phase]))
         if born:
             allocated.append((born, in_use, reserved))
-    allocated.sort()
-    everything = tuple(sorted(allocations, key=lambda one: one.born))
+    allocated.sort(key=itemgetter(0))
+    everything = tuple(sorted(allocations, key=attrgetter("born")))
     curve = tuple(allocated)
     highest = max(curve, key=lambda point: (point[1], -point[0]), default=None)
     return MemoryStory(
@@ -258,29 +250,41 @@ def _moment(allocations: Sequence[Allocation], curve: Sequence[tuple[int, int, i
     )
 
 
-def _events(allocations: Iterable[Allocation]) -> list[tuple[int, int, Allocation]]:
+def _events(allocations: Sequence[Allocation]) -> Iterator[tuple[int, Allocation]]:
     """Births (+1) and deaths (-1) in their order."""
-    events = [(one.born, 1, one) for one in allocations]
-    events += [(one.died, -1, one) for one in allocations if one.died is not None]
-    events.sort(key=lambda event: event[0])
-    return events
+    deaths = sorted((one for one in allocations if one.died is not None), key=attrgetter("died"))
+    place, last = 0, len(deaths)
+    for one in allocations:
+        while place < last and deaths[place].died < one.born:  # type: ignore[operator]
+            yield -1, deaths[place]
+            place += 1
+        yield 1, one
+    for one in deaths[place:]:
+        yield -1, one
 
 
 def _steps(story: MemoryStory) -> tuple[StepMemory, ...]:
-    curve = {event: (allocated, reserved) for event, allocated, reserved in story._allocated}
-    current = dict.fromkeys(Category, 0)
+    order = {category: place for place, category in enumerate(Category)}
+    current = [0] * len(order)
     peaks: dict[int, list[int]] = {}
-    after: dict[int, dict[Category, int]] = {}
+    left_after: dict[int, list[int]] = {}
     step = 0
-    for event, sign, one in _events(story.allocations):
-        if sign > 0 and one.born and one.step > step:
-            after[step] = dict(current)
+    highest = peaks.setdefault(step, [0, 0])
+    points = iter(story._allocated)  # one for each birth of the run
+    for sign, one in _events(story.allocations):
+        birth = sign > 0 and one.born > 0
+        if birth and one.step > step:
+            left_after[step] = list(current)
             step = one.step
-        current[one.category] += sign * one.bytes
-        if event in curve:
             highest = peaks.setdefault(step, [0, 0])
-            highest[0] = max(highest[0], curve[event][0])
-            highest[1] = max(highest[1], curve[event][1])
+        current[order[one.category]] += sign * one.bytes
+        if birth:
+            _, allocated, reserved = next(points)
+            if allocated > highest[0]:
+                highest[0] = allocated
+            if reserved > highest[1]:
+                highest[1] = reserved
+    after = {number: dict(zip(Category, left, strict=True)) for number, left in left_after.items()}
     return tuple(
         StepMemory(number, peaks.get(number, [0, 0])[0], peaks.get(number, [0, 0])[1], sum(left.values()), left)
         for number, left in sorted(after.items())
@@ -288,22 +292,22 @@ def _steps(story: MemoryStory) -> tuple[StepMemory, ...]:
 
 
 def _samples(story: MemoryStory, points: int) -> tuple[Sample, ...]:
-    curve = {event: reserved for event, _, reserved in story._allocated}
     order = {category: place for place, category in enumerate(Category)}
     current = [0] * len(order)
-    reserved = 0
-    births = max(1, len(curve))
-    stretch = -(-births // points)
+    stretch = -(-max(1, len(story._allocated)) // points)
     samples: list[Sample] = []
     best: Sample | None = None
-    seen = 0
-    for event, sign, one in _events(story.allocations):
-        current[order[one.category]] += sign * one.bytes
-        if event not in curve:
+    most = total = seen = 0
+    curve = iter(story._allocated)
+    for sign, one in _events(story.allocations):
+        size = sign * one.bytes
+        current[order[one.category]] += size
+        total += size
+        if sign < 0 or not one.born:
             continue
-        reserved = curve[event]
-        if best is None or sum(current) > sum(best.by_category):
-            best = Sample(one.born_ns, reserved, tuple(current))
+        reserved = next(curve)[2]
+        if best is None or total > most:
+            best, most = Sample(one.born_ns, reserved, tuple(current)), total
         seen += 1
         if seen % stretch == 0:
             samples.append(best)

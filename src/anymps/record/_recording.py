@@ -275,7 +275,7 @@ class Recording:
     @cached_property
     def memory_story(self) -> MemoryStory:
         """What every buffer was, and what held the memory at its peak."""
-        rows = self._rows("SELECT * FROM allocations ORDER BY born, id")
+        rows = self._rows("SELECT * FROM allocations ORDER BY id")
         operators = dict(self._rows("SELECT s.id, o.name FROM signatures s JOIN operators o ON o.id = s.operator"))
         return tell(rows, operators, self._modules, self._sites, dropped=bool(self._meta.get("allocations_dropped")))
 

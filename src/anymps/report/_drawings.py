@@ -7,11 +7,10 @@ prints, works without a script, follows the page's colours and can be read out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from anymps.record import MemorySample, Recording, Span, StepSum, StepTimeline
+from anymps.record import Category, Recording, Span, StepSum, StepTimeline
 from anymps.report import _text as text
 from anymps.report._words import fact
 
@@ -114,27 +113,37 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
 
 
 def memory_drawing(recording: Recording) -> dict[str, Any] | None:
-    """The device's memory over the run; None if the recording holds none."""
-    samples = recording.memory()
+    """The device's memory over the run, stacked by what it was used for; None if the recording holds none."""
+    samples = recording.memory_story.samples()
     if len(samples) < 2:
         return None
-    start, length = samples[0].time_ns, max(samples[-1].time_ns - samples[0].time_ns, 1)
-    highest = max(max(it.driver_bytes, it.allocated_bytes) for it in samples) or 1
-    peak = max(it.allocated_bytes for it in samples)
+    start, length = samples[0].at_ns, max(samples[-1].at_ns - samples[0].at_ns, 1)
+    highest = max(max(it.reserved, sum(it.by_category)) for it in samples) or 1
+    peak = max(sum(it.by_category) for it in samples)
+    across = [_round(1000 * (it.at_ns - start) / length) for it in samples]
 
-    def curve(value: Callable[[MemorySample], int]) -> Iterator[str]:
-        for number, sample in enumerate(samples):
-            x = _round(1000 * (sample.time_ns - start) / length)
-            yield f"{'L' if number else 'M'}{x} {_round(140 - 138 * value(sample) / highest)}"
+    def points(values: Iterable[int]) -> list[str]:
+        return [f"{x} {_round(140 - 138 * value / highest)}" for x, value in zip(across, values, strict=True)]
 
+    bands = []
+    below = [0] * len(samples)
+    for place, category in enumerate(Category):
+        if not any(it.by_category[place] for it in samples):
+            continue
+        above = [base + it.by_category[place] for base, it in zip(below, samples, strict=True)]
+        outline = [*points(above), *reversed(points(below))]
+        most = text.size(max(it.by_category[place] for it in samples))
+        bands.append({"name": category.value, "place": place, "most": most, "path": f"M{'L'.join(outline)}Z"})
+        below = above
+    held = ", ".join(f"{it['name']} {it['most']}" for it in bands) or "nothing"
     sentence = f"At most {text.size(peak) or 'nothing'} held by tensors, {text.size(highest)} taken from the system."
     return {
         "sentence": sentence,
-        "label": f"Memory over the run. {sentence}",
+        "label": f"Memory over the run. {sentence} At most: {held}.",
         "highest": text.size(highest),
         "ticks": _ticks(length),
-        "allocated": "".join(chain(curve(lambda it: it.allocated_bytes), ["L1000 140L0 140Z"])),
-        "driver": "".join(curve(lambda it: it.driver_bytes)),
+        "bands": bands,
+        "driver": f"M{'L'.join(points(it.reserved for it in samples))}",
     }
 
 

@@ -23,6 +23,7 @@ from anymps.findings import Finding, Severity
 from anymps.record import Line, OperatorUse, Recording, Site
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing, runs_drawing, timeline_drawing
+from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._source import excerpt
 from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
 from anymps.report._words import cost, environment, fact, limits, not_modelled, times, verdict
@@ -75,6 +76,7 @@ class HtmlRenderer:
             "timeline": timeline,
             "runs": runs,
             "memory": memory,
+            "memory_peak": _memory_peak(recording),
             "findings": shown,
             "findings_left_out": max(len(findings) - _MOST_FINDINGS, 0),
             "operators": _operators(operators),
@@ -210,6 +212,20 @@ def _step(recording: Recording) -> dict[str, Any]:
     }
 
 
+def _memory_peak(recording: Recording) -> dict[str, Any] | None:
+    rows = memory_rows(recording)
+    if rows is None:
+        return None
+    return {
+        "sentences": rows.sentences,
+        "tables": [
+            ("memory-categories", "What held the memory at its peak", CATEGORY_COLUMNS, rows.categories),
+            ("memory-lines", "The lines that held most at the peak", LINE_COLUMNS, rows.lines),
+        ],
+        "numbers": ("size", "share", "buffers"),
+    }
+
+
 def _operators(uses: Sequence[OperatorUse]) -> dict[str, Any]:
     rows = [
         {
@@ -285,5 +301,11 @@ def _sections(page: dict[str, Any]) -> list[tuple[str, str]]:
         "environment": "Environment",
         "limits": "Not modelled",
     }
-    there = {**page, "lines": page["files"], "operators": page["operators"]["rows"], "findings": True}
+    there = {
+        **page,
+        "memory": page["memory_peak"],
+        "lines": page["files"],
+        "operators": page["operators"]["rows"],
+        "findings": True,
+    }
     return [(anchor, name) for anchor, name in names.items() if there[anchor]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anymps._version import __version__
-from anymps.findings import Finding
+from anymps.findings import Finding, growth_per_step, memory_limits
 from anymps.record import (
     Line,
     MemorySample,
@@ -26,6 +26,8 @@ from anymps.report._words import fact, limits, verdict
 FORMAT: Final = "anymps-report"
 VERSION: Final = 1
 """Goes up when a field changes its meaning or goes away; new fields do not count."""
+
+_MOST_LINES = 20  # of those that held memory at its peak
 
 _FACTS = (
     "script", "arguments", "directory", "started", "mac", "mac_details", "virtual", "fallback", "environment",
@@ -112,6 +114,7 @@ def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, obje
         "fallbacks": [_occurrence(fallback) for fallback in recording.fallbacks()],
         "refusals": [_refusal(refusal) for refusal in recording.refusals()],
         "memory": [_sample(sample) for sample in recording.memory()],
+        "memory_peak": _memory_peak(recording),
         "limits": limits(recording),
     }
 
@@ -183,4 +186,33 @@ def _sample(sample: MemorySample) -> dict[str, object]:
         "time_ns": sample.time_ns,
         "allocated_bytes": sample.allocated_bytes,
         "driver_bytes": sample.driver_bytes,
+    }
+
+
+def _memory_peak(recording: Recording) -> dict[str, object] | None:
+    story, limits = recording.memory_story, memory_limits(recording)
+    peak = story.peak
+    if peak is None:
+        return None
+    return {
+        "time_ns": peak.at_ns,
+        "step": peak.step,
+        "phase": peak.phase.label,
+        "site": site_object(peak.site),
+        "allocated_bytes": peak.allocated,
+        "heap_bytes": peak.reserved,
+        "most_heap_bytes": story.peak_reserved,
+        "working_set_bytes": limits.working_set if limits is not None else None,
+        "growth_per_step_bytes": growth_per_step(recording),
+        "by_category": {category.value: size for category, size in peak.by_category.items()},
+        "lines": [
+            {
+                "bytes": line.bytes,
+                "buffers": line.count,
+                "category": line.category.value,
+                "operator": line.operator,
+                "site": site_object(line.site),
+            }
+            for line in peak.by_site()[:_MOST_LINES]
+        ],
     }

@@ -21,6 +21,7 @@ from anymps.findings import Finding
 from anymps.record import Line, PhaseShare, Recording
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
+from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
 from anymps.report._words import cost, environment, fact, limits, times, verdict
 
@@ -90,6 +91,7 @@ def _parts(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
     for sentence in others:
         yield Text(sentence)
     yield from _step(recording, width)
+    yield from _memory(recording)
     yield from _findings(recording, findings)
     yield from _lines(recording, width)
     yield from heading("Environment")
@@ -125,6 +127,25 @@ def _step(recording: Recording, width: int) -> Iterator[RenderableType]:
     if sentences:
         yield Text()
         yield indented(Text(" ".join(sentences)))
+
+
+def _memory(recording: Recording) -> Iterator[RenderableType]:
+    rows = memory_rows(recording)
+    if rows is None:
+        return
+    yield from heading("Memory")
+    for sentence in rows.sentences:
+        yield indented(Text(sentence))
+    tables = ((CATEGORY_COLUMNS, rows.categories, ("size", "share")), (LINE_COLUMNS, rows.lines, ("size", "buffers")))
+    for columns, cells_of, numbers in tables:
+        grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
+        for column in columns:
+            grid.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        for row in cells_of:
+            grid.add_row(*map(Text, row))
+        if cells_of:
+            yield Text()
+            yield indented(grid)
 
 
 @dataclass(frozen=True)

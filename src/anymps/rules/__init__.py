@@ -123,13 +123,22 @@ from anymps.rules._versions import (
     version_rules,
 )
 from anymps.rules._waits import WAITS, WaitRule, wait_of
+from anymps.rules._watermarks import (
+    HIGH_WATERMARK,
+    LOW_WATERMARK,
+    WATERMARKS,
+    explain_watermark,
+    watermark_ratio,
+)
 from anymps.rules._wheel import Overload, Wheel, installed_torch, native_functions, parse_native_functions
 
 __all__ = [
     "ALERTS",
     "DEVICE_CHECKS",
     "FIRST_RELEASE",
+    "HIGH_WATERMARK",
     "LAST_RELEASE",
+    "LOW_WATERMARK",
     "NEWEST",
     "NOTHING_LOGGED",
     "NOT_CHECKED",
@@ -141,6 +150,7 @@ __all__ = [
     "SILENT",
     "WAITS",
     "WAIT_WORDS",
+    "WATERMARKS",
     "Alert",
     "AlertRow",
     "BackendText",
@@ -193,6 +203,7 @@ __all__ = [
     "events_in_wrong_order",
     "events_not_recorded",
     "events_without_timing",
+    "explain_watermark",
     "fallback_operators",
     "fallback_warning",
     "family",
@@ -260,6 +271,7 @@ __all__ = [
     "view_fallback_warning",
     "wait_of",
     "watermark_error",
+    "watermark_ratio",
     "widened_dtypes",
     "without_mps",
 ]

@@ -1,0 +1,82 @@
+"""The limits of memory that a recording ran under, in bytes, and memory in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anymps._errors import MacError
+from anymps.findings._refusals import at
+from anymps.mac import Mac, parse_mac
+from anymps.record import Category, Holding, Moment, Recording
+from anymps.rules import HIGH_WATERMARK, format_size, watermark_ratio
+
+_WIRED = re.compile(r"iogpu\.wired_limit_mb=(\d+)")
+
+
+@dataclass(frozen=True)
+class MemoryLimits:
+    """Of one Mac and its environment, in bytes.
+
+    `working_set` is what Metal recommends to stay below, `largest_buffer` what one buffer may have, `high_watermark`
+    where the allocator stops (None: it does not).
+    """
+
+    mac: Mac
+    working_set: int
+    largest_buffer: int
+    high_watermark: int | None
+
+
+def memory_limits(recording: Recording) -> MemoryLimits | None:
+    """The limits of the Mac that the recording names, None if it names none that is known."""
+    mac = _mac(recording)
+    if mac is None:
+        return None
+    ratio = watermark_ratio(HIGH_WATERMARK, environment(recording))
+    working_set = mac.recommended_max_memory
+    return MemoryLimits(
+        mac=mac,
+        working_set=working_set,
+        largest_buffer=mac.max_buffer_length,
+        high_watermark=int(ratio * working_set) if 0 < ratio <= 2 else None,
+    )
+
+
+def environment(recording: Recording) -> dict[str, str]:
+    """The environment variables that the recording holds."""
+    known = recording.meta.get("environment")
+    return {str(name): str(value) for name, value in known.items()} if isinstance(known, dict) else {}
+
+
+def by_category(moment: Moment) -> list[tuple[Category, int]]:
+    """What a moment holds, the largest category first; empty ones are left out."""
+    return sorted(
+        ((category, size) for category, size in moment.by_category.items() if size), key=lambda row: (-row[1], row[0])
+    )
+
+
+def category_words(moment: Moment) -> str:
+    """`activations 4.00 GiB, parameters 1.00 GiB`."""
+    return ", ".join(f"{category.value} {format_size(size)}" for category, size in by_category(moment))
+
+
+def line_words(lines: Sequence[Holding]) -> str:
+    """``2.00 GiB by `aten::mm` at train.py:12``, and so on."""
+    return ", ".join(
+        f"{format_size(line.bytes)} by `{line.operator or 'unknown'}` at "
+        f"{at(line.site) if line.site.known else 'an unknown line'}"
+        for line in lines
+    )
+
+
+def _mac(recording: Recording) -> Mac | None:
+    """From the details, which name the macOS and a raised limit, or from the short name."""
+    details = str(recording.meta.get("mac_details") or "")
+    wired = _WIRED.search(details)
+    text = details.partition(":")[0] or str(recording.meta.get("mac") or "")
+    try:
+        return parse_mac(text, wired_limit_mb=int(wired[1]) if wired else 0)
+    except MacError:
+        return None
