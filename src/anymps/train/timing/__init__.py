@@ -11,6 +11,7 @@ queued. Everything here synchronises before and after, and keeps both times.
 
 from __future__ import annotations
 
+from anymps.train.timing._clock import Stopwatch
 from anymps.train.timing._compare import Certainty, Comparison, Ratio
 from anymps.train.timing._measure import Contender, compare, measure
 from anymps.train.timing._regions import Timer
@@ -25,6 +26,7 @@ __all__ = [
     "Ratio",
     "Run",
     "StepTimer",
+    "Stopwatch",
     "Timer",
     "Timing",
     "compare",

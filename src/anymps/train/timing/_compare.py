@@ -104,9 +104,7 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        return "\n".join(
-            [table(self.timings), *map(str, self.ratios), *(f"warning: {text}" for text in self.warnings)]
-        )
+        return "\n".join([table(self.timings), *map(str, self.ratios), *(f"warning: {text}" for text in self.warnings)])
 
 
 def ratio_of(timing: Timing, base: Timing, comparisons: int = 1) -> Ratio:

@@ -15,10 +15,11 @@ MOST_RUNS = 10_000  # an end also for a function that takes no time
 
 @dataclass(frozen=True)
 class Contender:
-    """A function and the device that it works on, for `compare`."""
+    """A function and the device that it works on, for `compare`; and its very first call, if that was made already."""
 
     function: Callable[[], object]
     device: Device = None
+    first: Run | None = None
 
 
 def measure(
@@ -102,7 +103,7 @@ class _Lane:
     total_ns: int = 0
 
     def warm_up(self, times: int, look: bool) -> None:
-        self.first = self.watch.time(self.function)
+        self.first = self.first or self.watch.time(self.function)
         for _ in range(times - 1):
             self.function()
         if self.watch.device.type != "cpu":
@@ -137,7 +138,7 @@ def _lane(
 ) -> _Lane:
     contender = given if isinstance(given, Contender) else Contender(given)
     where = contender.device if contender.device is not None else device
-    return _Lane(name, contender.function, Stopwatch.of(where, clock, synchronize))
+    return _Lane(name, contender.function, Stopwatch.of(where, clock, synchronize), contender.first)
 
 
 def _check(functions: Mapping[str, object], warmup: int, repeat: int, min_time: float, calls: int) -> None:
