@@ -13,6 +13,7 @@ import click
 
 from anymps._errors import AnympsError, UsageError
 from anymps._version import __version__
+from anymps.commands._bench import bench
 from anymps.commands._convert import convert
 from anymps.commands._coverage import coverage
 from anymps.commands._diff import diff
@@ -31,7 +32,8 @@ Exit codes (docs/exit-codes.md):
   1    the script ended with an exception; doctor: mps is not to be had;
        diff: new findings
   2    wrong usage, or a file, a Mac, a compiler or a torch that is not there;
-       a script that cannot be planned, a checkpoint that cannot be converted
+       a script that cannot be planned or timed, a checkpoint that cannot be
+       converted
   3    findings, with --fail-on, of a script that ended with 0
   70   a fault of anymps itself
   130  interrupted (Ctrl-C)"""
@@ -46,7 +48,7 @@ def _commands(context: click.Context) -> None:
         raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
 
 
-for _command in (convert, coverage, diff, doctor, explain, plan, report, run):
+for _command in (bench, convert, coverage, diff, doctor, explain, plan, report, run):
     _commands.add_command(_command)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["INTERRUPTED", "Target", "TargetNotFoundError", "execute"]
+__all__ = ["INTERRUPTED", "Executable", "Target", "TargetNotFoundError", "execute"]
 
 import builtins
 import importlib.machinery
@@ -15,6 +15,7 @@ import traceback
 import types
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
+from typing import Protocol
 
 from anymps._errors import UsageError
 
@@ -23,6 +24,13 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 class TargetNotFoundError(UsageError):
     """There is no such script or module."""
+
+
+class Executable(Protocol):
+    """Code of the user's: a `Target`, or the functions of `anymps bench`."""
+
+    def execute(self) -> None:
+        """Run it; whatever it raises passes through."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ def _find_spec(name: str) -> ModuleSpec | None:
         return None
 
 
-def execute(target: Target) -> tuple[int, dict[str, object]]:
+def execute(target: Executable) -> tuple[int, dict[str, object]]:
     """Run a target to its end, threads included, and return its exit status and how it ended.
 
     An exception is shown as python shows it (through `sys.excepthook`), without frames of anymps. How it ended is
@@ -181,8 +189,12 @@ def _show(error: BaseException) -> None:
 
 
 def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
-    """Drop the frames above the script's own: those of this file and of the import system."""
-    own = _without_own_frames.__code__.co_filename
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((own, "<frozen importlib")):
-        trace = trace.tb_next
-    return trace
+    """Drop the frames above the script's own: those of anymps and of the import system.
+
+    A trace that has no others is a fault of ours, and stays whole.
+    """
+    own = os.path.dirname(os.path.dirname(_without_own_frames.__code__.co_filename)) + os.sep
+    rest = trace
+    while rest is not None and rest.tb_frame.f_code.co_filename.startswith((own, "<frozen importlib")):
+        rest = rest.tb_next
+    return rest or trace

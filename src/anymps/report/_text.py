@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from anymps._units import duration as duration
+from anymps._units import duration_range as duration_range
+from anymps._units import duration_short as duration_short
 from anymps.findings import project_path
 from anymps.record import Site
 
@@ -47,28 +50,6 @@ def size(number: float) -> str:
     return f"{number / 1024:,.1f}".removesuffix(".0") + f" {unit}"
 
 
-def duration(nanoseconds: float) -> str:
-    """A time in the unit that suits it: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`; the empty text for nothing."""
-    if nanoseconds <= 0:
-        return ""
-    factor, unit = _unit(nanoseconds)
-    return f"{_digits(nanoseconds / factor)} {unit}"
-
-
-def duration_short(nanoseconds: float) -> str:
-    """A round time without zeros behind the point, as an axis has it: `0`, `5 ms`, `2.5 s`."""
-    factor, unit = _unit(nanoseconds)
-    return f"{nanoseconds / factor:g} {unit}" if nanoseconds else "0"
-
-
-def duration_range(low: float, high: float) -> str:
-    """Two times in one unit: `0.30 to 0.60 ms`."""
-    factor, unit = _unit(high)
-    if unit != "ns" and low >= factor / 100:
-        return f"{_digits(low / factor)} to {_digits(high / factor)} {unit}"
-    return f"{duration(low) or '0'} to {duration(high)}"
-
-
 def percent(part: float, whole: float) -> str:
     """`12 %`; the empty text for nothing."""
     if part <= 0 or whole <= 0:
@@ -85,16 +66,3 @@ def path(file: str, directory: str = "") -> str:
 def place(site: Site, directory: str = "") -> str:
     """`train.py:12`, or `an unknown line`."""
     return f"{path(site.file, directory)}:{site.line}" if site.known else "an unknown line"
-
-
-def _unit(nanoseconds: float) -> tuple[float, str]:
-    for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
-        if nanoseconds >= 0.9995 * factor:
-            return factor, unit
-    return 1.0, "ns"
-
-
-def _digits(number: float) -> str:
-    if number >= 99.95:
-        return f"{number:,.0f}"
-    return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"

@@ -1,0 +1,75 @@
+"""`anymps bench`: how long a function, or an optimizer step of a script, takes."""
+
+from __future__ import annotations
+
+__all__ = ["bench"]
+
+import re
+
+import click
+
+from anymps._errors import UsageError
+from anymps.commands._bench_function import BenchFunction
+from anymps.commands._bench_session import BenchSession
+from anymps.commands._run import ScriptCommand
+from anymps.commands._runner import run_target
+from anymps.commands._target import Target
+
+_FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
+
+
+@click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option(
+    "--device",
+    "devices",
+    metavar="DEVICES",
+    help="For a function: where, as mps (the default) or cpu,mps to compare. A script chooses its own.",
+)
+@click.option("--mac", metavar="MAC", help="The Mac that the virtual device plays; its speed is not played.")
+@click.option(
+    "--fallback/--no-fallback", default=None, help="Run operators without an MPS kernel on the CPU, or raise."
+)
+@click.option(
+    "--warmup", type=click.IntRange(1), default=3, show_default=True, help="Calls or steps that do not count."
+)
+@click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="Runs or steps that count.")
+@click.option(
+    "--min-time",
+    type=click.FloatRange(0),
+    default=0.5,
+    show_default=True,
+    help="For a function: more runs until they took this many seconds.",
+)
+@click.option("--calls", type=click.IntRange(1), default=1, show_default=True, help="For a function: calls in one run.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON; times in nanoseconds.")
+@click.argument("words", metavar="MODULE:FUNCTION|FILE.py:FUNCTION|SCRIPT [ARGUMENTS]...", nargs=-1)
+def bench(
+    devices: str | None,
+    mac: str | None,
+    fallback: bool | None,
+    warmup: int,
+    repeat: int,
+    min_time: float,
+    calls: int,
+    as_json: bool,
+    words: tuple[str, ...],
+) -> int:
+    """Time a function, or the optimizer steps of a script.
+
+    The device is idle before each run and done after it. A function that has a parameter `device` is called with it;
+    if it returns a function, it has prepared something, and what it returned is timed. What the code prints goes to
+    stderr.
+    """
+    if not words:
+        raise UsageError("name module:function or a script (anymps bench --help)")
+    match = _FUNCTION.fullmatch(words[0])
+    if match is None:
+        if devices is not None:
+            raise UsageError("--device is for functions: a script chooses its device itself")
+        target = Target(words[0], words[1:])
+        return run_target(target, BenchSession(mac, fallback, warmup, repeat, as_json))
+    if len(words) > 1:
+        raise UsageError(f"{words[0]} takes no arguments from the command line: {' '.join(words[1:])}")
+    names = [name.strip() for name in (devices or "mps").split(",")]
+    function = BenchFunction(match["home"], match["name"], names, mac, fallback)
+    return function.run(as_json, warmup=warmup, repeat=repeat, min_time=min_time, calls=calls)

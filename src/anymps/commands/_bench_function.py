@@ -1,0 +1,152 @@
+"""Timing a function that is named on the command line, on one device or several in turns."""
+
+from __future__ import annotations
+
+__all__ = ["BenchFunction"]
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anymps._errors import UsageError
+from anymps.commands._target import Target, TargetNotFoundError, execute
+
+if TYPE_CHECKING:
+    from anymps.train.timing import Comparison, Contender
+
+
+class BenchFunction:
+    """`module:function` or `file.py:function`, and the devices to time it on."""
+
+    def __init__(self, home: str, name: str, devices: Sequence[str], mac: str | None, fallback: bool | None) -> None:
+        self._home, self._name, self._devices = home, name, devices
+        self._mac, self._fallback = mac, fallback
+        self._numbers: dict[str, Any] = {}
+        self._comparison: Comparison | None = None
+
+    def run(self, as_json: bool, **numbers: Any) -> int:
+        """Time it with `compare`'s ``numbers``, print the result on stdout, and return the exit status.
+
+        Raises AnympsError: there is no such function or device. What the user's code raises is shown, with status 1.
+        """
+        is_module = not self._home.endswith(".py")
+        target = Target(self._home, is_module=is_module)
+        target.check()
+        _check_devices(self._devices, self._mac, self._fallback)
+        target.set_import_path()
+        self._numbers = numbers
+        with contextlib.redirect_stdout(sys.stderr):
+            status, _ = execute(self)
+        if self._comparison is not None:
+            print(json.dumps(self._comparison.to_json(), indent=2) if as_json else self._comparison)
+        return status
+
+    def execute(self) -> None:
+        """Import, prepare and time; for `_target.execute`. Raises TargetNotFoundError."""
+        from anymps.train.timing import compare
+
+        function = self._find()
+        takes_device = _takes_device(function)
+        if len(self._devices) > 1 and not takes_device:
+            raise TargetNotFoundError(
+                f"{self._home}:{self._name} has no parameter 'device', so it cannot be put on "
+                f"{' and '.join(self._devices)}: give it one, or name one device"
+            )
+        contenders: dict[str, Contender] = {}
+        for device in self._devices:
+            name = self._name if len(self._devices) == 1 else f"{self._name} on {device}"
+            contenders[name] = _prepare(function, device, takes_device)
+        self._comparison = compare(contenders, **self._numbers)
+
+    def _find(self) -> Callable[..., object]:
+        module = self._import()
+        function = getattr(module, self._name, None)
+        if function is None:
+            raise TargetNotFoundError(f"{self._home} has no function {self._name}")
+        if not callable(function):
+            raise TargetNotFoundError(f"{self._home}:{self._name} is no function")
+        needed = [
+            name
+            for name, parameter in _parameters(function).items()
+            if name != "device"
+            and parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ]
+        if needed:
+            raise TargetNotFoundError(
+                f"{self._home}:{self._name} needs {', '.join(needed)}: only a parameter 'device' is given to it"
+            )
+        return function
+
+    def _import(self) -> object:
+        if self._home.endswith(".py"):
+            name = Path(self._home).stem
+            spec = importlib.util.spec_from_file_location(name, self._home)
+            assert spec is not None and spec.loader is not None  # the ending is that of Python's source files
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
+            spec.loader.exec_module(module)
+            return module
+        try:
+            return importlib.import_module(self._home)
+        except ModuleNotFoundError as error:
+            if error.name is not None and (self._home == error.name or self._home.startswith(f"{error.name}.")):
+                raise TargetNotFoundError(f"there is no module named {self._home!r}") from None
+            raise
+
+
+def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(function).parameters)
+    except ValueError:  # a builtin that does not tell
+        return {}
+
+
+def _takes_device(function: Callable[..., object]) -> bool:
+    return "device" in _parameters(function)
+
+
+def _prepare(function: Callable[..., object], device: str, takes_device: bool) -> Contender:
+    """What is to be timed: the function, or what it returns if that is a function.
+
+    Which of the two is known only from a first call, which is timed, as it is the one that compiles.
+    """
+    from anymps.train.timing import Contender, Stopwatch
+
+    results: list[object] = []
+
+    def call() -> object:
+        return function(device=device) if takes_device else function()
+
+    first = Stopwatch.of(device).time(lambda: results.append(call()))
+    prepared = results.pop()
+    return Contender(prepared, device) if inspect.isroutine(prepared) else Contender(call, device, first)
+
+
+def _check_devices(devices: Sequence[str], mac: str | None, fallback: bool | None) -> None:
+    """Switch mps on if it is wanted. Raises UsageError for a device that is not there."""
+    if len(set(devices)) < len(devices):
+        raise UsageError(f"--device {','.join(devices)} names a device twice")
+    if any(name.partition(":")[0] == "mps" for name in devices):
+        import anymps
+
+        anymps.enable(mac, fallback=fallback)
+    elif mac is not None:
+        raise UsageError("--mac is for the device mps, which --device does not name")
+    for name in devices:
+        _check_device(name)
+
+
+def _check_device(name: str) -> None:
+    import torch
+
+    try:
+        torch.empty(1, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # what torch raises, by kind of device
+        raise UsageError(f"there is no device {name!r} here: {str(error).splitlines()[0]}") from error

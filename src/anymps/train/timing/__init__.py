@@ -1,0 +1,36 @@
+"""How long something takes, told with everything that makes such a number wrong.
+
+    from anymps.train import timing
+
+    print(timing.measure(step, device="mps"))
+    print(timing.compare({"unfused": step, "fused": fused_step}, device="mps"))
+
+A device computes on while Python goes on: a clock around a call without a synchronise measures how fast work is
+queued. Everything here synchronises before and after, and keeps both times.
+"""
+
+from __future__ import annotations
+
+from anymps.train.timing._clock import Stopwatch
+from anymps.train.timing._compare import Certainty, Comparison, Ratio
+from anymps.train.timing._measure import Contender, compare, measure
+from anymps.train.timing._regions import Timer
+from anymps.train.timing._steps import StepTimer
+from anymps.train.timing._timing import Run, Timing
+from anymps.train.timing._words import table, warnings_of
+
+__all__ = [
+    "Certainty",
+    "Comparison",
+    "Contender",
+    "Ratio",
+    "Run",
+    "StepTimer",
+    "Stopwatch",
+    "Timer",
+    "Timing",
+    "compare",
+    "measure",
+    "table",
+    "warnings_of",
+]
