@@ -12,6 +12,8 @@ import anymps
 from anymps.device import native
 from anymps.record import Recording, Wait
 
+pytestmark = pytest.mark.usefixtures("virtual_device")
+
 Noted = list[tuple[str, str, str, str]]
 
 
@@ -35,7 +37,7 @@ def recorded(script: Callable[[], object]) -> Recording:
 
 
 @pytest.fixture
-def strict() -> Iterator[None]:
+def strict(virtual_device: torch.device) -> Iterator[None]:
     """Copies to the CPU arrive at the next wait only."""
     native().hold_back_copies(True)
     yield

@@ -286,16 +286,19 @@ std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& call) {
   return nullptr;
 }
 
-// `Tensor.numpy` runs no operator, so it is replaced while a copy to the CPU is under way.
-PyObject* numpy_of(PyObject* self, PyObject* args, PyObject* names) {
+// Methods of Tensor that read values without an operator, replaced while a copy to the CPU is under way.
+constexpr const char* kReaders[] = {"numpy", "tolist"};
+
+template <size_t which>
+PyObject* read_by(PyObject* self, PyObject* args, PyObject* names) {
   if (THPVariable_Check(self)) {
     const c10::StorageImpl* storage = host_storage(THPVariable_Unpack(self));
     if (storage != nullptr && is_watched(storage)) {
-      touched(storage, "torch.Tensor.numpy", false);
+      touched(storage, std::string("torch.Tensor.") + kReaders[which], false);
     }
   }
-  PyObject* base = PyObject_GetAttrString(THPVariableClass, "__base__");
-  PyObject* method = base == nullptr ? nullptr : PyObject_GetAttrString(base, "numpy");
+  PyObject* base = PyObject_GetAttrString(THPVariableClass, "__base__");  // torch._C.TensorBase, which has the methods
+  PyObject* method = base == nullptr ? nullptr : PyObject_GetAttrString(base, kReaders[which]);
   Py_XDECREF(base);
   if (method == nullptr) {
     return nullptr;
@@ -312,14 +315,37 @@ PyObject* numpy_of(PyObject* self, PyObject* args, PyObject* names) {
   return result;
 }
 
-PyMethodDef numpy_definition = {
-    "numpy",
-    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&numpy_of)),
-    METH_VARARGS | METH_KEYWORDS,
-    "Tensor.numpy, noting that the values were taken before the host has waited for them."};
+template <size_t which>
+PyMethodDef reader() {
+  return {
+      kReaders[which],
+      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&read_by<which>)),
+      METH_VARARGS | METH_KEYWORDS,
+      "The method of torch, noting that the values were taken before the host has waited for them."};
+}
+
+PyMethodDef readers[] = {reader<0>(), reader<1>()};
+
+void replace_readers() {
+  for (PyMethodDef& definition : readers) {
+    PyObject* method = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(THPVariableClass), &definition);
+    if (method == nullptr || PyObject_SetAttrString(THPVariableClass, definition.ml_name, method) != 0) {
+      PyErr_Clear();
+    }
+    Py_XDECREF(method);
+  }
+}
+
+void put_readers_back() {
+  for (const char* name : kReaders) {
+    if (PyObject_DelAttrString(THPVariableClass, name) != 0) {
+      PyErr_Clear();
+    }
+  }
+}
 
 std::optional<at::CallbackHandle> observer;  // guarded by the GIL, as the next
-bool numpy_replaced = false;
+bool readers_replaced = false;
 
 // Puts the eyes in place, or takes them away: both cost every call, so they are there only while something is pending.
 void watch() {
@@ -339,13 +365,9 @@ void watch() {
     at::removeCallback(*observer);
     observer.reset();
   }
-  if (to_cpu && !numpy_replaced) {
-    PyObject* method = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(THPVariableClass), &numpy_definition);
-    numpy_replaced = method != nullptr && PyObject_SetAttrString(THPVariableClass, "numpy", method) == 0;
-    Py_XDECREF(method);
-  } else if (!to_cpu && numpy_replaced) {
-    PyObject_DelAttrString(THPVariableClass, "numpy");
-    numpy_replaced = false;
+  if (to_cpu != readers_replaced) {
+    to_cpu ? replace_readers() : put_readers_back();
+    readers_replaced = to_cpu;
   }
   PyErr_Restore(type, value, traceback);
   PyGILState_Release(gil);
