@@ -22,7 +22,8 @@ from anymps.record._schema import ENTRY, ModuleRow, RefusalRow, SignatureRow, St
 from anymps.record._vocabulary import Fate, Flag, RefusalKind, Wait
 from anymps.record._writer import RecordingWriter
 
-_SEQUENCE, _SIGNATURE, _SITE, _STEP, _WAIT, _FLAGS, _REFUSAL = 3, 4, 6, 7, 10, 12, 13  # fields of an entry, in their order
+# Fields of an entry, in their order.
+_SEQUENCE, _SIGNATURE, _SITE, _STEP, _WAIT, _FLAGS, _REFUSAL = 3, 4, 6, 7, 10, 12, 13
 _WAIT_BYTE, _DIRECTION_BYTE, _REFUSAL_BYTES = 53, 54, (56, 57, 58, 59)  # where they lie in its 64 bytes
 # A factory allocates without an entry and then fills: these name its line.
 _FILLS = {f"aten::{name}_" for name in ("bernoulli", "copy", "fill", "normal", "random", "uniform", "zero")}
