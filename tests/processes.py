@@ -18,7 +18,7 @@ MAC = "M3 Pro 18GB"
 ENABLE = f"import torch, anymps\nanymps.enable({MAC!r})\n"
 """First lines of a script that uses the device."""
 
-_OURS = ("PYTORCH_MPS_", "PYTORCH_ENABLE_MPS_", "ANYMPS_MAC")
+_OURS = ("PYTORCH_MPS_", "PYTORCH_ENABLE_MPS_", "ANYMPS_MAC", "ANYMPS_STRICT_COPIES")
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--record", "a.db", "train.py"], Target("train.py"), RunOptions(record=Path("a.db"))),
         (["--require", "real", "train.py"], Target("train.py"), RunOptions(require="real")),
         (["--no-report", "train.py"], Target("train.py"), RunOptions(report=False)),
+        (["--strict-copies", "train.py"], Target("train.py"), RunOptions(strict_copies=True)),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
         (
             ["--fail-on", "warning", "train.py", "--fail-on"],

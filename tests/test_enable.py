@@ -125,6 +125,30 @@ def test_fallback_variable_that_is_no_number() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("1", "[nan, nan] [1.0, 1.0]"),
+        ("0", "[1.0, 1.0] [1.0, 1.0]"),
+        ("on", "anymps: ANYMPS_STRICT_COPIES='on' must be 1 or 0"),
+    ],
+)
+def test_strict_copies_come_from_the_environment(text: str, answer: str) -> None:
+    """ANYMPS_STRICT_COPIES=1 holds the values of a non_blocking copy to the CPU back until the next wait."""
+    code = """
+        import torch, anymps
+        try:
+            anymps.enable("M2 8GB")
+            x = torch.ones(2, device="mps").to("cpu", non_blocking=True)
+            early = x.tolist()
+            torch.mps.synchronize()
+            print(early, x.tolist())
+        except anymps.EnableError as error:
+            print(error)
+    """
+    assert last_line(code, {"ANYMPS_STRICT_COPIES": text}) == answer
+
+
 def test_mac_comes_from_the_environment() -> None:
     """Without an argument the variable ANYMPS_MAC names the Mac."""
     code = "import torch, anymps\nanymps.enable()\nprint(torch.backends.mps.get_name())"

@@ -642,3 +642,59 @@ def test_a_bad_index_that_no_exception_told_of() -> None:
     assert finding.what == (
         "`aten::index.Tensor` reported: index 8; no exception told of it: another error came first, or nothing waited."
     )
+
+
+# MPS7xx
+
+
+def unsafe(finding: str, operator: str, *, site: int, copy: int, wait: int, times: int = 1) -> Recording:
+    """A recording whose copies were touched too early, `times` times; lines of train.py, 0 for none."""
+    builder = RecordingBuilder(meta={"torch_version": "2.12.0"})
+
+    def line(number: int) -> int:
+        return builder.site("train.py", number, "main", f"line {number}") if number else 0
+
+    for start in range(times):
+        builder.entry(
+            f"anymps::copy.{finding} {operator}", start_ns=start, fate=Fate.MARK, flags=Flag.UNSAFE_COPY,
+            site=line(site), sequence=line(wait) << 32 | line(copy),
+        )  # fmt: skip
+    return builder.close()
+
+
+def test_a_changed_source_names_the_copy_and_the_wait() -> None:
+    """MPS701 stands at the line that changed the source and names those of the copy and of the next wait."""
+    finding = only(unsafe("MPS701", "aten::zero_", site=12, copy=10, wait=14, times=3))
+    assert (finding.id, finding.severity, finding.site.line, finding.count) == ("MPS701", Severity.ERROR, 12, 3)
+    assert [site.line for site in finding.related_sites] == [10, 14]
+    assert finding.what == (
+        "The source of the copy at train.py:10 was changed 3 times by `aten::zero_` "
+        "before the next wait, at train.py:14."
+    )
+
+
+def test_a_source_changed_unseen() -> None:
+    """MPS701 stands at the copy where no operator changed its source, and says if nothing waited."""
+    finding = only(unsafe("MPS701", "", site=10, copy=10, wait=0))
+    assert (finding.site.line, finding.related_sites) == (10, ())
+    assert finding.what == (
+        "The source of this copy was changed once by something that is no operator of torch, before any wait."
+    )
+
+
+def test_a_freed_source() -> None:
+    """MPS702 stands at the copy; it holds up to torch 2.12 only."""
+    finding = only(unsafe("MPS702", "", site=10, copy=10, wait=14))
+    assert (finding.id, finding.site.line) == ("MPS702", 10)
+    assert finding.what == "The source of this copy was freed once before the next wait, at train.py:14."
+    assert not RULES["MPS702"].applies("2.13.0")
+
+
+def test_a_result_used_before_a_wait() -> None:
+    """MPS703 stands at the use and names the line of the copy."""
+    finding = only(unsafe("MPS703", "torch.Tensor.numpy", site=12, copy=10, wait=0))
+    assert (finding.id, finding.site.line) == ("MPS703", 12)
+    assert [site.line for site in finding.related_sites] == [10]
+    assert finding.what == (
+        "`torch.Tensor.numpy` used the result of the copy at train.py:10 once before the host had waited for it."
+    )

@@ -68,6 +68,11 @@ class ScriptCommand(click.Command):
     type=click.Choice(["real", "virtual"]),
     help="Run only on an Apple GPU, or only on the virtual device.",
 )
+@click.option(
+    "--strict-copies",
+    is_flag=True,
+    help="Let copies to the CPU with non_blocking=True arrive at the next wait only (ANYMPS_STRICT_COPIES=1).",
+)
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
 @click.option("--report-to", metavar="FILE", type=click.Path(path_type=Path), help="Write the report to this file.")
 @finding_options
@@ -80,6 +85,7 @@ def run(
     fallback: bool | None,
     record: Path | None,
     require: str | None,
+    strict_copies: bool,
     no_report: bool,
     report_to: Path | None,
     reports: tuple[Output, ...],
@@ -105,6 +111,7 @@ def run(
         fallback=fallback,
         record=record,
         require=require,
+        strict_copies=strict_copies,
         report=not no_report,
         report_to=report_to,
         choice=Choice(**choice),

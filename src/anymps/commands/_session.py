@@ -26,6 +26,7 @@ class RunOptions:
     fallback: bool | None = None
     record: Path | None = None
     require: str | None = None
+    strict_copies: bool = False
     report: bool = True
     report_to: Path | None = None
     choice: Choice = NOTHING_CHOSEN
@@ -57,7 +58,10 @@ class RunSession:
             mac = self._judge.settings.mac or None
         options.outputs.check(options.record)
         import anymps
+        from anymps.device import STRICT_COPIES_VARIABLE
 
+        if options.strict_copies:
+            os.environ[STRICT_COPIES_VARIABLE] = "1"  # child processes do the same
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(mac, fallback=options.fallback, require=options.require)
         if not anymps.is_virtual():

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from anymps.device._build import build, cache_directory, is_built
-from anymps.device._enable import State, banner, enable, is_virtual, native, state
+from anymps.device._enable import STRICT_COPIES_VARIABLE, State, banner, enable, is_virtual, native, state
 
-__all__ = ["State", "banner", "build", "cache_directory", "enable", "is_built", "is_virtual", "native", "state"]
+__all__ = [
+    "STRICT_COPIES_VARIABLE",
+    "State",
+    "banner",
+    "build",
+    "cache_directory",
+    "enable",
+    "is_built",
+    "is_virtual",
+    "native",
+    "state",
+]

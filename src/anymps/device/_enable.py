@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _OPERATOR = "%OP%"  # stands for the operator's name in the texts that the native core fills in
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 MAC_VARIABLE = "ANYMPS_MAC"
+STRICT_COPIES_VARIABLE = "ANYMPS_STRICT_COPIES"
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,9 @@ def enable(
     `"shape"`, where tensors have shapes and memory but no values: for plans. `quiet` leaves out the line
     on stderr that says what the device is; it is for programs that run nothing of the user's on it.
 
+    With `ANYMPS_STRICT_COPIES=1` in the environment a copy to the CPU with `non_blocking=True` arrives at the next wait
+    only: until then floats are not a number, integers 0xA5 or 0x5A in every byte, truth values the opposite.
+
     Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError
     if `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
     EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device)
@@ -123,6 +127,7 @@ def _enable(
         _check_again(_state, chosen if asked_for else None, fallback, require, substrate)
         return _state
     allowed = _fallback_allowed(fallback)
+    strict = _strict_copies()
     version = check_supported(installed_torch().version)
 
     import torch
@@ -137,6 +142,7 @@ def _enable(
     if require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
     _install(version, chosen, allowed, substrate)
+    native().hold_back_copies(strict)
     _state = State(True, chosen, allowed, torch.__version__, substrate)
     if not quiet:
         print(banner(_state), file=sys.stderr, flush=True)
@@ -190,6 +196,13 @@ def _fallback_allowed(fallback: bool | None) -> bool:
             f"anymps: {FALLBACK_VARIABLE}={text!r} is no number; torch reads it as an integer and stops there; "
             "use 1 or 0"
         ) from None
+
+
+def _strict_copies() -> bool:
+    text = os.environ.get(STRICT_COPIES_VARIABLE, "0")
+    if text not in ("", "0", "1"):
+        raise EnableError(f"anymps: {STRICT_COPIES_VARIABLE}={text!r} must be 1 or 0")
+    return text == "1"
 
 
 def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from anymps.findings import (
     _arguments,
+    _copies,
     _dtypes,
     _hazards,
     _memory,
@@ -32,6 +33,7 @@ _FAMILIES: Final = (
     _memory_growth,
     _hazards,
     _wrong_results,
+    _copies,
 )
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule in family.RULES}

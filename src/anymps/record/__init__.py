@@ -18,6 +18,7 @@ from anymps.record._facts import (
     StepSum,
     StepTable,
     StepTimeline,
+    UnsafeCopy,
 )
 from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
 from anymps.record._recording import Recording
@@ -55,5 +56,6 @@ __all__ = [
     "StepSum",
     "StepTable",
     "StepTimeline",
+    "UnsafeCopy",
     "Wait",
 ]

@@ -22,7 +22,8 @@ from anymps.record._schema import ENTRY, ModuleRow, RefusalRow, SignatureRow, St
 from anymps.record._vocabulary import Fate, Flag, RefusalKind, Wait
 from anymps.record._writer import RecordingWriter
 
-_SIGNATURE, _SITE, _STEP, _WAIT, _FLAGS, _REFUSAL = 4, 6, 7, 10, 12, 13  # fields of an entry, in their order
+# Fields of an entry, in their order.
+_SEQUENCE, _SIGNATURE, _SITE, _STEP, _WAIT, _FLAGS, _REFUSAL = 3, 4, 6, 7, 10, 12, 13
 _WAIT_BYTE, _DIRECTION_BYTE, _REFUSAL_BYTES = 53, 54, (56, 57, 58, 59)  # where they lie in its 64 bytes
 # A factory allocates without an entry and then fills: these name its line.
 _FILLS = {f"aten::{name}_" for name in ("bernoulli", "copy", "fill", "normal", "random", "uniform", "zero")}
@@ -117,6 +118,8 @@ class SuiteCapture(Capture):
             refused, steps = {entry[_REFUSAL] for entry in entries}, {entry[_STEP] for entry in entries}
             refusals = [row for row in self._section_refusals if row[0] in refused]
             sites = {entry[_SITE] for entry in entries} | {site for row in refusals for site in row[5:7]}
+            copies = [entry[_SEQUENCE] for entry in entries if entry[_FLAGS] & Flag.UNSAFE_COPY]
+            sites |= {site for pair in copies for site in (pair & 0xFFFFFFFF, pair >> 32)}
             writer = RecordingWriter.in_memory({**self._facts(), "ending": {"status": 0}})
             writer.add_operators((number, self._names[number]) for number in sorted({row[1] for row in signatures}))
             writer.add_signatures(signatures)

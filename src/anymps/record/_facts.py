@@ -97,6 +97,23 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
+class UnsafeCopy:
+    """A non_blocking copy whose host side was touched before the host waited.
+
+    `finding` is the id of the rule that it breaks, `operator` the call at `site` that touched the tensor, empty if none
+    was seen (`site` is then the copy's). `copy` is the line of the copy, `wait` that of the next wait: unknown where
+    none had come yet.
+    """
+
+    finding: str
+    operator: str
+    site: Site
+    copy: Site
+    wait: Site
+    count: int
+
+
+@dataclass(frozen=True)
 class Refusal:
     """A call that MPS refused. `origin` is the line that made the culprit, unknown if its file is empty.
 

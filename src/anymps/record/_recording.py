@@ -27,6 +27,7 @@ from anymps.record._facts import (
     StepSum,
     StepTable,
     StepTimeline,
+    UnsafeCopy,
 )
 from anymps.record._file import connect_memory, damaged, open_readonly
 from anymps.record._memory import MemoryStory, tell
@@ -193,6 +194,19 @@ class Recording:
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known fault of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
         return self._occurrences(f"flags & {Flag.HAZARD:d}")
+
+    def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:
+        """Non_blocking copies whose host side was touched before a wait, in the order of the run."""
+        rows = self._rows(
+            "SELECT o.name, e.site, e.sequence & 4294967295, e.sequence >> 32, COUNT(*) FROM entries e "
+            "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
+            f"WHERE e.flags & {Flag.UNSAFE_COPY:d} GROUP BY o.name, e.site, e.sequence ORDER BY MIN(e.id)"
+        )
+        found = []
+        for mark, site, copy, wait, count in rows:
+            finding, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
+            found.append(UnsafeCopy(finding, operator, self.site(site), self.site(copy), self.site(wait), count))
+        return tuple(found)
 
     def concurrent(self) -> tuple[Occurrence, ...]:
         """Operators that began while another thread was inside one; autograd's own threads do not count."""

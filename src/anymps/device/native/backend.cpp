@@ -2,7 +2,7 @@
 #include "backend.h"
 
 #include "books.h"
-#include "delayed.h"
+#include "waited.h"
 #include "events.h"
 #include "fork.h"
 #include "generator.h"
@@ -122,7 +122,7 @@ struct Hooks final : at::MPSHooksInterface {
     const int64_t start = now_ns();
     books().model().empty_cache();
     tape::mark(mark_rule("anymps::empty_cache"), 0, start, now_ns(), Wait::EmptyCache);
-    delayed::check();
+    host_has_waited();
   }
   size_t getCurrentAllocatedMemory() const override {
     return books().model().current();
@@ -326,7 +326,7 @@ void synchronize_device(const char* name) {
   enter_device();
   const int64_t start = now_ns();
   tape::mark(mark_rule(name), 0, start, start, Wait::Synchronize);
-  delayed::check();
+  host_has_waited();
 }
 
 void install_backend(const MacFacts& mac) {

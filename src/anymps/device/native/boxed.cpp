@@ -3,7 +3,7 @@
 
 #include "call.h"
 #include "hazards.h"
-#include "delayed.h"
+#include "waited.h"
 #include "determinism.h"
 #include "indices.h"
 #include "random.h"
@@ -389,7 +389,7 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   });
   span.moved(Direction::None, moved, false);
   span.end(inputs, outputs);
-  delayed::check();
+  host_has_waited();
 }
 
 void warn_fallback(const std::string& name) {

@@ -1,7 +1,7 @@
 // Aliasing of arguments and adoption of results, shared by the boxed and the unboxed kernels.
 #include "call.h"
 
-#include "delayed.h"
+#include "waited.h"
 #include "shape.h"
 #include "texts.h"
 
@@ -162,7 +162,7 @@ void Call::finish() {
     span_.end(inputs, results_);
   }
   if (C10_UNLIKELY(span_.waits())) {
-    delayed::check();
+    host_has_waited();
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include "fork.h"
 #include "hazards.h"
-#include "delayed.h"
+#include "waited.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -24,6 +24,7 @@ struct Event {
   bool measured = false;      // elapsed_time has used up the signal of the last record, up to torch 2.14
   bool synchronized = false;  // synchronize may have
   int64_t time_ns = 0;
+  uint64_t copies = 0;  // that had started when it was recorded
 };
 
 struct Pool {
@@ -48,9 +49,10 @@ Pool& pool() {
   return *the_pool;
 }
 
-void note_wait() {
+void note_wait(uint64_t copies) {
   const int64_t now = now_ns();
   tape::mark(mark_rule("anymps::event_wait"), 0, now, now, Wait::Event);
+  nonblocking::waited(copies);
   delayed::check();
 }
 
@@ -86,6 +88,7 @@ void record(uint32_t id) {
   event.recorded = true;
   event.measured = event.synchronized = false;
   event.time_ns = host_ns();
+  event.copies = nonblocking::started();
 }
 
 void wait(uint32_t id) {
@@ -95,6 +98,7 @@ void wait(uint32_t id) {
 }
 
 void synchronize(uint32_t id) {
+  uint64_t copies = 0;
   {
     Pool& p = pool();
     std::lock_guard<std::mutex> lock(p.mutex);
@@ -103,14 +107,22 @@ void synchronize(uint32_t id) {
       return;
     }
     event.synchronized = true;
+    copies = event.copies;
   }
-  note_wait();
+  note_wait(copies);
 }
 
 bool query(uint32_t id) {
-  Pool& p = pool();
-  std::lock_guard<std::mutex> lock(p.mutex);
-  return p.at(id).recorded;
+  Event event;
+  {
+    Pool& p = pool();
+    std::lock_guard<std::mutex> lock(p.mutex);
+    event = p.at(id);
+  }
+  if (event.recorded) {
+    nonblocking::waited(event.copies);  // whoever asks until the answer is yes has waited
+  }
+  return event.recorded;
 }
 
 double elapsed_ms(uint32_t start, uint32_t end) {
@@ -139,7 +151,7 @@ double elapsed_ms(uint32_t start, uint32_t end) {
   const bool in_order = last.time_ns > first.time_ns;
 #endif
   TORCH_CHECK(in_order, "End event ", end, " was not recorded after start event ", start);
-  note_wait();
+  note_wait(nonblocking::started());  // it waits for the whole stream (torch 2.13, MPSEvent.mm)
   return static_cast<double>(last.time_ns - first.time_ns) * 1e-6;
 }
 

@@ -1,7 +1,7 @@
 // Allocation, views, storages, copies and reads: the operators that are about memory rather than arithmetic.
 #include "call.h"
 #include "hazards.h"
-#include "delayed.h"
+#include "waited.h"
 #include "registry.h"
 #include "shape.h"
 #include "streams.h"
@@ -147,11 +147,13 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   span.fate(Fate::Copy);
   span.input(source.unsafeGetTensorImpl());
   span.input(self.unsafeGetTensorImpl());
+  bool early = false;
   if (direction != Direction::MpsToMps) {
-    if (!non_blocking) {
+    early = non_blocking && nonblocking::returns_early(self, source);
+    if (!early) {
       span.wait(direction == Direction::CpuToMps ? Wait::CopyToMps : Wait::CopyToCpu);
     }
-    span.moved(direction, static_cast<int64_t>(self.nbytes()), non_blocking);
+    span.moved(direction, static_cast<int64_t>(self.nbytes()), early);
   } else {
     span.moved(direction, static_cast<int64_t>(self.nbytes()), false);
   }
@@ -167,7 +169,11 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   const std::array<const c10::TensorImpl*, 2> inputs{source.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()};
   span.end(inputs, {});
   if (span.waits()) {
-    delayed::check();
+    host_has_waited();
+  } else if (early && direction == Direction::CpuToMps) {
+    nonblocking::started_to_mps(source, source.scalar_type() != self.scalar_type());
+  } else if (early) {
+    nonblocking::started_to_cpu(self);
   }
   return self;
 }
@@ -199,7 +205,7 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   }();
   const std::array<const c10::TensorImpl*, 1> inputs{self.unsafeGetTensorImpl()};
   span.end(inputs, {});
-  delayed::check();
+  host_has_waited();
   return value;
 }
 

@@ -10,6 +10,7 @@
 #include "fork.h"
 #include "hazard_bindings.h"
 #include "ledger.h"
+#include "nonblocking.h"
 #include "python_bridge.h"
 #include "registry.h"
 #include "replay.h"
@@ -213,6 +214,11 @@ PyObject* allow_fallback(PyObject*, PyObject* value) {
   Py_RETURN_NONE;
 }
 
+PyObject* hold_back_copies(PyObject*, PyObject* value) {
+  nonblocking::hold_back(PyObject_IsTrue(value) == 1);
+  Py_RETURN_NONE;
+}
+
 PyObject* fate(PyObject*, PyObject* name) {
   return guarded([&] { return PyLong_FromLong(fate_of(to_string(name))); });
 }
@@ -344,6 +350,7 @@ PyObject* replay_trace(PyObject*, PyObject* args) {
 
 PyObject* tape_start(PyObject*, PyObject* limit) {
   return guarded([&]() -> PyObject* {
+    nonblocking::recording_starts();
     forget_sites();
     tape::start(PyLong_AsUnsignedLongLong(limit));
     Py_RETURN_NONE;
@@ -351,8 +358,11 @@ PyObject* tape_start(PyObject*, PyObject* limit) {
 }
 
 PyObject* tape_stop(PyObject*, PyObject*) {
-  tape::stop();
-  Py_RETURN_NONE;
+  return guarded([]() -> PyObject* {
+    nonblocking::recording_ends();
+    tape::stop();
+    Py_RETURN_NONE;
+  });
 }
 
 PyObject* tape_pause(PyObject*, PyObject* pause) {
@@ -553,6 +563,7 @@ PyMethodDef methods[] = {
     {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
     {"end_device_threads", end_device_threads, METH_NOARGS, "Ends autograd's device threads, before the interpreter ends."},
     {"allow_fallback", allow_fallback, METH_O, "Whether operators without a kernel run on the CPU."},
+    {"hold_back_copies", hold_back_copies, METH_O, "Whether copies to the CPU with non_blocking=True arrive at the next wait only."},
     {"set_hazards", set_hazards_from_python, METH_O, "Puts these known faults of MPS in force, and no others."},
     {"hazards_of", hazards_of_from_python, METH_VARARGS, "The known faults in force that a call would meet."},
     {"fate", fate, METH_O, "The fate of a listed operator as its number, or -1."},

@@ -439,7 +439,7 @@ Drained drain() {
       ++total.count;
       total.duration_ns += e.duration_ns;
       total.moved_bytes += e.moved_bytes;
-      const bool matters = e.wait != 0 || e.refusal != 0 || e.direction == 1 || e.direction == 2 || (e.flags & kHazard) != 0;
+      const bool matters = e.wait != 0 || e.refusal != 0 || e.direction == 1 || e.direction == 2 || (e.flags & (kHazard | kUnsafeCopy)) != 0;
       if (s.detailed < s.detail_limit || matters) {
         result.entries.append(reinterpret_cast<const char*>(&e), sizeof(Entry));
         ++s.detailed;
@@ -586,6 +586,19 @@ void note_hazard(const Rule& rule) {
   if (entry.site == 0) {
     entry.site = current_site();
   }
+  put(rule, Fate::Mark, entry);
+}
+
+void note_unsafe_copy(const Rule& rule, uint32_t site, uint32_t copy, uint32_t wait) {
+  if (!recording()) {
+    return;
+  }
+  Entry entry = outside();
+  entry.start_ns = now_ns();
+  entry.flags = kUnsafeCopy;
+  entry.phase = static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
+  entry.site = site;
+  entry.sequence = static_cast<int64_t>(uint64_t(wait) << 32 | copy);
   put(rule, Fate::Mark, entry);
 }
 

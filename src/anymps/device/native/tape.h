@@ -33,7 +33,7 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 64, "the packed entry is part of the recording's documented format");
 
-enum EntryFlag : uint8_t { kNonBlocking = 1, kRaised = 2, kAutogradThread = 4, kViewResult = 8, kHazard = 16 };
+enum EntryFlag : uint8_t { kNonBlocking = 1, kRaised = 2, kAutogradThread = 4, kViewResult = 8, kHazard = 16, kUnsafeCopy = 32 };
 
 extern std::atomic<bool> tape_on;
 inline bool recording() {
@@ -149,6 +149,9 @@ void end_step();
 bool take_refusal_note();  // whether the calling thread has noted a refusal since it last asked
 uint32_t note_refusal(const Rule& rule, Fate fate);  // writes a refused entry for the calling thread, returns its number
 void note_hazard(const Rule& rule);  // writes a mark for a known fault of MPS that the call about to run would meet
+// Writes a mark for a copy whose host side was touched too early: where that was, and as related lines the copy and the
+// wait that came later (0: none).
+void note_unsafe_copy(const Rule& rule, uint32_t site, uint32_t copy, uint32_t wait);
 void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wait wait);
 }  // namespace tape
 
