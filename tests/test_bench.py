@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,16 +37,15 @@ SHORT = ("--repeat", "8", "--min-time", "0")
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory with functions, which the process stands in; the import path is put back."""
-    import sys
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.delitem(sys.modules, "functions", raising=False)
     tmp_path.joinpath("functions.py").write_text(CODE)
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("functions", None)
 
 
 def test_function_on_the_cpu(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
