@@ -66,7 +66,7 @@ class BenchFunction:
 
     def _find(self) -> Callable[..., object]:
         module = self._import()
-        function = getattr(module, self._name, None)
+        function: Callable[..., object] | None = getattr(module, self._name, None)
         if function is None:
             raise TargetNotFoundError(f"{self._home} has no function {self._name}")
         if not callable(function):

@@ -191,10 +191,14 @@ def _show(error: BaseException) -> None:
 def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
     """Drop the frames above the script's own: those of anymps and of the import system.
 
-    A trace that has no others is a fault of ours, and stays whole.
+    Where nothing of the script's is left, only those of this file: the others tell of a fault of ours.
     """
-    own = os.path.dirname(os.path.dirname(_without_own_frames.__code__.co_filename)) + os.sep
-    rest = trace
-    while rest is not None and rest.tb_frame.f_code.co_filename.startswith((own, "<frozen importlib")):
-        rest = rest.tb_next
-    return rest or trace
+    here = _without_own_frames.__code__.co_filename
+    package = os.path.dirname(os.path.dirname(here)) + os.sep
+    return _below(trace, package) or _below(trace, here)
+
+
+def _below(trace: types.TracebackType | None, own: str) -> types.TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((own, "<frozen importlib")):
+        trace = trace.tb_next
+    return trace

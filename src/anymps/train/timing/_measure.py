@@ -43,7 +43,7 @@ def measure(
 
     Raises ValueError for numbers that make no sense; what the function raises passes through.
     """
-    word = name or getattr(function, "__name__", "function")
+    word = name or str(getattr(function, "__name__", "function"))
     return compare(
         {word: function},
         device=device,

@@ -26,11 +26,11 @@ def reads_of(function: Callable[[], object]) -> tuple[str, ...]:
     return tuple(watch.places)
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Looks at every operator on its way to its kernel."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.places: dict[str, None] = {}  # a set that keeps its order
 
     def __torch_dispatch__(

@@ -1,0 +1,55 @@
+"""`anymps bench` in processes of its own: a script's optimizer steps, ended when enough are timed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+SCRIPT = """\
+import sys, torch
+model = torch.nn.Linear(4, 4).to("mps")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[1])):
+    print("step", step)
+    optimizer.zero_grad()
+    model(torch.ones(2, 4, device="mps")).sum().backward()
+    optimizer.step()
+"""
+
+
+def bench(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `anymps bench` on the script."""
+    folder.joinpath("train.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "anymps", "bench", "--warmup", "2", "--repeat", "8", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_steps_of_a_script(tmp_path: Path) -> None:
+    """Two steps to warm up, eight that count, then the script is ended; its output is on stderr."""
+    result = bench(tmp_path, "--json", "train.py", "1000")
+    assert result.returncode == 0
+    (row,) = json.loads(result.stdout)["timings"]
+    assert (row["name"], row["device"], row["virtual"], row["runs"]) == ("step of train.py", "mps:0", True, 8)
+    assert [line for line in result.stderr.splitlines() if line.startswith("step")][-1] == "step 9"
+    assert "VIRTUAL mps device" in result.stderr
+
+
+def test_too_few_steps(tmp_path: Path) -> None:
+    """A script that ends before a step counts is told how many it made."""
+    result = bench(tmp_path, "train.py", "1")
+    assert (result.returncode, result.stdout) == (2, "")
+    message = "anymps: train.py made 1 optimizer step, and the first 2 do not count"
+    assert result.stderr.splitlines()[-1] == message
+
+
+def test_fault_of_the_script(tmp_path: Path) -> None:
+    """A script that fails keeps its traceback and its exit code."""
+    result = bench(tmp_path, "train.py", "many")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[-1] == "ValueError: invalid literal for int() with base 10: 'many'"
