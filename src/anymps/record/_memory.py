@@ -6,7 +6,7 @@ it; an optimizer's state is born in its step and outlives that; an activation is
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -52,6 +52,8 @@ class Allocation:
     site: Site
     step: int
     phase: Phase
+    died_step: int | None = None
+    """None if it was there at the end."""
 
     def alive_at(self, event: int) -> bool:
         """Whether the buffer was there just after an event."""
@@ -120,7 +122,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class StepMemory:
-    """One step: its highest `peak`, and what was left `after` its end, by category (bytes)."""
+    """One step: its highest `peak`, and what was left `after` its end, by category (bytes).
+
+    A step ends when the optimizer's `step` returns; what is freed later, before the next forward, counts as left.
+    """
 
     step: int
     peak: int
@@ -195,6 +200,7 @@ def tell(
                 site=sites.get(site, _NOWHERE),
                 step=step,
                 phase=Phase(phase),
+                died_step=died_step if died else None,
             )
         )
         if born:
@@ -268,23 +274,26 @@ def _events(allocations: Iterable[Allocation]) -> list[tuple[int, int, Allocatio
 
 def _steps(story: MemoryStory) -> tuple[StepMemory, ...]:
     curve = {event: (allocated, reserved) for event, allocated, reserved in story._allocated}
-    current = dict.fromkeys(Category, 0)
     peaks: dict[int, list[int]] = {}
-    after: dict[int, dict[Category, int]] = {}
-    step = 0
-    for event, sign, one in _events(story.allocations):
-        if sign > 0 and one.born and one.step > step:
-            after[step] = dict(current)
-            step = one.step
-        current[one.category] += sign * one.bytes
-        if event in curve:
-            highest = peaks.setdefault(step, [0, 0])
-            highest[0] = max(highest[0], curve[event][0])
-            highest[1] = max(highest[1], curve[event][1])
-    return tuple(
-        StepMemory(number, peaks.get(number, [0, 0])[0], peaks.get(number, [0, 0])[1], sum(left.values()), left)
-        for number, left in sorted(after.items())
-    )
+    for one in story.allocations:
+        if one.born in curve:
+            highest = peaks.setdefault(one.step, [0, 0])
+            highest[0] = max(highest[0], curve[one.born][0])
+            highest[1] = max(highest[1], curve[one.born][1])
+    changes: dict[int, Counter[Category]] = defaultdict(Counter)  # by step: what it leaves less what it frees of others
+    for one in story.allocations:
+        if one.died_step != one.step:
+            changes[one.step][one.category] += one.bytes
+            if one.died_step is not None:
+                changes[one.died_step][one.category] -= one.bytes
+    steps = []
+    left = dict.fromkeys(Category, 0)
+    for step in sorted({*peaks, *changes}):
+        for category, size in changes[step].items():
+            left[category] += size
+        if step in peaks:
+            steps.append(StepMemory(step, peaks[step][0], peaks[step][1], sum(left.values()), dict(left)))
+    return tuple(steps)
 
 
 def _samples(story: MemoryStory, points: int) -> tuple[Sample, ...]:
