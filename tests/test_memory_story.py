@@ -8,7 +8,11 @@ from anymps.record import MemoryStory, Phase, Role, Site
 from anymps.record._memory import Category, Row, tell
 
 MODULES = {0: "", 1: "net.a", 2: "net.b"}
-SITES = {0: Site("", 0), 1: Site("train.py", 3, "main", "y = net(x)"), 2: Site("train.py", 5, "main", "loss.backward()")}
+SITES = {
+    0: Site("", 0),
+    1: Site("train.py", 3, "main", "y = net(x)"),
+    2: Site("train.py", 5, "main", "loss.backward()"),
+}
 OPERATORS = {1: "aten::mm", 2: "aten::zeros"}
 
 

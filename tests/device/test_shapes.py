@@ -243,6 +243,4 @@ def test_sparse_tensors_are_refused() -> None:
         """,
         "shape",
     )
-    assert result.lines == [
-        "anymps: sparse tensors have no shapes to plan with; run this part on the host substrate"
-    ]
+    assert result.lines == ["anymps: sparse tensors have no shapes to plan with; run this part on the host substrate"]
