@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from processes import ENABLE, run_python
-
 from anymps.record import MemoryStory, Phase, Role, Site
 from anymps.record._memory import Category, Row, tell
+from processes import ENABLE, run_python
 
 MODULES = {0: "", 1: "net.a", 2: "net.b"}
 SITES = {

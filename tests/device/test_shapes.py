@@ -6,6 +6,7 @@ import json
 from textwrap import dedent
 
 import pytest
+
 from processes import MAC, Result, run_python
 
 NO_VALUES = 64
@@ -188,7 +189,7 @@ for name, work in {
 
 
 def test_what_is_assumed_is_said() -> None:
-    """A number is 0, a truth value False, all is selected, nonzero and unique; each leaves a mark, known values none."""
+    """A number is 0, a truth value False, all is selected, nonzero, unique; each leaves a mark, what is known none."""
     found = {name: tuple(rest) for name, *rest in map(json.loads, run(ASSUMING, "shape").lines)}
     assert found == {
         "unknown mask": ([300000], ["anymps::assumed.aten::index.Tensor"]),

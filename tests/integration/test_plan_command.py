@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from processes import SOURCE_ROOT, Result
 
 TRAINING = """
@@ -143,6 +145,30 @@ def test_a_script_that_cannot_be_planned_gets_one_line(text: str, message: str, 
     """Exit code 2, nothing on standard output, and what to do."""
     result = plan("--mac", "M1 8GB", script(tmp_path, text), cwd=tmp_path)
     assert (result.status, result.out, result.err.splitlines()) == (2, "", [message])
+
+
+def test_a_gpt_known_to_fail_on_24_gb_fails(tmp_path: Path) -> None:
+    """A GPT of depth 12, batch 8 and length 2048 meets torch's limit when it asks for another block of logits, 2 GiB.
+
+    docs/memory.md says what a real run showed, and how far this simpler model is from it.
+    """
+    model = str(Path(__file__).with_name("gpt_memory.py"))
+    found = planned(tmp_path, "--mac", "M4 24GB", "--batch", "8", model, "{batch}", "2048")
+    (mac,) = found["macs"]
+    assert (mac["verdict"], mac["fails_in"]) == ("fails", {"step": 1, "phase": "backward"})
+    asked = re.search(r"\(MPS allocated: ([0-9.]+) GiB,.*Tried to allocate ([0-9.]+) GiB", mac["message"])
+    assert asked is not None
+    assert asked[2] == "2.00"
+    assert float(asked[1]) == pytest.approx(28.5, abs=0.1)
+
+
+def test_a_plan_is_not_written_as_a_page(tmp_path: Path) -> None:
+    """A file name that asks for what there is not is refused before anything is measured."""
+    result = plan("--report-to", "plan.html", script(tmp_path, TRAINING), cwd=tmp_path, timeout=30)
+    assert (result.status, result.err.splitlines()) == (
+        2,
+        ["anymps: --report-to plan.html: a plan is written as .json or as text"],
+    )
 
 
 def test_a_batch_in_the_arguments_must_be_given(tmp_path: Path) -> None:

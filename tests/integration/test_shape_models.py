@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from processes import MAC, run_python
 
 from integration.models import CASES
+from processes import MAC, run_python
 
 NEEDS_VALUES = {"time_series"}  # its distribution's parameters decide what is drawn, and 0 is none of a scale
 

@@ -52,7 +52,6 @@ _FACTORIES = frozenset((torch.zeros, torch.ones, torch.full, torch.rand, torch.r
 _INITIALIZERS = frozenset(name for name in vars(torch.nn.init) if name.endswith("_") and not name.startswith("_"))
 
 
-
 class Hollow(TorchFunctionMode):
     """The mode; enter it once, in the thread that runs the script."""
 
