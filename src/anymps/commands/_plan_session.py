@@ -6,7 +6,9 @@ __all__ = ["PlanSession"]
 
 import json
 import os
+import signal
 import sys
+import threading
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ class PlanSession:
 
     def start(self, target: Target) -> None:
         """Switch the device on without values, change what the scenario changes, and begin to record."""
+        _end_with_parent()
         os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"
         os.environ["PYTORCH_MPS_LOW_WATERMARK_RATIO"] = "0.0"
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a plan downloads nothing: a model that needs it says so at once
@@ -78,3 +81,18 @@ class PlanSession:
 
         # After the recording's own hook, which ends the step.
         register_optimizer_step_post_hook(after_step)
+
+
+def _end_with_parent() -> None:
+    """End this process and all that it starts when the planning process is gone, however that ended."""
+    pipe = os.environ.pop("ANYMPS_PLAN_LIFELINE", None)  # plan/_measure.py
+    if pipe is None:
+        return
+    leader = os.getpid()
+
+    def watch() -> None:
+        with suppress(OSError):
+            os.read(int(pipe), 1)
+        os.killpg(leader, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True, name="anymps plan").start()

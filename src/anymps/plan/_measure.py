@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from anymps._errors import PlanError
 from anymps.plan._scenario import Scenario
@@ -19,6 +21,12 @@ from anymps.record import MemoryStory, Recording
 
 ASSUMED = "anymps::assumed."
 """How marks begin where the device answered with an assumed value (device/native/shape.h)."""
+
+LIFELINE = "ANYMPS_PLAN_LIFELINE"
+"""Variable with the number of a pipe's reading end, which closes when the planning process is gone."""
+
+_GRACE = 20.0  # seconds to close the recording
+_running: set[int] = set()  # process ids of measurements
 
 BATCH = "{batch}"
 SEQUENCE = "{sequence}"
@@ -72,15 +80,10 @@ def measure(
         command = [sys.executable, "-m", "anymps", "plan", "--measure", json.dumps(order)]
         if fallback is not None:
             command.append("--fallback" if fallback else "--no-fallback")
-        process = subprocess.Popen(
-            [*command, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-        output, late = _wait(process, seconds)
+        written = Path(folder, "output")
+        with written.open("wb") as file:
+            late = _run([*command, *arguments], file, seconds)
+        output = written.read_text(encoding="utf-8", errors="replace")
         if not recording.exists():
             raise PlanError(f"anymps: the plan could not start: {_last_line(output)}")
         with Recording.open(recording) as opened:
@@ -96,17 +99,56 @@ def _fill_in(word: str, scenario: Scenario) -> str:
     return word
 
 
-def _wait(process: subprocess.Popen[str], seconds: float) -> tuple[str, bool]:
-    """The output, and whether the process had to be told to stop; what it recorded is kept then."""
+def _run(command: Sequence[str], output: BinaryIO, seconds: float) -> bool:
+    """Run the command; whether it had to be told to stop after `seconds`. What it recorded is kept then.
+
+    The process leads a group of its own, so that nothing it starts outlives it; and it ends when this one does.
+    """
+    reader, writer = os.pipe()
+    order = {**os.environ, LIFELINE: str(reader)}
     try:
-        return process.communicate(timeout=seconds)[0], False
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=order,
+            pass_fds=(reader,),
+            start_new_session=True,
+        )
+        _running.add(process.pid)
+        try:
+            return _wait(process, seconds)
+        finally:
+            end_group(process.pid)
+            process.wait()
+            _running.discard(process.pid)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(timeout=seconds)
+        return False
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
-    try:
-        return process.communicate(timeout=20)[0], True
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.communicate()[0], True
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_GRACE)
+    return True
+
+
+def end_group(leader: int) -> None:
+    """Kill every process of the group that one process leads, itself included."""
+    with suppress(ProcessLookupError, PermissionError):  # macOS denies it for a group of dead processes
+        os.killpg(leader, signal.SIGKILL)
+
+
+def end_all() -> None:
+    """Kill every measurement that runs."""
+    for leader in tuple(_running):
+        end_group(leader)
 
 
 def _read(recording: Recording, scenario: Scenario, facts: Path, output: str, late: bool, seconds: float) -> Measured:

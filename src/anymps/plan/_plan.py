@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from anymps._errors import PlanError
 from anymps.mac import Mac, all_macs
-from anymps.plan._measure import BATCH, Measured, measure
+from anymps.plan._measure import BATCH, Measured, end_all, measure
 from anymps.plan._scenario import Scenario
 from anymps.plan._trace import Outcome, Stretch, Verdict
 
@@ -67,20 +70,31 @@ def make_plan(
     """
     minor = int(torch_version.split(".")[1])
     first = base or Scenario()
-    say("measuring the script on shapes ...")
-    measured = measure(words, first, steps=steps, seconds=seconds, fallback=fallback)
-    stretch = _stretch(words, measured, steps, seconds, fallback, say)
-    chosen = [mac] if mac is not None else list(macs or representative())
-    rows = []
-    for one in chosen:
-        largest = stretch.largest(one, minor, ACCEPTED) if stretch is not None else None
-        rows.append(Row(measured.trace.replay(one, minor), largest))
-    changes = []
-    asked = mac or next((row.outcome.mac for row in rows if row.outcome.verdict not in ACCEPTED), None)
-    for scenario in what_if:
-        say(f"measuring with {scenario.label} ...")
-        changes.append(_try(words, _merge(first, scenario), asked, minor, steps, seconds, fallback))
-    return Plan(" ".join(words), measured, tuple(rows), tuple(changes), mac, torch_version)
+
+    def run(scenario: Scenario) -> Measured:
+        say(f"measuring on shapes: {scenario.label} ...")
+        return measure(words, scenario, steps=steps, seconds=seconds, fallback=fallback)
+
+    pool = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))  # each takes a whole process and its memory
+    started = pool.submit(run, first)
+    tried: list[tuple[Scenario, Future[Measured]]] = []
+    try:
+        tried += [(_merge(first, scenario), pool.submit(run, _merge(first, scenario))) for scenario in what_if]
+        measured = started.result()
+        stretch = _stretch(words, measured, run)
+        rows = []
+        for one in [mac] if mac is not None else list(macs or representative()):
+            largest = stretch.largest(one, minor, ACCEPTED) if stretch is not None else None
+            rows.append(Row(measured.trace.replay(one, minor), largest))
+        asked = mac or next((row.outcome.mac for row in rows if row.outcome.verdict not in ACCEPTED), None)
+        changes = tuple(_change(scenario, future, asked, minor) for scenario, future in tried)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        while not all(future.done() for future in (started, *(future for _, future in tried))):
+            end_all()  # nobody waits for these any more
+            time.sleep(0.05)
+        pool.shutdown()
+    return Plan(" ".join(words), measured, tuple(rows), changes, mac, torch_version)
 
 
 def representative() -> tuple[Mac, ...]:
@@ -100,37 +114,20 @@ def _merge(base: Scenario, change: Scenario) -> Scenario:
     return replace(base, **said)
 
 
-def _stretch(
-    words: Sequence[str],
-    measured: Measured,
-    steps: int,
-    seconds: float,
-    fallback: bool | None,
-    say: Callable[[str], None],
-) -> Stretch | None:
+def _stretch(words: Sequence[str], measured: Measured, run: Callable[[Scenario], Measured]) -> Stretch | None:
     """How the run grows with the batch: from a second run with twice the batch."""
     batch = (
         measured.scenario.batch if any(BATCH in word for word in words) else (measured.scenario.batch or measured.batch)
     )
     if not batch:
         return None
-    say("measuring with twice the batch ...")
-    twice = replace(measured.scenario, batch=2 * batch)
-    larger = measure(words, twice, steps=steps, seconds=seconds, fallback=fallback)
+    larger = run(replace(measured.scenario, batch=2 * batch))
     return Stretch.between(measured.trace, batch, larger.trace, 2 * batch)
 
 
-def _try(
-    words: Sequence[str],
-    scenario: Scenario,
-    mac: Mac | None,
-    minor: int,
-    steps: int,
-    seconds: float,
-    fallback: bool | None,
-) -> Change:
+def _change(scenario: Scenario, future: Future[Measured], mac: Mac | None, minor: int) -> Change:
     try:
-        measured = measure(words, scenario, steps=steps, seconds=seconds, fallback=fallback)
+        measured = future.result()
     except PlanError as error:
         return Change(scenario, 0, 0, None, str(error).removeprefix("anymps: "))
     peak = measured.story.peak

@@ -6,7 +6,7 @@ it; an optimizer's state is born in its step and outlives that; an activation is
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -53,6 +53,8 @@ class Allocation(NamedTuple):
     site: Site
     step: int
     phase: Phase
+    died_step: int | None = None
+    """None if it was there at the end."""
 
     def alive_at(self, event: int) -> bool:
         """Whether the buffer was there just after an event."""
@@ -121,7 +123,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class StepMemory:
-    """One step: its highest `peak`, and what was left `after` its end, by category (bytes)."""
+    """One step: its highest `peak`, and what was left `after` its end, by category (bytes).
+
+    A step ends when the optimizer's `step` returns; what is freed later, before the next forward, counts as left.
+    """
 
     step: int
     peak: int
@@ -188,7 +193,8 @@ def tell(
         category = _category(born, died, step, died_step, phase, died_phase, role, module, last_step)
         operator, path, place = operators.get(signature, ""), modules.get(module, ""), sites.get(site, _NOWHERE)
         lived = (identity, born, died or None, born_ns, size, requested)
-        allocations.append(Allocation(*lived, category, operator, path, place, step, phases[phase]))
+        ended = died_step if died else None
+        allocations.append(Allocation(*lived, category, operator, path, place, step, phases[phase], ended))
         if born:
             allocated.append((born, in_use, reserved))
     allocated.sort(key=itemgetter(0))
@@ -264,31 +270,27 @@ def _events(allocations: Sequence[Allocation]) -> Iterator[tuple[int, Allocation
 
 
 def _steps(story: MemoryStory) -> tuple[StepMemory, ...]:
-    order = {category: place for place, category in enumerate(Category)}
-    current = [0] * len(order)
+    curve = {event: (allocated, reserved) for event, allocated, reserved in story._allocated}
     peaks: dict[int, list[int]] = {}
-    left_after: dict[int, list[int]] = {}
-    step = 0
-    highest = peaks.setdefault(step, [0, 0])
-    points = iter(story._allocated)  # one for each birth of the run
-    for sign, one in _events(story.allocations):
-        birth = sign > 0 and one.born > 0
-        if birth and one.step > step:
-            left_after[step] = list(current)
-            step = one.step
-            highest = peaks.setdefault(step, [0, 0])
-        current[order[one.category]] += sign * one.bytes
-        if birth:
-            _, allocated, reserved = next(points)
-            if allocated > highest[0]:
-                highest[0] = allocated
-            if reserved > highest[1]:
-                highest[1] = reserved
-    after = {number: dict(zip(Category, left, strict=True)) for number, left in left_after.items()}
-    return tuple(
-        StepMemory(number, peaks.get(number, [0, 0])[0], peaks.get(number, [0, 0])[1], sum(left.values()), left)
-        for number, left in sorted(after.items())
-    )
+    for one in story.allocations:
+        if one.born in curve:
+            highest = peaks.setdefault(one.step, [0, 0])
+            highest[0] = max(highest[0], curve[one.born][0])
+            highest[1] = max(highest[1], curve[one.born][1])
+    changes: dict[int, Counter[Category]] = defaultdict(Counter)  # by step: what it leaves less what it frees of others
+    for one in story.allocations:
+        if one.died_step != one.step:
+            changes[one.step][one.category] += one.bytes
+            if one.died_step is not None:
+                changes[one.died_step][one.category] -= one.bytes
+    steps = []
+    left = dict.fromkeys(Category, 0)
+    for step in sorted({*peaks, *changes}):
+        for category, size in changes[step].items():
+            left[category] += size
+        if step in peaks:
+            steps.append(StepMemory(step, peaks[step][0], peaks[step][1], sum(left.values()), dict(left)))
+    return tuple(steps)
 
 
 def _samples(story: MemoryStory, points: int) -> tuple[Sample, ...]:

@@ -20,7 +20,7 @@ from anymps.report import _text as text
 
 if TYPE_CHECKING:
     from anymps.plan import Assumption, Change, Plan, Row
-    from anymps.record import Holding, Moment
+    from anymps.record import Allocation, Holding, Moment
 
 _WIDTH = 100
 _HEADING = "bold cyan"
@@ -313,6 +313,7 @@ def plan_json(plan: Plan) -> str:
                 "peak_reserved": row.outcome.peak_reserved,
                 "margin": row.outcome.margin,
                 "message": row.outcome.message,
+                "fails_in": _failing(row.outcome.failing),
                 "largest_batch": row.largest_batch,
             }
             for row in plan.rows
@@ -332,3 +333,7 @@ def plan_json(plan: Plan) -> str:
         ],
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def _failing(one: Allocation | None) -> dict[str, Any] | None:
+    return {"step": one.step, "phase": one.phase.label} if one is not None else None

@@ -226,6 +226,9 @@ c10::KernelFunction read_kernel(const Rule& rule) {
 
 // PyTorch's own functions below only look at sizes, strides and the storage's allocator, never at the device's data.
 const at::Tensor& resize(const at::Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
+  if (C10_UNLIKELY(shapes_only)) {
+    grow_shape(self, size);
+  }
   return at::native::resize_(self, size, format);
 }
 at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef size, c10::IntArrayRef stride) {

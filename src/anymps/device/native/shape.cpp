@@ -4,6 +4,7 @@
 #include "registry.h"
 #include "tape.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/count_nonzero.h>
 #include <ATen/ops/empty.h>
@@ -169,6 +170,20 @@ void replace_tensors(c10::IValue& value, Convert&& convert) {
   }
 }
 
+// torch has a fallback for Meta that only raises, so that every operator seems to have a kernel.
+bool has_meta_kernel(const c10::OperatorHandle& op) {
+  for (const c10::DispatchKey key :
+       {c10::DispatchKey::Meta,
+        c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+        c10::DispatchKey::CompositeExplicitAutograd,
+        c10::DispatchKey::CompositeImplicitAutograd}) {
+    if (op.hasKernelForDispatchKey(key)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // No meta kernel: the CPU's kernel on zeros tells the shapes.
 void compute_on_zeros(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   const size_t first = stack->size() - op.schema().arguments().size();
@@ -275,6 +290,16 @@ at::Tensor zeros_like_on_cpu(const at::Tensor& tensor) {
   return at::zeros(tensor.sizes(), at::TensorOptions().dtype(tensor.dtype()).device(c10::kCPU));
 }
 
+void grow_shape(const at::Tensor& tensor, c10::IntArrayRef size) {
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  const size_t nbytes = at::detail::computeStorageNbytesContiguous(size, tensor.itemsize(), tensor.storage_offset());
+  if (c10::multiply_integers(size) == 0 || nbytes <= storage->nbytes() || storage->nbytes() == 0 || !storage->resizable()) {
+    return;
+  }
+  storage->set_data_ptr_noswap(storage->allocator()->allocate(nbytes));
+  storage->set_nbytes(nbytes);
+}
+
 void check_not_sparse_shape() {
   TORCH_CHECK_NOT_IMPLEMENTED(!shapes_only, "anymps: sparse tensors have no shapes to plan with; run this part on the host substrate");
 }
@@ -317,7 +342,7 @@ void compute_shapes(const Rule& rule, const c10::OperatorHandle& op, Stack* stac
   if (assumed) {
     assume(rule.name);
   }
-  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
+  if (!has_meta_kernel(op)) {
     if (returns_only_arguments(schema)) {
       return_arguments(rule, schema, *stack, first);
     } else {

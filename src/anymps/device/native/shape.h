@@ -43,6 +43,9 @@ void copy_shapes(const at::Tensor& destination, const at::Tensor& source);
 // The first element, or what the policy answers.
 c10::Scalar read_shapes(const at::Tensor& tensor);
 
+// Gives the storage room for another size, so that torch's own `resize_` has no bytes to copy.
+void grow_shape(const at::Tensor& tensor, c10::IntArrayRef size);
+
 // A meta tensor with the geometry of `tensor`.
 at::Tensor shape_of(const at::Tensor& tensor);
 
