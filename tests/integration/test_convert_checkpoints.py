@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 
 from anymps.checkpoints import convert
 from processes import run_python
+
+safetensors_torch = pytest.importorskip("safetensors.torch", reason="the `integration` extra brings safetensors")
 
 pytestmark = pytest.mark.integration
 
@@ -70,12 +71,12 @@ def test_as_the_library_reads_and_writes(tmp_path: Path) -> None:
     dtypes += ["uint16", "uint32", "uint64", "complex64", "float8_e4m3fn", "float8_e5m2"]
     tensors = {f"é.{name}": torch.tensor([[1.0, 0.0, 3.0]]).to(getattr(torch, name)) for name in dtypes}
     expected = {name: tensor.float() if tensor.dtype == F64 else tensor for name, tensor in tensors.items()}
-    safetensors.torch.save_file(tensors, tmp_path / "in.safetensors", {"format": "pt"})
+    safetensors_torch.save_file(tensors, tmp_path / "in.safetensors", {"format": "pt"})
     torch.save(tensors, tmp_path / "in.pt")
     convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors")
     convert(tmp_path / "in.pt", tmp_path / "converted.safetensors", to="safetensors")
     for name in ("out.safetensors", "converted.safetensors"):
-        new = safetensors.torch.load_file(tmp_path / name)
+        new = safetensors_torch.load_file(tmp_path / name)
         assert new.keys() == expected.keys()
         for key, tensor in expected.items():
             assert new[key].dtype == tensor.dtype
@@ -93,7 +94,7 @@ def test_tied_weights_by_the_library(tmp_path: Path) -> None:
     old, new = model(), model().float()
     torch.save(old.state_dict(), tmp_path / "in.pt")
     convert(tmp_path / "in.pt", tmp_path / "out.safetensors", to="safetensors")
-    assert safetensors.torch.load_model(new, tmp_path / "out.safetensors") == (set(), [])
+    assert safetensors_torch.load_model(new, tmp_path / "out.safetensors") == (set(), [])
     assert torch.equal(new[1].weight, old[1].weight.float())
     assert new[1].weight is new[0].weight
 
