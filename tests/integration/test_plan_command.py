@@ -101,7 +101,7 @@ def test_what_ifs_change_what_they_should(whole: dict[str, Any]) -> None:
     state = whole["peak"]["categories"]["optimizer state"]
     assert changes["SGD"]["peak_allocated"] <= peak - 0.99 * state
     assert changes["fused optimizer"]["peak_allocated"] <= 1.001 * peak  # it keeps its step counters on the device
-    # Half of the activations, less what the allocator rounds up: weights' gradients take freed blocks of twice their size.
+    # Half of the activations, less what is rounded up: gradients of weights take freed blocks of twice their size.
     assert changes["batch 4096"]["peak_allocated"] < peak - 0.2 * activations
 
 
