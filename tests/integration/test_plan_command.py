@@ -15,6 +15,8 @@ import pytest
 
 from processes import SOURCE_ROOT, Result
 
+pytestmark = pytest.mark.integration
+
 TRAINING = """
 import sys, torch
 from torch import nn

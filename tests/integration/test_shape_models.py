@@ -11,6 +11,8 @@ import pytest
 from integration.models import CASES
 from processes import MAC, run_python
 
+pytestmark = pytest.mark.integration
+
 NEEDS_VALUES = {"time_series"}  # its distribution's parameters decide what is drawn, and 0 is none of a scale
 
 PROGRAM = """
