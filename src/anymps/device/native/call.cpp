@@ -35,7 +35,9 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
   for (Argument& argument : arguments_) {
     if (C10_UNLIKELY(argument.original.is_same(tensor))) {
       argument.written |= written;
-      return at::Tensor(argument.host);
+      const auto host = argument.host;
+      arguments_.push_back({tensor, host, false});  // the recording names it twice
+      return at::Tensor(host);
     }
   }
   auto host = C10_UNLIKELY(known_) ? bytes_alias(impl) : alias(impl);

@@ -211,7 +211,7 @@ void compute_on_zeros(const Rule& rule, const c10::OperatorHandle& op, Stack* st
   assume(rule.name);
 }
 
-at::Tensor known_bytes(const at::Tensor& tensor) {
+at::Tensor with_bytes(const at::Tensor& tensor) {
   return tensor.is_mps() ? at::Tensor(bytes_alias(tensor.unsafeGetTensorImpl())) : tensor;
 }
 
@@ -308,7 +308,7 @@ std::vector<int64_t> count_selected(const Stack& stack, size_t first) {
   std::vector<int64_t> counts;
   const auto look = [&](const at::Tensor& tensor) {
     if (is_mask(tensor)) {
-      counts.push_back(has_values(tensor) ? known_bytes(tensor).count_nonzero().item<int64_t>() : -1);
+      counts.push_back(has_values(tensor) ? with_bytes(tensor).count_nonzero().item<int64_t>() : -1);
     }
   };
   c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
@@ -359,8 +359,8 @@ void copy_shapes(const at::Tensor& destination, const at::Tensor& source) {
   const bool known = has_values(source);
   if (destination.is_mps()) {
     if (known && source.numel() <= kFewElements && take_values(destination, true)) {
-      at::Tensor bytes = known_bytes(destination);
-      at::native::copy_(bytes, known_bytes(source), false);
+      at::Tensor bytes = with_bytes(destination);
+      at::native::copy_(bytes, with_bytes(source), false);
     } else {
       forget_values(destination);
     }
@@ -368,7 +368,7 @@ void copy_shapes(const at::Tensor& destination, const at::Tensor& source) {
   }
   if (known) {
     at::Tensor bytes = destination;
-    at::native::copy_(bytes, known_bytes(source), false);
+    at::native::copy_(bytes, with_bytes(source), false);
     return;
   }
   if (static_cast<int64_t>(destination.nbytes()) <= kClearedBytes) {
@@ -380,7 +380,7 @@ void copy_shapes(const at::Tensor& destination, const at::Tensor& source) {
 
 c10::Scalar read_shapes(const at::Tensor& tensor) {
   if (has_values(tensor)) {
-    return at::native::_local_scalar_dense_cpu(known_bytes(tensor));
+    return at::native::_local_scalar_dense_cpu(with_bytes(tensor));
   }
   assume("item");
   const auto type = tensor.scalar_type();
