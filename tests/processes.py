@@ -36,18 +36,25 @@ class Result:
         return self.out.splitlines()
 
 
-def run_python(code: str, env: Mapping[str, str] | None = None, *, timeout: float = 120) -> Result:
-    """Runs `code` in a fresh Python, with `env` added to this process's environment.
+def clean_environment() -> dict[str, str]:
+    """This process's variables for a child that finds anymps, without what enabling the device or a library set here.
 
-    Settings of the mps backend that this process has are taken out first: a script sees only those of `env`.
+    Accelerate, for one, switches the CPU fallback on for every later child.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     paths = [str(SOURCE_ROOT), inherited.get("PYTHONPATH", "")]
-    inherited["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return {**inherited, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
+def run_python(code: str, env: Mapping[str, str] | None = None, *, timeout: float = 120) -> Result:
+    """Runs `code` in a fresh Python, with `env` added to this process's environment.
+
+    Of the settings of the mps backend a script sees only those of `env`.
+    """
     answer = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         check=False,
-        env={**inherited, **(env or {})},
+        env={**clean_environment(), **(env or {})},
         capture_output=True,
         text=True,
         timeout=timeout,

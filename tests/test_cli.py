@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from anymps.commands._target import Target
 from anymps.findings import Finding, Severity, find
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, Site, Wait
 from anymps.report import render_terminal
+from processes import clean_environment
 
 ROOT = Path(__file__).parents[1]
 
@@ -198,7 +198,7 @@ def test_doctor_status(
 def test_python_m_anymps() -> None:
     """`python -m anymps` is the same command line, in a real process, without torch being imported for it."""
     code = "import sys, anymps.commands; print('torch' in sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": str(Path(anymps.__file__).parents[1])}
+    environment = clean_environment()
     answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert answer.stdout == "False\n"
     answer = subprocess.run(

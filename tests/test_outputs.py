@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-import anymps
 from anymps import UsageError
 from anymps.commands import main
 from anymps.commands._outputs import Output, Outputs, write_file
 from anymps.findings import find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import FORMATS, renderer
+from processes import clean_environment
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(anymps.__file__).parents[1])}
+ENVIRONMENT = clean_environment()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from anymps.findings import Finding, find
 from anymps.record import Recording
 from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, plant
-from processes import MAC, SOURCE_ROOT
+from processes import MAC, clean_environment
 
 pytestmark = pytest.mark.integration
 
@@ -25,14 +24,12 @@ def run(script: Path, example: str, record: Path, *options: str) -> tuple[int, l
     if example == "digits_cnn":
         pytest.importorskip("sklearn", reason="the digits example needs scikit-learn (extra: examples)")
     command = [sys.executable, "-m", "anymps", "run", "--mac", MAC, "--record", str(record), "--no-report", *options]
-    paths = [str(SOURCE_ROOT), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     answer = subprocess.run(
         [*command, str(script), *QUICK[example]],
         capture_output=True,
         text=True,
         timeout=300,
-        env=environment,
+        env=clean_environment(),
         check=False,
     )
     assert record.is_file(), answer.stderr

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from processes import SOURCE_ROOT, Result
+from processes import Result, clean_environment
 
 pytestmark = pytest.mark.integration
 
@@ -40,8 +40,7 @@ for batch in batches:
 
 def plan(*words: str, cwd: Path, timeout: float = 200) -> Result:
     """Runs the command as a user does."""
-    paths = os.pathsep.join([str(SOURCE_ROOT), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
+    env = {**clean_environment(), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "anymps", "plan", *words]
     answer = subprocess.run(command, check=False, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout)
     return Result(answer.returncode, answer.stdout, answer.stderr)
@@ -216,11 +215,10 @@ def test_a_script_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> Non
 def test_a_killed_plan_leaves_no_process(tmp_path: Path) -> None:
     """Even where the plan itself is killed, what it started ends."""
     name = script(tmp_path, HANGS)
-    paths = os.pathsep.join([str(SOURCE_ROOT), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
         [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", name],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": paths},
+        env=clean_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from processes import SOURCE_ROOT, run_python
+from processes import clean_environment, run_python
 
 pytestmark = pytest.mark.integration
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,10 +27,7 @@ def test_the_quick_start(tmp_path: Path) -> None:
     (script,) = blocks("quick-start.md", "python")
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
     torch.save({"weight": torch.ones(2, dtype=torch.float64)}, tmp_path / "model.pt")
-    environment = {
-        **{name: value for name, value in os.environ.items() if name != "ANYMPS_MAC"},
-        "PYTHONPATH": f"{SOURCE_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-    }
+    environment = clean_environment()
     said = {}
     for block in blocks("quick-start.md", "console"):
         for line in block.splitlines():

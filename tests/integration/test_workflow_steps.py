@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 import anymps
-from processes import SOURCE_ROOT
+from processes import clean_environment
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -53,9 +53,8 @@ class Runner:
             name: str(entry["default"]) for name, entry in WORKFLOW[True]["workflow_call"]["inputs"].items()
         } | dict(inputs)
         self.environment = {
-            **{name: value for name, value in os.environ.items() if name not in ("ANYMPS_MAC", "PYTEST_ADDOPTS")},
+            **{name: value for name, value in clean_environment().items() if name != "PYTEST_ADDOPTS"},
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": f"{SOURCE_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # anymps may be here without its entry point
             "PYTEST_PLUGINS": "anymps.pytest_plugin",
             "GITHUB_OUTPUT": str(path / "output"),
