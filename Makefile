@@ -4,13 +4,17 @@
 # VENV      where it lies
 # PIP_FLAGS further arguments to every pip install, such as --index-url (on Linux, where pip's default torch is a large
 #           build for CUDA, an index of CPU builds saves some gigabytes)
+# WORKERS   how many processes share the tests (auto: one a core, no more than four; 0: the one that reports)
 
 PYTHON ?= python3
 VENV ?= .venv
 PIP_FLAGS ?=
+WORKERS ?= auto
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt $(PIP_FLAGS)
+# A file's tests stay together: the device and its fixtures are made once a process.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 # A stamp is named after what it was made from: with the same two files nothing is installed again.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 
@@ -34,11 +38,11 @@ test: unit integration
 
 unit: $(VENV)/.test-$(KEY) core
 	@echo "==> unit tests"
-	@$(BIN)/python -m pytest -m "not integration" $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not integration" $(PYTEST_FLAGS)
 
 integration: $(VENV)/.integration-$(KEY) core
 	@echo "==> tests with transformers, diffusers, lightning, accelerate and peft"
-	@$(BIN)/python -m pytest -m integration $(PYTEST_FLAGS)
+	@$(PYTEST) -m integration $(PYTEST_FLAGS)
 
 check: $(VENV)/.test-$(KEY)
 	@echo "==> ruff"

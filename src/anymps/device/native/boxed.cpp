@@ -193,6 +193,7 @@ class Redirect final : public c10::OperatorKernel {
       check_hazards(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
     }
     const bool known = shapes_only && survey(schema.arguments(), *stack, first);
+    const Stack given(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());  // holds what the call refers to
     Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU), known);
     std::optional<AlertScope> alert;
     if (C10_UNLIKELY(alerts(rule_))) {

@@ -11,7 +11,7 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
   if (C10_UNLIKELY(!tensor.defined())) {
     return tensor;
   }
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   span_.input(impl);
   if (C10_UNLIKELY(rule_.flags & (kConditionalWait | kRefusesDtypes))) {
     note_wait_condition(tensor, position);
@@ -21,27 +21,27 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
     check_foreign(rule_, tensor, position, cpu_scalars_, sparse_);
     const bool bare = shapes_only && !known_ && tensor.dim() > 0 && tensor.is_cpu();  // meta kernels take CPU scalars only
     at::Tensor host = bare ? shape_of(tensor) : tensor;
-    arguments_.push_back({tensor, host.getIntrusivePtr(), false});
+    arguments_.push_back({impl, host.getIntrusivePtr(), false});
     return host;
   }
   if (C10_UNLIKELY(impl->is_sparse())) {
     check_not_sparse_shape();
     at::Tensor host = sparse_to_host(tensor);
-    arguments_.push_back({tensor, host.getIntrusivePtr(), written});
+    arguments_.push_back({impl, host.getIntrusivePtr(), written});
     return host;
   }
   // A tensor that stands here twice has one alias, as kernels that look for overlaps tell one tensor from two over the same
   // bytes.
   for (Argument& argument : arguments_) {
-    if (C10_UNLIKELY(argument.original.is_same(tensor))) {
+    if (C10_UNLIKELY(argument.original == impl)) {
       argument.written |= written;
       const auto host = argument.host;
-      arguments_.push_back({tensor, host, false});  // the recording names it twice
+      arguments_.push_back({impl, host, false});  // the recording names it twice
       return at::Tensor(host);
     }
   }
   auto host = C10_UNLIKELY(known_) ? bytes_alias(impl) : alias(impl);
-  arguments_.push_back({tensor, host, written});
+  arguments_.push_back({impl, host, written});
   return at::Tensor(std::move(host));
 }
 
@@ -77,8 +77,8 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
       }
       return std::move(result);
     }
-    if (const at::Tensor* original = original_of(impl)) {
-      return *original;
+    if (at::Tensor original = original_of(impl); original.defined()) {
+      return original;
     }
     const c10::Storage behind = storage_behind(storage.unsafeGetStorageImpl());
     if (behind) {
@@ -95,8 +95,8 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
     adopt(copy.unsafeGetTensorImpl());
     return copy;
   }
-  if (const at::Tensor* original = original_of(impl)) {
-    return *original;
+  if (at::Tensor original = original_of(impl); original.defined()) {
+    return original;
   }
   if (impl->is_sparse() && impl->is_cpu()) {
     return sparse_to_mps(result, [this](const c10::StorageImpl* host) { return storage_behind(host); });
@@ -104,23 +104,23 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
   return std::move(result);
 }
 
-const at::Tensor* Call::original_of(const c10::TensorImpl* host) const {
+at::Tensor Call::original_of(const c10::TensorImpl* host) const {
   for (const Argument& argument : arguments_) {
     if (argument.host.get() == host) {
-      return &argument.original;
+      return argument.tensor();
     }
   }
-  return nullptr;
+  return at::Tensor();
 }
 
 c10::Storage Call::storage_behind(const c10::StorageImpl* host) const {
   for (const Argument& argument : arguments_) {
     if (C10_UNLIKELY(argument.host->is_sparse())) {
-      if (c10::Storage storage = sparse_storage_behind(argument.original, host)) {
+      if (c10::Storage storage = sparse_storage_behind(argument.tensor(), host)) {
         return storage;
       }
     } else if (argument.host->unsafe_storage().unsafeGetStorageImpl() == host) {
-      return argument.original.storage();
+      return argument.original->storage();
     }
   }
   return c10::Storage();
@@ -130,10 +130,10 @@ void Call::carry_back() const {
   for (const Argument& argument : arguments_) {
     if (argument.written) {
       if (C10_UNLIKELY(shapes_only && !known_)) {
-        forget_values(argument.original);
+        forget_values(argument.tensor());
       }
       if (C10_UNLIKELY(argument.host->is_sparse())) {
-        sparse_take_over(argument.original, at::Tensor(argument.host));
+        sparse_take_over(argument.tensor(), at::Tensor(argument.host));
       } else {
         take_over(argument.original, argument.host.get());
       }
@@ -159,7 +159,7 @@ void Call::finish() {
   if (span_.on() && !tape::take_refusal_note()) {  // a delayed error has written its own entry
     c10::SmallVector<const c10::TensorImpl*, 6> inputs;
     for (const Argument& argument : arguments_) {
-      inputs.push_back(argument.original.unsafeGetTensorImpl());
+      inputs.push_back(argument.original);
     }
     span_.end(inputs, results_);
   }

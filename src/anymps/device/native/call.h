@@ -48,7 +48,7 @@ class Call {
     return known_ ? c10::DispatchKeySet(c10::DispatchKey::CPU) : compute_key();
   }
 
-  // The host tensor to hand to a CPU kernel in place of `tensor`. Undefined tensors pass.
+  // The host tensor to hand to a CPU kernel in place of `tensor`, which must outlive the call. Undefined tensors pass.
   at::Tensor to_host(const at::Tensor& tensor, bool written, size_t position);
 
   // The mps tensor to hand out in place of a CPU kernel's result.
@@ -58,10 +58,15 @@ class Call {
   void finish();
 
  private:
+  // The caller holds the original for as long as the call lasts: another reference to a tensor that Python holds alone would
+  // take the GIL twice (torch 2.13, c10/util/intrusive_ptr.h).
   struct Argument {
-    at::Tensor original;
+    c10::TensorImpl* original;
     c10::intrusive_ptr<c10::TensorImpl> host;
     bool written;
+    at::Tensor tensor() const {
+      return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(original));
+    }
   };
 
   const Rule& rule_;
@@ -71,8 +76,8 @@ class Call {
   Span span_;
   c10::SmallVector<Argument, 6> arguments_;
   c10::SmallVector<const c10::TensorImpl*, 4> results_;
-  // The argument that a CPU kernel saw as `host`, or nullptr.
-  const at::Tensor* original_of(const c10::TensorImpl* host) const;
+  // The argument that a CPU kernel saw as `host`, or an undefined tensor.
+  at::Tensor original_of(const c10::TensorImpl* host) const;
   void carry_back() const;
   void abandon() noexcept;
   void note_wait_condition(const at::Tensor& tensor, size_t position);

@@ -389,9 +389,8 @@ at::Tensor view_on_mps(const at::Tensor& view, const c10::Storage& base_storage)
   return at::Tensor(std::move(made));
 }
 
-void take_over(const at::Tensor& original, c10::TensorImpl* alias) {
-  c10::TensorImpl* impl = original.unsafeGetTensorImpl();
-  c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+void take_over(c10::TensorImpl* original, c10::TensorImpl* alias) {
+  c10::StorageImpl* storage = original->unsafe_storage().unsafeGetStorageImpl();
   c10::StorageImpl* host = alias->unsafe_storage().unsafeGetStorageImpl();
   const bool moved = !shapes_only && host->data_ptr().get() != storage->data_ptr().get();  // shapes have no address
   if (C10_UNLIKELY(moved || host->nbytes() != storage->nbytes())) {
@@ -404,14 +403,14 @@ void take_over(const at::Tensor& original, c10::TensorImpl* alias) {
     } catch (...) {  // no room on the Mac: both stay as they were
       host->set_data_ptr_noswap(at::DataPtr(shapes_only ? nullptr : storage->data_ptr().get(), host->device()));
       host->set_nbytes(storage->nbytes());
-      Geometry::of(alias)->copy_from(*Geometry::of(impl));
+      Geometry::of(alias)->copy_from(*Geometry::of(original));
       throw;
     }
     storage->set_data_ptr_noswap(std::move(wrapped));
     storage->set_nbytes(nbytes);
   }
-  if (C10_UNLIKELY(!Geometry::of(impl)->same_geometry(*Geometry::of(alias)))) {
-    Geometry::of(impl)->copy_from(*Geometry::of(alias));
+  if (C10_UNLIKELY(!Geometry::of(original)->same_geometry(*Geometry::of(alias)))) {
+    Geometry::of(original)->copy_from(*Geometry::of(alias));
   }
 }
 

@@ -77,7 +77,7 @@ c10::DispatchKeySet compute_key();
 at::Tensor view_on_mps(const at::Tensor& view, const c10::Storage& base_storage);
 
 // After a kernel that may have resized or re-pointed `alias`: carries that back to `original`.
-void take_over(const at::Tensor& original, c10::TensorImpl* alias);
+void take_over(c10::TensorImpl* original, c10::TensorImpl* alias);
 
 // The key set of a CPU or meta tensor that stands for an mps tensor with `keys`, and back.
 c10::DispatchKeySet host_keys(c10::DispatchKeySet keys, bool meta = false);

@@ -76,7 +76,6 @@ std::string same_gpu_text(const Rule& rule, const std::string& argument, size_t 
 
 // Texts by family: torch 2.13, see anymps/rules/_texts.py for the source of each.
 void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars, bool sparse) {
-  const std::string device = tensor.device().str();
   const bool scalar = tensor.is_cpu() && tensor.dim() == 0;
   if ((rule.flags & kCpuIndexOk) && tensor.is_cpu() && (position == 1 || scalar)) {
     return;  // an index, or the one value that index_put_ moves over (torch 2.13, TensorAdvancedIndexing.cpp)
@@ -91,6 +90,7 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
     return;
   }
   std::string message;
+  const std::string device = tensor.device().str();
   const std::string& family = sparse ? kSparseFamily : family_name(rule.family);
   if (tensor.is_cpu() && family == "none") {
     return;

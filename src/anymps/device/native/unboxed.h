@@ -12,29 +12,39 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <array>
-#include <deque>
+#include <forward_list>
 #include <tuple>
 #include <type_traits>
 
 namespace anymps {
 
-// Holds the host side of a call's arguments while the CPU kernel runs.
+// Holds the host side of a call's arguments while the CPU kernel runs, each where a reference to it stays good.
 struct HostArguments {
-  explicit HostArguments(Call& call) : call(call) {}
+  struct Slot {
+    at::Tensor tensor;
+    at::Tensor* written = nullptr;  // the caller's tensor behind it, if it is written
+  };
+  HostArguments(Call& call, Slot* slots) : call(call), slots(slots) {}
   Call& call;
-  std::array<at::Tensor, 10> slots;
-  std::array<at::Tensor*, 10> written{};  // the caller's tensor behind a written slot
+  Slot* slots;  // one for each tensor of the signature
   size_t used = 0;
-  std::deque<std::vector<at::Tensor>> lists;
+  std::forward_list<std::vector<at::Tensor>> lists;  // costs nothing while empty
 
   at::Tensor& take(const at::Tensor& tensor, size_t position, bool is_written) {
-    at::Tensor& slot = slots[used];
-    slot = call.to_host(tensor, is_written, position);
+    Slot& slot = slots[used++];
+    slot.tensor = call.to_host(tensor, is_written, position);
     if (is_written) {
-      written[used] = const_cast<at::Tensor*>(&tensor);
+      slot.written = const_cast<at::Tensor*>(&tensor);
     }
-    ++used;
-    return slot;
+    return slot.tensor;
+  }
+  template <class Tensors>
+  std::vector<at::Tensor>& take_all(const Tensors& tensors, size_t position) {
+    std::vector<at::Tensor>& list = lists.emplace_front();
+    for (const at::Tensor& tensor : tensors) {
+      list.push_back(call.to_host(tensor, false, position));
+    }
+    return list;
   }
 };
 
@@ -97,21 +107,13 @@ struct Cross<const std::optional<at::Tensor>&> {
 template <>
 struct Cross<at::TensorList> {
   static at::TensorList in(HostArguments& host, size_t position, at::TensorList tensors) {
-    host.lists.emplace_back();
-    for (const at::Tensor& tensor : tensors) {
-      host.lists.back().push_back(host.call.to_host(tensor, false, position));
-    }
-    return host.lists.back();
+    return host.take_all(tensors, position);
   }
 };
 template <>
 struct Cross<const at::ITensorListRef&> {
   static at::ITensorListRef in(HostArguments& host, size_t position, const at::ITensorListRef& tensors) {
-    host.lists.emplace_back();
-    for (const at::Tensor& tensor : tensors) {
-      host.lists.back().push_back(host.call.to_host(tensor, false, position));
-    }
-    return at::ITensorListRef(host.lists.back());
+    return at::ITensorListRef(host.take_all(tensors, position));
   }
 };
 template <>
@@ -144,8 +146,8 @@ template <>
 struct Return<at::Tensor&> {
   static at::Tensor& out(HostArguments& host, at::Tensor& result) {
     for (size_t i = 0; i < host.used; ++i) {
-      if (&host.slots[i] == &result) {
-        return *host.written[i];
+      if (&host.slots[i].tensor == &result) {
+        return *host.slots[i].written;
       }
     }
     TORCH_INTERNAL_ASSERT(false, "anymps: an operator returned a reference to none of its arguments");
@@ -167,6 +169,11 @@ struct Return<std::tuple<R...>> {
         [&](auto&&... parts) { return std::tuple<R...>(Return<R>::out(host, std::forward<R>(parts))...); }, std::move(results));
   }
 };
+
+// Whether an argument takes one of the slots.
+template <class T>
+constexpr bool is_one_tensor =
+    std::is_same_v<std::decay_t<T>, at::Tensor> || std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
 
 // Runs the operator's CPU kernel.
 struct OnCpu {};
@@ -223,7 +230,8 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
       known = seen.known();
     }
     Call call(rule_, false, known);
-    HostArguments host(call);
+    std::array<HostArguments::Slot, (size_t{0} + ... + size_t{is_one_tensor<Args>})> slots;
+    HostArguments host(call, slots.data());
     // Braces keep the order: left to right, as the real kernels check their arguments.
     std::tuple<decltype(Cross<Args>::in(host, Positions, std::forward<Args>(args)))...> converted{
         Cross<Args>::in(host, Positions, std::forward<Args>(args))...};
