@@ -12,11 +12,11 @@ import tokenize
 from collections.abc import Iterator
 
 from anymps._errors import UnsupportedTorchError
-from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE
+from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
 from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, times
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.record import Occurrence, Phase, Recording, Wait
+from anymps.record import Phase, Recording, Wait
 from anymps.rules import wait_of
 
 _DRAIN = (
@@ -164,7 +164,6 @@ _RULE_OF = {
     Wait.EVENT: DRAINED,
     Wait.EMPTY_CACHE: DRAINED,
 }
-_COST_OF = {Wait.ITEM: ITEM, Wait.INSIDE_OPERATOR: ITEM, Wait.COPY_TO_CPU: COPY}
 
 # Formatting a tensor ends up in these torch functions (torch/_tensor_str.py, Tensor.__format__ and __repr__).
 _SHOWING_VIA = re.compile(r"_tensor_str|__format__|__repr__|__str__")
@@ -207,7 +206,7 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 
 def _finding(recording: Recording, rule: Rule, line: AtLine) -> Finding:
-    costs = [_cost(wait) for wait in line.occurrences]
+    costs = [cost_of_wait(wait.wait, wait.count, wait.moved_bytes) for wait in line.occurrences]
     what, fix, source = _words(recording, rule, line)
     return rule.finding(
         line.site,
@@ -218,10 +217,6 @@ def _finding(recording: Recording, rule: Rule, line: AtLine) -> Finding:
         fix=fix,
         source=source,
     )
-
-
-def _cost(wait: Occurrence) -> tuple[float, float]:
-    return _COST_OF.get(wait.wait, SYNCHRONIZE).of(wait.count, wait.moved_bytes)
 
 
 def _words(recording: Recording, rule: Rule, line: AtLine) -> tuple[str, str, str]:
