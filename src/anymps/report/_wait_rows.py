@@ -13,7 +13,7 @@ from anymps.report._words import fact
 
 COLUMNS: Final = ("where", "waits for", "a step", "queued", "host", "work", "cost a step")
 NUMBERS: Final = COLUMNS[2:]
-BELONGING_COLUMNS: Final = ("where", "waits for", "times", "which belongs")
+BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why it belongs")
 MOST_BELONGING: Final = 8
 
 
@@ -93,8 +93,8 @@ def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str)
     meaning = "Queued: operators since the wait before, median to most."
     if recording.meta.get("virtual") is not False:
         meaning += (
-            " Host and work: the time of this machine between and inside these operators; on a Mac the host spends the "
-            "first alone, and the wait lasts until the GPU has done the second."
+            " Host: this machine's time between them, in which the host prepares them; work: the time inside them. On a "
+            "Mac the GPU works meanwhile, at its own speed, and the wait lasts until it is done."
         )
     else:
         meaning += " Host and work: the host's time between and inside the calls of these operators."
