@@ -136,7 +136,9 @@ def _waits(recording: Recording, width: int) -> Iterator[RenderableType]:
     rows = wait_rows(recording)
     if rows is None:
         return
-    yield from heading("Waits", f"{text.plural(len(rows.hurting), 'line')} in every step" if rows.hurting else "all belong")
+    yield from heading(
+        "Waits", f"{text.plural(len(rows.hurting), 'line')} in every step" if rows.hurting else "all belong"
+    )
     if rows.hurting:
         table = list(zip(*rows.hurting, strict=True))
         columns = [_Column(name, list(cells_of)) for name, cells_of in zip(WAIT_COLUMNS, table, strict=True)]
