@@ -1,4 +1,4 @@
-"""Where the host waits: each call that waits on a Mac is on the tape with its kind of wait, and its neighbours are not."""
+"""Where the host waits: each call that waits on a Mac is on the tape with its kind of wait, its neighbours are not."""
 
 from __future__ import annotations
 

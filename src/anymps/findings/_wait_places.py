@@ -49,7 +49,7 @@ class WaitPlace:
 
     @property
     def cost_per_step_ns(self) -> tuple[float, float]:
-        """Lowest and highest estimate of what the waits of a step cost on a Mac, without what draining the queue does."""
+        """Lowest and highest estimate of what the waits of a step cost on a Mac; draining the queue is not in it."""
         costs = [
             (queue.per_step / queue.count, cost_of_wait(queue.wait, queue.count, queue.moved_bytes))
             for queue in self.queues

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from anymps.record._facts import QueuedWait, Site, Step, StepQueues, WaitQueue
 from anymps.record._schema import ON_MPS

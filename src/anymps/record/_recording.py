@@ -33,8 +33,8 @@ from anymps.record._facts import (
 )
 from anymps.record._file import connect_memory, damaged, open_readonly
 from anymps.record._memory import MemoryStory, tell
-from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._queues import read_queues, read_step_queues
+from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait

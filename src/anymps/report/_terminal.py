@@ -136,9 +136,8 @@ def _waits(recording: Recording, width: int) -> Iterator[RenderableType]:
     rows = wait_rows(recording)
     if rows is None:
         return
-    yield from heading(
-        "Waits", f"{text.plural(len(rows.hurting), 'line')} in every step" if rows.hurting else "all belong"
-    )
+    remark = f"{text.plural(len(rows.hurting), 'line')} in every step" if rows.hurting else "all belong"
+    yield from heading("Waits", remark)
     if rows.hurting:
         table = list(zip(*rows.hurting, strict=True))
         columns = [_Column(name, list(cells_of)) for name, cells_of in zip(WAIT_COLUMNS, table, strict=True)]
@@ -147,8 +146,8 @@ def _waits(recording: Recording, width: int) -> Iterator[RenderableType]:
                 columns = [column for column in columns if column.header != header]
         grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
         for column in columns:
-            number = column.header in NUMBERS
-            grid.add_column(column.header, justify="right" if number else "left", no_wrap=number, overflow="fold")
+            numeric = column.header in NUMBERS
+            grid.add_column(column.header, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
         for number in range(len(rows.hurting)):
             grid.add_row(*(Text(column.cells[number]) for column in columns))
         yield indented(grid)

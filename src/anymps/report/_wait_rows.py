@@ -19,7 +19,7 @@ MOST_BELONGING: Final = 8
 
 @dataclass(frozen=True)
 class WaitRows:
-    """What hurts as the cells of `COLUMNS`, what belongs as those of `BELONGING_COLUMNS`, then remarks on the numbers."""
+    """What hurts as cells of `COLUMNS`, what belongs as those of `BELONGING_COLUMNS`, and remarks on the numbers."""
 
     hurting: tuple[tuple[str, ...], ...]
     belonging: tuple[tuple[str, ...], ...]
@@ -93,8 +93,8 @@ def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str)
     meaning = "Queued: operators since the wait before, median to most."
     if recording.meta.get("virtual") is not False:
         meaning += (
-            " Host: this machine's time between them, in which the host prepares them; work: the time inside them. On a "
-            "Mac the GPU works meanwhile, at its own speed, and the wait lasts until it is done."
+            " Host: this machine's time between them, in which the host prepares them; work: the time inside them. "
+            "On a Mac the GPU works meanwhile, at its own speed, and the wait lasts until it is done."
         )
     else:
         meaning += " Host and work: the host's time between and inside the calls of these operators."

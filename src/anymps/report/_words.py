@@ -37,7 +37,7 @@ def waits(recording: Recording, findings: Sequence[Finding]) -> str:
         return ""
     words = f"{count(number)} {'wait' if count(number) == '1' else 'waits'} in every step"
     reach = ahead(recording, hurting)
-    if reach is None or reach.without <= reach.now:
+    if reach is None or (reach.without <= reach.now and not reach.whole):
         return f"{words}."
     least = "more than " if reach.whole else ""
     return (
