@@ -79,8 +79,7 @@ def test_a_value_that_is_kept(source: str, fix: str) -> None:
     [
         (
             "if loss.isnan():",
-            "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch. "
-            "To leave such a step out: `loss = torch.where(torch.isfinite(loss), loss, 0)`.",
+            "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch.",
         ),
         (
             "if loss < best_loss:",

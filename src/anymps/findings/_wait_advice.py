@@ -174,8 +174,7 @@ def _in_test(line: UserLine) -> Advice | None:
     if re.search(r"\bis(?:nan|inf|finite)\b", code):
         return Advice(
             what,
-            "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch. "
-            "To leave such a step out: `loss = torch.where(torch.isfinite(loss), loss, 0)`.",
+            "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch.",
         )
     names = line.compares()
     if names is not None:
