@@ -323,6 +323,8 @@ def test_an_allocation_that_drains_the_queue() -> None:
         del first, second
         kept = []
         assert waits_of(lambda: kept.append(torch.empty(part, dtype=torch.uint8, device="mps"))) == NOTHING
-        assert waits_of(lambda: torch.empty(int(1.7 * part), dtype=torch.uint8, device="mps")) == {Wait.EMPTY_CACHE}
+        # From torch 2.14 on the heaps that stand empty go first, without a wait.
+        expected = {Wait.EMPTY_CACHE} if RELEASE < (2, 14) else NOTHING
+        assert waits_of(lambda: torch.empty(int(1.7 * part), dtype=torch.uint8, device="mps")) == expected
     finally:
         torch.mps.set_per_process_memory_fraction(1.7)
