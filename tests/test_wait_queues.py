@@ -20,6 +20,7 @@ from anymps.record import (
     WaitQueue,
 )
 from anymps.report import _words as words
+from anymps.report._wait_rows import wait_rows
 from recordings import training
 
 STEP = 1_000
@@ -278,3 +279,28 @@ def test_the_verdict_leaves_out_what_was_left_out() -> None:
         "2 waits in every step; without them the host could run 277 operators ahead, not 202."
     )
     assert words.verdict(recording, [])[1] == "No findings."
+
+
+def test_a_queue_that_is_not_known() -> None:
+    """Where no call kept its detail, the table has a mark instead of numbers."""
+    writer = RecordingWriter.in_memory({"virtual": True})
+    builder = RecordingBuilder(writer)
+    line = builder.site("train.py", 20, "main", "loss.item()")
+    for step in range(4):
+        builder.entry("aten::_local_scalar_dense", start_ns=step * STEP, site=line, wait=Wait.ITEM)
+        builder.end_step(step * STEP + STEP)
+    builder.flush()
+    writer.add_totals([(1, 0, 0, Phase.FORWARD, 0, 0, 100, 100, 0)])
+    rows = wait_rows(builder.close())
+    assert rows is not None
+    assert rows.hurting == (("train.py:20", "item", "1", "?", "?", "?", "100 to 450 us"),)
+
+
+def test_many_places_that_belong() -> None:
+    """Eight places that belong are told, the others only counted."""
+    once = [waiting(100 + n, Wait.ITEM, 900 + n, when=lambda step: step == 2) for n in range(11)]
+    rows = wait_rows(loop(*once).close())
+    assert rows is not None
+    assert (len(rows.belonging), rows.left_out, rows.hurting, rows.remarks) == (8, "3 more places that belong.", (), ())
+    assert rows.belonging[0] == ("train.py:100", "item", "1", "in 1 of 6 steps")
+    assert wait_rows(RecordingBuilder().close()) is None
