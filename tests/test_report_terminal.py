@@ -27,7 +27,8 @@ def report(recording: Recording, width: int = 100) -> str:
 
 WITH_FINDINGS = """\
 Would run on M3 Pro 18GB, with 1 operator on the CPU.
-2 findings: 2 warnings. First to change: nets/model.py:19 (MPS102, about 332 to 660 us a step).
+2 findings: 2 warnings. First to change: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2
+waits in every step; without them the host could run 277 operators ahead, not 202.
 
 The training step  mean of 9 steps, without the first
 
@@ -45,6 +46,20 @@ The training step  mean of 9 steps, without the first
 
   25 of the operators on mps only view other memory: no kernel runs. Each fallback changes from the
   GPU to the CPU and back: 2 changes a step.
+
+Waits  2 lines in every step
+
+  where             waits for  a step  queued     host     work    cost a step
+  nets/model.py:19  fallback        1      75  1.33 ms  1.88 ms  332 to 660 us
+  train.py:36       item            1     202  2.62 ms  5.05 ms  100 to 450 us
+
+  Queued mostly: for nets/model.py:19 by forward of nets/model.py:18, for train.py:36 by backward.
+  Queued: operators since the wait before, median to most. Host: this machine's time between them,
+  in which the host prepares them; work: the time inside them. On a Mac the GPU works meanwhile, at
+  its own speed, and the wait lasts until it is done.
+
+  These belong:
+  train.py:31  copy to mps  20  the batch on its way to the device
 
 Findings
 
@@ -70,8 +85,8 @@ MPS201 warning  Value read back in every step
   cost    about 100 to 450 us a step on a Mac
   why     The host waits until the GPU has finished all queued work, and the GPU then stands still
           until the host has queued more.
-  fix     Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after
-          the loop.
+  fix     Add up on the device, `running += loss.detach()`, and read `running` every 50 steps or
+          after the loop.
   source  aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); an .item() costs 0.10 ms on an
           M4 Pro with an empty queue (pytorch PR 182731)
 
@@ -132,6 +147,10 @@ The training step  mean of 9 steps, without the first
   first step     302              2  588.5 KiB          12.3 ms
 
   25 of the operators on mps only view other memory: no kernel runs.
+
+Waits  all belong
+
+  train.py:31  copy to mps  20  the batch on its way to the device
 
 Findings  none
 

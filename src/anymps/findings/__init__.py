@@ -12,10 +12,12 @@ from anymps.findings._places import project_path
 from anymps.findings._registry import RULES, find, nearest_rule, notes, unjudged
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
+from anymps.findings._wait_places import Ahead, WaitPlace, ahead, wait_places
 
 __all__ = [
     "FAIL_ON",
     "RULES",
+    "Ahead",
     "Equivalent",
     "Example",
     "Finding",
@@ -25,6 +27,8 @@ __all__ = [
     "Selection",
     "Settings",
     "Severity",
+    "WaitPlace",
+    "ahead",
     "equivalent",
     "find",
     "growth_per_step",
@@ -38,5 +42,6 @@ __all__ = [
     "roots",
     "select",
     "unjudged",
+    "wait_places",
     "write_baseline",
 ]

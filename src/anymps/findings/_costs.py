@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anymps.record import Wait
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -47,3 +49,16 @@ FALLBACK = Cost(
     rate=(40, 75),
     source="a fallback is a wait, a copy there and a copy back (pytorch PRs 150452 and 182749)",
 )
+
+_COST_OF = {
+    Wait.ITEM: ITEM,
+    Wait.INSIDE_OPERATOR: ITEM,
+    Wait.COPY_TO_CPU: COPY,
+    Wait.COPY_TO_MPS: COPY,
+    Wait.FALLBACK: FALLBACK,
+}
+
+
+def cost_of_wait(wait: Wait, count: int, moved_bytes: int) -> tuple[float, float]:
+    """Lowest and highest estimate, in ns, of `count` waits that move `moved_bytes` in all."""
+    return _COST_OF.get(wait, SYNCHRONIZE).of(count, moved_bytes)

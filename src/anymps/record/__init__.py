@@ -10,15 +10,18 @@ from anymps.record._facts import (
     Occurrence,
     OperatorUse,
     PhaseShare,
+    QueuedWait,
     Refusal,
     Signature,
     Site,
     Span,
     Step,
+    StepQueues,
     StepSum,
     StepTable,
     StepTimeline,
     UnsafeCopy,
+    WaitQueue,
 )
 from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
 from anymps.record._recording import Recording
@@ -41,6 +44,7 @@ __all__ = [
     "OperatorUse",
     "Phase",
     "PhaseShare",
+    "QueuedWait",
     "Recording",
     "RecordingBuilder",
     "RecordingWriter",
@@ -53,9 +57,11 @@ __all__ = [
     "Span",
     "Step",
     "StepMemory",
+    "StepQueues",
     "StepSum",
     "StepTable",
     "StepTimeline",
     "UnsafeCopy",
     "Wait",
+    "WaitQueue",
 ]

@@ -97,6 +97,69 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
+class WaitQueue:
+    """A place where the host waited, and how much it had queued since the wait before (any wait, at any place).
+
+    A place is a line and a kind of wait. `count`, `steps` and `per_step` are those of `Occurrence`; `first_step` and
+    `last_step` may be steps that did not reach their end. The rest is of the `measured` waits before which every call
+    kept its detail, without those of the first step where later ones wait there too: `operators` is the median number
+    of kernels queued (of two, the lower), `most_operators` the largest; `host_ns` and `work_ns` are means, on the
+    recording machine's clock. On the virtual device a kernel works while its call lasts: `work_ns` is the time inside
+    these calls, the device's work, and `host_ns` the rest of the time since the wait before, in which the host prepared
+    them. `queued_in` and `queued_by` are the phase and the line that queued most of them, in the first steps after the
+    first one; for a backward operator the line is that of its forward one.
+    """
+
+    site: Site
+    wait: Wait
+    phases: tuple[Phase, ...]
+    count: int
+    steps: int
+    per_step: float
+    first_step: int
+    last_step: int
+    moved_bytes: int
+    measured: int = 0
+    operators: int = 0
+    most_operators: int = 0
+    host_ns: float = 0.0
+    work_ns: float = 0.0
+    queued_in: Phase | None = None
+    queued_by: Site = Site("", 0)
+
+
+@dataclass(frozen=True)
+class QueuedWait:
+    """One wait of a step, from `start_ns` to `end_ns`, and its queue: since `queued_ns`, the end of the wait before.
+
+    `operators`, `host_ns` and `work_ns` as in `WaitQueue`; for the first wait of a step, since the step's start.
+    """
+
+    queued_ns: int
+    start_ns: int
+    end_ns: int
+    wait: Wait
+    site: Site
+    operators: int
+    host_ns: int
+    work_ns: int
+
+
+@dataclass(frozen=True)
+class StepQueues:
+    """The waits of one step in the order of time; `left` kernels were queued after the last of them."""
+
+    step: Step
+    waits: tuple[QueuedWait, ...]
+    left: int
+
+    @property
+    def operators(self) -> int:
+        """Kernels queued in the whole step."""
+        return self.left + sum(wait.operators for wait in self.waits)
+
+
+@dataclass(frozen=True)
 class UnsafeCopy:
     """A non_blocking copy whose host side was touched before the host waited.
 

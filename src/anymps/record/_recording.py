@@ -24,13 +24,16 @@ from anymps.record._facts import (
     Signature,
     Site,
     Step,
+    StepQueues,
     StepSum,
     StepTable,
     StepTimeline,
     UnsafeCopy,
+    WaitQueue,
 )
 from anymps.record._file import connect_memory, damaged, open_readonly
 from anymps.record._memory import MemoryStory, tell
+from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
@@ -176,6 +179,21 @@ class Recording:
     def waits(self) -> tuple[Occurrence, ...]:
         """Places where the host waited for the GPU, fallbacks and blocking copies among them."""
         return self._occurrences("wait <> 0")
+
+    def queues(self) -> tuple[WaitQueue, ...]:
+        """Places where the host waited, by line and kind of wait, with the queue before them; the most frequent first.
+
+        Counts hold the whole run, the queues what is known of it (see `WaitQueue`).
+        """
+        return self._queues
+
+    @cached_property
+    def _queues(self) -> tuple[WaitQueue, ...]:
+        return read_queues(self._rows, self.site, only_detailed=self.dropped > 0)
+
+    def step_queues(self, step: Step) -> StepQueues:
+        """The waits of one step with full detail, such as the typical one, each with the queue before it."""
+        return read_step_queues(self._rows, self.site, step)
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
         """Marks of our own whose name starts with `prefix`, in the order of the run."""

@@ -65,9 +65,14 @@ def read_walls(rows: Rows, *, only_detailed: bool) -> dict[int, int]:
         rows("SELECT step, end_ns - start_ns FROM steps WHERE end_ns IS NOT NULL ORDER BY step")
     )
     if only_detailed:
-        last = rows(_LAST_DETAILED)[0][0] or 0
+        last = last_detailed(rows)
         walls = {step: wall for step, wall in walls.items() if step < last}
     return walls
+
+
+def last_detailed(rows: Rows) -> int:
+    """The step before which every call has kept its detail, in a recording where some have not."""
+    return int(rows(_LAST_DETAILED)[0][0] or 0)
 
 
 def _means(steps: list[dict[Phase, list[float]]]) -> tuple[PhaseShare, ...]:

@@ -10,13 +10,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from anymps.record import Category, Recording, Span, StepSum, StepTimeline
+from anymps.record import Category, Recording, Span, StepQueues, StepSum, StepTimeline
 from anymps.report import _text as text
 from anymps.report._words import fact
 
 _TICKS: Final = 5  # parts of the axis at most
 _MOST_ROWS: Final = 200  # of the table beside the timeline
 _MOST_BARS: Final = 200
+_MOST_RAMPS: Final = 500
 _WIDEST_BAR: Final = 3.0  # per cent
 _BAR_TOP, _BAR_BOTTOM = 24, 112
 _NARROWEST: Final = 0.05  # per cent: about half a pixel
@@ -57,6 +58,7 @@ def timeline_drawing(recording: Recording) -> dict[str, Any] | None:
         else "Times of the host."
     )
     table = list(_rows(line, start, directory))
+    queues = recording.step_queues(step)
     return {
         "sentence": sentence,
         "label": f"Tracks over time. {sentence} The table below holds the same.",
@@ -66,9 +68,28 @@ def timeline_drawing(recording: Recording) -> dict[str, Any] | None:
         "on_mps": bars(line.on_mps, lambda span: "MPS kernels"),
         "on_cpu": bars(line.on_cpu, lambda span: span.operator),
         "waits": bars(line.waits, lambda span: span.wait.label),
+        "queue": _queue(queues, directory),
+        "longest_queue": f"{max((it.operators for it in queues.waits), default=0):,}",
         "table": table[:_MOST_ROWS],
         "left_out": max(len(table) - _MOST_ROWS, 0),
     }
+
+
+def _queue(queues: StepQueues, directory: str) -> list[dict[str, str]]:
+    """A ramp for each wait, from the wait before it, as high as its queue; the longest where there are very many."""
+    start, length = queues.step.start_ns, (queues.step.end_ns or 0) - queues.step.start_ns
+    longest = sorted((it for it in queues.waits if it.operators), key=lambda it: -it.operators)[:_MOST_RAMPS]
+    ramps = []
+    for wait in sorted(longest, key=lambda it: it.start_ns):
+        since, until = (_round(min(1000 * (it - start) / length, 1000)) for it in (wait.queued_ns, wait.start_ns))
+        top = _round(24 - 23 * wait.operators / longest[0].operators)
+        title = (
+            f"{text.plural(wait.operators, 'operator')} queued since the wait before: "
+            f"{text.duration(wait.host_ns) or '0'} of the host, {text.duration(wait.work_ns) or '0'} of work, then "
+            f"{wait.wait.label} at {text.place(wait.site, directory)}"
+        )
+        ramps.append({"path": f"M{since} 24L{until} {top}V24Z", "title": title})
+    return ramps
 
 
 def runs_drawing(recording: Recording) -> dict[str, Any] | None:

@@ -26,6 +26,8 @@ from anymps.report._drawings import memory_drawing, runs_drawing, timeline_drawi
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._source import excerpt
 from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
+from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
+from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
 from anymps.report._words import cost, environment, fact, limits, not_modelled, times, verdict
 
 # A page has an end: what lies beyond is summed up, and whole in the JSON report.
@@ -73,6 +75,7 @@ class HtmlRenderer:
             "figures": _figures(recording),
             "first": _first(findings, shown),
             "step": _step(recording),
+            "waits": _waits(recording),
             "timeline": timeline,
             "runs": runs,
             "memory": memory,
@@ -212,6 +215,21 @@ def _step(recording: Recording) -> dict[str, Any]:
     }
 
 
+def _waits(recording: Recording) -> dict[str, Any] | None:
+    rows = wait_rows(recording)
+    if rows is None:
+        return None
+    return {
+        "tables": [
+            ("waits-hurting", "In every step, and what had been queued before each", WAIT_COLUMNS, rows.hurting),
+            ("waits-belonging", "Waits that belong", BELONGING_COLUMNS, rows.belonging),
+        ],
+        "numbers": (*NUMBERS, "times"),
+        "remarks": rows.remarks,
+        "left_out": rows.left_out,
+    }
+
+
 def _memory_peak(recording: Recording) -> dict[str, Any] | None:
     rows = memory_rows(recording)
     if rows is None:
@@ -293,6 +311,7 @@ def _sections(page: dict[str, Any]) -> list[tuple[str, str]]:
     names = {
         "first": "Fix first",
         "step": "Step",
+        "waits": "Waits",
         "timeline": "Timeline",
         "memory": "Memory",
         "findings": "Findings",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anymps._version import __version__
-from anymps.findings import Finding, growth_per_step, memory_limits
+from anymps.findings import Finding, WaitPlace, growth_per_step, memory_limits, wait_places
 from anymps.record import (
     Line,
     MemorySample,
@@ -19,6 +19,7 @@ from anymps.record import (
     Refusal,
     Site,
     StepTable,
+    WaitQueue,
 )
 from anymps.report._identity import fingerprints
 from anymps.report._words import fact, limits, verdict
@@ -111,6 +112,7 @@ def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, obje
         "operators": [_operator(use) for use in recording.operators()],
         "lines": [_line(line) for line in recording.lines()],
         "waits": [_occurrence(wait) for wait in recording.waits()],
+        "wait_queues": [_wait_queue(place, queue) for place in wait_places(recording) for queue in place.queues],
         "fallbacks": [_occurrence(fallback) for fallback in recording.fallbacks()],
         "refusals": [_refusal(refusal) for refusal in recording.refusals()],
         "memory": [_sample(sample) for sample in recording.memory()],
@@ -166,6 +168,26 @@ def _occurrence(occurrence: Occurrence) -> dict[str, object]:
         "per_step": occurrence.per_step,
         "duration_ns": occurrence.duration_ns,
         "moved_bytes": occurrence.moved_bytes,
+    }
+
+
+def _wait_queue(place: WaitPlace, queue: WaitQueue) -> dict[str, object]:
+    known = queue.measured > 0
+    return {
+        "site": site_object(queue.site),
+        "wait": queue.wait.label,
+        "hurts": place.hurts,
+        "reason": place.reason,
+        "count": queue.count,
+        "steps": queue.steps,
+        "per_step": queue.per_step,
+        "measured": queue.measured,
+        "median_operators": queue.operators if known else None,
+        "most_operators": queue.most_operators if known else None,
+        "host_ns": queue.host_ns if known else None,
+        "work_ns": queue.work_ns if known else None,
+        "queued_in": queue.queued_in.label if queue.queued_in is not None else None,
+        "queued_by": site_object(queue.queued_by),
     }
 
 

@@ -23,6 +23,8 @@ from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
+from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
+from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
 from anymps.report._words import cost, environment, fact, limits, times, verdict
 
 _ROOMY = 80  # below, the source line needs the room of the column that is twice another one
@@ -91,6 +93,7 @@ def _parts(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
     for sentence in others:
         yield Text(sentence)
     yield from _step(recording, width)
+    yield from _waits(recording, width)
     yield from _memory(recording)
     yield from _findings(recording, findings)
     yield from _lines(recording, width)
@@ -127,6 +130,43 @@ def _step(recording: Recording, width: int) -> Iterator[RenderableType]:
     if sentences:
         yield Text()
         yield indented(Text(" ".join(sentences)))
+
+
+def _waits(recording: Recording, width: int) -> Iterator[RenderableType]:
+    rows = wait_rows(recording)
+    if rows is None:
+        return
+    remark = f"{text.plural(len(rows.hurting), 'line')} in every step" if rows.hurting else "all belong"
+    yield from heading("Waits", remark)
+    if rows.hurting:
+        table = list(zip(*rows.hurting, strict=True))
+        columns = [_Column(name, list(cells_of)) for name, cells_of in zip(WAIT_COLUMNS, table, strict=True)]
+        for header in ("host", "work"):
+            if sum(column.width for column in columns) > width - 4:
+                columns = [column for column in columns if column.header != header]
+        grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
+        for column in columns:
+            numeric = column.header in NUMBERS
+            grid.add_column(column.header, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+        for number in range(len(rows.hurting)):
+            grid.add_row(*(Text(column.cells[number]) for column in columns))
+        yield indented(grid)
+        yield Text()
+    for sentence in rows.remarks:
+        yield indented(Text(sentence))
+    if rows.belonging:
+        if rows.hurting:
+            yield Text()
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for header in BELONGING_COLUMNS:
+            grid.add_column(justify="right" if header == "times" else "left", style=QUIET, overflow="fold")
+        if rows.hurting:
+            yield indented(Text("These belong:"))
+        for row in rows.belonging:
+            grid.add_row(*map(Text, row))
+        yield indented(grid)
+        if rows.left_out:
+            yield indented(Text(rows.left_out))
 
 
 def _memory(recording: Recording) -> Iterator[RenderableType]:

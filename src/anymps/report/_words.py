@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anymps.findings import Finding, Severity, notes
+from anymps.findings import Finding, Severity, ahead, notes, wait_places
 from anymps.record import Recording, RefusalKind
 from anymps.report._text import clean, count, duration_range, path, place, plural
+
+_ABOUT_WAITS = ("MPS2", "MPS102")
 
 
 def fact(recording: Recording, key: str) -> str:
@@ -22,7 +24,26 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     if first is not None and first.severity is not Severity.INFO:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
         summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
-    return [_would_it_run(recording), summary]
+    return [_would_it_run(recording), " ".join(filter(None, (summary, waits(recording, findings))))]
+
+
+def waits(recording: Recording, findings: Sequence[Finding]) -> str:
+    """How many waits a step could do without, and what for; the empty text if no finding is about one."""
+    if not any(finding.id.startswith(_ABOUT_WAITS) for finding in findings):
+        return ""
+    hurting = [place for place in wait_places(recording) if place.hurts]
+    number = sum(place.per_step for place in hurting)
+    if not number:
+        return ""
+    words = f"{count(number)} {'wait' if count(number) == '1' else 'waits'} in every step"
+    reach = ahead(recording, hurting)
+    if reach is None or (reach.without <= reach.now and not reach.whole):
+        return f"{words}."
+    least = "more than " if reach.whole else ""
+    return (
+        f"{words}; without {'it' if count(number) == '1' else 'them'} the host could run {least}{reach.without:,} "
+        f"operators ahead, not {reach.now:,}."
+    )
 
 
 def times(finding: Finding) -> str:

@@ -189,7 +189,9 @@ def _rule(overload: Overload, rules: VersionRules) -> OperatorRule:
     sparse = "SparseMPS" in dispatch
     csr = "SparseCsrMPS" in dispatch
     composite = not mps and _is_composite(overload)
-    wait = wait_of(name, rules.version, sparse=sparse and not mps) if mps or sparse else None
+    wait = (wait_of(name, rules.version) if mps else None) or (
+        wait_of(name, rules.version, sparse=True) if sparse else None
+    )
     check = _family(overload, rules, mps=mps, sparse=sparse or csr, always=always)
     return OperatorRule(
         name=name,

@@ -128,12 +128,23 @@ WAITS: Final[dict[str, WaitRule]] = {
         condition="output_size is not given",
         flag=Flag.WAITS_ON_OPTION,
     ),
-    "to_sparse": _inside("the non-zero elements are counted", "_to_sparse.sparse_dim", "through nonzero, unique_dim"),
+    "to_sparse": _inside("the non-zero elements are counted", "_to_sparse", "through nonzero, unique_dim"),
     "coalesce": _inside("the distinct indices are counted", "_coalesce", "aten/src/ATen/native/sparse/mps"),
-    "sparse_select": _inside("the selected entries are counted", "index_select", "aten/src/ATen/native/sparse/mps"),
+    "sparse_select": _inside(
+        "the selected entries are counted",
+        "index_select",
+        "aten/src/ATen/native/sparse/mps",
+        condition="the tensor is sparse",
+        flag=Flag.WAITS_ON_OPTION,
+    ),
     "sparse_matmul": _inside("the entries of the product are counted", "_sparse_sparse_matmul", "same as coalesce"),
-    "sparse_intersection": _inside(
-        "the common entries are counted", "sparse_mask mul", "aten/src/ATen/native/sparse/mps"
+    "sparse_mask": _inside("the common entries are counted", "sparse_mask", "aten/src/ATen/native/sparse/mps"),
+    "sparse_product": _inside(
+        "the common entries are counted",
+        "mul.Tensor mul_.Tensor mul.out",
+        "aten/src/ATen/native/sparse/mps",
+        condition="both tensors are sparse",
+        flag=Flag.WAITS_ON_OPTION,
     ),
     # operators that need a value
     "equal": _inside("the answer is a Python bool", "equal", "aten/src/ATen/native/mps/operations/Equal.cpp"),
@@ -221,7 +232,7 @@ def wait_of(name: str, version: str | TorchVersion, *, sparse: bool = False) -> 
     return table.get(name if "." in name else f"{name}.", table.get(name.partition(".")[0]))
 
 
-_SPARSE_RULES: Final = frozenset({"coalesce", "sparse_select", "sparse_matmul", "sparse_intersection"})
+_SPARSE_RULES: Final = frozenset({"coalesce", "sparse_select", "sparse_matmul", "sparse_mask", "sparse_product"})
 
 
 @lru_cache(maxsize=10)

@@ -118,11 +118,7 @@ struct Hooks final : at::MPSHooksInterface {
     return nullptr;
   }
   void emptyCache() const override {
-    enter_device();
-    const int64_t start = now_ns();
-    books().model().empty_cache();
-    tape::mark(mark_rule("anymps::empty_cache"), 0, start, now_ns(), Wait::EmptyCache);
-    host_has_waited();
+    empty_device_cache();
   }
   size_t getCurrentAllocatedMemory() const override {
     return books().model().current();
@@ -326,6 +322,14 @@ void synchronize_device(const char* name) {
   enter_device();
   const int64_t start = now_ns();
   tape::mark(mark_rule(name), 0, start, start, Wait::Synchronize);
+  host_has_waited();
+}
+
+void empty_device_cache() {
+  enter_device();
+  const int64_t start = now_ns();
+  books().model().empty_cache();
+  tape::mark(mark_rule("anymps::empty_cache"), 0, start, now_ns(), Wait::EmptyCache);
   host_has_waited();
 }
 

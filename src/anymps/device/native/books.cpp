@@ -1,7 +1,9 @@
 // The process's allocator books: configuration from the environment, and heap-model errors as torch errors.
 #include "books.h"
 
+#include "nonblocking.h"
 #include "registry.h"
+#include "tape.h"
 #include "texts.h"
 
 #include <c10/util/Exception.h>
@@ -65,8 +67,15 @@ HeapModel& Books::model() {
 
 Block* Books::allocate(size_t nbytes) {
   HeapModel& model = this->model();
+  const uint64_t drains = model.drains();
   try {
-    return model.allocate(nbytes);
+    Block* block = model.allocate(nbytes);
+    if (C10_UNLIKELY(model.drains() != drains)) {
+      const int64_t now = now_ns();
+      tape::mark(mark_rule("anymps::allocator"), 0, now, now, Wait::EmptyCache);
+      nonblocking::waited();
+    }
+    return block;
   } catch (const OutOfMemory& error) {
     raise(error);
   } catch (const InvalidBufferSize& error) {

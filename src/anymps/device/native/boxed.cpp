@@ -199,6 +199,9 @@ class Redirect final : public c10::OperatorKernel {
     if (C10_UNLIKELY(alerts(rule_))) {
       alert.emplace(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
     }
+    if (C10_UNLIKELY(rule_.waits_if != nullptr) && rule_.waits_if(c10::ArrayRef<c10::IValue>(*stack).slice(first))) {
+      call.span().wait(rule_.wait);
+    }
     if (C10_UNLIKELY(rule_.check != nullptr)) {
       rule_.check(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
     }

@@ -13,7 +13,7 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
   }
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   span_.input(impl);
-  if (C10_UNLIKELY(rule_.flags & (kConditionalWait | kRefusesDtypes))) {
+  if (C10_UNLIKELY(rule_.flags & (kWaitsOnTensor | kRefusesDtypes))) {
     note_wait_condition(tensor, position);
     check_dtype(tensor);
   }

@@ -339,12 +339,14 @@ class HeapModel::State {
   Statistic allocated;
   Statistic reserved;
   uint64_t live = 0;
+  std::atomic<uint64_t> drains{0};  // read without the lock
 
   void configure(const HeapConfig& wanted);
   void set_high_ratio(double ratio);
   Block* allocate(uint64_t nbytes);
   void release(Block* block);
   void empty_cache();
+  void drain();
   uint64_t driver() const { return config.driver_baseline + reserved.current; }
 
  private:
@@ -479,15 +481,21 @@ bool HeapModel::State::fulfil(Request& request) {
     }
     if (place_heap(request) || take_block(request)) return true;
     if (drop_free_heaps(pool, request.size) > 0 && place_heap(request)) return true;
-    empty_cache();
+    drain();
     return take_block(request) || place_heap(request);
   }
   if (take_buffer(request)) return true;
   if (request.pressure && request.size < pool.free_size) collect_buffers(pool);
   if (place_buffer(request) || take_buffer(request)) return true;
   if (drop_fitting_buffers(request) && place_buffer(request)) return true;
-  empty_cache();
+  drain();
   return place_buffer(request);
+}
+
+// The last resort: the stream is drained, then every cached buffer goes.
+void HeapModel::State::drain() {
+  ++drains;
+  empty_cache();
 }
 
 void HeapModel::State::fail(const Request& request) const {
@@ -800,6 +808,10 @@ void HeapModel::release(Block* block) noexcept {
   if (block == nullptr) return;
   HeapGuard guard(state_->lock);
   state_->release(block);
+}
+
+uint64_t HeapModel::drains() const {
+  return state_->drains.load(std::memory_order_relaxed);
 }
 
 void HeapModel::empty_cache() {

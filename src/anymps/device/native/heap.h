@@ -93,6 +93,7 @@ class HeapModel {
   Block* allocate(size_t nbytes);
   void release(Block* block) noexcept;  // null is allowed
   void empty_cache();
+  uint64_t drains() const;  // allocations that fitted nowhere, for which the host waited until the device was done
 
   uint64_t current() const;  // bytes of blocks in use (torch.mps.current_allocated_memory)
   uint64_t total() const;    // bytes of heaps ("MPS allocated" of the error text)

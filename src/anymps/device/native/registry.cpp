@@ -147,6 +147,7 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, C
     rule.family = static_cast<uint8_t>(row.family);
     rule.flags = row.flags;
     rule.wait = static_cast<Wait>(row.wait);
+    rule.waits_if = (row.flags & kWaitsOnOption) ? wait_condition(row.name) : nullptr;
     const auto dtype_row = dtypes.find(row.name);
     if (dtype_row != dtypes.end()) {
       set_dtypes(rule, dtype_row->second);

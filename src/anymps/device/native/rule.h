@@ -27,8 +27,9 @@ enum RuleFlag : uint32_t {
   kFromPython = 1024,   // torch registers the kernel itself, from Python
   kRefusesDtypes = 2048,  // set here: `refused` is not empty
 };
-// What a call must be looked at for, tensor by tensor.
-constexpr uint32_t kConditionalWait = kWaitsOnMask | kWaitsOnScalar | kWaitsOnZeroDim | kWaitsOnOption;
+// What a call must be looked at for, tensor by tensor; then also by its other arguments.
+constexpr uint32_t kWaitsOnTensor = kWaitsOnMask | kWaitsOnScalar | kWaitsOnZeroDim;
+constexpr uint32_t kConditionalWait = kWaitsOnTensor | kWaitsOnOption;
 
 enum class Wait : uint8_t { None = 0, Item, CopyToMps, CopyToCpu, Synchronize, Event, EmptyCache, Fallback, InsideOperator };
 enum class Direction : uint8_t { None = 0, CpuToMps, MpsToCpu, MpsToMps };
@@ -60,6 +61,10 @@ struct Rule;
 // host's.
 using ArgumentCheck = void (*)(const Rule&, c10::ArrayRef<c10::IValue> arguments);
 
+// Whether a call with these arguments makes the host wait (wait_conditions.cpp); nullptr: no condition of that kind.
+using WaitCondition = bool (*)(c10::ArrayRef<c10::IValue> arguments);
+WaitCondition wait_condition(const std::string& name);
+
 struct Rule {
   Rule(c10::OperatorHandle handle, std::string name);
 
@@ -80,6 +85,7 @@ struct Rule {
   const IndexCheck* indices = nullptr;
   const Alert* alert = nullptr;
   ArgumentCheck check = nullptr;
+  WaitCondition waits_if = nullptr;
 };
 
 }  // namespace anymps

@@ -1,6 +1,7 @@
 // The substrates: allocation, aliases for kernels, and adoption of their results.
 #include "substrate.h"
 
+#include "backend.h"
 #include "books.h"
 #include "fork.h"
 #include "ledger.h"
@@ -142,7 +143,7 @@ struct MpsAllocator final : AllocatorBase {
     return true;
   }
   void emptyCache(c10::MempoolId_t) override {
-    books().model().empty_cache();
+    empty_device_cache();
   }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   // 2.13 fills the two byte counters and nothing else; active bytes came with 2.15 (pytorch issue 193838).

@@ -1,0 +1,222 @@
+"""What to do about a wait in every step: in words of the user's line, by what the line does with the value."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Final, NamedTuple
+
+from anymps.findings._costs import ITEM
+from anymps.findings._loop import AtLine
+from anymps.findings._wait_line import UserLine, without_comment
+from anymps.record import Phase
+
+
+class Advice(NamedTuple):
+    """What happened, and a fix and a source of its own; empty where the rule's own is best."""
+
+    what: str
+    fix: str = ""
+    source: str = ""
+
+
+# Formatting a tensor ends up in these torch functions (torch/_tensor_str.py, Tensor.__format__ and __repr__).
+_SHOWING_VIA = re.compile(r"_tensor_str|__format__|__repr__|__str__")
+_SHOWING_CALL = re.compile(
+    r"\b(?:print|pprint)\s*\("
+    r"|\b_?(?:log|logger|logging|LOG|LOGGER)\.(?:debug|info|warning|warn|error|critical|exception|log)\("
+    r"|\bwandb\.log\(|\bself\.log(?:_dict)?\("
+    r"|\.(?:add_scalars?|set_postfix|set_postfix_str|set_description)\(|\b(?:tqdm|stdout|stderr)\.write\("
+)
+_METRICS: Final = re.compile(r"[/\\](torchmetrics|torcheval|ignite)[/\\]")
+_SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precision)_score\(|\bconfusion_matrix\(")
+_LONGEST = 90  # characters of a line that a fix repeats
+
+INSTEAD: Final = {
+    "nonzero": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
+    "masked_select": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
+    "masked_scatter_": "Write `torch.where(mask, value, x)`, if the values are as many as the elements.",
+    "index": "Keep the mask instead of indexing with it: `torch.where(mask, x, 0)`, or multiply by it.",
+    "_index_put_impl_": "Write `x = torch.where(mask, value, x)` for `x[mask] = value`.",
+    "repeat_interleave": "Give `output_size=`: the result's size is then known without a read.",
+    "equal": "Compare on the device, `(a == b).all()`, and read the answer every 50 steps.",
+    "bincount": "Add into a tensor of known size: `counts.scatter_add_(0, labels, torch.ones_like(labels))`.",
+    "masked_fill_": "Give the fill value as a Python number.",
+    "index_fill_": "Give the fill value as a Python number.",
+    "bernoulli_": "Give the probability as a Python number.",
+    "histc": "Give `min=` and `max=`.",
+    "histogram": "Give `range=`.",
+    "_histogramdd_bin_edges": "Give `range=`.",
+    "_histogramdd_from_bin_cts": "Give `range=`.",
+    "searchsorted": "Sort the sequence itself and leave `sorter=` out.",
+    "_fused_adam_": "Give the learning rate as a Python number.",
+    "_fused_adamw_": "Give the learning rate as a Python number.",
+    "_fused_sgd_": "Give the learning rate as a Python number.",
+}
+"""What to write instead of an operator that reads back inside, by its base name."""
+
+
+def shows(line: AtLine) -> bool:
+    """Whether the line prints or logs the value."""
+    return any(_SHOWING_VIA.search(wait.site.via) for wait in line.occurrences) or bool(
+        _SHOWING_CALL.search(without_comment(line.site.source))
+    )
+
+
+def show_advice(line: AtLine) -> Advice:
+    """A tensor that is printed or logged."""
+    what = "Showing a tensor made the host wait"
+    code = UserLine.of(line.site.source)
+    if re.search(r"\bself\.log(?:_dict)?\(", code.code):
+        kept = f"`{code.without_read}`: " if code.without_read else ""
+        return Advice(
+            what,
+            f"Hand the tensor over, {kept}Lightning keeps it on the device and reads it every `log_every_n_steps`.",
+        )
+    if re.search(r"\.set_(?:postfix|postfix_str|description)\(", code.code):
+        return Advice(what, f"Set it every 50 steps: {_every_50(code, 'bar.set_postfix(loss=loss.item())')}.")
+    if isinstance(code.statement, ast.Expr) and len(code.code) <= _LONGEST:
+        return Advice(what, f"Print or log every 50 steps: {_every_50(code, '...')}.")
+    return Advice(what)
+
+
+def copy_advice(line: AtLine) -> Advice:
+    """A tensor that is copied to the CPU."""
+    what = f"A blocking copy to the CPU of {line.moved_bytes / line.count:.0f} bytes on average made the host wait"
+    code = UserLine.of(line.site.source)
+    if _SKLEARN.search(code.code):
+        return Advice(
+            what,
+            "Count on the device, `correct += (prediction == target).sum()`, or score all of an epoch at once.",
+        )
+    if code.appends_to and code.without_read:
+        return Advice(
+            what,
+            f"Write `{code.without_read}`, and after the loop `torch.stack({code.appends_to}).cpu()`: one wait.",
+        )
+    return Advice(what)
+
+
+def read_advice(line: AtLine) -> Advice:
+    """A value that is read."""
+    vias = " ".join(wait.site.via for wait in line.occurrences)
+    return (
+        _in_torch(line, vias)
+        or _in_library(line)
+        or _in_test(UserLine.of(line.site.source))
+        or _in_value(UserLine.of(line.site.source))
+    )
+
+
+def _in_torch(line: AtLine, vias: str) -> Advice | None:
+    """Reads that a function of torch makes."""
+    code = without_comment(line.site.source)
+    if "grad_scaler" in vias:
+        return Advice(
+            "GradScaler read whether a gradient was infinite",
+            "Train in bfloat16 or float32, which need no GradScaler.",
+            "torch/amp/grad_scaler.py (torch 2.13); " + ITEM.source,
+        )
+    if "clip_grad" in vias or re.search(r"error_if_nonfinite\s*=\s*True", code):
+        return Advice(
+            "clip_grad_norm_ looked whether the norm is finite",
+            "Leave `error_if_nonfinite=True` out: the norm then stays on the device. Test it every 50 steps.",
+            "torch/nn/utils/clip_grad.py (torch 2.13); " + ITEM.source,
+        )
+    if "optim/lbfgs" in vias:
+        return Advice(
+            "LBFGS read its loss and its directions back",
+            "LBFGS decides on the host in each iteration; an optimizer that does not, such as AdamW, needs no wait.",
+            "torch/optim/lbfgs.py (torch 2.13); " + ITEM.source,
+        )
+    if "optim/lr_scheduler" in vias:
+        return Advice(
+            "The learning rate's scheduler read its metric",
+            "Step it once an epoch, with the epoch's mean: `scheduler.step(total / steps)`.",
+            "torch/optim/lr_scheduler.py (torch 2.13); " + ITEM.source,
+        )
+    if line.phases == (Phase.OPTIMIZER,):
+        return Advice(
+            "The optimizer read a value back",
+            "Use the fused optimizer: `AdamW(..., fused=True)`, with the learning rate as a Python number.",
+            "scvi-tools PR 3998 (17 of 22 waits of a step were an unfused Adam's); " + ITEM.source,
+        )
+    if re.search(r"\bone_hot\(", code) and not re.search(r"num_classes|\bone_hot\([^()]*,", code):
+        return Advice(
+            "`one_hot` read the largest class",
+            "Give `num_classes=`: the result's size is then known without a read.",
+            "aten/src/ATen/native/Onehot.cpp (torch 2.13); " + ITEM.source,
+        )
+    return None
+
+
+def _in_library(line: AtLine) -> Advice | None:
+    found = _METRICS.search(line.site.file)
+    if found is None:
+        return None
+    library = found[1]
+    checks = ", and leave out its checks of the values: `validate_args=False`" if library == "torchmetrics" else ""
+    return Advice(
+        f"A metric of {library} read a value", f"Update the metric on the device, compute it once an epoch{checks}."
+    )
+
+
+def _in_test(line: UserLine) -> Advice | None:
+    """A decision by a tensor's value."""
+    code = line.code
+    if not re.match(r"(?:el)?(?:if|while)\b|assert\b", code):
+        return None
+    what = "A test of a tensor's truth made the host wait"
+    for call in ("item", "tolist"):
+        what = f"`.{call}()` made the host wait" if f".{call}(" in code else what
+    for call in ("float", "int", "bool"):
+        what = f"`{call}()` of a tensor made the host wait" if re.search(rf"\b{call}\(", code) else what
+    if re.search(r"\bis(?:nan|inf|finite)\b", code):
+        return Advice(
+            what,
+            "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch.",
+        )
+    names = line.compares()
+    if names is not None:
+        best, value = names[::-1] if "best" in names[1].lower() else names
+        if "best" in best.lower():
+            larger = ">" in code
+            return Advice(
+                what,
+                f"Keep the best on the device, `{best} = torch.{'maximum' if larger else 'minimum'}"
+                f"({best}, {value}.detach())`, and decide every 50 steps or once an epoch.",
+            )
+    if re.search(r"\.(?:any|all)\(", code):
+        return Advice(
+            what,
+            "Keep the answer on the device, `seen |= (a != b).any()`, and test it every 50 steps; to choose values use "
+            "`torch.where`.",
+        )
+    return Advice(what, "Decide on the device with `torch.where`, or test every 50 steps.")
+
+
+def _in_value(line: UserLine) -> Advice:
+    """A value that is kept."""
+    what = "Reading a value made the host wait"
+    for call in ("float", "int", "bool"):
+        what = f"`{call}()` of a tensor made the host wait" if re.search(rf"\b{call}\(", line.code) else what
+    for call in ("tolist", "item"):
+        what = f"`.{call}()` made the host wait" if f".{call}(" in line.code else what
+    kept = line.without_read
+    if not kept or len(kept) > _LONGEST:
+        return Advice(what)
+    if line.adds_to:
+        return Advice(
+            what,
+            f"Add up on the device, `{kept}`, and read `{line.adds_to}` every 50 steps or after the loop.",
+        )
+    if line.appends_to:
+        return Advice(what, f"Write `{kept}`, and after the loop `torch.stack({line.appends_to}).tolist()`: one wait.")
+    if isinstance(line.statement, ast.Assign):
+        return Advice(what, f"Keep the tensor, `{kept}`, and read it every 50 steps, where it is shown.")
+    return Advice(what)
+
+
+def _every_50(line: UserLine, otherwise: str) -> str:
+    code = line.code if isinstance(line.statement, ast.Expr) and len(line.code) <= _LONGEST else otherwise
+    return f"`if step % 50 == 0: {code}`"

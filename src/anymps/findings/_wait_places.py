@@ -1,0 +1,138 @@
+"""Places where the host waits: those that hurt, in every step, told apart from those that belong.
+
+A wait belongs where it happens once, now and then, or between steps, and where it is the batch's way to the device.
+What hurts is what MPS102 and MPS2xx are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from anymps.findings._costs import cost_of_wait
+from anymps.findings._loop import MIN_STEPS, is_every_step
+from anymps.record import Phase, Recording, Site, Wait, WaitQueue
+
+HURTING: Final = frozenset(Wait) - {Wait.NONE, Wait.COPY_TO_MPS}
+"""Kinds of wait that hurt in every step. A copy to the device is how the batch gets there."""
+
+
+@dataclass(frozen=True)
+class WaitPlace:
+    """Waits at one line that either hurt or belong; `reason` is why they belong, empty if they hurt."""
+
+    site: Site
+    queues: tuple[WaitQueue, ...]
+    hurts: bool
+    reason: str = ""
+
+    @property
+    def kinds(self) -> tuple[Wait, ...]:
+        """Why the host waited, the most frequent first."""
+        return tuple(queue.wait for queue in self.queues)
+
+    @property
+    def count(self) -> int:
+        """Waits in the whole run."""
+        return sum(queue.count for queue in self.queues)
+
+    @property
+    def per_step(self) -> float:
+        """Waits in a complete step, on average."""
+        return sum(queue.per_step for queue in self.queues)
+
+    @property
+    def longest(self) -> WaitQueue:
+        """The waits that had most to wait for."""
+        return max(self.queues, key=lambda queue: (queue.most_operators, queue.operators))
+
+    @property
+    def cost_per_step_ns(self) -> tuple[float, float]:
+        """Lowest and highest estimate of what the waits of a step cost on a Mac; draining the queue is not in it."""
+        costs = [
+            (queue.per_step / queue.count, cost_of_wait(queue.wait, queue.count, queue.moved_bytes))
+            for queue in self.queues
+        ]
+        return sum(share * low for share, (low, _) in costs), sum(share * high for share, (_, high) in costs)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """How many kernels the host can be ahead of the device in the typical step, as it is and `without` what hurts.
+
+    `whole`: without what hurts the step holds no wait, and the host may be further ahead than one step.
+    """
+
+    now: int
+    without: int
+    whole: bool
+
+
+def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
+    """Lines where the host waited: those that hurt first, the costliest before the others, then those that belong."""
+    routine = _routine(recording)
+    groups: dict[tuple[str, int, str], list[WaitQueue]] = {}
+    for queue in recording.queues():
+        reason = "" if _key(queue.site, queue.wait) in routine else _reason(recording, queue)
+        groups.setdefault((queue.site.file, queue.site.line, reason), []).append(queue)
+    places = [
+        WaitPlace(queues[0].site, tuple(queues), hurts=not reason, reason=reason)
+        for (_, _, reason), queues in groups.items()
+    ]
+    hurting = sorted((place for place in places if place.hurts), key=lambda place: -place.cost_per_step_ns[1])
+    belonging = sorted((place for place in places if not place.hurts), key=lambda place: -place.per_step)
+    return (*hurting, *belonging)
+
+
+def ahead(recording: Recording, hurting: Iterable[WaitPlace]) -> Ahead | None:
+    """How far ahead the host gets; None without a typical step, or if nothing hurts in it."""
+    step = recording.typical_step()
+    if step is None:
+        return None
+    queues = recording.step_queues(step)
+    hurts = {_key(queue.site, queue.wait) for place in hurting for queue in place.queues}
+    kept = [_key(wait.site, wait.wait) not in hurts for wait in queues.waits]
+    if all(kept):
+        return None
+    counts = [wait.operators for wait in queues.waits]
+    every = [True] * len(kept)
+    return Ahead(_longest(counts, every, queues.left), _longest(counts, kept, queues.left), whole=not any(kept))
+
+
+def _longest(counts: list[int], kept: list[bool], left: int) -> int:
+    """The most kernels between two waits that are kept; what is left after the last one waits in the next step."""
+    runs = [0]
+    for count, stays in zip(counts, kept, strict=True):
+        runs[-1] += count
+        if stays:
+            runs.append(0)
+    runs[-1] += left
+    return max([runs[0] + runs[-1], *runs[1:-1]] if len(runs) > 1 else runs)
+
+
+def _routine(recording: Recording) -> set[tuple[str, int, Wait]]:
+    return {
+        _key(wait.site, wait.wait)
+        for wait in recording.waits()
+        if wait.wait in HURTING and is_every_step(recording, wait)
+    }
+
+
+def _key(site: Site, wait: Wait) -> tuple[str, int, Wait]:
+    return site.file, site.line, wait
+
+
+def _reason(recording: Recording, queue: WaitQueue) -> str:
+    """Why a wait belongs; never empty."""
+    steps = [step.step for step in recording.steps() if step.complete]
+    if not steps:
+        return "outside of any complete step"
+    if queue.first_step > steps[-1]:
+        return "after the last step"
+    if queue.last_step <= steps[0] and len(steps) > 1:
+        return "at the start"
+    if queue.wait is Wait.COPY_TO_MPS and 2 * queue.steps >= len(steps):
+        return "the batch on its way to the device" if Phase.MOVE in queue.phases else "copied to the device"
+    often = f"in {queue.steps:,} of {len(steps):,} {'step' if len(steps) == 1 else 'steps'}"
+    return often if len(steps) >= MIN_STEPS else f"{often}, too few to tell whether in every one"

@@ -1,0 +1,143 @@
+"""Where the host waits, and the queue before each wait: how much had been queued since the wait before it.
+
+Waits always keep their detail, so places and counts hold the whole run. What was queued is known only where every call
+kept its detail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from anymps.record._facts import QueuedWait, Site, Step, StepQueues, WaitQueue
+from anymps.record._schema import ON_MPS
+from anymps.record._step_table import Rows, last_detailed, read_walls
+from anymps.record._vocabulary import Flag, Phase, Wait
+
+_SAMPLED_STEPS = 10  # in which the phases and lines behind a queue are looked up
+
+# What a wait waits for: kernels of the GPU. The waiting call itself was not queued before it.
+_QUEUED = f"(e.wait = 0 AND {ON_MPS} AND NOT e.flags & {Flag.VIEW:d})"
+
+_PLACES = "SELECT id, MIN(id) OVER (PARTITION BY file, line) AS place FROM sites"
+
+_COUNTS = f"""
+WITH places AS ({_PLACES})
+SELECT p.place, e.wait, COUNT(*), COUNT(DISTINCT c.step), SUM(c.step {{later}} {{first}}), MIN(e.step), MAX(e.step),
+  GROUP_CONCAT(DISTINCT e.phase), SUM(e.moved_bytes)
+FROM entries e JOIN places p ON p.id = e.site LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL
+WHERE e.wait <> 0 GROUP BY 1, 2 ORDER BY COUNT(*) DESC, MIN(e.id)
+"""
+
+# Running sums over all calls, of which each wait takes what has been added since the one before. The first step is left
+# out of a place that later ones have too, as in the step table.
+_QUEUES = f"""
+WITH places AS ({_PLACES}),
+clock AS (
+  SELECT e.id, e.start_ns, e.start_ns + e.duration_ns AS end_ns, e.wait, e.site, e.step,
+    SUM({_QUEUED}) OVER time AS operators, SUM({_QUEUED} * e.duration_ns) OVER time AS work
+  FROM entries e JOIN signatures s ON s.id = e.signature
+  WINDOW time AS (ORDER BY e.start_ns, e.id ROWS UNBOUNDED PRECEDING)
+),
+waits AS (
+  SELECT p.place, w.wait, w.step, MAX(w.step) OVER (PARTITION BY p.place, w.wait) AS last,
+    operators - LAG(operators, 1, 0) OVER time AS queued, work - LAG(work, 1, 0) OVER time AS work,
+    MAX(w.start_ns - LAG(w.end_ns, 1, 0) OVER time, 0) AS elapsed
+  FROM clock w JOIN places p ON p.id = w.site WHERE w.wait <> 0 WINDOW time AS (ORDER BY w.start_ns, w.id)
+),
+ranked AS (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY place, wait ORDER BY queued) AS rank,
+    COUNT(*) OVER (PARTITION BY place, wait) AS measured
+  FROM waits WHERE {{known}} AND (step <> {{first}} OR last = {{first}})
+)
+SELECT place, wait, measured, MAX(CASE WHEN rank = (measured + 1) / 2 THEN queued END), MAX(queued),
+  AVG(MAX(elapsed - work, 0)), AVG(work)
+FROM ranked GROUP BY place, wait
+"""
+
+_SHARES = f"""
+WITH places AS ({_PLACES}),
+clock AS (
+  SELECT p.place, e.phase, e.wait, {_QUEUED} AS queued, COALESCE(SUM(e.wait <> 0) OVER (
+    ORDER BY e.start_ns, e.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ), 0) AS number
+  FROM entries e JOIN signatures s ON s.id = e.signature JOIN places p ON p.id = e.site
+  WHERE e.step BETWEEN {{since}} AND {{until}}
+)
+SELECT w.place, w.wait, c.place, c.phase, COUNT(*) FROM clock c JOIN clock w ON w.number = c.number AND w.wait <> 0
+WHERE c.queued GROUP BY 1, 2, 3, 4
+"""
+
+_IN_STEP = f"""
+SELECT start_ns, end_ns, wait, site, queued - LAG(queued, 1, 0) OVER time, work - LAG(work, 1, 0) OVER time
+FROM (
+  SELECT e.id, e.start_ns, e.start_ns + e.duration_ns AS end_ns, e.wait, e.site,
+    SUM({_QUEUED}) OVER time AS queued, SUM({_QUEUED} * e.duration_ns) OVER time AS work
+  FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {{step}}
+  WINDOW time AS (ORDER BY e.start_ns, e.id ROWS UNBOUNDED PRECEDING)
+) WHERE wait <> 0 WINDOW time AS (ORDER BY start_ns, id)
+"""
+
+
+def read_queues(rows: Rows, site: Callable[[int], Site], *, only_detailed: bool) -> tuple[WaitQueue, ...]:
+    """Every place where the host waited, by line and kind of wait, the most frequent first."""
+    walls = list(read_walls(rows, only_detailed=False))
+    first = walls[0] if walls else -1
+    counted = rows(_COUNTS.format(first=first, later=">" if len(walls) > 1 else ">="))
+    if not counted:
+        return ()
+    known = f"step < {last_detailed(rows)}" if only_detailed else "1"
+    measured = {row[:2]: row[2:] for row in rows(_QUEUES.format(first=first, known=known))}
+    queues = []
+    shares = _shares(rows, only_detailed=only_detailed)
+    for place, wait, count, steps, in_steps, since, until, phases, moved in counted:
+        queue = WaitQueue(
+            site=site(place),
+            wait=Wait(wait),
+            phases=tuple(sorted(Phase(int(phase)) for phase in phases.split(","))),
+            count=count,
+            steps=steps,
+            per_step=(in_steps or 0) / max(len(walls) - 1, 1),
+            first_step=since,
+            last_step=until,
+            moved_bytes=moved,
+        )
+        if (place, wait) in measured:
+            number, median, most, host, work = measured[place, wait]
+            queue = replace(queue, measured=number, operators=median, most_operators=most, host_ns=host, work_ns=work)
+        if (place, wait) in shares:
+            lines, in_phases = shares[place, wait]
+            line, phase = (max(it, key=lambda key: (it[key], -key)) for it in (lines, in_phases))
+            queue = replace(queue, queued_by=site(line), queued_in=Phase(phase))
+        queues.append(queue)
+    return tuple(queues)
+
+
+def read_step_queues(rows: Rows, site: Callable[[int], Site], step: Step) -> StepQueues:
+    """The waits of one step, each with its queue, and what was queued after the last."""
+    waits = []
+    clock = step.start_ns
+    for start, end, wait, identity, operators, work in rows(_IN_STEP.format(step=step.step)):
+        host = max(start - clock - work, 0)
+        waits.append(QueuedWait(clock, start, end, Wait(wait), site(identity), operators, host, work))
+        clock = max(end, clock)
+    (in_all,) = rows(
+        f"SELECT COALESCE(SUM({_QUEUED}), 0) FROM entries e JOIN signatures s ON s.id = e.signature "
+        f"WHERE e.step = {step.step}"
+    )[0]
+    return StepQueues(step, tuple(waits), in_all - sum(wait.operators for wait in waits))
+
+
+def _shares(rows: Rows, *, only_detailed: bool) -> dict[tuple[int, int], tuple[Counter[int], Counter[int]]]:
+    """How many of the operators before a place's waits each line and each phase queued, in some later steps."""
+    steps = list(read_walls(rows, only_detailed=only_detailed))
+    steps = (steps[1:] or steps)[:_SAMPLED_STEPS]
+    shares: dict[tuple[int, int], tuple[Counter[int], Counter[int]]] = {}
+    if not steps:
+        return shares
+    for place, wait, line, phase, count in rows(_SHARES.format(since=steps[0], until=steps[-1])):
+        lines, phases = shares.setdefault((place, wait), (Counter(), Counter()))
+        lines[line] += count
+        phases[phase] += count
+    return shares

@@ -1,0 +1,102 @@
+"""The waits of a run as every form of a report shows them: those that hurt with their queue, then those that belong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from anymps.findings import WaitPlace, wait_places
+from anymps.record import Recording, WaitQueue
+from anymps.report import _text as text
+from anymps.report._words import fact
+
+COLUMNS: Final = ("where", "waits for", "a step", "queued", "host", "work", "cost a step")
+NUMBERS: Final = COLUMNS[2:]
+BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why it belongs")
+MOST_BELONGING: Final = 8
+
+
+@dataclass(frozen=True)
+class WaitRows:
+    """What hurts as cells of `COLUMNS`, what belongs as those of `BELONGING_COLUMNS`, and remarks on the numbers."""
+
+    hurting: tuple[tuple[str, ...], ...]
+    belonging: tuple[tuple[str, ...], ...]
+    left_out: str
+    remarks: tuple[str, ...]
+
+
+def wait_rows(recording: Recording) -> WaitRows | None:
+    """What a report says about waits; None if there was none."""
+    places = wait_places(recording)
+    if not places:
+        return None
+    directory = fact(recording, "directory")
+    hurting = [place for place in places if place.hurts]
+    belonging = [place for place in places if not place.hurts]
+    left = belonging[MOST_BELONGING:]
+    return WaitRows(
+        hurting=tuple(_hurting(place, directory) for place in hurting),
+        belonging=tuple(_belonging(place, directory) for place in belonging[:MOST_BELONGING]),
+        left_out=f"{text.plural(len(left), 'more place')} that belong." if left else "",
+        remarks=tuple(_remarks(recording, hurting, directory)),
+    )
+
+
+def queued(queue: WaitQueue) -> str:
+    """`202`, `0 to 302`: median and most operators in the queue; `?` where no queue is known."""
+    if not queue.measured:
+        return "?"
+    if queue.operators == queue.most_operators:
+        return f"{queue.operators:,}"
+    return f"{queue.operators:,} to {queue.most_operators:,}"
+
+
+def mostly(queue: WaitQueue, directory: str) -> str:
+    """Who queued most of it: `backward of train.py:12`; the empty text if that is not known."""
+    if queue.queued_in is None:
+        return ""
+    line = f" of {text.place(queue.queued_by, directory)}" if queue.queued_by.known else ""
+    return f"{queue.queued_in.label}{line}"
+
+
+def _hurting(place: WaitPlace, directory: str) -> tuple[str, ...]:
+    queue = place.longest
+    return (
+        text.place(place.site, directory),
+        _kinds(place),
+        text.count(place.per_step),
+        queued(queue),
+        text.duration(queue.host_ns) if queue.measured else "?",
+        text.duration(queue.work_ns) if queue.measured else "?",
+        text.duration_range(*place.cost_per_step_ns),
+    )
+
+
+def _belonging(place: WaitPlace, directory: str) -> tuple[str, ...]:
+    return (text.place(place.site, directory), _kinds(place), text.count(place.count), place.reason)
+
+
+def _kinds(place: WaitPlace) -> str:
+    return ", ".join(dict.fromkeys(kind.label for kind in place.kinds))
+
+
+def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str) -> list[str]:
+    if not hurting:
+        return []
+    remarks = []
+    by = [(text.place(place.site, directory), mostly(place.longest, directory)) for place in hurting]
+    told = [f"{where} by {who}" for where, who in by if who][:3]
+    if told:
+        remarks.append(f"Queued mostly: for {', for '.join(told)}.")
+    meaning = "Queued: operators since the wait before, median to most."
+    if recording.meta.get("virtual") is not False:
+        meaning += (
+            " Host: this machine's time between them, in which the host prepares them; work: the time inside them. "
+            "On a Mac the GPU works meanwhile, at its own speed, and the wait lasts until it is done."
+        )
+    else:
+        meaning += " Host and work: the host's time between and inside the calls of these operators."
+    remarks.append(meaning)
+    return remarks

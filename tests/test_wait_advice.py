@@ -1,0 +1,216 @@
+"""What to do about a wait in every step, in words of the line that makes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.findings import Finding, find
+from anymps.record import Fate, Phase, RecordingBuilder, Wait
+
+
+def advice(
+    source: str,
+    wait: Wait = Wait.ITEM,
+    *,
+    via: str = "",
+    phase: Phase = Phase.LOSS_READ,
+    operator: str = "aten::_local_scalar_dense",
+    file: str = "train.py",
+) -> Finding:
+    """The finding about a line that waits in each of five steps."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
+    line = builder.site(file, 22, "main", source, via)
+    fate = Fate.FALLBACK if wait is Wait.FALLBACK else Fate.NATIVE
+    for step in range(5):
+        builder.entry(operator, start_ns=100 * step, duration_ns=10, fate=fate, phase=phase, site=line, wait=wait)
+        builder.end_step(100 * step + 100)
+    (finding,) = find(builder.close())
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("source", "fix"),
+    [
+        (
+            "running += loss.item()",
+            "Add up on the device, `running += loss.detach()`, and read `running` every 50 steps or after the loop.",
+        ),
+        (
+            "self.total += float(loss) * len(x)  # mean",
+            "Add up on the device, `self.total += loss.detach() * len(x)`, and read `self.total` every 50 steps or "
+            "after the loop.",
+        ),
+        (
+            "correct += (pred == y).sum().item()",
+            "Add up on the device, `correct += (pred == y).sum()`, and read `correct` every 50 steps or after "
+            "the loop.",
+        ),
+        (
+            "total += float(a + b)",
+            "Add up on the device, `total += (a + b).detach()`, and read `total` every 50 steps or after the loop.",
+        ),
+        (
+            "losses.append(loss.detach().item())",
+            "Write `losses.append(loss.detach())`, and after the loop `torch.stack(losses).tolist()`: one wait.",
+        ),
+        (
+            "norm = clip_grad_norm_(model.parameters(), 1.0).item()",
+            "Keep the tensor, `norm = clip_grad_norm_(model.parameters(), 1.0).detach()`, and read it every 50 steps, "
+            "where it is shown.",
+        ),
+        (
+            "history.update(loss=loss.item(), norm=norm.item())",
+            "Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
+        ),
+        (
+            "total += loss.item(",
+            "Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
+        ),
+    ],
+)
+def test_a_value_that_is_kept(source: str, fix: str) -> None:
+    """MPS201: the user's own line without the read, and when to read instead; else the general words."""
+    finding = advice(source)
+    assert (finding.id, finding.fix) == ("MPS201", fix)
+
+
+@pytest.mark.parametrize(
+    ("source", "fix"),
+    [
+        (
+            "if loss.isnan():",
+            "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch.",
+        ),
+        (
+            "if loss < best_loss:",
+            "Keep the best on the device, `best_loss = torch.minimum(best_loss, loss.detach())`, and decide every 50 "
+            "steps or once an epoch.",
+        ),
+        (
+            "elif self.best < score:",
+            "Keep the best on the device, `self.best = torch.minimum(self.best, score.detach())`, and decide every 50 "
+            "steps or once an epoch.",
+        ),
+        (
+            "if (a != b).any():",
+            "Keep the answer on the device, `seen |= (a != b).any()`, and test it every 50 steps; to choose values use "
+            "`torch.where`.",
+        ),
+        ("while error > 0.1:", "Decide on the device with `torch.where`, or test every 50 steps."),
+        ("assert loss.item() < 10", "Decide on the device with `torch.where`, or test every 50 steps."),
+    ],
+)
+def test_a_decision_by_a_value(source: str, fix: str) -> None:
+    """MPS201: checks for NaN, early stopping, comparisons and loops each have a way to stay on the device."""
+    finding = advice(source)
+    assert (finding.id, finding.fix) == ("MPS201", fix)
+
+
+@pytest.mark.parametrize(
+    ("source", "via", "what", "fix"),
+    [
+        (
+            "clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
+            "torch/nn/utils/clip_grad.py:_get_total_norm",
+            "clip_grad_norm_ looked whether the norm is finite once a step.",
+            "Leave `error_if_nonfinite=True` out: the norm then stays on the device. Test it every 50 steps.",
+        ),
+        (
+            "scaler.step(optimizer)",
+            "torch/amp/grad_scaler.py:<genexpr>",
+            "GradScaler read whether a gradient was infinite once a step.",
+            "Train in bfloat16 or float32, which need no GradScaler.",
+        ),
+        (
+            "scheduler.step(loss)",
+            "torch/optim/lr_scheduler.py:step",
+            "The learning rate's scheduler read its metric once a step.",
+            "Step it once an epoch, with the epoch's mean: `scheduler.step(total / steps)`.",
+        ),
+        (
+            "optimizer.step(closure)",
+            "torch/optim/lbfgs.py:step",
+            "LBFGS read its loss and its directions back once a step.",
+            "LBFGS decides on the host in each iteration; an optimizer that does not, such as AdamW, needs no wait.",
+        ),
+        (
+            "target = F.one_hot(labels).float()",
+            "",
+            "`one_hot` read the largest class once a step.",
+            "Give `num_classes=`: the result's size is then known without a read.",
+        ),
+    ],
+)
+def test_reads_of_torch_itself(source: str, via: str, what: str, fix: str) -> None:
+    """MPS201: what a function of torch reads is told by the function."""
+    finding = advice(source, via=via)
+    assert (finding.id, finding.what, finding.fix) == ("MPS201", what, fix)
+
+
+def test_a_metric_of_a_library() -> None:
+    """MPS201: a metric that reads within its library's own file."""
+    finding = advice("if unique_values.any():", file="/venv/site-packages/torchmetrics/functional/stat_scores.py")
+    assert (finding.what, finding.fix) == (
+        "A metric of torchmetrics read a value once a step.",
+        "Update the metric on the device, compute it once an epoch, and leave out its checks of the values: "
+        "`validate_args=False`.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "fix"),
+    [
+        ("print(loss.item())", "Print or log every 50 steps: `if step % 50 == 0: print(loss.item())`."),
+        (
+            "bar.set_postfix(loss=loss.item())",
+            "Set it every 50 steps: `if step % 50 == 0: bar.set_postfix(loss=loss.item())`.",
+        ),
+        (
+            "writer.add_scalar('loss', loss, step)",
+            "Print or log every 50 steps: `if step % 50 == 0: writer.add_scalar('loss', loss, step)`.",
+        ),
+        (
+            "self.log('loss', loss.item())",
+            "Hand the tensor over, `self.log('loss', loss.detach())`: Lightning keeps it on the device and reads it "
+            "every `log_every_n_steps`.",
+        ),
+        ("text = print(", "Print or log every 50 steps: `if step % 50 == 0: ...`."),
+    ],
+)
+def test_a_value_that_is_shown(source: str, fix: str) -> None:
+    """MPS202: logging every so many steps, with the user's own call."""
+    finding = advice(source)
+    assert (finding.id, finding.fix) == ("MPS202", fix)
+
+
+@pytest.mark.parametrize(
+    ("source", "fix"),
+    [
+        (
+            "losses.append(loss.detach().cpu())",
+            "Write `losses.append(loss.detach())`, and after the loop `torch.stack(losses).cpu()`: one wait.",
+        ),
+        (
+            "f1 += f1_score(y.cpu(), pred.cpu())",
+            "Count on the device, `correct += (prediction == target).sum()`, or score all of an epoch at once.",
+        ),
+        (
+            "send(x.cpu(), y.cpu())",
+            "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
+        ),
+    ],
+)
+def test_a_copy_to_the_cpu(source: str, fix: str) -> None:
+    """MPS204: collecting on the device, and scores of a whole epoch."""
+    finding = advice(source, Wait.COPY_TO_CPU, operator="aten::copy_")
+    assert (finding.id, finding.fix) == ("MPS204", fix)
+
+
+def test_an_allocation_that_did_not_fit() -> None:
+    """MPS206: an allocator that has to drain the queue in every step is about memory, not about empty_cache()."""
+    finding = advice("loss.backward()", Wait.EMPTY_CACHE, operator="anymps::allocator")
+    assert (finding.id, finding.what, finding.fix) == (
+        "MPS206",
+        "An allocation that did not fit made the host wait, and gave all cached memory back once a step.",
+        "Train with less memory: a smaller batch, or a checkpoint for the blocks that hold most (MPS501).",
+    )

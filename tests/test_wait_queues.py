@@ -1,0 +1,306 @@
+"""The queue before each wait, on hand-made recordings: its numbers, what hurts, what belongs, and how far ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from anymps.findings import Ahead, Severity, ahead, find, wait_places
+from anymps.record import (
+    Direction,
+    Fate,
+    Flag,
+    Phase,
+    QueuedWait,
+    Recording,
+    RecordingBuilder,
+    RecordingWriter,
+    Wait,
+    WaitQueue,
+)
+from anymps.report import _words as words
+from anymps.report._wait_rows import wait_rows
+from recordings import training
+
+STEP = 1_000
+Extra = Callable[[RecordingBuilder, int, int], None]
+
+
+def loop(*extras: Extra, steps: int = 6, forward: int = 4, tail: Extra | None = None) -> RecordingBuilder:
+    """Steps of 1000 ns: `forward` operators of 20 ns every 50 ns from 100 on, then one optimizer operator at 800."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0", "virtual": True})
+    line = builder.site("model.py", 7, "forward", "x = x.relu()")
+    for step in range(steps):
+        t = step * STEP
+        for number in range(forward):
+            builder.entry("aten::relu", start_ns=t + 100 + 50 * number, duration_ns=20, phase=Phase.FORWARD, site=line)
+        builder.entry("aten::view", start_ns=t + 700, duration_ns=5, phase=Phase.FORWARD, flags=Flag.VIEW)
+        builder.entry("aten::_fused_adamw_", start_ns=t + 800, duration_ns=40, phase=Phase.OPTIMIZER)
+        for extra in extras:
+            extra(builder, step, t)
+        builder.end_step(t + STEP)
+    if tail is not None:
+        tail(builder, steps, steps * STEP)
+    return builder
+
+
+def waiting(
+    line: int, kind: Wait, at: int, *, when: Callable[[int], bool] = lambda step: True, phase: Phase = Phase.LOSS_READ
+) -> Extra:
+    """A wait of 10 ns at a line, `at` ns into those steps."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if when(step):
+            to_mps = kind is Wait.COPY_TO_MPS
+            builder.entry(
+                f"aten::{kind.name.lower()}", start_ns=time + at, duration_ns=10, wait=kind, phase=phase,
+                fate=Fate.COPY if to_mps else Fate.FALLBACK if kind is Wait.FALLBACK else Fate.NATIVE,
+                direction=Direction.CPU_TO_MPS if to_mps else Direction.NONE, moved_bytes=64 if to_mps else 4,
+                site=builder.site("train.py", line, "main", f"line {line}"),
+            )  # fmt: skip
+
+    return extra
+
+
+MOVE = waiting(10, Wait.COPY_TO_MPS, 50, phase=Phase.MOVE)
+READ = waiting(20, Wait.ITEM, 400)
+SHOW = waiting(30, Wait.COPY_TO_CPU, 900)
+
+
+def told(recording: Recording) -> list[tuple[int, str, bool, str]]:
+    """Line, kinds, whether it hurts, and why it belongs, for each place."""
+    return [
+        (place.site.line, ", ".join(kind.label for kind in place.kinds), place.hurts, place.reason)
+        for place in wait_places(recording)
+    ]
+
+
+def test_numbers_of_a_queue() -> None:
+    """Operators since the wait before, with the host's time between them and the work inside; views are no work."""
+    recording = loop(MOVE, READ).close()
+    move, read = recording.queues()
+    assert read == WaitQueue(
+        site=recording.queues()[1].site,
+        wait=Wait.ITEM,
+        phases=(Phase.LOSS_READ,),
+        count=6,
+        steps=6,
+        per_step=1.0,
+        first_step=0,
+        last_step=5,
+        moved_bytes=24,
+        measured=5,
+        operators=4,
+        most_operators=4,
+        host_ns=260.0,  # from 60 to 400, without four times 20
+        work_ns=80.0,
+        queued_in=Phase.FORWARD,
+        queued_by=read.queued_by,
+    )
+    assert (read.site.line, read.queued_by.file, read.queued_by.line) == (20, "model.py", 7)
+    assert (move.operators, move.work_ns, move.host_ns, move.queued_in) == (1, 40.0, 600.0, Phase.OPTIMIZER)
+
+
+def test_median_and_most() -> None:
+    """Two waits in a row at one line: the second finds an empty queue. Of two in the middle the lower is the median."""
+    recording = loop(READ, waiting(20, Wait.ITEM, 420)).close()
+    (read,) = recording.queues()
+    assert (read.count, read.per_step, read.measured) == (12, 2.0, 10)
+    assert (read.operators, read.most_operators) == (0, 5)
+
+
+def test_the_first_step_is_left_out() -> None:
+    """What set-up queues in the first step does not count for a place of the loop, and does for one of the set-up."""
+
+    def set_up(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step == 0:
+            for number in range(30):
+                builder.entry("aten::normal_", start_ns=time + number, duration_ns=1)
+
+    once = waiting(5, Wait.SYNCHRONIZE, 45, when=lambda step: step == 0)
+    queues = {queue.site.line: queue for queue in loop(set_up, READ, once).close().queues()}
+    assert (queues[5].measured, queues[5].most_operators) == (1, 30)
+    assert (queues[20].measured, queues[20].most_operators) == (5, 5)
+
+
+def test_queues_of_one_step() -> None:
+    """Each wait of a step with where its queue begins; what comes after the last is left for the next step."""
+    recording = loop(MOVE, READ).close()
+    step = recording.steps()[2]
+    queues = recording.step_queues(step)
+    move, read = (queue.site for queue in queues.waits)
+    assert queues.waits == (
+        QueuedWait(2000, 2050, 2060, Wait.COPY_TO_MPS, move, 0, 50, 0),
+        QueuedWait(2060, 2400, 2410, Wait.ITEM, read, 4, 260, 80),
+    )
+    assert (queues.left, queues.operators) == (1, 5)
+
+
+def test_lines_are_one_place_whatever_function_they_call() -> None:
+    """Sites that differ in the torch function below are one place; kinds of wait stay apart."""
+    builder = RecordingBuilder()
+    for step in range(4):
+        for number, (via, kind) in enumerate((("a", Wait.ITEM), ("b", Wait.ITEM), ("b", Wait.COPY_TO_CPU))):
+            site = builder.site("train.py", 9, "main", "print(x)", via)
+            builder.entry("aten::x", start_ns=100 * step + number, site=site, wait=kind)
+        builder.end_step(100 * step + 100)
+    recording = builder.close()
+    assert [(queue.wait, queue.count) for queue in recording.queues()] == [(Wait.ITEM, 8), (Wait.COPY_TO_CPU, 4)]
+    (place,) = wait_places(recording)
+    assert (place.hurts, place.kinds, place.per_step) == (True, (Wait.ITEM, Wait.COPY_TO_CPU), 3.0)
+
+
+def test_steps_without_detail_are_not_measured() -> None:
+    """Where plain calls lost their detail, waits still count, and their queue is not told."""
+    writer = RecordingWriter.in_memory({"virtual": True})
+    builder = RecordingBuilder(writer)
+    line = builder.site("train.py", 20, "main", "loss.item()")
+    for step in range(6):
+        t = step * STEP
+        if step < 4:
+            for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER):
+                builder.entry("aten::mm", start_ns=t + 100 * phase, duration_ns=10, phase=phase)
+        builder.entry("aten::_local_scalar_dense", start_ns=t + 900, site=line, wait=Wait.ITEM)
+        builder.end_step(t + STEP)
+    builder.flush()
+    writer.add_totals([(1, 0, 0, Phase.FORWARD, 0, 0, 100, 100, 0)])
+    recording = builder.close()
+    assert recording.dropped > 0
+    (queue,) = recording.queues()
+    assert (queue.count, queue.steps, queue.measured, queue.operators) == (6, 6, 2, 3)
+
+
+def test_a_recording_without_waits() -> None:
+    """No wait, no place; an empty recording neither."""
+    assert loop().close().queues() == ()
+    assert RecordingBuilder().close().queues() == ()
+    assert wait_places(RecordingBuilder().close()) == ()
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        (MOVE, "the batch on its way to the device"),
+        (waiting(10, Wait.COPY_TO_MPS, 50, phase=Phase.FORWARD), "copied to the device"),
+        (waiting(10, Wait.COPY_TO_MPS, 50, when=lambda step: step == 0), "at the start"),
+        (waiting(10, Wait.ITEM, 50, when=lambda step: step == 0), "at the start"),
+        (waiting(10, Wait.ITEM, 900, when=lambda step: step % 3 == 2), "in 2 of 6 steps"),
+        (waiting(10, Wait.FALLBACK, 900, when=lambda step: step == 4), "in 1 of 6 steps"),
+        (waiting(10, Wait.SYNCHRONIZE, 900, when=lambda step: step == 4), "in 1 of 6 steps"),
+        (waiting(10, Wait.EMPTY_CACHE, 900, when=lambda step: step == 3), "in 1 of 6 steps"),
+    ],
+)
+def test_waits_that_belong(extra: Extra, reason: str) -> None:
+    """Set-up, the batch's way, a log every few steps and a validation between steps belong, and make no finding."""
+    recording = loop(extra).close()
+    (place,) = wait_places(recording)
+    assert (place.hurts, place.reason) == (False, reason)
+    assert [it.id for it in find(recording) if it.severity is not Severity.INFO] == []
+    assert ahead(recording, []) is None
+
+
+def test_many_reads_in_a_validation_belong() -> None:
+    """A validation that reads fifty times between two steps hurts none of them."""
+
+    def validate(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step == 3:
+            for number in range(50):
+                waiting(40, Wait.ITEM, 850 + number)(builder, step, time)
+
+    recording = loop(validate).close()
+    assert told(recording) == [(40, "item", False, "in 1 of 6 steps")]
+    assert find(recording) == []
+
+
+def test_the_last_log_belongs() -> None:
+    """What is read after the loop belongs; without a complete step nothing is said to hurt."""
+    assert told(loop(tail=waiting(50, Wait.ITEM, 10)).close()) == [(50, "item", False, "after the last step")]
+    alone = loop(steps=0, tail=waiting(50, Wait.ITEM, 10)).close()
+    assert told(alone) == [(50, "item", False, "outside of any complete step")]
+
+
+def test_too_few_steps_to_tell() -> None:
+    """Two steps do not make a routine."""
+    assert told(loop(READ, steps=2).close()) == [
+        (20, "item", False, "in 2 of 2 steps, too few to tell whether in every one")
+    ]
+
+
+def test_what_hurts_comes_first() -> None:
+    """The costliest first, then what belongs; a line that does both stands in both."""
+    both = waiting(20, Wait.COPY_TO_MPS, 20, phase=Phase.MOVE)
+    recording = loop(MOVE, READ, SHOW, both).close()
+    assert told(recording) == [
+        (30, "copy to cpu", True, ""),
+        (20, "item", True, ""),
+        (10, "copy to mps", False, "the batch on its way to the device"),
+        (20, "copy to mps", False, "the batch on its way to the device"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extras", "reach", "sentence"),
+    [
+        (
+            [READ],
+            Ahead(5, 5, whole=True),
+            "1 wait in every step; without it the host could run more than 5 operators ahead, not 5.",
+        ),
+        (
+            [READ, SHOW],
+            Ahead(4, 5, whole=True),
+            "2 waits in every step; without them the host could run more than 5 operators ahead, not 4.",
+        ),
+        (
+            [MOVE, READ],
+            Ahead(4, 5, whole=False),
+            "1 wait in every step; without it the host could run 5 operators ahead, not 4.",
+        ),
+        (
+            [MOVE, waiting(20, Wait.ITEM, 180), waiting(21, Wait.ITEM, 280)],
+            Ahead(2, 5, whole=False),
+            "2 waits in every step; without them the host could run 5 operators ahead, not 2.",
+        ),
+        ([MOVE], None, ""),
+    ],
+)
+def test_how_far_ahead(extras: list[Extra], reach: Ahead | None, sentence: str) -> None:
+    """The most operators between two waits, round the end of the step, as it is and without what hurts."""
+    recording = loop(*extras).close()
+    assert ahead(recording, [place for place in wait_places(recording) if place.hurts]) == reach
+    assert words.waits(recording, find(recording)) == sentence
+
+
+def test_the_verdict_leaves_out_what_was_left_out() -> None:
+    """Findings that were selected away are not in the verdict either."""
+    recording = training().close()
+    assert words.verdict(recording, find(recording))[1].endswith(
+        "2 waits in every step; without them the host could run 277 operators ahead, not 202."
+    )
+    assert words.verdict(recording, [])[1] == "No findings."
+
+
+def test_a_queue_that_is_not_known() -> None:
+    """Where no call kept its detail, the table has a mark instead of numbers."""
+    writer = RecordingWriter.in_memory({"virtual": True})
+    builder = RecordingBuilder(writer)
+    line = builder.site("train.py", 20, "main", "loss.item()")
+    for step in range(4):
+        builder.entry("aten::_local_scalar_dense", start_ns=step * STEP, site=line, wait=Wait.ITEM)
+        builder.end_step(step * STEP + STEP)
+    builder.flush()
+    writer.add_totals([(1, 0, 0, Phase.FORWARD, 0, 0, 100, 100, 0)])
+    rows = wait_rows(builder.close())
+    assert rows is not None
+    assert rows.hurting == (("train.py:20", "item", "1", "?", "?", "?", "100 to 450 us"),)
+
+
+def test_many_places_that_belong() -> None:
+    """Eight places that belong are told, the others only counted."""
+    once = [waiting(100 + n, Wait.ITEM, 900 + n, when=lambda step: step == 2) for n in range(11)]
+    rows = wait_rows(loop(*once).close())
+    assert rows is not None
+    assert (len(rows.belonging), rows.left_out, rows.hurting, rows.remarks) == (8, "3 more places that belong.", (), ())
+    assert rows.belonging[0] == ("train.py:100", "item", "1", "in 1 of 6 steps")
+    assert wait_rows(RecordingBuilder().close()) is None
