@@ -8,6 +8,7 @@ from typing import Final
 from anymps.findings import (
     _arguments,
     _copies,
+    _detours,
     _dtypes,
     _hazards,
     _memory,
@@ -29,6 +30,7 @@ _FAMILIES: Final = (
     _waits,
     _dtypes,
     _placement,
+    _detours,
     _memory,
     _memory_growth,
     _hazards,

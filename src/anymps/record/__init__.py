@@ -5,8 +5,10 @@ from __future__ import annotations
 from anymps.record._builder import RecordingBuilder
 from anymps.record._facts import (
     Call,
+    ClockPair,
     Line,
     MemorySample,
+    Noted,
     Occurrence,
     OperatorUse,
     PhaseShare,
@@ -29,6 +31,7 @@ __all__ = [
     "Allocation",
     "Call",
     "Category",
+    "ClockPair",
     "Direction",
     "Fate",
     "Flag",
@@ -37,6 +40,7 @@ __all__ = [
     "MemorySample",
     "MemoryStory",
     "Moment",
+    "Noted",
     "Occurrence",
     "OperatorUse",
     "Phase",
