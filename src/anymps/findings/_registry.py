@@ -14,7 +14,9 @@ from anymps.findings import (
     _memory,
     _memory_growth,
     _operators,
+    _optimizer,
     _placement,
+    _precision,
     _suppressions,
     _waits,
     _wrong_results,
@@ -36,6 +38,8 @@ _FAMILIES: Final = (
     _hazards,
     _wrong_results,
     _copies,
+    _precision,
+    _optimizer,
 )
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule in family.RULES}

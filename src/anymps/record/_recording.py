@@ -214,6 +214,10 @@ class Recording:
         names = tuple(operators)
         return self._occurrences(f"o.name IN ({', '.join('?' * len(names))})", names)
 
+    def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
+        """Where operators on mps took a tensor of a dtype (`float16`)."""
+        return self._occurrences(f"{ON_MPS} AND instr(s.inputs, ?)", (f'"{dtype}[',))
+
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known fault of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
         return self._occurrences(f"flags & {Flag.HAZARD:d}")
