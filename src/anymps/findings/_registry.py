@@ -11,6 +11,7 @@ from anymps.findings import (
     _detours,
     _dtypes,
     _hazards,
+    _loading,
     _memory,
     _memory_growth,
     _operators,
@@ -39,6 +40,7 @@ _FAMILIES: Final = (
     _wrong_results,
     _copies,
     _precision,
+    _loading,
     _optimizer,
 )
 

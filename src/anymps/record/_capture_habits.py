@@ -38,7 +38,6 @@ class Habits:
         self._core = core
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._told: set[tuple[str, int]] = set()
-        self._start_method: str | None = None
 
     def install(self) -> Undo:
         """Start to watch; what is returned ends it."""
@@ -87,19 +86,11 @@ class Habits:
             "persistent": bool(loader.persistent_workers),
         }
         if workers:
-            method = self._start_method_of(loader)
+            context = loader.multiprocessing_context
+            method = str(context.get_start_method()) if context is not None else _chosen_start_method()
             facts |= {"start_method": method, "guarded": _is_guarded()}
             facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in ("", "spawn", "forkserver") else {}
         self._note("loader", **facts)
-
-    def _start_method_of(self, loader: Any) -> str:
-        """The start method that the program asked for; empty where it leaves it to the system."""
-        context = loader.multiprocessing_context
-        if context is not None:
-            return str(context.get_start_method())
-        if self._start_method is None:  # the first workers settle it, so later it tells nothing
-            self._start_method = torch.multiprocessing.get_start_method(allow_none=True) or ""
-        return self._start_method
 
     def _autocast(self, original: Callable[..., None], region: Any, *given: Any, **named: Any) -> None:
         original(region, *given, **named)
@@ -147,6 +138,15 @@ class Habits:
 
     def _write(self, what: str, site: int, other: int, facts: dict[str, object]) -> None:
         self._core.note_pair(f"anymps::{what} {json.dumps(facts, sort_keys=True)}", site, other)
+
+
+@functools.cache
+def _chosen_start_method() -> str:
+    """The start method that the program asked for; empty where it leaves it to the system.
+
+    Asked once: the first workers of a process settle it, and later the system's choice looks like the program's.
+    """
+    return torch.multiprocessing.get_start_method(allow_none=True) or ""
 
 
 def _is_guarded() -> bool | None:
