@@ -7,6 +7,7 @@ from typing import Final
 
 from anymps.findings import (
     _arguments,
+    _compiling,
     _copies,
     _detours,
     _dtypes,
@@ -19,6 +20,7 @@ from anymps.findings import (
     _placement,
     _precision,
     _suppressions,
+    _timing,
     _waits,
     _wrong_results,
 )
@@ -42,6 +44,8 @@ _FAMILIES: Final = (
     _precision,
     _loading,
     _optimizer,
+    _compiling,
+    _timing,
 )
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule in family.RULES}

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anymps.record._facts import ClockPair, Site
-from anymps.record._schema import ON_MPS
 from anymps.record._step_table import Rows
-from anymps.record._vocabulary import Fate, Flag
+from anymps.record._vocabulary import Fate, Flag, Wait
 
 _CLOCK = f"o.name LIKE 'anymps::clock %' AND e.flags & {Flag.PAIR:d}"
 _ANY = f"SELECT 1 FROM operators o JOIN signatures s ON s.operator = o.id WHERE s.fate = {Fate.MARK:d} AND o.name LIKE "
 
-# Work is counted up over all threads: backward runs on one of its own. A wait is taken at its end.
+_FILLERS = ("bernoulli_.float", "fill_.Scalar", "normal_", "random_", "uniform_", "zero_")
+_FILLS = "', '".join(f"aten::{name}" for name in _FILLERS)
+# Work is counted up over all threads, as backward runs on one of its own, and without what only fills a new tensor. A
+# wait is taken at its end.
 _READS = f"""
 WITH timed AS (
   SELECT e.start_ns + e.duration_ns * (e.wait <> 0) AS time, e.id, e.thread, e.site, e.wait, {_CLOCK} AS clock,
-    {ON_MPS} AND NOT e.flags & {Flag.VIEW:d} AS works,
+    s.fate = {Fate.NATIVE:d} AND NOT e.flags & {Flag.VIEW:d} AND e.wait <> {Wait.ITEM:d}
+      AND o.name NOT IN ('{_FILLS}') AS works,
     ROW_NUMBER() OVER (PARTITION BY e.signature ORDER BY e.start_ns, e.id) = 1 AS first
   FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator
 ), summed AS (
