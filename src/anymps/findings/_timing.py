@@ -111,7 +111,7 @@ def find(recording: Recording) -> Iterator[Finding]:
             yield COLD.finding(
                 pair.end,
                 what=(
-                    f"{pair.first} of the {pair.work} operators on mps since the clock was read at {at(pair.start)} ran "
+                    f"{pair.first} of the {pair.work} operators on mps since the clock's read at {at(pair.start)} ran "
                     "for the first time."
                 ),
                 count=pair.intervals,
