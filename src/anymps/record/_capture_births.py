@@ -23,7 +23,7 @@ from anymps.record._capture_origins import (
 )
 
 _FACTORIES = frozenset(
-    {"arange", "empty", "eye", "full", "linspace", "logspace", "normal", "ones", "rand", "randint", "randn"}
+    {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn"}
     | {"randperm", "tril_indices", "triu_indices", "zeros"}
 )
 _FROM_VALUES = frozenset({"as_tensor", "tensor"})
@@ -82,15 +82,21 @@ def _moved(node: ast.AST, frame: FrameType) -> ast.expr | None:
 
 
 def _made_by(value: ast.expr, frame: FrameType) -> ast.Call | None:
-    """The factory call in an expression that holds no other tensor."""
+    """The factory call in an expression that holds no other tensor of the CPU; one of mps can only give its shape."""
     factory = None
-    for node in ast.walk(value):
+    left: list[ast.AST] = [value]
+    while left:
+        node = left.pop()
         if isinstance(node, ast.Call):
             name = _torch_function(node, frame)
             if (name in _FACTORIES and not _names_device(node)) or (name in _FROM_VALUES and _is_constant(node, frame)):
                 factory = node
-        elif isinstance(node, ast.expr) and isinstance(resolve(node, frame)[1], torch.Tensor):
-            return None
+                continue
+        elif isinstance(node, ast.expr):
+            held = resolve(node, frame)[1]
+            if isinstance(held, torch.Tensor) and held.device.type == "cpu":
+                return None
+        left += ast.iter_child_nodes(node)
     return factory
 
 

@@ -31,7 +31,7 @@ SELECT step, phase, SUM(on_mps), SUM(on_mps AND flags & {Flag.VIEW:d}), SUM(on_c
 FROM timed GROUP BY step, phase
 """
 
-_LAST_PHASES = "SELECT step, phase, MAX(start_ns) FROM entries GROUP BY step"
+_LAST_PHASES = f"SELECT step, phase, MAX(start_ns) FROM entries WHERE NOT flags & {Flag.PAIR:d} GROUP BY step"
 
 # The end of full detail: the tape drops plain operators past its limit, thread by thread, so the step in which any of
 # the three great phases was last seen in detail may already have holes.
