@@ -386,6 +386,16 @@ def test_clock_reads() -> None:
     )
 
 
+def test_clock_asked_again_and_again() -> None:
+    """A program that waits by asking the clock does not fill the tape."""
+
+    def busy() -> None:
+        for _ in range(10_500):
+            time.monotonic()
+
+    assert sum(note.occurrence.count for note in noted(busy, "clock")) == 10_000
+
+
 def watched() -> Iterator[object]:
     """All that is replaced while a recording runs."""
     yield from (time.time, time.perf_counter, time.monotonic, time.time_ns, time.perf_counter_ns, time.monotonic_ns)
