@@ -55,10 +55,9 @@ BORN = Rule(
                     return x + torch.arange(4).to(x.device)
 
 
-            shifted = Shifted()
             for x in batches:
                 train(x)
-                shifted(x.to(device))
+                Shifted()(x.to(device))
         """,
         good="""
             class Shifted(torch.nn.Module):
@@ -66,10 +65,9 @@ BORN = Rule(
                     return x + torch.arange(4, device=x.device)
 
 
-            shifted = Shifted()
             for x in batches:
                 train(x)
-                shifted(x.to(device))
+                Shifted()(x.to(device))
         """,
     ),
 )
