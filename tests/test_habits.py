@@ -124,7 +124,7 @@ def test_memory_used_again_is_another_tensor() -> None:
 
 
 def test_operators_are_watched_for_a_while_only() -> None:
-    """After some hundred operators the values of a copy are no longer followed; the copy itself is still known."""
+    """After some dozen operators the values of a copy are no longer followed; the copy itself is still known."""
     x = torch.rand(4, device="mps")
 
     def much_later() -> None:

@@ -22,7 +22,7 @@ namespace anymps::roundtrip {
 namespace {
 
 constexpr size_t kMostTrips = 1024;
-constexpr int kFollowed = 256;         // operators after a copy to the CPU in which its values are followed
+constexpr int kFollowed = 64;          // operators after a copy to the CPU in which its values are followed
 constexpr size_t kMostOperators = 8;   // beyond that many between the copies, more than a detour is going on
 constexpr size_t kLooked = 64 << 10;   // bytes at the beginning, in the middle and at the end that tell a change
 

@@ -1,7 +1,7 @@
 // Tensors that go to the CPU and come back to mps: which copy took them there, and what became of them meanwhile.
 //
 // A copy to the CPU is remembered by the memory that it wrote, so that a view of it or a numpy array over it is known
-// again when it is copied to mps. What operators make of it is followed too, for the next few hundred operators.
+// again when it is copied to mps. What operators make of it is followed too, for the next few dozen operators.
 #pragma once
 
 #include <ATen/core/Tensor.h>
