@@ -118,7 +118,9 @@ def test_round_trips_without_a_loop() -> None:
         assert ids(builder.close()) == expected
 
 
-def born(expression: str, *, generator: bool = False, every: int = 1, file: str = "model.py") -> Extra:
+def born(
+    expression: str, *, generator: bool = False, every: int = 1, file: str = "model.py", module: str = ""
+) -> Extra:
     """A copy to mps in every `every`-th step, of what `expression` made one line above."""
 
     def extra(builder: RecordingBuilder, step: int, time: int) -> None:
@@ -129,7 +131,7 @@ def born(expression: str, *, generator: bool = False, every: int = 1, file: str 
         if step % every == 0:
             builder.entry(
                 "aten::_copy_from", start_ns=time + 1, fate=Fate.COPY, phase=Phase.FORWARD, site=site,
-                wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=400,
+                module=builder.module(module), wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=400,
             )  # fmt: skip
 
     return extra
@@ -154,6 +156,13 @@ def test_random_numbers_of_a_cpu_generator() -> None:
     """MPS405: numbers that are the same on every machine are worth knowing about, no more."""
     finding = only(loop(born("torch.randn(4, generator=g)", generator=True)))
     assert (finding.id, finding.severity.label) == ("MPS405", "info")
+
+
+def test_made_up_data() -> None:
+    """MPS404 takes random numbers that the loop itself draws for a stand-in of data; those of a module are none."""
+    assert ids(loop(born("torch.rand(32, 8)"))) == []
+    assert ids(loop(born("torch.rand(32, 8)", module="Net.noise"))) == ["MPS404"]
+    assert ids(loop(born("torch.ones(32, 1)"))) == ["MPS404"]
 
 
 def test_copies_that_are_no_habit() -> None:

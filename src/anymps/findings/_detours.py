@@ -117,8 +117,14 @@ def find(recording: Recording) -> Iterator[Finding]:
             continue
         told.add(site)
         routine = tuple(copy for copy in line.occurrences if copy.site == site and is_every_step(recording, copy))
-        if routine:
+        if routine and not _stands_for_data(born, AtLine(site, routine)):
             yield _born(born, AtLine(site, routine))
+
+
+def _stands_for_data(born: Noted, line: AtLine) -> bool:
+    """Whether it may be a batch of made-up data: drawn in the loop itself, by no generator that must be the CPU's."""
+    drawn = str(born.facts.get("expression", "")).startswith("torch.rand")
+    return drawn and not line.modules and not born.facts.get("generator")
 
 
 def _born(born: Noted, line: AtLine) -> Finding:
