@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     starts, check_starts = starts.to(device), check_starts.to(device)
     span = torch.arange(CONTEXT + 1, device=device)
     model = GPT(len(number)).to(device)  # weights are drawn on the host: the same start on every device
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
     print(f"{device}: {len(training)} training characters, {len(held_out)} held out, {len(number)} different ones")
 
     running = torch.zeros((), device=device)  # sum of the losses since the last read

@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     batches = DataLoader(training, BATCH, shuffle=True, drop_last=True, num_workers=0)
     checks = DataLoader(held_out, BATCH, num_workers=0)
     model = Net().to(device)  # weights are drawn on the host: the same start on every device
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
     print(f"{device}: {len(training)} training images, {len(held_out)} held out")
 
     for epoch in range(1, options.epochs + 1):

@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     questions, answers = (tensor.to(device) for tensor in encode(held_out, vocabulary))
     batches = shuffled.reshape(options.epochs, steps, BATCH).to(device)
     model = Classifier(len(vocabulary) + UNKNOWN + 1).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
     print(f"{device}: {len(training)} training texts, {len(held_out)} held out, {len(vocabulary)} words")
 
     running = torch.zeros((), device=device)  # sum of the losses since the last read

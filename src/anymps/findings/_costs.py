@@ -50,6 +50,13 @@ FALLBACK = Cost(
     source="a fallback is a wait, a copy there and a copy back (pytorch PRs 150452 and 182749)",
 )
 
+LAUNCH = Cost(
+    (1_200, 20_000),
+    source=(
+        "starting a kernel takes the host 1.2 to 1.4 us where it is a Metal one of torch's own and 20 us through "
+        "MPSGraph, on an M1 Pro (pytorch PR 148219)"
+    ),
+)
 _COST_OF = {
     Wait.ITEM: ITEM,
     Wait.INSIDE_OPERATOR: ITEM,

@@ -68,6 +68,11 @@ def by_line(occurrences: Iterable[Occurrence], *, split_operators: bool = False)
     return [AtLine(group[0].site, tuple(group)) for group in groups.values()]
 
 
+def is_library(site: Site) -> bool:
+    """Whether a line belongs to an installed package: what its loop does is not the user's habit."""
+    return "/site-packages/" in site.file.replace("\\", "/")
+
+
 def times(count: float) -> str:
     """`once`, `3 times`, `2.5 times`."""
     return "once" if number(count) == "1" else f"{number(count)} times"

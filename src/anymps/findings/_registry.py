@@ -7,14 +7,20 @@ from typing import Final
 
 from anymps.findings import (
     _arguments,
+    _compiling,
     _copies,
+    _detours,
     _dtypes,
     _hazards,
+    _loading,
     _memory,
     _memory_growth,
     _operators,
+    _optimizer,
     _placement,
+    _precision,
     _suppressions,
+    _timing,
     _waits,
     _wrong_results,
 )
@@ -29,17 +35,29 @@ _FAMILIES: Final = (
     _waits,
     _dtypes,
     _placement,
+    _detours,
     _memory,
     _memory_growth,
     _hazards,
     _wrong_results,
     _copies,
+    _precision,
+    _loading,
+    _optimizer,
+    _compiling,
+    _timing,
 )
 
 RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule in family.RULES}
 """Every rule by its id."""
 
-_OVER_STEPS: Final = (_operators.EVERY_STEP.id, *(rule.id for rule in _memory_growth.RULES))
+_OVER_STEPS: Final = (
+    _operators.EVERY_STEP.id,
+    _precision.UNSCALED.id,
+    _detours.BORN.id,
+    _detours.DRAWN.id,
+    *(rule.id for rule in (*_memory_growth.RULES, *_optimizer.RULES)),
+)
 
 
 def nearest_rule(word: str) -> str:
@@ -80,6 +98,6 @@ def notes(recording: Recording) -> list[str]:
     if steps >= MIN_STEPS:
         return []
     return [
-        f"The rules about the training loop (MPS102, MPS2xx, MPS505, MPS506) were not applied: they need {MIN_STEPS} "
+        f"The rules about the training loop (such as MPS102 and MPS2xx) were not applied: they need {MIN_STEPS} "
         f"complete steps, the recording holds {steps or 'none'}. A step ends with `optimizer.step()`."
     ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from anymps.record._builder import RecordingBuilder
 from anymps.record._facts import (
     Call,
+    ClockPair,
     Line,
     MemorySample,
+    Noted,
     Occurrence,
     OperatorUse,
     PhaseShare,
@@ -32,6 +34,7 @@ __all__ = [
     "Allocation",
     "Call",
     "Category",
+    "ClockPair",
     "Direction",
     "Fate",
     "Flag",
@@ -40,6 +43,7 @@ __all__ = [
     "MemorySample",
     "MemoryStory",
     "Moment",
+    "Noted",
     "Occurrence",
     "OperatorUse",
     "Phase",

@@ -83,6 +83,16 @@ class RecordingBuilder:
             phase, wait, direction, flags or 0, refusal, 0,
         )  # fmt: skip
 
+    def note(
+        self, what: str, *, start_ns: int, site: int = 0, other: int = 0, module: int = 0,
+        phase: Phase = Phase.OTHER, moved_bytes: int = 0, **facts: object,
+    ) -> None:  # fmt: skip
+        """Add a mark of something that is no operator, with its facts, at a line; `other` is a line belonging to it."""
+        self.entry(
+            f"anymps::{what} {json.dumps(facts, sort_keys=True)}", start_ns=start_ns, fate=Fate.MARK, phase=phase,
+            site=site, module=module, flags=Flag.PAIR, sequence=other, moved_bytes=moved_bytes,
+        )  # fmt: skip
+
     def refusal(
         self,
         kind: RefusalKind,

@@ -57,6 +57,8 @@ def site_row(site: tuple[int, str, int, str, str]) -> SiteRow:
 class Capture:
     """Records everything that reaches the device between `__enter__` and `__exit__`. One at a time in a process."""
 
+    _habits = True
+
     def __init__(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -93,8 +95,9 @@ class Capture:
         self._core = native()
         self._writer = RecordingWriter(self._path, self._facts())
         self._started = time.monotonic()
-        self._hooks = Hooks(self._core)
-        self._core.set_callbacks(self._note_refusal, self._note_surfaced, self._hooks.number_of)
+        self._hooks = Hooks(self._core, habits=self._habits)
+        copied = self._hooks.habits.copied if self._hooks.habits is not None else None
+        self._core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
         self._core.ledger_start(ALLOCATION_LIMIT)
         self._core.tape_start(self._limit)
         self._hooks.install()
@@ -137,7 +140,7 @@ class Capture:
                 return
             self._core.tape_stop()
             self._hooks.remove()
-            self._core.set_callbacks(None, None, None)
+            self._core.set_callbacks(None, None, None, None)
             self._drain(at_end=True)
             self._writer.set_meta("ending", dict(ending))
             self._writer.set_meta("environment", _environment())  # with what the script itself has set

@@ -11,6 +11,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from anymps.record._capture_habits import Habits
 from anymps.record._vocabulary import Phase, Role, Wait
 
 _BATCH_MARK = "anymps::dataloader"
@@ -19,8 +20,10 @@ _BATCH_MARK = "anymps::dataloader"
 class Hooks:
     """Puts the hooks in place and takes them away again. One at a time in a process."""
 
-    def __init__(self, core: ModuleType) -> None:
+    def __init__(self, core: ModuleType, *, habits: bool = True) -> None:
+        """Without `habits`, only what belongs to operators is watched: steps, phases, modules."""
         self._core = core
+        self.habits = Habits(core) if habits else None
         self._undo: list[Callable[[], None]] = []
         self._former_phase: list[int] = []
         self._numbers: dict[int, int] = {}
@@ -34,6 +37,8 @@ class Hooks:
         self._undo += [before.remove, after.remove]
         self._watch_loader()
         self._watch_modules()
+        if self.habits is not None:
+            self._undo += self.habits.install()
 
     def remove(self) -> None:
         """Leave torch as it was."""
@@ -74,7 +79,9 @@ class Hooks:
         self._numbers.pop(address, None)
         self._core.forget_module(address)
 
-    def _before_optimizer(self, *_: Any) -> None:
+    def _before_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if self.habits is not None:
+            self.habits.optimizer(optimizer)
         self._former_phase.append(self._core.set_phase(int(Phase.OPTIMIZER)))
 
     def _after_optimizer(self, *_: Any) -> None:

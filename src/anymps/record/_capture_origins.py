@@ -38,9 +38,9 @@ def find_origin(culprit: torch.Tensor | None, kind: str, is_internal: Callable[[
     `is_internal(filename)` tells frames that are not the user's. None if no name in reach holds such a value.
     """
     matches = _matcher(culprit, kind)
-    for frame in _user_frames(is_internal):
+    for frame in user_frames(is_internal):
         for name in _names_on_line(frame):
-            found, value = _resolve(name, frame)
+            found, value = resolve(name, frame)
             path = matches(value) if found else None
             if path is not None:
                 return _made_at(frame, name, path, is_internal)
@@ -79,7 +79,7 @@ def _path_to(value: Any, wanted: Callable[[Any], bool]) -> str | None:
     return None
 
 
-def _user_frames(is_internal: Callable[[str], bool]) -> Iterator[FrameType]:
+def user_frames(is_internal: Callable[[str], bool]) -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(1)
     seen = 0
     while frame is not None and seen < _MAX_FRAMES:
@@ -89,7 +89,7 @@ def _user_frames(is_internal: Callable[[str], bool]) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _statement_at(tree: ast.AST, line: int) -> ast.stmt | None:
+def statement_at(tree: ast.AST, line: int) -> ast.stmt | None:
     """The innermost statement that covers a line."""
     best: ast.stmt | None = None
     for node in ast.walk(tree):
@@ -99,7 +99,7 @@ def _statement_at(tree: ast.AST, line: int) -> ast.stmt | None:
     return best
 
 
-def _parsed(filename: str) -> ast.Module | None:
+def parsed(filename: str) -> ast.Module | None:
     try:
         return ast.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError):
@@ -108,8 +108,8 @@ def _parsed(filename: str) -> ast.Module | None:
 
 def _names_on_line(frame: FrameType) -> list[ast.expr]:
     """The names, attributes and items that the statement being run reads, the longest first."""
-    tree = _parsed(frame.f_code.co_filename)
-    statement = _statement_at(tree, frame.f_lineno) if tree is not None else None
+    tree = parsed(frame.f_code.co_filename)
+    statement = statement_at(tree, frame.f_lineno) if tree is not None else None
     if statement is None:
         return []
     header: list[ast.AST] = [statement]
@@ -124,14 +124,14 @@ def _names_on_line(frame: FrameType) -> list[ast.expr]:
     return sorted(reads, key=lambda node: -len(ast.unparse(node)))
 
 
-def _resolve(node: ast.expr, frame: FrameType) -> tuple[bool, Any]:
+def resolve(node: ast.expr, frame: FrameType) -> tuple[bool, Any]:
     """The value of a name, an attribute or an item, without running any of the user's code."""
     if isinstance(node, ast.Name):
         for scope in (frame.f_locals, frame.f_globals):
             if node.id in scope:
                 return True, scope[node.id]
     elif isinstance(node, ast.Attribute):
-        found, owner = _resolve(node.value, frame)
+        found, owner = resolve(node.value, frame)
         if found and not isinstance(owner, ModuleType):
             if isinstance(owner, torch.nn.Module):
                 for table in (owner._parameters, owner._buffers, owner._modules):
@@ -141,7 +141,7 @@ def _resolve(node: ast.expr, frame: FrameType) -> tuple[bool, Any]:
             if node.attr in values:
                 return True, values[node.attr]
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        found, owner = _resolve(node.value, frame)
+        found, owner = resolve(node.value, frame)
         key = node.slice.value
         if found and type(owner) in (dict, list, tuple):
             try:
@@ -155,18 +155,18 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
     """The last assignment to the name before the failing line, in this frame or, for an argument, in a caller's."""
     name = ast.unparse(node)
     code = frame.f_code
-    tree = _parsed(code.co_filename)
+    tree = parsed(code.co_filename)
     if tree is None:
         return None
-    scope = _function(tree, code.co_name, code.co_firstlineno) or tree
+    scope = function_at(tree, code.co_name, code.co_firstlineno) or tree
     best: tuple[int, ast.expr | None] | None = None
     for statement in ast.walk(scope):
         if not isinstance(statement, (ast.stmt, ast.withitem, ast.comprehension)):
             continue
-        for target, value, line in _assignments(statement):
+        for target, value, line in assignments(statement):
             if ast.unparse(target) != name or line > frame.f_lineno or (best is not None and line < best[0]):
                 continue
-            if line < frame.f_lineno or value is None or not _contains(value, name):
+            if line < frame.f_lineno or value is None or not contains(value, name):
                 best = (line, value)
     if best is not None:
         expression = ast.unparse(best[1]) if best[1] is not None else ""
@@ -174,20 +174,20 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
             code.co_filename, best[0], code.co_name, name + path, expression, _is_numpy_default(best[1], frame)
         )
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    found, value = _resolve(node, frame)
+    found, value = resolve(node, frame)
     if isinstance(node, ast.Name) and node.id in parameters and found and frame.f_back is not None:
         outer: FrameType | None = frame.f_back
         while outer is not None:
             if not is_internal(outer.f_code.co_filename):
                 for candidate in _names_on_line(outer):
-                    present, held = _resolve(candidate, outer)
+                    present, held = resolve(candidate, outer)
                     if present and held is value:
                         return _made_at(outer, candidate, path, is_internal)
             outer = outer.f_back
     return Origin(code.co_filename, frame.f_lineno, code.co_name, name + path, "", False)
 
 
-def _function(tree: ast.Module, name: str, first_line: int) -> ast.AST | None:
+def function_at(tree: ast.Module, name: str, first_line: int) -> ast.AST | None:
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
             starts = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
@@ -196,7 +196,7 @@ def _function(tree: ast.Module, name: str, first_line: int) -> ast.AST | None:
     return None
 
 
-def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None, int]]:
+def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None, int]]:
     """(target, value, line) of all that a statement binds; the value is None where it is unpacked or iterated."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
@@ -220,7 +220,7 @@ def _targets(target: ast.expr, value: ast.expr | None, line: int) -> Iterator[tu
         yield from _targets(element, parts[index] if parts is not None else None, line)
 
 
-def _contains(value: ast.expr, name: str) -> bool:
+def contains(value: ast.expr, name: str) -> bool:
     return any(isinstance(node, ast.expr) and ast.unparse(node) == name for node in ast.walk(value))
 
 
@@ -232,7 +232,7 @@ def _is_numpy_default(value: ast.expr | None, frame: FrameType) -> bool:
             while isinstance(root, (ast.Attribute, ast.Call)):
                 root = root.value if isinstance(root, ast.Attribute) else root.func
             if isinstance(root, ast.Name):
-                found, owner = _resolve(root, frame)
+                found, owner = resolve(root, frame)
                 if found and str(getattr(owner, "__name__", "")).split(".")[0] == "numpy":
                     return True
     return False

@@ -59,6 +59,8 @@ class Section:
 class SuiteCapture(Capture):
     """Records a session and cuts it into sections. With a path, the recording of all of it is kept there as well."""
 
+    _habits = False  # loaders, clocks and the like of a test are no business of a gate
+
     def __init__(
         self, path: str | os.PathLike[str] | None = None, *, script: str = "", argv: Sequence[str] = ()
     ) -> None:

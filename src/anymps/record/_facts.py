@@ -160,6 +160,35 @@ class StepQueues:
 
 
 @dataclass(frozen=True)
+class Noted:
+    """A mark of something that is no operator, at one line: how often, with its facts and another line if it has one.
+
+    `occurrence.operator` is `anymps::<what>` with the facts as JSON.
+    """
+
+    occurrence: Occurrence
+    facts: Mapping[str, object]
+    other: Site
+
+
+@dataclass(frozen=True)
+class ClockPair:
+    """Two clock reads of one thread with nothing of it timed between, and the work of mps there.
+
+    `intervals` is how often the two lines followed each other with work between; `work` is the operators on mps in all
+    those intervals, `pending` those for which the host had not waited at the second read, `first` those of a kind that
+    had not run before.
+    """
+
+    start: Site
+    end: Site
+    intervals: int
+    work: int
+    pending: int
+    first: int
+
+
+@dataclass(frozen=True)
 class UnsafeCopy:
     """A non_blocking copy whose host side was touched before the host waited.
 

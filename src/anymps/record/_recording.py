@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from anymps._errors import RecordingError
+from anymps.record._clocks import read_clock_pairs
 from anymps.record._facts import (
     Call,
+    ClockPair,
     Line,
     MemorySample,
+    Noted,
     Occurrence,
     OperatorUse,
     Refusal,
@@ -200,6 +203,26 @@ class Recording:
         quoted = prefix.replace("'", "''")
         return self._occurrences(f"s.fate = {Fate.MARK:d} AND substr(o.name, 1, {len(prefix)}) = '{quoted}'")
 
+    def noted(self, what: str) -> tuple[Noted, ...]:
+        """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
+        quoted = what.replace("'", "''")
+        named = f"substr(o.name, 1, {len(what) + 9}) = 'anymps::{quoted} '"
+        if not self._rows(f"SELECT 1 FROM operators o WHERE {named} LIMIT 1"):
+            return ()
+        others = self._rows(
+            "SELECT e.sequence FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o "
+            f"ON o.id = s.operator WHERE e.flags & {Flag.PAIR:d} AND {named} GROUP BY 1 ORDER BY MIN(e.id)"
+        )
+        return tuple(
+            Noted(occurrence, self._json_object(occurrence.operator.partition(" ")[2]), self.site(other))
+            for (other,) in others
+            for occurrence in self._occurrences(f"e.flags & {Flag.PAIR:d} AND {named} AND e.sequence = {other:d}")
+        )
+
+    def clock_pairs(self) -> tuple[ClockPair, ...]:
+        """What lay between clock reads of the program, by the lines of the two reads, in the order of the run."""
+        return read_clock_pairs(self._rows, self.site)
+
     def copies(self) -> tuple[Occurrence, ...]:
         """Copies between CPU and device, single values among them; those within the device are left out."""
         return self._occurrences(f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})")
@@ -208,6 +231,10 @@ class Recording:
         """Where certain operators (`aten::native_dropout`) ran, by name and place."""
         names = tuple(operators)
         return self._occurrences(f"o.name IN ({', '.join('?' * len(names))})", names)
+
+    def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
+        """Where operators on mps took a tensor of a dtype (`float16`)."""
+        return self._occurrences(f"{ON_MPS} AND instr(s.inputs, ?)", (f'"{dtype}[',))
 
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known fault of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""

@@ -23,6 +23,7 @@ WITH timed AS (
     ), c.start_ns) AS since
   FROM entries e JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL
   JOIN signatures s ON s.id = e.signature
+  WHERE NOT e.flags & {Flag.PAIR:d}
 )
 SELECT step, phase, SUM(on_mps), SUM(on_mps AND flags & {Flag.VIEW:d}), SUM(on_cpu), SUM(waits),
   SUM((direction = {Direction.CPU_TO_MPS:d}) * moved_bytes), SUM((direction = {Direction.MPS_TO_CPU:d}) * moved_bytes),
@@ -30,7 +31,7 @@ SELECT step, phase, SUM(on_mps), SUM(on_mps AND flags & {Flag.VIEW:d}), SUM(on_c
 FROM timed GROUP BY step, phase
 """
 
-_LAST_PHASES = "SELECT step, phase, MAX(start_ns) FROM entries GROUP BY step"
+_LAST_PHASES = f"SELECT step, phase, MAX(start_ns) FROM entries WHERE NOT flags & {Flag.PAIR:d} GROUP BY step"
 
 # The end of full detail: the tape drops plain operators past its limit, thread by thread, so the step in which any of
 # the three great phases was last seen in detail may already have holes.

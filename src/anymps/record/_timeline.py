@@ -47,7 +47,7 @@ def read_timeline(rows: Rows, site: Callable[[int], Site], step: Step, resolutio
     gap = length // resolution
     return StepTimeline(
         step=step,
-        phases=_without_gaps(spans("1", "e.phase"), step.start_ns, end),
+        phases=_without_gaps(spans(f"NOT e.flags & {Flag.PAIR:d}", "e.phase"), step.start_ns, end),
         on_mps=_joined(spans(f"{ON_MPS} AND NOT e.flags & {Flag.VIEW:d}", "e.step"), gap),
         on_cpu=_joined(spans(ON_CPU, "e.step"), gap),
         waits=_joined(spans("e.wait <> 0", "e.wait"), gap),

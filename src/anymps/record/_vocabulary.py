@@ -91,6 +91,8 @@ class Flag(IntFlag):
     """A mark: the call that follows meets a known fault of the real backend."""
     UNSAFE_COPY = 32
     """A mark: the host's side of a non_blocking copy was touched before a wait."""
+    PAIR = 64
+    """A mark whose `sequence` holds another line that belongs to it. It takes no time."""
 
 
 class Role(_Vocabulary):

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anymps.findings import Finding
-from anymps.record import Call, Fate, Phase, Recording, Wait
+from anymps.record import Call, Fate, Flag, Phase, Recording, Wait
 from anymps.report._words import environment, verdict
 
 _PROCESS: Final = 1
 _STEPS, _PHASES, _THREADS = 1, 2, 10  # numbers of tracks; a thread has two, its calls and its waits
 _BLOCK = 2000  # events written at once
 
+_NOT_AUTOGRADS: Final = Flag.PAIR | Flag.UNSAFE_COPY  # marks whose `sequence` holds lines
 _PHASE_WORDS = {int(phase): json.dumps(phase.label) for phase in Phase}
 _WAIT_WORDS = {int(wait): json.dumps(wait.label) for wait in Wait}
 
@@ -77,6 +78,8 @@ class _Events:
             if self._zero is None:
                 self._zero = min([call.start_ns, *(step.start_ns for step in self.recording.steps()[:1])])
             yield from self._call(call)
+            if call.flags & Flag.PAIR:
+                continue  # takes no time, and no phase
             end = call.start_ns + call.duration_ns
             if run is not None and run.phase == call.phase:
                 run.end = max(run.end, end)
@@ -108,7 +111,7 @@ class _Events:
                 f'{{"name":{_WAIT_WORDS[call.wait]},"cat":"wait","ph":"X",{times},'
                 f'"pid":{_PROCESS},"tid":{track + 1},"args":{{"operator":{name},{args}}}}}'
             )
-        if call.sequence >= 0:
+        if call.sequence >= 0 and not call.flags & _NOT_AUTOGRADS:
             yield from self._flow(call, track)
 
     def _flow(self, call: Call, track: int) -> Iterator[str]:

@@ -2,7 +2,9 @@
 #include "call.h"
 #include "hazards.h"
 #include "waited.h"
+#include "python_bridge.h"
 #include "registry.h"
+#include "roundtrip.h"
 #include "shape.h"
 #include "streams.h"
 #include "texts.h"
@@ -168,6 +170,14 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   const std::array<const c10::TensorImpl*, 2> inputs{source.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()};
   span.end(inputs, {});
+  if (C10_UNLIKELY(recording()) && direction != Direction::MpsToMps) {
+    if (direction == Direction::MpsToCpu) {
+      roundtrip::left(self);
+    } else {
+      roundtrip::returned(source);
+      note_copy_to_mps(source);
+    }
+  }
   if (span.waits()) {
     host_has_waited();
   } else if (early && direction == Direction::CpuToMps) {

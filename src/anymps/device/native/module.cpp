@@ -13,6 +13,7 @@
 #include "nonblocking.h"
 #include "python_bridge.h"
 #include "registry.h"
+#include "roundtrip.h"
 #include "replay.h"
 #include "streams.h"
 #include "substrate.h"
@@ -351,6 +352,7 @@ PyObject* replay_trace(PyObject*, PyObject* args) {
 PyObject* tape_start(PyObject*, PyObject* limit) {
   return guarded([&]() -> PyObject* {
     nonblocking::recording_starts();
+    roundtrip::recording_starts();
     forget_sites();
     tape::start(PyLong_AsUnsignedLongLong(limit));
     Py_RETURN_NONE;
@@ -360,6 +362,7 @@ PyObject* tape_start(PyObject*, PyObject* limit) {
 PyObject* tape_stop(PyObject*, PyObject*) {
   return guarded([]() -> PyObject* {
     nonblocking::recording_ends();
+    roundtrip::recording_ends();
     tape::stop();
     Py_RETURN_NONE;
   });
@@ -440,6 +443,19 @@ PyObject* clock_ns(PyObject*, PyObject*) {
   return PyLong_FromLongLong(now_ns());
 }
 
+// note_pair(name, line, other line): a mark
+PyObject* note_pair(PyObject*, PyObject* args) {
+  const char* name;
+  unsigned int site, other;
+  if (!PyArg_ParseTuple(args, "sII", &name, &site, &other)) {
+    return nullptr;
+  }
+  return guarded([&]() -> PyObject* {
+    tape::note_pair(mark_rule(name), site, other, 0);
+    Py_RETURN_NONE;
+  });
+}
+
 // mark(name, phase, start_ns, end_ns, wait)
 PyObject* mark(PyObject*, PyObject* args) {
   const char* name;
@@ -472,10 +488,10 @@ PyObject* internal(PyObject*, PyObject* file) {
   return guarded([&] { return PyBool_FromLong(is_internal(to_string(file))); });
 }
 
-// set_callbacks(refusal, surfaced, module)
+// set_callbacks(refusal, surfaced, copied, module)
 PyObject* set_callbacks(PyObject*, PyObject* args) {
-  PyObject *refusal, *surfaced, *module;
-  if (!PyArg_ParseTuple(args, "OOO", &refusal, &surfaced, &module)) {
+  PyObject *refusal, *surfaced, *copied, *module;
+  if (!PyArg_ParseTuple(args, "OOOO", &refusal, &surfaced, &copied, &module)) {
     return nullptr;
   }
   auto keep = [](PyObject*& slot, PyObject* value) {
@@ -485,6 +501,7 @@ PyObject* set_callbacks(PyObject*, PyObject* args) {
   };
   keep(callbacks().refusal, refusal);
   keep(callbacks().surfaced, surfaced);
+  keep(callbacks().copied, copied);
   keep(callbacks().module, module);
   Py_RETURN_NONE;
 }
@@ -591,6 +608,7 @@ PyMethodDef methods[] = {
     {"end_step", end_step, METH_NOARGS, "Ends a training step."},
     {"clock_ns", clock_ns, METH_NOARGS, "The tape's clock."},
     {"mark", mark, METH_VARARGS, "Writes an entry of our own."},
+    {"note_pair", note_pair, METH_VARARGS, "Writes a mark for a line and another one that belongs to it."},
     {"site", site, METH_VARARGS, "The number of a place in the user's code."},
     {"current_site", here, METH_NOARGS, "The number of the place in the user's code that is running."},
     {"is_internal", internal, METH_O, "Whether a file is torch's or anymps' own, hence no place in the user's code."},

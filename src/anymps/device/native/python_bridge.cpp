@@ -1,11 +1,13 @@
 // Call sites from Python frames, and the notes about refusals.
 #include "python_bridge.h"
 
+#include "autograd.h"
 #include "tape.h"
 
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 // From torch/csrc/autograd/python_variable.h, which takes ten seconds to compile.
@@ -40,6 +42,7 @@ std::unordered_map<SiteKey, uint32_t, SiteHash> sites;
 std::unordered_map<std::string, uint32_t> named_sites;
 std::vector<SiteText> new_sites;
 uint32_t site_count = 0;
+std::unordered_set<uint32_t> lines_told;  // of copies to mps
 
 std::string text_of(PyObject* object, const char* attribute) {
   std::string result;
@@ -192,6 +195,7 @@ void forget_sites() {
   sites.clear();
   named_sites.clear();
   new_sites.clear();
+  lines_told.clear();
   site_count = 0;
 }
 
@@ -235,6 +239,27 @@ uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const st
     return result;
   });
   return number;
+}
+
+void note_copy_to_mps(const at::Tensor& source) {
+  BackwardNode node;
+  if (!recording() || muted() || callbacks().copied == nullptr || current_backward(node)) {
+    return;
+  }
+  const uint32_t site = current_site();
+  GilGuard gil;
+  if (site == 0 || !lines_told.insert(site).second) {
+    return;
+  }
+  call_python(callbacks().copied, [&]() -> PyObject* {
+    PyObject* tensor = THPVariable_Wrap(source);
+    if (tensor == nullptr) {
+      return nullptr;
+    }
+    PyObject* result = PyObject_CallFunction(callbacks().copied, "OI", tensor, site);
+    Py_DECREF(tensor);
+    return result;
+  });
 }
 
 void note_surfaced(uint32_t number) {

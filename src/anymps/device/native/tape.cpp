@@ -439,7 +439,7 @@ Drained drain() {
       ++total.count;
       total.duration_ns += e.duration_ns;
       total.moved_bytes += e.moved_bytes;
-      const bool matters = e.wait != 0 || e.refusal != 0 || e.direction == 1 || e.direction == 2 || (e.flags & (kHazard | kUnsafeCopy)) != 0;
+      const bool matters = e.wait != 0 || e.refusal != 0 || e.direction == 1 || e.direction == 2 || (e.flags & (kHazard | kUnsafeCopy | kPair)) != 0;
       if (s.detailed < s.detail_limit || matters) {
         result.entries.append(reinterpret_cast<const char*>(&e), sizeof(Entry));
         ++s.detailed;
@@ -599,6 +599,21 @@ void note_unsafe_copy(const Rule& rule, uint32_t site, uint32_t copy, uint32_t w
   entry.phase = static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
   entry.site = site;
   entry.sequence = static_cast<int64_t>(uint64_t(wait) << 32 | copy);
+  put(rule, Fate::Mark, entry);
+}
+
+void note_pair(const Rule& rule, uint32_t site, uint32_t other, int64_t moved_bytes) {
+  if (!recording()) {
+    return;
+  }
+  Entry entry = outside();
+  entry.start_ns = now_ns();
+  entry.flags = kPair;
+  const uint8_t phase = mine().phase;
+  entry.phase = phase != 0 ? phase : static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
+  entry.site = site;
+  entry.sequence = other;
+  entry.moved_bytes = moved_bytes;
   put(rule, Fate::Mark, entry);
 }
 

@@ -33,7 +33,7 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 64, "the packed entry is part of the recording's documented format");
 
-enum EntryFlag : uint8_t { kNonBlocking = 1, kRaised = 2, kAutogradThread = 4, kViewResult = 8, kHazard = 16, kUnsafeCopy = 32 };
+enum EntryFlag : uint8_t { kNonBlocking = 1, kRaised = 2, kAutogradThread = 4, kViewResult = 8, kHazard = 16, kUnsafeCopy = 32, kPair = 64 };
 
 extern std::atomic<bool> tape_on;
 inline bool recording() {
@@ -152,6 +152,8 @@ void note_hazard(const Rule& rule);  // writes a mark for a known fault of MPS t
 // Writes a mark for a copy whose host side was touched too early: where that was, and as related lines the copy and the
 // wait that came later (0: none).
 void note_unsafe_copy(const Rule& rule, uint32_t site, uint32_t copy, uint32_t wait);
+// Writes a mark for something at a line, and another line that belongs to it (0: none).
+void note_pair(const Rule& rule, uint32_t site, uint32_t other, int64_t moved_bytes);
 void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wait wait);
 }  // namespace tape
 

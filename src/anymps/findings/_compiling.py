@@ -1,0 +1,77 @@
+"""MPS83x: `torch.compile` as it is asked for on mps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from anymps.findings._example import Example
+from anymps.findings._loop import is_library
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Fate, Recording
+
+BACKEND = Rule(
+    id="MPS831",
+    title="torch.compile has no backend for mps by name",
+    severity=Severity.ERROR,
+    why=(
+        "A backend is a compiler, not a device: torch raises InvalidBackend at once. The default one, inductor, writes "
+        "Metal kernels where the tensors lie on mps, as a prototype from torch 2.7 on."
+    ),
+    fix="Leave `backend` out: `torch.compile(model)`.",
+    source="torch/_dynamo/backends/registry.py, torch/_inductor/codegen/mps.py, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            model = torch.nn.Linear(4, 2).to(device)
+            model = torch.compile(model, backend="mps")
+        """,
+        good="""
+            model = torch.nn.Linear(4, 2).to(device)
+            model = torch.compile(model)
+        """,
+    ),
+)
+
+MODE = Rule(
+    id="MPS832",
+    title="torch.compile mode without effect on mps",
+    severity=Severity.INFO,
+    why=(
+        "The mode chooses CUDA graphs and tuned Triton templates, and mps has neither: what is compiled is the same, "
+        "and looking for the best kernel is time spent."
+    ),
+    fix="Leave `mode` out: `torch.compile(model)`.",
+    source="torch/_inductor/codegen/mps.py, torch/_inductor/__init__.py (list_mode_options), torch 2.13",
+    example=Example(
+        bad="""
+            model = torch.nn.Linear(4, 2).to(device)
+            model = torch.compile(model, mode="reduce-overhead")
+        """,
+        good="""
+            model = torch.nn.Linear(4, 2).to(device)
+            model = torch.compile(model)
+        """,
+    ),
+)
+
+RULES = (BACKEND, MODE)
+
+_NOT_BACKENDS: Final = ("mps", "metal")
+_GPU_MODES: Final = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about how a model is compiled."""
+    for compiled in recording.noted("compile"):
+        site, count = compiled.occurrence.site, compiled.occurrence.count
+        backend, mode = str(compiled.facts.get("backend")), str(compiled.facts.get("mode"))
+        if is_library(site):
+            continue
+        if backend in _NOT_BACKENDS:
+            yield BACKEND.finding(site, what=f'`torch.compile` was given `backend="{backend}"`.', count=count)
+        elif mode in _GPU_MODES and backend == "inductor" and _uses_mps(recording):
+            yield MODE.finding(site, what=f'`torch.compile` was given `mode="{mode}"`.', count=count)
+
+
+def _uses_mps(recording: Recording) -> bool:
+    return any(use.fate in (Fate.NATIVE, Fate.COPY) for use in recording.operators())

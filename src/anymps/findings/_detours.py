@@ -1,0 +1,223 @@
+"""MPS403 to MPS405: tensors that pass through the CPU in every step and need not: round trips, and those made there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps._errors import UnsupportedTorchError
+from anymps.findings._costs import COPY
+from anymps.findings._example import Example
+from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, is_library, times
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._refusals import at
+from anymps.record import Direction, Noted, Recording, Site
+from anymps.rules import Kind, coverage, parse_torch_version
+
+_COPY = f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}"
+
+ROUND_TRIP = Rule(
+    id="MPS403",
+    title="Tensor copied to the CPU and back for nothing",
+    severity=Severity.WARNING,
+    why=(
+        "CPU and GPU share their memory on a Mac, but not the tensors in it: each way is a copy, and the host waits "
+        "until the GPU has finished all queued work."
+    ),
+    fix="Leave the tensor on mps: drop `.cpu()` and `.to(device)`.",
+    source=_COPY,
+    example=Example(
+        bad="""
+            for x in batches:
+                train(x)
+                weight = model.weight.detach().cpu()
+                largest = torch.sort(weight).values.to(device)
+        """,
+        good="""
+            for x in batches:
+                train(x)
+                weight = model.weight.detach()
+                largest = torch.sort(weight).values
+        """,
+    ),
+)
+
+BORN = Rule(
+    id="MPS404",
+    title="Tensor made on the CPU and copied in every step",
+    severity=Severity.WARNING,
+    why="A copy to mps waits until the GPU has finished all queued work; the same tensor made on mps needs no copy.",
+    fix="Make it where it is used: `device=x.device`, or once as a buffer of the module (`register_buffer`).",
+    source=_COPY,
+    example=Example(
+        bad="""
+            class Shifted(torch.nn.Module):
+                def forward(self, x):
+                    return x + torch.arange(4).to(x.device)
+
+
+            for x in batches:
+                train(x)
+                Shifted()(x.to(device))
+        """,
+        good="""
+            class Shifted(torch.nn.Module):
+                def forward(self, x):
+                    return x + torch.arange(4, device=x.device)
+
+
+            for x in batches:
+                train(x)
+                Shifted()(x.to(device))
+        """,
+    ),
+)
+
+DRAWN = Rule(
+    id="MPS405",
+    title="Random numbers drawn on the CPU in every step",
+    severity=Severity.INFO,
+    why=(
+        "A CPU generator gives the same numbers on every machine, which one of mps does not; the price is a copy, "
+        "before which the host waits until the GPU has finished all queued work."
+    ),
+    fix='Where the numbers need not be those of other machines, draw on mps: `torch.Generator("mps")`.',
+    source=f"aten/src/ATen/native/mps/operations/Distributions.mm (torch 2.13); {_COPY}",
+    example=Example(
+        bad="""
+            generator = torch.Generator().manual_seed(0)
+            for x in batches:
+                noise = torch.randn(8, 4, generator=generator).to(device)
+                train(x)
+        """,
+        good="""
+            generator = torch.Generator(device).manual_seed(0)
+            for x in batches:
+                noise = torch.randn(8, 4, generator=generator, device=device)
+                train(x)
+        """,
+    ),
+)
+
+RULES = (ROUND_TRIP, BORN, DRAWN)
+
+# Whole modules that move on purpose: their weights are saved, swapped or kept away while not in use.
+_MODULES_MOVE = ("torch/nn/modules/module.py", "torch/optim/optimizer.py")
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about detours through the CPU."""
+    yield from _round_trips(recording)
+    copies = [copy for copy in recording.copies() if copy.direction is Direction.CPU_TO_MPS]
+    lines = {(line.site.file, line.site.line): line for line in by_line(copies) if line.site.known}
+    told = set()
+    for born in recording.noted("born"):
+        site = born.occurrence.site
+        line = lines.get((site.file, site.line))
+        if line is None or site in told or is_library(site):
+            continue
+        told.add(site)
+        routine = tuple(copy for copy in line.occurrences if copy.site == site and is_every_step(recording, copy))
+        if routine and not _stands_for_data(born, AtLine(site, routine)):
+            yield _born(born, AtLine(site, routine))
+
+
+def _stands_for_data(born: Noted, line: AtLine) -> bool:
+    """Whether it may be a batch of made-up data: drawn in the loop itself, by no generator that must be the CPU's."""
+    drawn = str(born.facts.get("expression", "")).startswith("torch.rand")
+    return drawn and not line.modules and not born.facts.get("generator")
+
+
+def _born(born: Noted, line: AtLine) -> Finding:
+    expression = str(born.facts.get("expression", ""))
+    rule = DRAWN if born.facts.get("generator") else BORN
+    made = "here" if (born.other.file, born.other.line) == (line.site.file, line.site.line) else f"at {at(born.other)}"
+    return rule.finding(
+        line.site,
+        what=f"What `{expression}` made on the CPU {made} was copied to mps {times(line.per_step)} a step.",
+        count=line.count,
+        per_step=line.per_step,
+        cost_ns=COPY.of(line.count, line.moved_bytes),
+        fix="" if rule is DRAWN else _on_device(expression),
+        related_sites=[born.other] if made != "here" else [],
+    )
+
+
+def _on_device(expression: str) -> str:
+    """The advice for one call, empty where it takes no device or more than that must change."""
+    call = expression.removeprefix("torch.").partition("(")[0]
+    if call in ("tensor", "as_tensor"):
+        return (
+            "Make it once, before the loop or as a buffer of the module (`register_buffer`); for a single number write "
+            "`torch.full((), value, device=...)`, which copies nothing."
+        )
+    if not expression.endswith(")"):
+        return ""
+    separator = "" if expression.endswith("()") else ", "
+    return f"Write `{expression[:-1]}{separator}device=...)` with the device of the tensors that it meets."
+
+
+def _round_trips(recording: Recording) -> Iterator[Finding]:
+    groups: dict[tuple[object, ...], list[Noted]] = {}
+    for trip in recording.noted("round_trip"):
+        sites = (trip.occurrence.site, trip.other)
+        if not any(is_library(site) or site.via.startswith(_MODULES_MOVE) for site in sites):
+            groups.setdefault(tuple((site.file, site.line) for site in sites), []).append(trip)
+    for trips in groups.values():
+        if _is_routine(recording, trips) and all(_has(recording, name) for name in _operators(trips)):
+            yield _round_trip(trips)
+
+
+def _is_routine(recording: Recording, trips: list[Noted]) -> bool:
+    """Every step; without a training loop, at least as often as makes a loop."""
+    if recording.complete_steps < MIN_STEPS:
+        return sum(trip.occurrence.count for trip in trips) >= MIN_STEPS
+    return any(is_every_step(recording, trip.occurrence) for trip in trips)
+
+
+def _round_trip(trips: list[Noted]) -> Finding:
+    back, away = trips[0].occurrence.site, trips[0].other
+    count = sum(trip.occurrence.count for trip in trips)
+    moved = sum(trip.occurrence.moved_bytes for trip in trips)
+    per_step = sum(trip.occurrence.per_step for trip in trips)
+    operators = _operators(trips)
+    between = "nothing had changed it" if not operators else f"only {_listed(operators)} had been applied to it"
+    often = f"{times(per_step)} a step" if per_step else times(count)
+    fix = "" if not operators else f"Leave it on mps: {_listed(operators)} run there too."
+    if len(operators) == 1:
+        fix = fix.replace(" run there too", " runs there too")
+    low, high = COPY.of(2 * count, 2 * moved)
+    return ROUND_TRIP.finding(
+        back,
+        what=f"A tensor that {_copied(away)} came back {often}, and {between}.",
+        count=count,
+        per_step=per_step,
+        cost_ns=(low, high),
+        fix=fix,
+        related_sites=[away],
+    )
+
+
+def _copied(away: Site) -> str:
+    return f"was copied to the CPU at {at(away)}" if away.known else "was copied to the CPU"
+
+
+def _operators(trips: list[Noted]) -> list[str]:
+    names: list[str] = []
+    for trip in trips:
+        found = trip.facts.get("operators")
+        names += [str(name) for name in found if name not in names] if isinstance(found, list) else []
+    return names
+
+
+def _has(recording: Recording, operator: str) -> bool:
+    """Whether mps ran the operator in the recorded torch."""
+    try:
+        release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
+        return coverage(operator.removeprefix("aten::"), release).kind in (Kind.NATIVE, Kind.COMPOSITE)
+    except UnsupportedTorchError:
+        return False
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

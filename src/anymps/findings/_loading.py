@@ -1,0 +1,179 @@
+"""MPS80x: how a DataLoader's settings work on a Mac, where worker processes are spawned, not forked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from anymps.findings._example import Example
+from anymps.findings._loop import is_library
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Noted, Recording
+
+_SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python"
+_PROCESSES: Final = (
+    "docs.python.org, multiprocessing, contexts and start methods (Python 3.8 and later); "
+    "torch/utils/data/dataloader.py, torch 2.7 to 2.15"
+)
+
+PINNED = Rule(
+    id="MPS801",
+    title="pin_memory=True has no effect on mps",
+    severity=Severity.INFO,
+    why=(
+        "When mps is the accelerator a DataLoader warns and pins nothing, in every release from 2.7 to 2.15; memory "
+        "can be pinned from torch 2.14 on, but the DataLoader does not."
+    ),
+    fix="Leave `pin_memory` out, or set it where there is CUDA: `pin_memory=torch.cuda.is_available()`.",
+    source="torch/utils/data/dataloader.py (_BaseDataLoaderIter), torch 2.7 to 2.15; pytorch issue #86060",
+    example=Example(
+        bad="""
+            from torch.utils.data import DataLoader
+
+            loader = DataLoader(torch.rand(8, 4), batch_size=4, pin_memory=True)
+            for x in loader:
+                y = x.to(device) + 1
+        """,
+        good="""
+            from torch.utils.data import DataLoader
+
+            loader = DataLoader(torch.rand(8, 4), batch_size=4)
+            for x in loader:
+                y = x.to(device) + 1
+        """,
+    ),
+)
+
+UNGUARDED = Rule(
+    id="MPS802",
+    title='Workers without `if __name__ == "__main__"`',
+    severity=Severity.ERROR,
+    why=(
+        f"{_SPAWN} that imports the script again. Without the guard it comes to the loader too, and raises "
+        "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase."
+    ),
+    fix='Put what the script does into `def main():` and call it under `if __name__ == "__main__":`.',
+    source=_PROCESSES,
+    example=Example(
+        bad="""
+            from torch.utils.data import DataLoader
+
+            for x in DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1):
+                pass
+        """,
+        good="""
+            from torch.utils.data import DataLoader
+
+            if __name__ == "__main__":
+                for x in DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1):
+                    pass
+        """,
+    ),
+)
+
+UNPICKLABLE = Rule(
+    id="MPS803",
+    title="Workers cannot be given a lambda or a local function",
+    severity=Severity.ERROR,
+    why=f"{_SPAWN} that is sent the data set and its functions by pickle, which takes functions by their name only.",
+    fix="Make it a function at the top level of a module; fix arguments with `functools.partial`.",
+    source=f"{_PROCESSES}; docs.python.org, pickle, what can be pickled",
+    example=Example(
+        bad="""
+            from torch.utils.data import DataLoader
+
+            if __name__ == "__main__":
+                for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=lambda rows: torch.stack(rows)):
+                    pass
+        """,
+        good="""
+            from torch.utils.data import DataLoader
+
+            if __name__ == "__main__":
+                for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=torch.stack):
+                    pass
+        """,
+    ),
+)
+
+RESTARTED = Rule(
+    id="MPS804",
+    title="Workers started anew for every epoch",
+    severity=Severity.WARNING,
+    why=f"{_SPAWN} that imports torch and the script, which takes seconds; the GPU has nothing to do meanwhile.",
+    fix="Give the DataLoader `persistent_workers=True`.",
+    source=_PROCESSES,
+    example=Example(
+        bad="""
+            from torch.utils.data import DataLoader
+
+            if __name__ == "__main__":
+                loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1)
+                for epoch in range(3):
+                    for x in loader:
+                        pass
+        """,
+        good="""
+            from torch.utils.data import DataLoader
+
+            if __name__ == "__main__":
+                loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1, persistent_workers=True)
+                for epoch in range(3):
+                    for x in loader:
+                        pass
+        """,
+    ),
+)
+
+RULES = (PINNED, UNGUARDED, UNPICKLABLE, RESTARTED)
+
+_SPAWNING: Final = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
+_FEWEST_EPOCHS: Final = 3
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about DataLoaders."""
+    loaders: dict[tuple[str, int], list[Noted]] = {}
+    for loader in recording.noted("loader"):
+        site = loader.occurrence.site
+        if site.known and not is_library(site):
+            loaders.setdefault((site.file, site.line), []).append(loader)
+    for group in loaders.values():
+        yield from _pinned(group)
+        yield from _workers([loader for loader in group if _spawns(loader)])
+
+
+def _spawns(loader: Noted) -> bool:
+    workers = loader.facts.get("workers")
+    return isinstance(workers, int) and workers > 0 and loader.facts.get("start_method", "") in _SPAWNING
+
+
+def _count(loaders: list[Noted]) -> int:
+    return sum(loader.occurrence.count for loader in loaders)
+
+
+def _pinned(loaders: list[Noted]) -> Iterator[Finding]:
+    pinned = [loader for loader in loaders if loader.facts.get("pin_memory")]
+    if pinned:
+        what = "A DataLoader with `pin_memory=True`: on mps it warns, and its batches are not pinned."
+        yield PINNED.finding(pinned[0].occurrence.site, what=what, count=_count(pinned))
+
+
+def _workers(loaders: list[Noted]) -> Iterator[Finding]:
+    if not loaders:
+        return
+    site, workers = loaders[0].occurrence.site, loaders[0].facts["workers"]
+    processes = "1 worker" if workers == 1 else f"{workers} workers"
+    unguarded = [loader for loader in loaders if loader.facts.get("guarded") is False]
+    if unguarded:
+        what = f'A DataLoader with {processes}, and no `if __name__ == "__main__"` around what runs it.'
+        yield UNGUARDED.finding(site, what=what, count=_count(unguarded))
+    unpicklable = [loader for loader in loaders if loader.facts.get("unpicklable")]
+    if unpicklable:
+        name = unpicklable[0].facts["unpicklable"]
+        what = f"`{name}` of a DataLoader with {processes} is a lambda or a local one, which cannot be sent to them."
+        yield UNPICKLABLE.finding(site, what=what, count=_count(unpicklable))
+    restarted = [loader for loader in loaders if not loader.facts.get("persistent")]
+    if _count(restarted) >= _FEWEST_EPOCHS:
+        what = f"{processes[0].upper()}{processes[1:]} started {_count(restarted)} times, once an epoch."
+        yield RESTARTED.finding(site, what=what, count=_count(restarted))

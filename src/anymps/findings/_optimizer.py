@@ -1,0 +1,144 @@
+"""MPS811 and MPS812: optimizers that start more kernels than they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps.findings._costs import LAUNCH
+from anymps.findings._example import Example
+from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Noted, Phase, Recording
+
+_MIN_SAVED = 50
+"""Kernels a step that a finding must save; below that the step does not show it."""
+
+ZEROED = Rule(
+    id="MPS811",
+    title="Gradients filled with zeros in every step",
+    severity=Severity.WARNING,
+    why="One kernel for each gradient writes zeros that the backward then adds to; without a gradient it just writes.",
+    fix="Write `optimizer.zero_grad()`, which drops the gradients: `set_to_none=True` is the default.",
+    source=f"torch/optim/optimizer.py (Optimizer.zero_grad), torch 2.7 to 2.15; {LAUNCH.source}",
+    example=Example(
+        bad="""
+            deep = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(30)]).to(device)
+            stepper = torch.optim.SGD(deep.parameters(), lr=0.1, fused=True)
+            for x in batches:
+                stepper.zero_grad(set_to_none=False)
+                deep(x.to(device)).sum().backward()
+                stepper.step()
+        """,
+        good="""
+            deep = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(30)]).to(device)
+            stepper = torch.optim.SGD(deep.parameters(), lr=0.1, fused=True)
+            for x in batches:
+                stepper.zero_grad()
+                deep(x.to(device)).sum().backward()
+                stepper.step()
+        """,
+    ),
+)
+
+UNFUSED = Rule(
+    id="MPS812",
+    title="Optimizer without its fused kernel",
+    severity=Severity.WARNING,
+    why=(
+        "Of its own accord torch updates the parameters on mps one by one, with several small kernels for each; "
+        "`foreach=True` does the same there. The fused kernel updates many at once."
+    ),
+    fix="Give the optimizer `fused=True`.",
+    source=(
+        "torch/utils/_foreach_utils.py (mps has fused kernels and no foreach ones), torch 2.7 to 2.15; pytorch PR "
+        f"127242: 100 tensors on an M1 Max take a ninth of the time; {LAUNCH.source}"
+    ),
+    example=Example(
+        bad="""
+            deep = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(10)]).to(device)
+            stepper = torch.optim.AdamW(deep.parameters())
+            for x in batches:
+                stepper.zero_grad()
+                deep(x.to(device)).sum().backward()
+                stepper.step()
+        """,
+        good="""
+            deep = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(10)]).to(device)
+            stepper = torch.optim.AdamW(deep.parameters(), fused=True)
+            for x in batches:
+                stepper.zero_grad()
+                deep(x.to(device)).sum().backward()
+                stepper.step()
+        """,
+    ),
+)
+
+RULES = (ZEROED, UNFUSED)
+
+_FUSED = ("Adam", "AdamW", "SGD")
+_FUSED_DTYPES = {"float32", "float16", "bfloat16"}
+_ZERO = ("aten::zero_", "aten::fill_.Scalar", "aten::_foreach_zero_")
+_ZERO_GRAD = ("torch/optim/optimizer.py:zero_grad", "torch/nn/modules/module.py:zero_grad")
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about optimizers."""
+    yield from _zeroed(recording)
+    if recording.complete_steps >= MIN_STEPS:
+        yield from _unfused(recording)
+
+
+def _zeroed(recording: Recording) -> Iterator[Finding]:
+    fills = [fill for fill in recording.uses_of(_ZERO) if fill.site.via in _ZERO_GRAD]
+    for line in by_line(fill for fill in fills if is_every_step(recording, fill)):
+        if line.per_step >= _MIN_SAVED and not is_library(line.site):
+            yield ZEROED.finding(
+                line.site,
+                what=f"`zero_grad(set_to_none=False)` filled {number(line.per_step)} gradients with zeros a step.",
+                count=line.count,
+                per_step=line.per_step,
+                cost_ns=LAUNCH.of(line.count),
+            )
+
+
+def _unfused(recording: Recording) -> Iterator[Finding]:
+    optimizers = recording.noted("optimizer")
+    shares = {share.phase: share for share in recording.step_table().mean}
+    if Phase.OPTIMIZER not in shares or len(optimizers) != 1:
+        return  # whose kernels they are cannot be told
+    share = shares[Phase.OPTIMIZER]
+    for optimizer in optimizers:
+        kernels = share.on_mps - share.views
+        site = optimizer.occurrence.site
+        if not _could_be_fused(optimizer) or is_library(site):
+            continue
+        if kernels < _MIN_SAVED:
+            continue
+        name, tensors = str(optimizer.facts["name"]), optimizer.facts["tensors"]
+        steps = recording.complete_steps
+        foreach = ", with `foreach=True`," if optimizer.facts.get("foreach") == ["True"] else ""
+        yield UNFUSED.finding(
+            site,
+            what=f"`{name}`{foreach} ran {number(kernels)} kernels a step for {tensors} parameters.",
+            count=steps,
+            per_step=1.0,
+            cost_ns=LAUNCH.of(round(kernels * steps)),
+            fix=f"Give it `fused=True`: `{name}(..., fused=True)`" + (
+                ", in place of `foreach=True`." if foreach else "."
+            ),
+        )  # fmt: skip
+
+
+def _could_be_fused(optimizer: Noted) -> bool:
+    """Whether it is one of torch's that mps has a fused kernel for, with parameters that the kernel takes."""
+    facts = optimizer.facts
+    dtypes = facts.get("dtypes")
+    return (
+        bool(facts.get("torch"))
+        and facts.get("name") in _FUSED
+        and facts.get("tensors") == facts.get("on_mps")
+        and isinstance(dtypes, list)
+        and _FUSED_DTYPES.issuperset(dtypes)
+        and "True" not in (facts.get("fused") or [])  # type: ignore[operator]
+        and "True" not in (facts.get("differentiable") or [])  # type: ignore[operator]
+    )

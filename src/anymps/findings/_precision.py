@@ -1,0 +1,265 @@
+"""MPS305 to MPS307 and MPS82x: training in half precision: which dtype on which chip, autocast, scaled gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from anymps._errors import AnympsError
+from anymps.findings._example import Example
+from anymps.findings._loop import MIN_STEPS, is_every_step, is_library, number
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.mac import parse_mac
+from anymps.record import Fate, Noted, Occurrence, Phase, Recording, Site
+
+EMULATED = Rule(
+    id="MPS305",
+    title="bfloat16 on a chip that emulates it",
+    severity=Severity.WARNING,
+    why=(
+        "The GPUs of M1 and M2 have no bfloat16 arithmetic: matrix products reach 0.43 of the float32 peak on an "
+        "M1 Pro. M3 and later have it."
+    ),
+    fix='On M1 and M2 use float16 with `torch.amp.GradScaler("mps")`, or float32.',
+    source="torch.mm with torch 2.7 on an M1 Pro (zzc0721/torch-performance-test-data issue 191)",
+    example=Example(
+        bad="""
+            weight = torch.rand(4, 4, device=device, dtype=torch.bfloat16)
+            for x in batches:
+                weight = weight @ weight
+        """,
+        good="""
+            weight = torch.rand(4, 4, device=device, dtype=torch.float16)
+            for x in batches:
+                weight = weight @ weight
+        """,
+        mac="M1 16GB",
+    ),
+)
+
+UNSCALED = Rule(
+    id="MPS306",
+    title="float16 gradients without a GradScaler",
+    severity=Severity.WARNING,
+    why=(
+        "Below 6e-8 a float16 number is zero, and small gradients are lost without a word. A GradScaler multiplies the "
+        "loss, so that they stay above."
+    ),
+    fix='Use `torch.amp.GradScaler("mps")`, or on M3 and later `dtype=torch.bfloat16`, which has the range of float32.',
+    source=(
+        "torch/amp/grad_scaler.py (on mps from torch 2.8 on); IEEE 754 binary16. The default dtype of "
+        '`torch.autocast("mps")` is float16 (torch 2.13)'
+    ),
+    example=Example(
+        bad="""
+            for x in batches:
+                optimizer.zero_grad()
+                with torch.autocast("mps"):
+                    loss = model(x.to(device)).square().mean()
+                loss.backward()
+                optimizer.step()
+        """,
+        good="""
+            for x in batches:
+                optimizer.zero_grad()
+                with torch.autocast("mps", dtype=torch.bfloat16):
+                    loss = model(x.to(device)).square().mean()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+)
+
+EPSILON = Rule(
+    id="MPS307",
+    title="Adam's eps is zero in float16",
+    severity=Severity.WARNING,
+    why=(
+        "The optimizer computes in the dtype of the parameters. In float16 its eps of 1e-8 rounds to zero, and so does "
+        "the square of a gradient below 2e-4: the update then divides by zero, and the parameter becomes inf or NaN."
+    ),
+    fix='Keep the parameters in float32 and compute under `torch.autocast("mps")`, or give `eps=1e-4`.',
+    source="torch/optim/adam.py (_single_tensor_adam), torch 2.7 to 2.15; IEEE 754 binary16",
+    example=Example(
+        bad="""
+            half = torch.nn.Linear(4, 2).to(device, torch.float16)
+            stepper = torch.optim.Adam(half.parameters())
+            half(torch.rand(8, 4, device=device, dtype=torch.float16)).sum().backward()
+            stepper.step()
+        """,
+        good="""
+            half = torch.nn.Linear(4, 2).to(device, torch.float16)
+            stepper = torch.optim.Adam(half.parameters(), eps=1e-4)
+            half(torch.rand(8, 4, device=device, dtype=torch.float16)).sum().backward()
+            stepper.step()
+        """,
+    ),
+)
+
+OTHER_AUTOCAST = Rule(
+    id="MPS821",
+    title="autocast for another device",
+    severity=Severity.WARNING,
+    why="autocast acts on the operators of the device it names. On a Mac there is no other GPU, so it does nothing.",
+    fix="Name the device of the tensors: `torch.autocast(device_type=x.device.type)`.",
+    source="torch/amp/autocast_mode.py, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("cuda"):
+                y = x @ x
+        """,
+        good="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("mps"):
+                y = x @ x
+        """,
+    ),
+)
+
+OTHER_SCALER = Rule(
+    id="MPS822",
+    title="GradScaler for another device",
+    severity=Severity.WARNING,
+    why="Without CUDA a GradScaler for it switches itself off: neither the loss nor the gradients are scaled.",
+    fix='Name the device: `torch.amp.GradScaler("mps")`.',
+    source='torch/amp/grad_scaler.py, torch 2.8 to 2.15 (`device` is "cuda" unless it is given)',
+    example=Example(
+        bad="""
+            x = torch.rand(4, 4, device=device)
+            scaler = torch.amp.GradScaler()
+        """,
+        good="""
+            x = torch.rand(4, 4, device=device)
+            scaler = torch.amp.GradScaler("mps")
+        """,
+    ),
+    since=(2, 8),
+)
+
+BACKWARD = Rule(
+    id="MPS823",
+    title="backward() under autocast",
+    severity=Severity.INFO,
+    why=(
+        "Backward runs each operator in the dtype that its forward one had, and needs no autocast; under it, operators "
+        "of your own `autograd.Function` are cast where they were not in forward."
+    ),
+    fix="End the `with torch.autocast(...)` block after the loss, before `backward()`.",
+    source="torch/amp/autocast_mode.py (backward passes under autocast are not recommended), torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            with torch.autocast("mps", dtype=torch.bfloat16):
+                loss = model(batches[0].to(device)).sum()
+                loss.backward()
+        """,
+        good="""
+            with torch.autocast("mps", dtype=torch.bfloat16):
+                loss = model(batches[0].to(device)).sum()
+            loss.backward()
+        """,
+    ),
+)
+
+RULES = (EMULATED, UNSCALED, EPSILON, OTHER_AUTOCAST, OTHER_SCALER, BACKWARD)
+
+_EMULATING: Final = ("apple7", "apple8")  # Metal's GPU families of M1 and M2
+_PRODUCTS: Final = ("aten::addmm", "aten::baddbmm", "aten::bmm", "aten::linear", "aten::linear_backward", "aten::mm")
+_UNSCALE: Final = ("aten::_amp_foreach_non_finite_check_and_unscale_",)
+_ADAMS: Final = ("Adam", "AdamW", "NAdam", "RAdam")
+_LEAST_HALF: Final = 2.0**-25
+"""What is not above half of the least positive float16 number rounds to zero."""
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about precision."""
+    yield from _emulated(recording)
+    yield from _unscaled(recording)
+    for optimizer in recording.noted("optimizer"):
+        if _divides_by_zero(optimizer):
+            what = f"`{optimizer.facts['name']}` updates float16 parameters with an eps that is zero in float16."
+            yield EPSILON.finding(optimizer.occurrence.site, what=what, count=optimizer.occurrence.count)
+    if any(use.fate is Fate.NATIVE for use in recording.operators()):
+        yield from _other_devices(recording)
+    for backward in _own(recording.noted("backward")):
+        what = f"`backward()` ran while autocast to {backward.facts.get('autocast')} was on."
+        yield BACKWARD.finding(backward.occurrence.site, what=what, count=backward.occurrence.count)
+
+
+def _own(noted: tuple[Noted, ...]) -> list[Noted]:
+    """Those at lines of the program itself; what an installed package does is its own business."""
+    return [note for note in noted if not is_library(note.occurrence.site)]
+
+
+def _other_devices(recording: Recording) -> Iterator[Finding]:
+    for rule, word, call in (
+        (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
+        (OTHER_SCALER, "grad_scaler", "A `GradScaler` was made for {}"),
+    ):
+        for note in _own(recording.noted(word)):
+            device = str(note.facts.get("device", ""))
+            if device.partition(":")[0] not in ("mps", "cpu"):
+                what = f"{call.format(device)}, and the program computes on mps."
+                yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count)
+
+
+def _emulated(recording: Recording) -> Iterator[Finding]:
+    try:
+        family = parse_mac(str(recording.meta.get("mac") or "")).metal_family
+    except AnympsError:
+        return  # a recording of no Mac, or of one that is not known here
+    if family not in _EMULATING:
+        return
+    products = [use for use in recording.with_dtype("bfloat16") if use.operator in _PRODUCTS]
+    count = sum(use.count for use in products)
+    if count >= MIN_STEPS:
+        per_step = sum(use.per_step for use in products)
+        often = f"{number(per_step)} a step" if per_step else f"{count} in all"
+        yield EMULATED.finding(
+            _place(recording, "bfloat16", products),
+            what=f"Matrix products in bfloat16 on a chip of Metal's {family} family: {often}.",
+            count=count,
+            per_step=per_step,
+        )
+
+
+def _unscaled(recording: Recording) -> Iterator[Finding]:
+    if recording.uses_of(_UNSCALE):
+        return
+    gradients = [
+        use
+        for use in recording.with_dtype("float16")
+        if use.phases == (Phase.BACKWARD,) and is_every_step(recording, use)
+    ]
+    if gradients:
+        per_step = sum(use.per_step for use in gradients)
+        yield UNSCALED.finding(
+            _place(recording, "float16", gradients),
+            what=f"Backward computed with {number(per_step)} operators in float16 a step, and no gradient was scaled.",
+            count=sum(use.count for use in gradients),
+            per_step=per_step,
+        )
+
+
+def _place(recording: Recording, dtype: str, uses: list[Occurrence]) -> Site:
+    """The line that chose the dtype, if it is known; else the program's own line that computes in it most often."""
+    for note in _own(recording.noted("autocast")):
+        if note.facts.get("dtype") == dtype and note.facts.get("device") == "mps":
+            return note.occurrence.site
+    own = (use.site for use in uses if use.site.known and not is_library(use.site))
+    return next(own, uses[0].site)
+
+
+def _divides_by_zero(optimizer: Noted) -> bool:
+    facts = optimizer.facts
+    dtypes, fused, eps = facts.get("dtypes"), facts.get("fused"), facts.get("eps")
+    if facts.get("name") not in _ADAMS or not isinstance(dtypes, list) or "float16" not in dtypes or fused == ["True"]:
+        return False  # how the fused kernel computes inside is its own
+    return isinstance(eps, list) and any(_number(text) <= _LEAST_HALF for text in eps)
+
+
+def _number(text: object) -> float:
+    try:
+        return float(str(text))
+    except ValueError:
+        return 1.0  # a tensor

@@ -1,0 +1,126 @@
+"""MPS90x: what a script times without having waited for the device, or before the device is warm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from anymps.findings._example import Example
+from anymps.findings._loop import is_library, times
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._refusals import at
+from anymps.record import ClockPair, Recording
+
+UNFINISHED = Rule(
+    id="MPS901",
+    title="Timed without waiting for the device",
+    severity=Severity.WARNING,
+    why=(
+        "Operators on mps return as soon as they are queued: the clock saw how long that took, and not how long the "
+        "device took to do it."
+    ),
+    fix="Call `torch.mps.synchronize()` before each of the two clock reads, or use `anymps.train.timing`.",
+    source="aten/src/ATen/mps/MPSStream.mm (torch 2.13): kernels are encoded, and committed later",
+    example=Example(
+        bad="""
+            import time
+
+            x = torch.rand(64, 64, device=device)
+            start = time.perf_counter()
+            for _ in range(10):
+                y = x @ x
+            print(time.perf_counter() - start)
+        """,
+        good="""
+            import time
+
+            x = torch.rand(64, 64, device=device)
+            start = time.perf_counter()
+            for _ in range(10):
+                y = x @ x
+            torch.mps.synchronize()
+            print(time.perf_counter() - start)
+        """,
+    ),
+)
+
+COLD = Rule(
+    id="MPS902",
+    title="First call timed",
+    severity=Severity.INFO,
+    why=(
+        "The first call with new shapes makes Metal compile kernels or MPSGraph compile a graph: about 100 us instead "
+        "of 15 for one operator's graph, seconds for a first training step."
+    ),
+    fix="Run the same once or twice before the first clock read, and wait: `torch.mps.synchronize()`.",
+    source="pytorch issue #82707 (M1 Max); simonw/public-notes issue 11: 2.6 s for the first step of a GPT on an M2",
+    example=Example(
+        bad="""
+            import time
+
+            x = torch.rand(64, 64, device=device)
+            start = time.perf_counter()
+            y = x @ x
+            torch.mps.synchronize()
+            print(time.perf_counter() - start)
+        """,
+        good="""
+            import time
+
+            x = torch.rand(64, 64, device=device)
+            warm_up = (x @ x).cpu()
+            start = time.perf_counter()
+            y = x @ x
+            torch.mps.synchronize()
+            print(time.perf_counter() - start)
+        """,
+    ),
+)
+
+RULES = (UNFINISHED, COLD)
+
+_CLOCK: Final = r"\b(?:time|perf_counter|monotonic|default_timer|timer)(?:_ns)?\s*\(\s*\)"
+_DIFFERENCE: Final = re.compile(rf"{_CLOCK}\s*-|-\s*(?:\w+\.)*{_CLOCK}")
+_KEPT: Final = re.compile(rf"[\w.]+(?:\s*:\s*\w+)?\s*=\s*(?:\w+\.)*{_CLOCK}\s*(?:#.*)?")
+_DECIDES: Final = re.compile(r"(?:el)?if\b|while\b|assert\b|return\b.*[<>]")
+
+_MOSTLY: Final = 0.9
+"""The part of the timed work that must be pending: a copy at the beginning waits too, and times nothing."""
+_MOSTLY_FIRST: Final = 0.5
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about times taken."""
+    for pair in recording.clock_pairs():
+        if not _is_timing(pair) or is_library(pair.end):
+            continue
+        related = [pair.start]
+        if pair.pending >= _MOSTLY * pair.work:
+            yield UNFINISHED.finding(
+                pair.end,
+                what=(
+                    f"The clock was read {times(pair.intervals)}, and {pair.pending} of the {pair.work} operators on "
+                    f"mps since {at(pair.start)} had not been waited for."
+                ),
+                count=pair.intervals,
+                related_sites=related,
+            )
+        elif pair.intervals == 1 and pair.first >= _MOSTLY_FIRST * pair.work:
+            yield COLD.finding(
+                pair.end,
+                what=(
+                    f"{pair.first} of the {pair.work} operators on mps since the clock's read at {at(pair.start)} ran "
+                    "for the first time."
+                ),
+                count=pair.intervals,
+                related_sites=related,
+            )
+
+
+def _is_timing(pair: ClockPair) -> bool:
+    """Whether the program takes the difference of the two reads, as far as its lines tell; not for a time limit."""
+    start, end = pair.start.source.strip(), pair.end.source.strip()
+    if (pair.start.file, pair.start.line) == (pair.end.file, pair.end.line) or _DECIDES.match(end):
+        return False
+    return bool(_DIFFERENCE.search(end)) or bool(_KEPT.fullmatch(end) and _KEPT.fullmatch(start))

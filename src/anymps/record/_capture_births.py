@@ -1,0 +1,163 @@
+"""What made a CPU tensor that was copied to mps: a factory of torch, in the line of the copy or just before it.
+
+Asked once for each line that copies. The frames are still alive then, so names are resolved without running anything.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+
+import torch
+
+from anymps.record._capture_origins import (
+    assignments,
+    contains,
+    function_at,
+    parsed,
+    resolve,
+    statement_at,
+    user_frames,
+)
+
+_FACTORIES = frozenset(
+    {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn"}
+    | {"randperm", "tril_indices", "triu_indices", "zeros"}
+)
+_FROM_VALUES = frozenset({"as_tensor", "tensor"})
+_MOVES = frozenset({"cuda", "to", "type_as"})
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+@dataclass(frozen=True)
+class Birth:
+    """Where a tensor was made, by which call, and whether that draws from a generator it was given."""
+
+    file: str
+    line: int
+    function: str
+    expression: str
+    generator: bool
+
+
+def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birth | None:
+    """The call that made `tensor`, in the innermost frame of the user's.
+
+    None where it was given from outside, holds data, or was made before the loop that copies it.
+    """
+    frame = next(user_frames(is_internal), None)
+    tree = parsed(frame.f_code.co_filename) if frame is not None else None
+    if frame is None or tree is None:
+        return None
+    statement = statement_at(tree, frame.f_lineno)
+    if statement is None:
+        return None
+    for part in _own_parts(statement):
+        for node in ast.walk(part):
+            moved = _moved(node, frame)
+            made = _made_by(moved, frame) if moved is not None else None
+            if made is not None:
+                return _birth(made, frame)
+            if isinstance(node, ast.Name) and resolve(node, frame)[1] is tensor:
+                return _named(node.id, tree, frame)
+    return None
+
+
+def _own_parts(statement: ast.stmt) -> list[ast.AST]:
+    """The statement, or of a compound one its first line only."""
+    if hasattr(statement, "body"):
+        return [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
+    return [statement]
+
+
+def _moved(node: ast.AST, frame: FrameType) -> ast.expr | None:
+    """What a call takes to the device: `x` of `x.to(device)`, the call itself of `torch.tensor(2.0, device=device)`."""
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES:
+        return node.func.value
+    return node if _torch_function(node, frame) in _FROM_VALUES and _names_device(node) else None
+
+
+def _made_by(value: ast.expr, frame: FrameType) -> ast.Call | None:
+    """The factory call in an expression that holds no other tensor of the CPU; one of mps can only give its shape."""
+    factory = None
+    left: list[ast.AST] = [value]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Call):
+            name = _torch_function(node, frame)
+            if (name in _FACTORIES and not _names_device(node)) or (name in _FROM_VALUES and _is_constant(node, frame)):
+                factory = node
+                continue
+        elif isinstance(node, ast.expr):
+            held = resolve(node, frame)[1]
+            if isinstance(held, torch.Tensor) and held.device.type == "cpu":
+                return None
+        left += ast.iter_child_nodes(node)
+    return factory
+
+
+def _torch_function(node: ast.AST, frame: FrameType) -> str:
+    """`arange` of `torch.arange(...)`, else the empty text."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        found, owner = resolve(node.func.value, frame)
+        if found and owner is torch:
+            return node.func.attr
+    return ""
+
+
+def _names_device(call: ast.Call) -> bool:
+    return any(keyword.arg in ("device", None) for keyword in call.keywords)
+
+
+def _is_constant(call: ast.Call, frame: FrameType) -> bool:
+    """Whether a tensor is made of numbers, or of what a module keeps: not of the batch's data."""
+    return bool(call.args) and _is_number(call.args[0], frame)
+
+
+def _is_number(value: ast.expr, frame: FrameType) -> bool:
+    if isinstance(value, ast.Constant):
+        return True
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return all(_is_number(item, frame) for item in value.elts)
+    if isinstance(value, ast.UnaryOp):
+        return _is_number(value.operand, frame)
+    if isinstance(value, ast.BinOp):
+        return _is_number(value.left, frame) and _is_number(value.right, frame)
+    held = resolve(value, frame)[1]
+    if isinstance(value, ast.Attribute) and isinstance(held, (list, tuple)):
+        return all(isinstance(item, (int, float)) for item in held)
+    return isinstance(held, (int, float))
+
+
+def _named(name: str, tree: ast.Module, frame: FrameType) -> Birth | None:
+    """The last assignment to a name before the running line, if it is made there, and as often as it is copied."""
+    code = frame.f_code
+    scope = function_at(tree, code.co_name, code.co_firstlineno) or tree
+    best: tuple[int, ast.expr | None] = (0, None)
+    for node in ast.walk(scope):
+        if isinstance(node, (ast.stmt, ast.withitem, ast.comprehension)):
+            for target, value, line in assignments(node):
+                later = best[0] <= line <= frame.f_lineno and ast.unparse(target) == name
+                if later and (line < frame.f_lineno or value is None or not contains(value, name)):
+                    best = (line, value)
+    line, value = best
+    if value is None or _innermost_loop(scope, line) is not _innermost_loop(scope, frame.f_lineno):
+        return None
+    made = _made_by(value, frame)
+    return None if made is None else _birth(made, frame)
+
+
+def _innermost_loop(scope: ast.AST, line: int) -> ast.AST | None:
+    loops = [
+        node for node in ast.walk(scope) if isinstance(node, _LOOPS) and node.lineno < line <= (node.end_lineno or line)
+    ]
+    return max(loops, key=lambda node: node.lineno, default=None)
+
+
+def _birth(made: ast.Call, frame: FrameType) -> Birth:
+    generator = any(keyword.arg == "generator" for keyword in made.keywords)
+    return Birth(frame.f_code.co_filename, made.lineno, frame.f_code.co_name, ast.unparse(made), generator)

@@ -1,0 +1,209 @@
+"""Habits without an operator: how batches are loaded, which optimizer steps, where precision is chosen, what is timed.
+
+Each is a mark on the tape, `anymps::<what> {"fact": value}`, written when a loader's iterator, a scaler or the like is
+made, or once a line: nothing here runs for every operator. `docs/architecture.md` lists the marks.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import linecache
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch.amp.autocast_mode import autocast
+from torch.amp.grad_scaler import GradScaler
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from anymps.record._capture_births import find_birth
+from anymps.record._capture_clocks import watch_clocks
+
+_MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
+_OPTIONS = ("fused", "foreach", "capturable", "differentiable", "eps")
+
+Undo = list[Callable[[], None]]
+
+
+class Habits:
+    """Puts eyes where habits show, and takes them away again."""
+
+    def __init__(self, core: ModuleType) -> None:
+        self._core = core
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._told: set[tuple[str, int]] = set()
+
+    def install(self) -> Undo:
+        """Start to watch; what is returned ends it."""
+        undo: Undo = []
+        self._replace(undo, _BaseDataLoaderIter, "__init__", self._loader)
+        self._replace(undo, autocast, "__init__", self._autocast)
+        self._replace(undo, GradScaler, "__init__", self._scaler)
+        self._replace(undo, torch.autograd, "backward", self._backward)
+        self._replace(undo, torch, "compile", self._compile)
+        return undo + watch_clocks(self._core)
+
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step."""
+        if optimizer in self._optimizers:
+            return
+        self._optimizers.add(optimizer)
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        on_mps = [weight for weight in weights if weight.device.type == "mps"]
+        kind = type(optimizer)
+        self._note(
+            "optimizer",
+            name=kind.__name__,
+            torch=kind.__module__.startswith("torch.optim."),
+            tensors=len(weights),
+            on_mps=len(on_mps),
+            dtypes=sorted({str(weight.dtype).removeprefix("torch.") for weight in on_mps}),
+            **{
+                name: sorted({repr(group[name]) for group in optimizer.param_groups if name in group})
+                for name in _OPTIONS
+            },
+        )
+
+    def copied(self, tensor: torch.Tensor, site: int) -> None:
+        """A CPU tensor was copied to mps at a line for the first time."""
+        birth = find_birth(tensor, self._core.is_internal)
+        if birth is not None:
+            origin = self._core.site(birth.file, birth.line, birth.function, "")
+            self._write("born", site, origin, {"expression": birth.expression, "generator": birth.generator})
+
+    def _loader(self, original: Callable[..., None], iterator: Any, loader: Any, *rest: Any, **named: Any) -> None:
+        original(iterator, loader, *rest, **named)
+        workers = loader.num_workers
+        facts: dict[str, object] = {
+            "workers": workers,
+            "pin_memory": bool(loader.pin_memory),
+            "persistent": bool(loader.persistent_workers),
+        }
+        if workers:
+            context = loader.multiprocessing_context
+            method = str(context.get_start_method()) if context is not None else _chosen_start_method()
+            facts |= {"start_method": method, "guarded": _is_guarded()}
+            facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in ("", "spawn", "forkserver") else {}
+        self._note("loader", **facts)
+
+    def _autocast(self, original: Callable[..., None], region: Any, *given: Any, **named: Any) -> None:
+        original(region, *given, **named)
+        device = str(given[0] if given else named.get("device_type", ""))
+        enabled = bool(given[2] if len(given) > 2 else named.get("enabled", True))
+        if enabled and device != "cpu":
+            dtype = str(region.fast_dtype).removeprefix("torch.")
+            self._note_once("autocast", device=device, dtype=dtype)
+
+    def _scaler(self, original: Callable[..., None], scaler: Any, *given: Any, **named: Any) -> None:
+        original(scaler, *given, **named)
+        enabled = bool(given[5] if len(given) > 5 else named.get("enabled", True))
+        if enabled:
+            self._note_once("grad_scaler", device=str(scaler._device))
+
+    def _backward(self, original: Callable[..., None], *given: Any, **named: Any) -> None:
+        if torch.is_autocast_enabled("mps"):
+            self._note_once("backward", autocast=str(torch.get_autocast_dtype("mps")).removeprefix("torch."))
+        original(*given, **named)
+
+    def _compile(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        backend, mode = named.get("backend", "inductor"), named.get("mode")
+        self._note_once("compile", backend=backend if isinstance(backend, str) else "", mode=mode or "")
+        return original(*given, **named)
+
+    def _replace(self, undo: Undo, owner: Any, name: str, watched: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def replacement(*given: Any, **named: Any) -> Any:
+            return watched(original, *given, **named)
+
+        setattr(owner, name, replacement)
+        undo.append(lambda: setattr(owner, name, original))
+
+    def _note(self, what: str, **facts: object) -> None:
+        self._write(what, self._core.current_site(), 0, facts)
+
+    def _note_once(self, what: str, **facts: object) -> None:
+        """Once a line."""
+        site = self._core.current_site()
+        if (what, site) not in self._told:
+            self._told.add((what, site))
+            self._write(what, site, 0, facts)
+
+    def _write(self, what: str, site: int, other: int, facts: dict[str, object]) -> None:
+        self._core.note_pair(f"anymps::{what} {json.dumps(facts, sort_keys=True)}", site, other)
+
+
+@functools.cache
+def _chosen_start_method() -> str:
+    """The start method that the program asked for; empty where it leaves it to the system.
+
+    Asked once: the first workers of a process settle it, and later the system's choice looks like the program's.
+    """
+    return torch.multiprocessing.get_start_method(allow_none=True) or ""
+
+
+def _is_guarded() -> bool | None:
+    """Whether the script's own line that runs now lies under `if __name__ == "__main__"`; None if that cannot be told.
+
+    A worker that is spawned imports the script again, and runs whatever has no such guard.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if (
+            frame.f_code.co_name == "<module>"
+            and frame.f_globals.get("__name__") == "__main__"
+            and os.path.isfile(file)
+        ):
+            try:
+                tree = ast.parse("".join(linecache.getlines(file)))
+            except (SyntaxError, ValueError):
+                return None
+            return any(
+                isinstance(node, ast.If)
+                and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
+                and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
+                for node in tree.body
+            )
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _unpicklable(loader: Any) -> Iterator[str]:
+    """What a worker is given and cannot be pickled, as it has no name to import it by: lambdas, local functions."""
+    queue = [(name, getattr(loader, name)) for name in ("collate_fn", "worker_init_fn", "dataset")]
+    seen: set[int] = set()
+    while queue and len(seen) < _MAX_LOOKED:
+        path, value = queue.pop(0)
+        if value is None or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, FunctionType):
+            if "<" in value.__qualname__:
+                yield path
+        elif isinstance(value, functools.partial):
+            queue.append((f"{path}.func", value.func))
+        elif isinstance(value, (list, tuple)):
+            queue += [(f"{path}[{number}]", item) for number, item in enumerate(value[:20])]
+        elif "<locals>" in type(value).__qualname__ and _pickles_as_usual(value):
+            yield path
+        elif not isinstance(value, (torch.Tensor, type, ModuleType)) and _pickles_as_usual(value):
+            queue += [(f"{path}.{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
+
+
+def _pickles_as_usual(value: object) -> bool:
+    """Whether an object is pickled by its class and its attributes."""
+    kind = type(value)
+    usual = getattr(object, "__getstate__", None)
+    return (
+        kind.__reduce__ is object.__reduce__
+        and kind.__reduce_ex__ is object.__reduce_ex__
+        and getattr(kind, "__getstate__", usual) is usual
+    )

@@ -1,0 +1,476 @@
+"""Rules about detours, loading, optimizers, precision and timing on hand-made recordings: numbers, words, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from anymps.findings import Finding, find
+from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, Site, Wait
+
+META: dict[str, object] = {"torch_version": "2.13.0+cpu", "mac": "M3 Pro 18GB"}
+STEP = 1_000_000
+LIBRARY = "/opt/lib/python3.11/site-packages/trainer/loop.py"
+
+Extra = Callable[[RecordingBuilder, int, int], None]
+
+
+def loop(extra: Extra, *, steps: int = 10, meta: Mapping[str, object] = META) -> Recording:
+    """A training loop of two operators a step; `extra(builder, step, time)` adds to each step."""
+    builder = RecordingBuilder(meta=meta)
+    for step in range(steps):
+        builder.entry("aten::addmm", start_ns=step * STEP + 1, phase=Phase.FORWARD)
+        builder.entry("aten::mm", start_ns=step * STEP + 2, phase=Phase.BACKWARD, flags=Flag.AUTOGRAD_THREAD)
+        extra(builder, step, step * STEP + 10)
+        builder.end_step((step + 1) * STEP)
+    return builder.close()
+
+
+def once(what: str, *, file: str = "train.py", times: int = 1, **facts: object) -> Recording:
+    """Ten steps, with a mark in the first ones."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step < times:
+            builder.note(what, start_ns=time, site=builder.site(file, 7, "main", "the line"), **facts)
+
+    return loop(extra)
+
+
+def only(recording: Recording) -> Finding:
+    """The one finding of a recording."""
+    (finding,) = find(recording)
+    return finding
+
+
+def ids(recording: Recording) -> list[str]:
+    """The ids of all findings."""
+    return [finding.id for finding in find(recording)]
+
+
+# MPS403 to MPS405
+
+
+def round_trips(*operators: str, every: int = 1, file: str = "train.py", via: str = "", **meta: object) -> Extra:
+    """A tensor of 1 MB that goes to the CPU and comes back, in every `every`-th step."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step % every == 0:
+            back = builder.site(file, 9, "main", "x = x.to(device)", via)
+            away = builder.site(file, 8, "main", "x = x.cpu()")
+            builder.note(
+                "round_trip", start_ns=time, site=back, other=away, moved_bytes=1_000_000, operators=list(operators)
+            )
+
+    return extra
+
+
+def test_round_trip() -> None:
+    """MPS403: both lines, how often, and twice the cost of a copy."""
+    finding = only(loop(round_trips()))
+    assert finding.site == Site("train.py", 9, "main", "x = x.to(device)")
+    assert finding.related_sites == (Site("train.py", 8, "main", "x = x.cpu()"),)
+    assert (finding.id, finding.count, finding.per_step) == ("MPS403", 10, 1.0)
+    assert finding.what == (
+        "A tensor that was copied to the CPU at train.py:8 came back once a step, and nothing had changed it."
+    )
+    assert finding.fix == "Leave the tensor on mps: drop `.cpu()` and `.to(device)`."
+    # 20 copies at 210 to 570 us, and 20 MB at 40 to 75 GB/s
+    assert finding.cost_ns == (round(20 * 210_000 + 2e7 / 75), round(20 * 570_000 + 2e7 / 40))
+
+
+def test_round_trip_for_operators_that_mps_has() -> None:
+    """MPS403: what was done on the CPU is named; with an operator that MPS lacks there is no finding."""
+    finding = only(loop(round_trips("aten::sort", "aten::exp")))
+    assert finding.what.endswith("and only `aten::sort` and `aten::exp` had been applied to it.")
+    assert finding.fix == "Leave it on mps: `aten::sort` and `aten::exp` run there too."
+    assert ids(loop(round_trips("aten::sort", "aten::_linalg_eigh"))) == []
+
+
+def test_round_trip_in_another_release() -> None:
+    """MPS403: which operators MPS has is asked of the recording's release: `linalg_qr` came with torch 2.12."""
+    old, new = ({**META, "torch_version": version} for version in ("2.11.0", "2.13.0"))
+    assert ids(loop(round_trips("aten::linalg_qr"), meta=old)) == []
+    assert ids(loop(round_trips("aten::linalg_qr"), meta=new)) == ["MPS403"]
+    assert ids(loop(round_trips("aten::linalg_qr"), meta={"torch_version": ""})) == []
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        round_trips(every=5),
+        round_trips(file=LIBRARY),
+        round_trips(via="torch/nn/modules/module.py:convert"),
+    ],
+    ids=["now and then", "library", "whole module"],
+)
+def test_round_trips_that_are_no_habit(extra: Extra) -> None:
+    """MPS403 is silent about trips in a fifth of the steps, in a library, and of whole modules."""
+    assert ids(loop(extra)) == []
+
+
+def test_round_trips_without_a_loop() -> None:
+    """MPS403: without training steps three trips make a routine, two do not."""
+    for count, expected in ((2, []), (3, ["MPS403"])):
+        builder = RecordingBuilder(meta=META)
+        for number in range(count):
+            round_trips()(builder, number, number)
+        assert ids(builder.close()) == expected
+
+
+def born(
+    expression: str, *, generator: bool = False, every: int = 1, file: str = "model.py", module: str = ""
+) -> Extra:
+    """A copy to mps in every `every`-th step, of what `expression` made one line above."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site(file, 12, "forward", "mask = mask.to(x.device)")
+        if step == 0:
+            other = builder.site(file, 11, "forward", f"mask = {expression}")
+            builder.note("born", start_ns=time, site=site, other=other, expression=expression, generator=generator)
+        if step % every == 0:
+            builder.entry(
+                "aten::_copy_from", start_ns=time + 1, fate=Fate.COPY, phase=Phase.FORWARD, site=site,
+                module=builder.module(module), wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=400,
+            )  # fmt: skip
+
+    return extra
+
+
+def test_made_on_the_cpu() -> None:
+    """MPS404: the line of the copy, the line that made the tensor, and the same call with a device."""
+    finding = only(loop(born("torch.arange(n)")))
+    assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS404", 12, 10, 1.0)
+    assert [site.line for site in finding.related_sites] == [11]
+    assert finding.what == "What `torch.arange(n)` made on the CPU at model.py:11 was copied to mps once a step."
+    assert finding.fix == "Write `torch.arange(n, device=...)` with the device of the tensors that it meets."
+    assert finding.cost_ns == (round(10 * 210_000 + 4000 / 75), round(10 * 570_000 + 4000 / 40))
+
+
+def test_constant_made_of_python_numbers() -> None:
+    """MPS404: a tensor of numbers is to be made once."""
+    assert "register_buffer" in only(loop(born("torch.tensor([0.5, 1.0])"))).fix
+
+
+def test_random_numbers_of_a_cpu_generator() -> None:
+    """MPS405: numbers that are the same on every machine are worth knowing about, no more."""
+    finding = only(loop(born("torch.randn(4, generator=g)", generator=True)))
+    assert (finding.id, finding.severity.label) == ("MPS405", "info")
+
+
+def test_made_up_data() -> None:
+    """MPS404 takes random numbers that the loop itself draws for a stand-in of data; those of a module are none."""
+    assert ids(loop(born("torch.rand(32, 8)"))) == []
+    assert ids(loop(born("torch.rand(32, 8)", module="Net.noise"))) == ["MPS404"]
+    assert ids(loop(born("torch.ones(32, 1)"))) == ["MPS404"]
+
+
+def test_copies_that_are_no_habit() -> None:
+    """MPS404 is silent about a copy in a fifth of the steps, and in a library."""
+    assert ids(loop(born("torch.arange(n)", every=5))) == []
+    assert ids(loop(born("torch.arange(n)", file=LIBRARY))) == []
+
+
+# MPS811, MPS812
+
+
+def zeroing(gradients: int, via: str = "torch/optim/optimizer.py:zero_grad") -> Extra:
+    """Fills of gradients in every step."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site("train.py", 5, "main", "optimizer.zero_grad(set_to_none=False)", via)
+        for number in range(gradients):
+            builder.entry("aten::zero_", start_ns=time + number, site=site, phase=Phase.OTHER)
+
+    return extra
+
+
+def test_zero_filled_gradients() -> None:
+    """MPS811: fills by zero_grad count from 50 a step on; fills of the program's own never do."""
+    finding = only(loop(zeroing(50)))
+    assert (finding.id, finding.count, finding.per_step) == ("MPS811", 500, 50.0)
+    assert finding.what == "`zero_grad(set_to_none=False)` filled 50 gradients with zeros a step."
+    assert finding.cost_ns == (500 * 1_200, 500 * 20_000)
+    assert ids(loop(zeroing(49))) == []
+    assert ids(loop(zeroing(50, via=""))) == []
+
+
+OPTIMIZER: dict[str, object] = {
+    "name": "AdamW", "torch": True, "tensors": 10, "on_mps": 10, "dtypes": ["float32"], "fused": ["None"],
+    "foreach": ["None"], "differentiable": ["False"], "eps": ["1e-08"],
+}  # fmt: skip
+
+
+def stepping(kernels: int, *, count: int = 1, file: str = "train.py", **facts: object) -> Extra:
+    """`count` optimizers, whose steps run `kernels` operators in all."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        for number in range(count if step == 0 else 0):
+            site = builder.site(file, 30 + number, "main", "optimizer.step()")
+            builder.note("optimizer", start_ns=time, site=site, phase=Phase.OPTIMIZER, **{**OPTIMIZER, **facts})
+        for number in range(kernels):
+            builder.entry("aten::addcdiv_", start_ns=time + number, phase=Phase.OPTIMIZER)
+
+    return extra
+
+
+def test_unfused_optimizer() -> None:
+    """MPS812: the line of the step, its kernels, and what starting them costs."""
+    finding = only(loop(stepping(140)))
+    assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS812", 30, 10, 1.0)
+    assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters."
+    assert finding.fix == "Give it `fused=True`: `AdamW(..., fused=True)`."
+    assert finding.cost_ns == (1400 * 1_200, 1400 * 20_000)
+
+
+def test_foreach_optimizer() -> None:
+    """MPS812: `foreach=True` is named, as it brings nothing on mps."""
+    finding = only(loop(stepping(140, foreach=["True"])))
+    assert finding.what == "`AdamW`, with `foreach=True`, ran 140 kernels a step for 10 parameters."
+    assert finding.fix == "Give it `fused=True`: `AdamW(..., fused=True)`, in place of `foreach=True`."
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        stepping(49),
+        stepping(140, fused=["True"]),
+        stepping(140, name="RMSprop"),
+        stepping(140, torch=False),
+        stepping(140, on_mps=9),
+        stepping(140, dtypes=["complex64"]),
+        stepping(140, differentiable=["True"]),
+        stepping(140, file=LIBRARY),
+        stepping(140, count=2),
+    ],
+    ids=["few", "fused", "no kernel", "own class", "on the CPU", "complex", "differentiable", "library", "two"],
+)
+def test_optimizers_that_are_as_they_should_be(extra: Extra) -> None:
+    """MPS812 is silent where the fused kernel is used, is not there, or would save little."""
+    assert ids(loop(extra)) == []
+
+
+def test_unfused_optimizer_needs_a_loop() -> None:
+    """MPS812 needs three steps."""
+    assert ids(loop(stepping(140), steps=2)) == []
+
+
+# MPS305 to MPS307, MPS82x
+
+
+def products(dtype: str, *, phase: Phase = Phase.FORWARD, operator: str = "aten::mm", every: int = 1) -> Extra:
+    """Two matrix products in every `every`-th step, under an autocast of the first one."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site("train.py", 15, "main", "with torch.autocast('mps'):")
+        if step == 0:
+            builder.note("autocast", start_ns=time, site=site, device="mps", dtype=dtype)
+        line = builder.site("model.py", 4, "forward", "x = x @ w")
+        for number in range(2 if step % every == 0 else 0):
+            builder.entry(
+                operator, start_ns=time + number, phase=phase, site=line, inputs=[f"{dtype}[2, 2]", f"{dtype}[2, 2]"]
+            )
+
+    return extra
+
+
+@pytest.mark.parametrize(("mac", "expected"), [("M1 16GB", 1), ("M2 Max 32GB", 1), ("M3 Pro 18GB", 0), ("M4 16GB", 0)])
+def test_bfloat16_by_chip(mac: str, expected: int) -> None:
+    """MPS305: on chips of the apple7 and apple8 families, at the line that chose bfloat16."""
+    findings = find(loop(products("bfloat16"), meta={**META, "mac": mac}))
+    assert [finding.id for finding in findings] == ["MPS305"] * expected
+    for finding in findings:
+        assert (finding.site.line, finding.count, finding.per_step) == (15, 20, 2.0)
+        assert ": 2 a step." in finding.what
+
+
+def test_bfloat16_of_no_known_mac() -> None:
+    """MPS305 is silent where the recording names no Mac, and about operators that are no matrix products."""
+    assert ids(loop(products("bfloat16"), meta={"torch_version": "2.13.0"})) == []
+    assert ids(loop(products("bfloat16", operator="aten::relu"), meta={**META, "mac": "M1 8GB"})) == []
+
+
+def test_float16_gradients_without_a_scaler() -> None:
+    """MPS306: backward in float16 in every step, and nothing that looks for infinite gradients."""
+    finding = only(loop(products("float16", phase=Phase.BACKWARD)))
+    assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS306", 15, 20, 2.0)
+    assert finding.what == "Backward computed with 2 operators in float16 a step, and no gradient was scaled."
+
+
+def test_float16_that_is_no_mistake() -> None:
+    """MPS306 is silent with a GradScaler, in forward alone, in bfloat16, and in a fifth of the steps."""
+
+    def scaled(builder: RecordingBuilder, step: int, time: int) -> None:
+        products("float16", phase=Phase.BACKWARD)(builder, step, time)
+        builder.entry("aten::_amp_foreach_non_finite_check_and_unscale_", start_ns=time + 5, phase=Phase.OPTIMIZER)
+
+    assert ids(loop(scaled)) == []
+    assert ids(loop(products("float16"))) == []
+    assert ids(loop(products("bfloat16", phase=Phase.BACKWARD))) == []
+    assert ids(loop(products("float16", phase=Phase.BACKWARD, every=5))) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"dtypes": ["float16"]}, ["MPS307"]),
+        ({"dtypes": ["float16"], "eps": ["2e-08"]}, ["MPS307"]),
+        ({"dtypes": ["float16"], "eps": ["3e-08"]}, []),  # rounds up to the least number
+        ({"dtypes": ["float16"], "fused": ["True"]}, []),
+        ({"dtypes": ["float16"], "name": "SGD", "eps": []}, []),
+        ({"dtypes": ["bfloat16"]}, []),
+    ],
+)
+def test_eps_that_is_zero(facts: dict[str, object], expected: list[str]) -> None:
+    """MPS307: float16 parameters, an optimizer that divides, and an eps that rounds to zero."""
+    assert ids(once("optimizer", **{**OPTIMIZER, **facts})) == expected
+
+
+@pytest.mark.parametrize(
+    ("what", "facts", "expected"),
+    [
+        ("autocast", {"device": "cuda", "dtype": "float16"}, ["MPS821"]),
+        ("autocast", {"device": "mps", "dtype": "float16"}, []),
+        ("grad_scaler", {"device": "cuda"}, ["MPS822"]),
+        ("grad_scaler", {"device": "mps"}, []),
+        ("backward", {"autocast": "float16"}, ["MPS823"]),
+        ("compile", {"backend": "mps", "mode": ""}, ["MPS831"]),
+        ("compile", {"backend": "inductor", "mode": "max-autotune"}, ["MPS832"]),
+        ("compile", {"backend": "eager", "mode": "max-autotune"}, []),
+        ("compile", {"backend": "inductor", "mode": ""}, []),
+    ],
+)
+def test_what_is_asked_of_torch(what: str, facts: dict[str, object], expected: list[str]) -> None:
+    """MPS82x and MPS83x: each by its facts, at the program's own lines and not at those of a library."""
+    assert ids(once(what, **facts)) == expected
+    assert ids(once(what, file=LIBRARY, **facts)) == []
+
+
+def test_other_devices_without_mps() -> None:
+    """MPS821 and MPS822 are silent in a program that computes nothing on mps."""
+    builder = RecordingBuilder(meta=META)
+    builder.note("autocast", start_ns=0, site=builder.site("a.py", 1), device="cuda", dtype="float16")
+    assert ids(builder.close()) == []
+
+
+# MPS80x
+
+
+LOADER: dict[str, object] = {
+    "workers": 2, "pin_memory": False, "persistent": True, "start_method": "", "guarded": True, "unpicklable": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "times", "expected"),
+    [
+        ({}, 5, []),
+        ({"pin_memory": True}, 1, ["MPS801"]),
+        ({"guarded": False}, 1, ["MPS802"]),
+        ({"guarded": None}, 1, []),
+        ({"guarded": False, "start_method": "fork"}, 1, []),
+        ({"guarded": False, "start_method": "spawn"}, 1, ["MPS802"]),
+        ({"guarded": False, "workers": 0}, 1, []),
+        ({"unpicklable": "collate_fn"}, 1, ["MPS803"]),
+        ({"persistent": False}, 3, ["MPS804"]),
+        ({"persistent": False}, 2, []),
+        ({"persistent": False, "workers": 0}, 3, []),
+    ],
+)
+def test_loaders(facts: dict[str, object], times: int, expected: list[str]) -> None:
+    """MPS80x: each setting by itself; a script that asks for fork gets no finding about spawning."""
+    assert ids(once("loader", times=times, **{**LOADER, **facts})) == expected
+    assert ids(once("loader", times=times, file=LIBRARY, **{**LOADER, **facts})) == []
+
+
+def test_words_about_workers() -> None:
+    """MPS80x: one worker or several, and what cannot be sent to them."""
+    assert only(once("loader", **{**LOADER, "guarded": False})).what == (
+        'A DataLoader with 2 workers, and no `if __name__ == "__main__"` around what runs it.'
+    )
+    assert only(once("loader", **{**LOADER, "workers": 1, "unpicklable": "dataset.transform"})).what == (
+        "`dataset.transform` of a DataLoader with 1 worker is a lambda or a local one, which cannot be sent to them."
+    )
+    restarted = only(once("loader", times=4, **{**LOADER, "persistent": False}))
+    assert (restarted.what, restarted.count) == ("2 workers started 4 times, once an epoch.", 4)
+
+
+# MPS90x
+
+
+def timed(
+    *between: Wait,
+    start: str = "t = time.perf_counter()",
+    end: str = "took = time.perf_counter() - t",
+    file: str = "b.py",
+) -> Recording:
+    """Ten equal operators between two clock reads, and one before them; then the waits."""
+    builder = RecordingBuilder(meta=META)
+    builder.entry("aten::mm", start_ns=0)
+    builder.note("clock", start_ns=1, site=builder.site(file, 3, "main", start))
+    for number in range(10):
+        builder.entry("aten::mm", start_ns=2 + number)
+    for number, kind in enumerate(between):
+        builder.entry("anymps::synchronize", start_ns=20 + number, fate=Fate.WAIT, wait=kind)
+    builder.note("clock", start_ns=30, site=builder.site(file, 9, "main", end))
+    return builder.close()
+
+
+def test_timed_without_a_wait() -> None:
+    """MPS901: at the second read, with the line of the first and how much was pending."""
+    finding = only(timed())
+    assert (finding.id, finding.site.line, finding.count) == ("MPS901", 9, 1)
+    assert [site.line for site in finding.related_sites] == [3]
+    assert finding.what == (
+        "The clock was read once, and 10 of the 10 operators on mps since b.py:3 had not been waited for."
+    )
+    assert ids(timed(Wait.SYNCHRONIZE)) == []
+    assert ids(timed(Wait.ITEM)) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        ("start = time.time()", "end = time.time()", ["MPS901"]),
+        ("self.start = perf_counter()", "return perf_counter() - self.start", ["MPS901"]),
+        ("last = time.time()", "if time.time() - last > 60:", []),
+        ("last = time.time()", "while time.time() - last < 60:", []),
+        ("row['time'] = time.time()", "row['time'] = time.time()", []),
+        ("t = time.time()", "log(step, time.time())", []),
+    ],
+)
+def test_what_is_a_timing(start: str, end: str, expected: list[str]) -> None:
+    """MPS901 wants a difference, or two reads kept under names; time limits and time stamps are none."""
+    assert ids(timed(start=start, end=end)) == expected
+    assert ids(timed(start=start, end=end, file=LIBRARY)) == []
+
+
+def test_most_of_the_work_waited_for() -> None:
+    """MPS901: a loop that waits in every step and is timed as a whole leaves its last step pending, which is little."""
+    builder = RecordingBuilder(meta=META)
+    builder.entry("aten::mm", start_ns=0)
+    builder.note("clock", start_ns=1, site=builder.site("b.py", 3, "main", "t = time.time()"))
+    for number in range(20):
+        builder.entry("aten::mm", start_ns=10 * number + 2)
+        if number < 18:
+            builder.entry("anymps::synchronize", start_ns=10 * number + 5, fate=Fate.WAIT, wait=Wait.SYNCHRONIZE)
+    builder.note("clock", start_ns=500, site=builder.site("b.py", 9, "main", "print(time.time() - t)"))
+    assert ids(builder.close()) == []
+
+
+def test_first_call_timed() -> None:
+    """MPS902: more than half of what was timed ran for the first time, once; fills of new tensors do not count."""
+    for kinds, expected in ((1, []), (2, ["MPS902"])):
+        builder = RecordingBuilder(meta=META)
+        builder.note("clock", start_ns=1, site=builder.site("b.py", 3, "main", "t = time.time()"))
+        builder.entry("aten::uniform_", start_ns=2)
+        for number in range(3):
+            builder.entry(f"aten::kind{number % kinds}", start_ns=3 + number)
+        builder.entry("anymps::synchronize", start_ns=20, fate=Fate.WAIT, wait=Wait.SYNCHRONIZE)
+        builder.note("clock", start_ns=30, site=builder.site("b.py", 9, "main", "took = time.time() - t"))
+        recording = builder.close()
+        assert ids(recording) == expected
+        for finding in find(recording):
+            assert finding.what == (
+                "2 of the 3 operators on mps since the clock's read at b.py:3 ran for the first time."
+            )

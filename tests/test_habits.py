@@ -1,0 +1,428 @@
+"""What is recorded besides operators: round trips, tensors born on the CPU, loaders, optimizers, precision, clocks."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+import timeit
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+import anymps
+from anymps.record import Noted, Recording
+from processes import ENABLE, run_python
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+
+
+def recorded(function: Callable[[], object]) -> Recording:
+    """The recording of one call."""
+    with anymps.record() as capture:
+        function()
+    return capture.recording
+
+
+def noted(function: Callable[[], object], what: str) -> tuple[Noted, ...]:
+    """What one call leaves about a habit."""
+    return recorded(function).noted(what)
+
+
+# --- round trips
+
+
+def there_and_back(x: torch.Tensor) -> object:
+    return x.cpu().to("mps")
+
+
+def through_numpy(x: torch.Tensor) -> object:
+    return torch.from_numpy(x.cpu().numpy()).to("mps")
+
+
+def through_operators(x: torch.Tensor) -> object:
+    return torch.softmax(x.cpu(), -1).clamp_(0, 0.3).view(2, 8).to("mps")
+
+
+def in_place(x: torch.Tensor) -> object:
+    host = x.cpu()
+    host += 1
+    return host.to("mps")
+
+
+def of_a_view(x: torch.Tensor) -> object:
+    return x.cpu()[1:].to("mps")
+
+
+@pytest.mark.parametrize(
+    ("trip", "operators"),
+    [
+        (there_and_back, []),
+        (through_numpy, []),
+        (of_a_view, []),
+        (through_operators, ["aten::_softmax", "aten::clamp_"]),
+        (in_place, ["aten::add_.Tensor"]),
+    ],
+)
+def test_round_trip(trip: Callable[[torch.Tensor], object], operators: list[str]) -> None:
+    """What comes back is known again by its memory, with the operators that made it of what had gone."""
+    x = torch.rand(4, 4, device="mps")
+    (trips,) = noted(lambda: trip(x), "round_trip")
+    assert trips.facts == {"operators": operators}
+    assert (trips.occurrence.count, trips.other.function) == (1, trip.__name__)
+    assert trips.occurrence.site.function == trip.__name__
+
+
+def changed_by_numpy(x: torch.Tensor) -> object:
+    host = x.cpu().numpy()
+    host[0] = 3
+    return torch.from_numpy(host).to("mps")
+
+
+def changed_before_an_operator(x: torch.Tensor) -> object:
+    host = x.cpu()
+    host.numpy()[0] = 3
+    return host.exp().to("mps")
+
+
+def in_float64(x: torch.Tensor) -> object:
+    return x.cpu().double().sum(0).float().to("mps")
+
+
+def with_data_of_the_cpu(x: torch.Tensor) -> object:
+    return (x.cpu() + torch.rand(4, 4)).to("mps")
+
+
+def of_its_own(x: torch.Tensor) -> object:
+    x.cpu()
+    return torch.rand(4, 4).to("mps")
+
+
+@pytest.mark.parametrize(
+    "trip", [changed_by_numpy, changed_before_an_operator, in_float64, with_data_of_the_cpu, of_its_own]
+)
+def test_what_is_no_round_trip(trip: Callable[[torch.Tensor], object]) -> None:
+    """Values that mps could not have made, or not alone, have a reason to come from the CPU."""
+    x = torch.rand(4, 4, device="mps")
+    assert noted(lambda: trip(x), "round_trip") == ()
+
+
+def test_memory_used_again_is_another_tensor() -> None:
+    """A copy that is gone is not taken for a new tensor at its address."""
+
+    def reuse() -> None:
+        for _ in range(20):
+            torch.rand(64, 64, device="mps").cpu()
+            torch.full((64, 64), 1.0).to("mps")
+
+    assert noted(reuse, "round_trip") == ()
+
+
+def test_operators_are_watched_for_a_while_only() -> None:
+    """After some dozen operators the values of a copy are no longer followed; the copy itself is still known."""
+    x = torch.rand(4, device="mps")
+
+    def much_later() -> None:
+        host = x.cpu()
+        other = torch.zeros(1)
+        for _ in range(400):
+            other.add_(1)
+        host.exp().to("mps")
+        host.to("mps")
+
+    (trips,) = noted(much_later, "round_trip")
+    assert trips.facts == {"operators": []}
+
+
+# --- tensors born on the CPU
+
+
+class Positions(nn.Module):
+    """Makes what it adds as it is told."""
+
+    def __init__(self, make: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.make, self.scale = make, 0.5
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.make(self, x)
+
+
+def inline(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return torch.arange(len(x)).unsqueeze(-1).to(x.device)
+
+
+def under_a_name(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    mask = torch.zeros(len(x), 1)
+    mask[2:] = 1
+    return mask.to(x.device)
+
+
+def constant(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([module.scale], device=x.device)
+
+
+def drawn(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(len(x), 1, generator=generator).to(x.device)
+
+
+@pytest.mark.parametrize(
+    ("make", "expression", "generator"),
+    [
+        (inline, "torch.arange(len(x))", False),
+        (under_a_name, "torch.zeros(len(x), 1)", False),
+        (constant, "torch.tensor([module.scale], device=x.device)", False),
+        (drawn, "torch.randn(len(x), 1, generator=generator)", True),
+    ],
+)
+def test_birth(make: Callable[[nn.Module, torch.Tensor], torch.Tensor], expression: str, generator: bool) -> None:
+    """The call that made a tensor of the CPU, told once for a line that copies in every call."""
+    module, x = Positions(make), torch.rand(4, 1, device="mps")
+    (birth,) = noted(lambda: [module(x) for _ in range(3)], "born")
+    assert birth.facts == {"expression": expression, "generator": generator}
+    assert (birth.occurrence.count, birth.other.function) == (1, make.__name__)
+
+
+OUTSIDE = torch.rand(4, 1)
+
+
+def given(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    host = OUTSIDE
+    return host.to(x.device)
+
+
+def of_the_batch(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    lengths = [float(number) for number in range(len(x))]
+    return torch.tensor(lengths).to(x.device)
+
+
+def of_other_tensors(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return (OUTSIDE + torch.ones(4, 1)).to(x.device)
+
+
+def before_a_loop(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    table = torch.arange(4)
+    for _ in range(2):
+        y = table.to(x.device)
+    return y
+
+
+def on_the_device(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return torch.arange(4, device=x.device)
+
+
+@pytest.mark.parametrize("make", [given, of_the_batch, of_other_tensors, before_a_loop, on_the_device])
+def test_what_is_not_born_there(make: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
+    """Data, what is given from outside, and what is made less often than it is copied."""
+    module, x = Positions(make), torch.rand(4, 1, device="mps")
+    assert noted(lambda: module(x), "born") == ()
+
+
+# --- loaders and optimizers
+
+
+class Rows(Dataset[torch.Tensor]):
+    """Eight rows, through a function."""
+
+    def __init__(self, transform: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.ones(2)
+
+
+def loader_facts(**options: object) -> dict[str, object]:
+    """What is noted of a loader that is used once."""
+    dataset = options.pop("dataset", Rows())
+
+    def use() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            iter(DataLoader(dataset, batch_size=4, **options))  # type: ignore[arg-type]
+
+    (loader,) = noted(use, "loader")
+    return dict(loader.facts)
+
+
+def test_loader_without_workers() -> None:
+    """Its settings, and nothing about processes."""
+    assert loader_facts(pin_memory=True) == {"workers": 0, "pin_memory": True, "persistent": False}
+
+
+def local_collate(rows: list[torch.Tensor]) -> torch.Tensor:
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "unpicklable"),
+    [
+        ({}, ""),
+        ({"collate_fn": local_collate}, ""),
+        ({"collate_fn": functools.partial(torch.stack, dim=0)}, ""),
+        ({"collate_fn": lambda rows: torch.stack(rows)}, "collate_fn"),
+        ({"worker_init_fn": lambda number: None}, "worker_init_fn"),
+        ({"dataset": Rows(lambda row: row)}, "dataset.transform"),
+        ({"dataset": torch.utils.data.Subset(Rows(lambda row: row), range(4))}, "dataset.dataset.transform"),
+        ({"dataset": Rows(functools.partial(lambda row, by: row, by=2))}, "dataset.transform.func"),
+    ],
+)
+def test_what_cannot_be_sent_to_workers(options: dict[str, object], unpicklable: str) -> None:
+    """Lambdas and local functions, wherever the loader or its data set holds them; no worker is spawned here."""
+    facts = loader_facts(num_workers=1, multiprocessing_context="fork", **options)
+    assert (facts["workers"], facts["start_method"]) == (1, "fork")
+    assert "unpicklable" not in facts  # a forked worker is sent nothing
+    from anymps.record._capture_habits import _unpicklable
+
+    loader = DataLoader(options.pop("dataset", Rows()), num_workers=1, **options)  # type: ignore[arg-type]
+    assert next(_unpicklable(loader), "") == unpicklable
+
+
+GUARDED = """
+import torch, anymps
+from torch.utils.data import DataLoader
+{enable}
+def main():
+    for x in DataLoader(torch.rand(4, 2), num_workers=1):
+        pass
+with anymps.record() as capture:
+    {call}
+(loader,) = capture.recording.noted("loader")
+print(loader.facts["guarded"], repr(loader.facts["start_method"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [("main()", "False ''"), ("if __name__ == '__main__': main()", "False ''"), ("pass", None)],
+)
+def test_scripts_without_a_guard(call: str, expected: str | None, tmp_path: Path) -> None:
+    """Whether the script's own line lies under `if __name__ == "__main__"` at its top level."""
+    script = tmp_path / "train.py"
+    text = GUARDED.format(enable=ENABLE, call=call)
+    if expected is None:
+        text = text.replace("with anymps.record()", "if __name__ == '__main__':\n  with anymps.record()")
+        text = text.replace("    pass\n(loader", "    main()\n(loader")
+        expected = "True ''"
+    script.write_text(text)
+    answer = run_python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')", {})
+    assert answer.lines[-1] == expected
+
+
+def test_optimizer_is_told_once() -> None:
+    """Its class, its parameters and its options, at the line of its first step."""
+    model = nn.Linear(4, 2).to("mps")
+
+    def train() -> None:
+        optimizer = torch.optim.AdamW(model.parameters(), eps=1e-6)
+        for _ in range(3):
+            model(torch.rand(2, 4, device="mps")).sum().backward()
+            optimizer.step()
+
+    (optimizer,) = noted(train, "optimizer")
+    assert optimizer.occurrence.site.source == "optimizer.step()"
+    assert optimizer.occurrence.count == 1
+    assert optimizer.facts == {
+        "name": "AdamW", "torch": True, "tensors": 2, "on_mps": 2, "dtypes": ["float32"], "fused": ["None"],
+        "foreach": ["None"], "capturable": ["False"], "differentiable": ["False"], "eps": ["1e-06"],
+    }  # fmt: skip
+
+
+# --- precision
+
+
+def test_precision() -> None:
+    """Autocast regions and scalers that are on, and a backward under autocast, once a line."""
+    model = nn.Linear(4, 2).to("mps")
+
+    def train() -> None:
+        for _ in range(2):
+            with torch.autocast("mps", dtype=torch.bfloat16):
+                model(torch.rand(2, 4, device="mps")).sum().backward()
+            with torch.autocast("mps", enabled=False), torch.autocast("cpu"):
+                model(torch.rand(2, 4, device="mps")).sum().backward()
+        torch.amp.GradScaler("mps")
+        torch.amp.GradScaler("mps", enabled=False)
+
+    recording = recorded(train)
+    assert [(note.facts, note.occurrence.count) for note in recording.noted("autocast")] == [
+        ({"device": "mps", "dtype": "bfloat16"}, 1)
+    ]
+    assert [note.facts for note in recording.noted("grad_scaler")] == [{"device": "mps"}]
+    assert [note.facts for note in recording.noted("backward")] == [{"autocast": "bfloat16"}]
+
+
+# --- clocks
+
+
+def test_clock_reads() -> None:
+    """The program's own reads are marks, those of the standard library are none; the intervals count the work."""
+    x = torch.rand(4, 4, device="mps")
+
+    def measure() -> None:
+        start = time.perf_counter()
+        logging.getLogger("anymps.test").warning("stamped by the standard library")
+        for _ in range(3):
+            x.exp()
+        torch.mps.synchronize()
+        x.sin()
+        assert time.perf_counter() > start
+
+    recording = recorded(measure)
+    assert sum(note.occurrence.count for note in recording.noted("clock")) == 2
+    (pair,) = recording.clock_pairs()
+    assert (pair.intervals, pair.work, pair.pending, pair.first) == (1, 4, 1, 2)
+    assert (pair.start.source, pair.end.source) == (
+        "start = time.perf_counter()",
+        "assert time.perf_counter() > start",
+    )
+
+
+def test_clock_asked_again_and_again() -> None:
+    """A program that waits by asking the clock does not fill the tape."""
+
+    def busy() -> None:
+        for _ in range(10_500):
+            time.monotonic()
+
+    assert sum(note.occurrence.count for note in noted(busy, "clock")) == 10_000
+
+
+def watched() -> Iterator[object]:
+    """All that is replaced while a recording runs."""
+    yield from (time.time, time.perf_counter, time.monotonic, time.time_ns, time.perf_counter_ns, time.monotonic_ns)
+    yield from (timeit.default_timer, torch.compile, torch.autograd.backward)
+    yield from (torch.autocast.__init__, torch.amp.GradScaler.__init__)
+
+
+def test_everything_is_put_back() -> None:
+    """After a recording torch and the clocks are what they were."""
+    before = list(watched())
+    with anymps.record():
+        assert all(now is not former for now, former in zip(watched(), before, strict=True))
+        kept = time.perf_counter
+    assert all(now is former for now, former in zip(watched(), before, strict=True))
+    assert kept() <= time.perf_counter()  # what a program keeps goes on working
+
+
+def test_marks_take_no_time_and_no_phase() -> None:
+    """Marks of habits leave the step table as it was: the time before them is not theirs."""
+    model = nn.Linear(4, 2).to("mps")
+    optimizer = torch.optim.SGD(model.parameters())
+
+    def train() -> None:
+        for _ in range(3):
+            model(torch.rand(2, 4, device="mps")).sum().backward()
+            time.time()
+            optimizer.step()
+
+    table = {share.phase.label: share.time_ns for share in recorded(train).step_table().mean}
+    assert table["other"] == 0
