@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
 
@@ -59,6 +60,16 @@ def test_function_on_the_cpu(home: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert captured.err == "noise\n" * 11  # the first, which tells that it prepares nothing; 2 to warm up; 8
 
 
+def follows_the_schema(document: object) -> None:
+    """A document is what `docs/schema/bench-1.json` says, and that says all that is in it."""
+    schema = json.loads((Path(__file__).parents[1] / "docs" / "schema" / "bench-1.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    # A field that the schema does not know is an error here, though not to a reader.
+    closed = {**schema, "unevaluatedProperties": False}
+    closed["$defs"] = {name: {**it, "unevaluatedProperties": False} for name, it in schema["$defs"].items()}
+    jsonschema.validate(document, closed)
+
+
 def test_two_devices_in_turns(virtual_device: torch.device, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the function returned is timed on each device, and the virtual one is said to be no Mac."""
     assert main(["bench", "--device", "cpu,mps", *SHORT, "--json", "functions.py:make"]) == 0
@@ -68,6 +79,7 @@ def test_two_devices_in_turns(virtual_device: torch.device, home: Path, capsys: 
     assert [(ratio["name"], ratio["base"]) for ratio in document["ratios"]] == [("make on mps", "make on cpu")]
     warning = "virtual device: computed on this machine's CPU, so these are not a Mac's times"
     assert document["timings"][1]["warnings"][0] == warning
+    follows_the_schema(document)
 
 
 @pytest.mark.parametrize(

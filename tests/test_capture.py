@@ -322,8 +322,57 @@ def test_nothing_stays_behind() -> None:
     """After the recording torch's modules, loaders and optimizers are as they were."""
     before = (nn.Module.__call__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__)
     with anymps.record():
-        assert nn.Module.__call__ is not before[0]
+        assert torch.utils.data.dataloader._BaseDataLoaderIter.__next__ is not before[1]
     assert (nn.Module.__call__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__) == before
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_torch_compile_sees_modules_as_they_are(fullgraph: bool, tmp_path: Path) -> None:
+    """A compiled module is one graph while a recording runs, and is not compiled again after it."""
+    graphs: list[object] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> object:
+        graphs.append(graph)
+        return graph.forward
+
+    class Explicit(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner.__call__(x) + 1
+
+    model = nn.Sequential(nn.Linear(4, 4), Explicit()).to("mps")
+    torch._dynamo.reset()
+    x = torch.ones(2, 4, device="mps")
+    with anymps.record(tmp_path / "run.anymps"):
+        compiled = torch.compile(model, backend=backend, fullgraph=fullgraph)
+        model(x), compiled(x), compiled(x)
+    assert ("Sequential.0",) in rows(tmp_path / "run.anymps", "SELECT path FROM modules")
+    compiled(x)
+    assert len(graphs) == 1
+
+
+def test_compiled_code_does_not_pull_the_recorder_in(tmp_path: Path) -> None:
+    """A module first met in a frame of torch.compile's is noted by code that torch.compile leaves alone."""
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> object:
+        return graph.forward
+
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._dynamo.graph_break()
+            return x + 1
+
+    torch._dynamo.reset()
+    torch._dynamo.convert_frame.input_codes.clear()
+    with anymps.record(tmp_path / "run.anymps"):
+        torch.compile(lambda model, x: model(x) * 2, backend=backend)(Broken(), torch.ones(2, 4, device="mps"))
+    codes = [reference() for reference in torch._dynamo.convert_frame.input_codes.seen]
+    assert {code.co_name for code in codes if code is not None} >= {"forward"}
+    assert [code.co_name for code in codes if code is not None and "/anymps/" in code.co_filename] == []
+    assert rows(tmp_path / "run.anymps", "SELECT path FROM modules WHERE path = 'Broken'") == [("Broken",)]
 
 
 def test_module_call_passes_everything_on() -> None:

@@ -156,6 +156,16 @@ def test_command_status(capsys: pytest.CaptureFixture[str], tmp_path: Path, opti
     assert capsys.readouterr().out.startswith("Findings: 1 gone.\n")
 
 
+def test_command_writes_a_page(tmp_path: Path) -> None:
+    """`--format html --output FILE` writes one page with the findings of both."""
+    clean, dirty = files(tmp_path)
+    output = tmp_path / "diff.html"
+    assert main(["diff", dirty, clean, "--format", "html", "--output", str(output)]) == 0
+    text = output.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "Findings: 1 gone." in text
+
+
 def test_command_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """`--format json --output FILE` writes the comparison there; a file that is no recording is one line and 2."""
     clean, dirty = files(tmp_path)

@@ -16,6 +16,7 @@ import pytest
 from anymps.findings import RULES, find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import FORMATS, Renderer, compare, render_diff_json, renderer
+from anymps.report._diff_html import render_diff_html
 from recordings import hostile, refusing, small, training
 
 DATA = Path(__file__).parent / "data"
@@ -42,6 +43,22 @@ def comparable(form: str, report: str) -> str:
 def expected_file(form: str, name: str) -> Path:
     """Where the expected output lies."""
     return DATA / "reports" / f"{name}.{form}"
+
+
+DIFFS = {"better": lambda: (training(), training(clean=True)), "worse": lambda: (training(clean=True), training())}
+
+
+def diff_page(before: RecordingBuilder, after: RecordingBuilder) -> str:
+    """The page that compares two recordings."""
+    first, second = before.close(), after.close()
+    return render_diff_html(compare(first, second, find(first), find(second)))
+
+
+@pytest.mark.parametrize("name", DIFFS)
+def test_whole_diff(name: str) -> None:
+    """The whole page of a comparison is the expected one."""
+    shown = comparable("html", diff_page(*DIFFS[name]()))
+    assert shown == expected_file("diff.html", name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -230,3 +247,6 @@ if __name__ == "__main__":
         for form_name in FORMS:
             text = comparable(form_name, rendered(form_name, make()))
             expected_file(form_name, recording_name).write_text(text, encoding="utf-8")
+    for diff_name, pair in DIFFS.items():
+        text = comparable("html", diff_page(*pair()))
+        expected_file("diff.html", diff_name).write_text(text, encoding="utf-8")

@@ -11,7 +11,8 @@ import pytest
 
 from anymps.findings import find
 from anymps.record import Recording
-from anymps.report import renderer
+from anymps.report import compare, renderer
+from anymps.report._diff_html import render_diff_html
 from recordings import hostile, refusing, small, training
 
 if TYPE_CHECKING:
@@ -97,7 +98,12 @@ def browser() -> Iterator[Browser]:
 
 def opened(browser: Browser, file: Path, recording: Recording, **context: Any) -> tuple[Page, list[str]]:
     """The page of a recording in the browser, and all that it complained about or asked the network for."""
-    file.write_text("".join(renderer("html").pieces(recording, find(recording))), encoding="utf-8")
+    return opened_text(browser, file, "".join(renderer("html").pieces(recording, find(recording))), **context)
+
+
+def opened_text(browser: Browser, file: Path, text: str, **context: Any) -> tuple[Page, list[str]]:
+    """The same for any page."""
+    file.write_text(text, encoding="utf-8")
     page = browser.new_context(**context).new_page()
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(message.text))
@@ -120,6 +126,24 @@ def test_page(browser: Browser, tmp_path: Path, name: str, width: int, scheme: A
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CONTRAST) == []
     assert page.evaluate(NAMELESS) == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("hostility", [False, True])
+def test_diff_page(browser: Browser, tmp_path: Path, hostility: bool, width: int, scheme: Any) -> None:
+    """The page of a comparison is as readable, and interprets nothing of a script's either."""
+    before, after = (training(clean=True).close(), hostile()) if hostility else (training().close(), small())
+    text = render_diff_html(compare(before, after, find(before), find(after)))
+    context = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    page, troubles = opened_text(browser, tmp_path / "diff.html", text, **context)
+    assert troubles == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CONTRAST) == []
+    assert page.evaluate(NAMELESS) == []
+    links = page.eval_on_selector_all("nav a", "them => them.map(it => it.getAttribute('href'))")
+    assert [link for link in links if page.query_selector(link) is None] == []
     page.context.close()
 
 

@@ -8,13 +8,13 @@ import contextlib
 import importlib
 import importlib.util
 import inspect
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps._errors import UsageError
+from anymps.commands._bench_json import bench_json
 from anymps.commands._target import Target, TargetNotFoundError, execute
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class BenchFunction:
         with contextlib.redirect_stdout(sys.stderr):
             status, _ = execute(self)
         if self._comparison is not None:
-            print(json.dumps(self._comparison.to_json(), indent=2) if as_json else self._comparison)
+            found = self._comparison
+            print(bench_json(found.timings, found.ratios) if as_json else found)
         return status
 
     def execute(self) -> None:

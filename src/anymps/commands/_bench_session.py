@@ -5,11 +5,11 @@ from __future__ import annotations
 __all__ = ["BenchSession"]
 
 import contextlib
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from anymps._errors import UsageError
+from anymps.commands._bench_json import bench_json
 from anymps.commands._target import Target
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class BenchSession:
         self.keep(ending)
         timing = self._timer.timing(self._name) if self._timer is not None else None
         if timing is not None:
-            print(json.dumps({"timings": [timing.to_json()], "ratios": []}, indent=2) if self._as_json else timing)
+            print(bench_json([timing]) if self._as_json else timing)
         elif self._timer is not None and not ending.get("status"):
             made = f"{self._timer.steps} optimizer step{'' if self._timer.steps == 1 else 's'}"
             raise UsageError(

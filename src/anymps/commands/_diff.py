@@ -21,7 +21,7 @@ _DEFAULT = "warning"
 @click.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(["terminal", "json"]), default="terminal", help="The form.")
+@click.option("--format", "form", type=click.Choice(["terminal", "html", "json"]), default="terminal", help="The form.")
 @click.option("--output", metavar="PATH", default=STDOUT, help="Write it to this file; - (default) is standard output.")
 @click.option(
     "--fail-on",
@@ -41,6 +41,10 @@ def diff(before: Path, after: Path, form: str, output: str, fail_on: str) -> int
         result = compare(first, second, find(first), find(second))
     if form == "json":
         text = render_diff_json(result)
+    elif form == "html":
+        from anymps.report._diff_html import render_diff_html  # jinja2 takes longer to load than the others to write
+
+        text = render_diff_html(result)
     else:
         terminal = output == STDOUT and sys.stdout.isatty()
         color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

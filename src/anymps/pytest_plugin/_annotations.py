@@ -5,37 +5,46 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
+from anymps.pytest_plugin._baseline import New
 from anymps.pytest_plugin._groups import Group, Groups
 from anymps.pytest_plugin._limits import times
+from anymps.record import Site
 
 
 def workflow_commands(
-    groups: Groups, judged: Iterable[tuple[str, str]], manifest: str, lines: Mapping[str, int]
+    groups: Groups,
+    judged: Iterable[tuple[str, str]],
+    manifest: str,
+    lines: Mapping[str, int],
+    new: Iterable[New] = (),
 ) -> Iterator[str]:
     """Workflow commands, one a line: errors for what failed unexpectedly, warnings for fallbacks, and for the manifest.
 
-    `lines` has the manifest's line of each test that it lists. The form is that of GitHub's documentation, "Workflow
-    commands for GitHub Actions".
+    `new` are lines that the baseline does not have, errors too. `lines` has the manifest's line of each test that it
+    lists. The form is that of GitHub's documentation, "Workflow commands for GitHub Actions".
     """
     for it in (*groups.missing, *groups.refused):
         if it.unexpected and it.site.known and it.refusal is not None:
             title = "No MPS kernel" if it.what == it.refusal.operator else f"{it.what} on MPS"
             message = it.what if it.what == it.refusal.operator else it.refusal.message
-            yield _command("error", it, title, _with_fix(message, it))
+            yield _command("error", it.site, title, _with_fix(message, it))
     for it in groups.waits:
         if it.unexpected and it.site.known:
-            yield _command("error", it, "Waits for the GPU", f"{it.what}, {times(it.count)}")
+            yield _command("error", it.site, "Waits for the GPU", f"{it.what}, {times(it.count)}")
     for it in groups.fallbacks:
         if it.site.known:
-            yield _command("warning", it, "Runs on the CPU", _with_fix(f"{it.what}, {times(it.count)}", it))
+            yield _command("warning", it.site, "Runs on the CPU", _with_fix(f"{it.what}, {times(it.count)}", it))
+    for line in new:
+        title = "Runs on the CPU" if line.fallback else "Waits for the GPU"
+        yield _command("error", line.site, title, f"{line.what}, {times(line.count)}, not in the baseline")
     for test, why in judged:
         if test in lines:
             place = f"file={_property(_path(manifest))},line={lines[test]}"
             yield f"::error {place},title=mps manifest::{_data(f'{test}: {why}')}"
 
 
-def _command(level: str, it: Group, title: str, message: str) -> str:
-    place = f"file={_property(_path(it.site.file))},line={it.site.line}"
+def _command(level: str, site: Site, title: str, message: str) -> str:
+    place = f"file={_property(_path(site.file))},line={site.line}"
     return f"::{level} {place},title={_property(title)}::{_data(message)}"
 
 

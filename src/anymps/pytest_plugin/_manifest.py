@@ -99,11 +99,16 @@ def write_manifest(path: Path, endings: Mapping[str, str], gone: Set[str]) -> No
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         text = _HEADER
+    replace_text(path, updated(text, endings, gone))
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file in one step, with the mode that it has. Raises OSError."""
     target = os.path.realpath(path)  # a link stays one
     handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=os.path.dirname(target))
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(updated(text, endings, gone))
+            file.write(text)
         os.chmod(fresh, os.stat(target).st_mode & 0o7777 if os.path.exists(target) else 0o644)
         os.replace(fresh, target)
     except BaseException:

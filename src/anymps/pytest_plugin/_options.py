@@ -32,6 +32,9 @@ class Settings:
     update_manifest: bool
     default_device: bool
     recording: Path | None
+    baseline: Path | None
+    update_baseline: bool
+    reports: tuple[str, ...]
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -61,6 +64,12 @@ def add_options(parser: pytest.Parser) -> None:
             "FILE",
             "the tests that are expected to fail, and how; all others must pass",
         ),
+        (
+            "--mps-baseline",
+            "mps_baseline",
+            "FILE",
+            "the lines that are known to wait or to run on the CPU: no others may",
+        ),
         ("--mps-recording", "mps_recording", "FILE", "keep the recording of the session (anymps report FILE)"),
     )
     for flag, ini, metavar, text in texts:
@@ -69,6 +78,17 @@ def add_options(parser: pytest.Parser) -> None:
     text = "end unless the device is a Mac's own, or the virtual one"
     group.addoption("--mps-require", dest="mps_require", choices=("real", "virtual"), default=None, help=text)
     parser.addini("mps_require", text, default="")
+    text = (
+        "write a report of the session, such as html=mps.html (forms as in anymps report); may be given several times"
+    )
+    group.addoption("--mps-report", dest="mps_report", metavar="FORM=FILE", action="append", default=None, help=text)
+    group.addoption(
+        "--mps-update-baseline",
+        dest="mps_update_baseline",
+        action="store_true",
+        default=None,
+        help="write the lines of this run to the baseline (command line only)",
+    )
     group.addoption(
         "--mps-update-manifest",
         dest="mps_update_manifest",
@@ -99,6 +119,10 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
     update = options.mps_update_manifest is True
     if update and manifest is None:
         raise pytest.UsageError("--mps-update-manifest needs --mps-manifest FILE (ini: mps_manifest)")
+    baseline = _path(config, options, "mps_baseline")
+    update_baseline = options.mps_update_baseline is True
+    if update_baseline and baseline is None:
+        raise pytest.UsageError("--mps-update-baseline needs --mps-baseline FILE (ini: mps_baseline)")
     return Settings(
         mac=_text(config, options, "mps_mac"),
         require=require,
@@ -108,6 +132,9 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
         update_manifest=update,
         default_device=_flag(config, options, "mps_default_device") is True,
         recording=_path(config, options, "mps_recording"),
+        baseline=baseline,
+        update_baseline=update_baseline,
+        reports=tuple(options.mps_report or ()),
     )
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 
 import pytest
 
 from anymps._errors import AnympsError
 from anymps.device import State, enable
+from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._manifest import Manifest, read_manifest
 from anymps.pytest_plugin._options import Settings, read_settings
-from anymps.pytest_plugin._summary import Summary
+from anymps.pytest_plugin._reports import Reports
+from anymps.pytest_plugin._summary import Expected, Summary
 
 
 def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Settings, State]:
@@ -37,10 +40,19 @@ def install(config: pytest.Config) -> None:
     settings, state = switch_on(config, config.option)
     manifest = _manifest(settings)
     worker = hasattr(config, "workerinput")
+    if not worker:
+        if settings.reports and not state.virtual:
+            raise pytest.UsageError("--mps-report needs the virtual device: on a real Mac there are no recordings yet")
+        reports = Reports(config, settings)
+        settings = replace(settings, recording=reports.path)
     gate = Gate(config, settings, state, manifest)
     config.pluginmanager.register(gate, "anymps-gate")
     if not worker:
-        config.pluginmanager.register(Summary(config, settings, state, manifest, gate), "anymps-summary")
+        baseline = None
+        if settings.baseline is not None:
+            baseline = read_baseline(settings.baseline, update=settings.update_baseline)
+        summary = Summary(config, settings, state, Expected(manifest, baseline), gate, reports)
+        config.pluginmanager.register(summary, "anymps-summary")
 
 
 def _manifest(settings: Settings) -> Manifest | None:

@@ -4,38 +4,56 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from anymps.device import State, banner
 from anymps.pytest_plugin._annotations import workflow_commands
+from anymps.pytest_plugin._baseline import Baseline, New
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._limits import place, relative, times
 from anymps.pytest_plugin._manifest import Manifest, key, write_manifest
 from anymps.pytest_plugin._options import Settings
+from anymps.pytest_plugin._reports import Reports
 
 _SHOWN = 10  # lines of one kind; a recording holds the rest
 _NAMES = 3  # tests named for one line
+
+
+class Expected(NamedTuple):
+    """What the files say that the session is held to."""
+
+    manifest: Manifest | None
+    baseline: Baseline | None
 
 
 class Summary:
     """A plugin for one session. With pytest-xdist the facts come from the workers, in their reports."""
 
     def __init__(
-        self, config: pytest.Config, settings: Settings, state: State, manifest: Manifest | None, gate: Gate
+        self,
+        config: pytest.Config,
+        settings: Settings,
+        state: State,
+        expected: Expected,
+        gate: Gate,
+        reports: Reports,
     ) -> None:
         self._config = config
         self._settings = settings
         self._state = state
-        self._manifest = manifest
+        self._manifest, self._baseline = expected
         self._gate = gate
+        self._reports = reports
+        self._new: list[New] = []
+        self._remarks: list[str] = []
         self._facts: dict[str, Facts] = {}
         self._outside: list[Facts] = []
         self._gone: list[str] | None = None  # None: nobody could tell
-        self._updated = ""
         self._root = str(config.rootpath)
 
     def pytest_report_header(self) -> list[str]:
@@ -50,6 +68,9 @@ class Summary:
         if self._manifest is not None:
             number = len(self._manifest.entries)
             words.append(f"manifest {self._name()} ({number} expected failure{'' if number == 1 else 's'})")
+        if self._baseline is not None:
+            number = len(self._baseline.known)
+            words.append(f"baseline {self._relative(self._baseline.path)} ({number} line{'' if number == 1 else 's'})")
         if not self._state.virtual:
             words.append("waits, fallbacks and limits are not watched on a real device yet")
         return [banner(self._state), *([f"anymps: {', '.join(words)}"] if words else [])]
@@ -75,17 +96,27 @@ class Summary:
         whole = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
         if not whole:
             self._gone = None  # the session was cut short: a test that was not met may well be there
+        if self._baseline is not None:
+            self._new = self._baseline.new([*self._facts.values(), *self._outside], self._root)
+        if self._settings.update_baseline:
+            self._update_baseline(session)
         if self._settings.update_manifest:
             self._update(session)
-        elif self._gone and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        red = self._new or (self._gone and not self._settings.update_manifest)
+        if red and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self._reports:
+            said, well = self._reports.write()
+            self._remarks += said
+            if not well:
+                session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end; nothing where there is nothing to say."""
         facts = [*self._facts.values(), *self._outside]
         groups = group(facts)
         judged = self._judgements()
-        lines = [*self._section(groups), *self._manifest_lines(judged)]
+        lines = [*self._section(groups), *self._baseline_lines(), *self._manifest_lines(judged), *self._remarks]
         if lines:
             mac = f"virtual {self._state.mac.name}" if self._state.mac is not None else "real device"
             terminalreporter.section(f"mps: {mac}, torch {self._state.torch}")
@@ -95,7 +126,7 @@ class Summary:
             entries = self._manifest.entries if self._manifest is not None else {}
             at = {test: entries[test].line for test, _ in judged if test in entries}
             path = str(self._manifest.path) if self._manifest is not None else ""
-            for line in workflow_commands(groups, judged, path, at):
+            for line in workflow_commands(groups, judged, path, at, self._new):
                 terminalreporter.write_line(line)
 
     def _take(self, rest: dict[str, Any]) -> None:
@@ -116,10 +147,31 @@ class Summary:
             if added or changed or gone or not self._manifest.path.exists():
                 write_manifest(self._manifest.path, endings, gone)
         except OSError as error:
-            self._updated = f"manifest {name} could not be written: {error}"
+            self._remarks.append(f"manifest {name} could not be written: {error}")
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             return
-        self._updated = f"manifest {name}: {added} added, {changed} changed, {len(gone)} removed"
+        self._remarks.append(f"manifest {name}: {added} added, {changed} changed, {len(gone)} removed")
+
+    def _update_baseline(self, session: pytest.Session) -> None:
+        assert self._baseline is not None
+        name = self._relative(self._baseline.path)
+        try:
+            added, removed = self._baseline.update(self._new, self._root)
+        except OSError as error:
+            self._remarks.append(f"baseline {name} could not be written: {error}")
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            return
+        self._new = []
+        self._remarks.append(f"baseline {name}: {added} added, {removed} removed")
+
+    def _baseline_lines(self) -> Iterator[str]:
+        if self._new:
+            assert self._baseline is not None
+            yield f"Not in the baseline {self._relative(self._baseline.path)}:"
+            for it in self._new:
+                how = f"{it.what} ran on the CPU" if it.fallback else f"waits for the GPU ({it.what})"
+                yield f"  {how}, {times(it.count)}  {place(it.site, self._root)}"
+                yield f"      in {_names(it.tests)}"
 
     def _judgements(self) -> list[tuple[str, str]]:
         """Tests that the manifest is not at one with, and why."""
@@ -135,8 +187,6 @@ class Summary:
             for test, why in judged:
                 yield f"  {test}"
                 yield f"      {why}"
-        if self._updated:
-            yield self._updated
 
     def _section(self, groups: Groups) -> Iterator[str]:
         yield from self._block("Operators without an MPS kernel:", groups.missing)
@@ -168,7 +218,10 @@ class Summary:
             yield f"  and {left} more line{'' if left == 1 else 's'}"
 
     def _name(self) -> str:
-        return relative(str(self._manifest.path), self._root) if self._manifest is not None else ""
+        return self._relative(self._manifest.path) if self._manifest is not None else ""
+
+    def _relative(self, path: Path) -> str:
+        return relative(str(path), self._root)
 
 
 def _expected(it: Group) -> str:

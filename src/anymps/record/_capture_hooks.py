@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -104,9 +104,16 @@ class Hooks:
         self._replace(_BaseDataLoaderIter, "__next__", timed_next)
 
     def _watch_modules(self) -> None:
-        self._undo += [self._core.forget_modules, self._numbers.clear]
-        module = torch.nn.Module
-        self._replace(module, "__call__", self._core.module_call(module, module.__call__))
+        self._undo += [self._core.forget_modules, self._numbers.clear, self._core.unwatch_modules]
+        call = torch.nn.Module.__call__
+        if not isinstance(call, FunctionType):  # somebody has put another callable there
+            original = call
+
+            def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+                return original(module, *args, **kwargs)
+
+            self._replace(torch.nn.Module, "__call__", call)
+        self._core.watch_modules(call)
 
     def _replace(self, owner: type, name: str, replacement: object) -> None:
         original = getattr(owner, name)

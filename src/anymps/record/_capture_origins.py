@@ -12,6 +12,7 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -90,18 +91,26 @@ def user_frames(is_internal: Callable[[str], bool]) -> Iterator[FrameType]:
 
 
 def statement_at(tree: ast.AST, line: int) -> ast.stmt | None:
-    """The innermost statement that covers a line."""
+    """The innermost statement that covers a line; only what covers it is looked into."""
     best: ast.stmt | None = None
-    for node in ast.walk(tree):
-        covers = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
-        if covers and isinstance(node, ast.stmt) and (best is None or node.lineno >= best.lineno):
-            best = node
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.stmt, ast.ExceptHandler)):
+            covers = node.lineno <= line <= (node.end_lineno or node.lineno)
+            inner = statement_at(node, line) if covers else None
+            best = inner or (node if covers and isinstance(node, ast.stmt) else best)
+        elif isinstance(node, ast.match_case):
+            best = statement_at(node, line) or best
     return best
 
 
 def parsed(filename: str) -> ast.Module | None:
+    return _tree("".join(linecache.getlines(filename)))
+
+
+@lru_cache(maxsize=64)  # a suite has many refusals in few files
+def _tree(source: str) -> ast.Module | None:
     try:
-        return ast.parse("".join(linecache.getlines(filename)))
+        return ast.parse(source)
     except (SyntaxError, ValueError):
         return None
 

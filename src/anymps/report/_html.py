@@ -54,7 +54,7 @@ class HtmlRenderer:
 
     def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
         """The page, in the pieces of the template."""
-        yield from _templates().get_template("report.html.j2").generate(self._page(recording, findings))
+        yield from templates().get_template("report.html.j2").generate(self._page(recording, findings))
 
     def _page(self, recording: Recording, findings: Sequence[Finding]) -> dict[str, Any]:
         """Everything that the template shows, as plain texts and numbers."""
@@ -89,7 +89,7 @@ class HtmlRenderer:
             "limits": [*limits(recording), *not_modelled(recording)],
         }
         page["sections"] = _sections(page)
-        return {**page, **_assets()}
+        return {**page, **assets()}
 
     def _finding(self, number: int, finding: Finding, directory: str) -> dict[str, Any]:
         function = text.clean(finding.site.function)
@@ -121,7 +121,8 @@ class HtmlRenderer:
 
 
 @lru_cache(maxsize=1)
-def _templates() -> Environment:
+def templates() -> Environment:
+    """The pages' templates; all that is put into them is escaped."""
     environment = Environment(
         loader=PackageLoader("anymps.report", "templates"),
         autoescape=True,
@@ -146,7 +147,7 @@ def _marked(sentence: str) -> Markup:
 
 
 @lru_cache(maxsize=1)
-def _assets() -> dict[str, str]:
+def assets() -> dict[str, str]:
     """Style and script, and the hashes by which the page's policy lets them in (www.w3.org/TR/CSP3)."""
     folder = resources.files("anymps.report") / "templates"
     assets: dict[str, str] = {}

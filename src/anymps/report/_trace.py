@@ -65,6 +65,7 @@ class _Events:
     _zero: int | None = None
     _signatures: dict[int, tuple[str, str]] = field(default_factory=dict)
     _places: dict[tuple[int, int], str] = field(default_factory=dict)
+    _heads: dict[tuple[int, int, int, int, int], tuple[str, str, str, str]] = field(default_factory=dict)
     _threads: set[int] = field(default_factory=set)
     _waiting: set[int] = field(default_factory=set)
     _forward: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class _Events:
         for call in self.recording.calls():
             if self._zero is None:
                 self._zero = min([call.start_ns, *(step.start_ns for step in self.recording.steps()[:1])])
-            yield from self._call(call)
+            yield self._call(call)
             if call.flags & Flag.PAIR:
                 continue  # takes no time, and no phase
             end = call.start_ns + call.duration_ns
@@ -93,42 +94,51 @@ class _Events:
         yield from self._memory()
         yield from self._tracks()
 
-    def _call(self, call: Call) -> Iterator[str]:
-        name, words = self._signature(call.signature)
-        track = _THREADS + 2 * call.thread
-        self._threads.add(call.thread)
-        args = f'{words}{self._place(call.site, call.module)}"step":{call.step}'
+    def _call(self, call: Call) -> str:
+        """The call's events: itself, its wait, its arrow. A recording has millions, so little is done for each."""
+        key = (call.signature, call.site, call.module, call.phase, call.thread)
+        known = self._heads.get(key)
+        if known is None:
+            name, words = self._signature(call.signature)
+            track = _THREADS + 2 * call.thread
+            self._threads.add(call.thread)
+            head = f'{{"name":{name},"cat":{_PHASE_WORDS[call.phase]},"ph":"X","ts":'
+            tail = f',"pid":{_PROCESS},"tid":{track},"args":{{'
+            known = self._heads[key] = (head, tail, f'{words}{self._place(call.site, call.module)}"step":', name)
+        head, tail, args, name = known
+        args = f"{args}{call.step}"
         if call.moved_bytes:
             args += f',"bytes":{call.moved_bytes}'
-        times = f'"ts":{self._time(call.start_ns)},"dur":{_micro(call.duration_ns)}'
-        yield (
-            f'{{"name":{name},"cat":{_PHASE_WORDS[call.phase]},"ph":"X",{times},'
-            f'"pid":{_PROCESS},"tid":{track},"args":{{{args}}}}}'
-        )
+        times = f'{self._time(call.start_ns)},"dur":{_micro(call.duration_ns)}'
+        event = f"{head}{times}{tail}{args}}}}}"
+        track = _THREADS + 2 * call.thread
         if call.wait:
             self._waiting.add(call.thread)
-            yield (
-                f'{{"name":{_WAIT_WORDS[call.wait]},"cat":"wait","ph":"X",{times},'
+            event += (
+                f',\n{{"name":{_WAIT_WORDS[call.wait]},"cat":"wait","ph":"X","ts":{times},'
                 f'"pid":{_PROCESS},"tid":{track + 1},"args":{{"operator":{name},{args}}}}}'
             )
         if call.sequence >= 0 and not call.flags & _NOT_AUTOGRADS:
-            yield from self._flow(call, track)
+            event += self._flow(call, track)
+        return event
 
-    def _flow(self, call: Call, track: int) -> Iterator[str]:
-        """An arrow from the call that made an autograd node to the first one that its backward runs."""
+    def _flow(self, call: Call, track: int) -> str:
+        """An arrow from the call that made an autograd node to the first one that its backward runs, or nothing."""
         number = call.sequence
         if call.phase != Phase.BACKWARD:
             # Numbers only grow; a call without a node of its own carries the last one again.
             if number > self._newest:
                 self._newest = number
                 self._forward[number] = (call.start_ns, track)
-            return
+            return ""
         start = self._forward.pop(number, None)
         if start is None:
-            return
+            return ""
         head = f'{{"name":"backward","cat":"autograd","id":{number},"pid":{_PROCESS}'
-        yield f'{head},"ph":"s","tid":{start[1]},"ts":{self._time(start[0])}}}'
-        yield f'{head},"ph":"f","bp":"e","tid":{track},"ts":{self._time(call.start_ns)}}}'
+        return (
+            f',\n{head},"ph":"s","tid":{start[1]},"ts":{self._time(start[0])}}}'
+            f',\n{head},"ph":"f","bp":"e","tid":{track},"ts":{self._time(call.start_ns)}}}'
+        )
 
     def _phase(self, run: _Run, until: int) -> str:
         end = max(min(run.end, until), run.start)

@@ -10,6 +10,7 @@
 #include "fork.h"
 #include "hazard_bindings.h"
 #include "ledger.h"
+#include "module_call.h"
 #include "nonblocking.h"
 #include "python_bridge.h"
 #include "registry.h"
@@ -25,7 +26,6 @@
 #include <chrono>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 namespace anymps {
@@ -506,72 +506,26 @@ PyObject* set_callbacks(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// --- modules: a replacement for torch.nn.Module.__call__ that notes which module runs
-
-std::unordered_map<PyObject*, uint32_t> module_numbers;  // guarded by the GIL
-PyObject* original_call = nullptr;
-
-uint32_t module_number(PyObject* module) {
-  const auto found = module_numbers.find(module);
-  if (found != module_numbers.end()) {
-    return found->second;
-  }
-  if (callbacks().module == nullptr) {
-    return 0;
-  }
-  PyObject* answer = PyObject_CallOneArg(callbacks().module, module);
-  if (answer == nullptr) {
-    PyErr_WriteUnraisable(callbacks().module);
-    return 0;
-  }
-  const auto number = static_cast<uint32_t>(PyLong_AsUnsignedLong(answer));
-  Py_DECREF(answer);
-  PyErr_Clear();
-  module_numbers.emplace(module, number);
-  return number;
-}
-
-PyObject* call_module(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  const bool on = recording();
-  if (on) {
-    tape::enter_module(module_number(self));
-  }
-  const Py_ssize_t total = nargs + (names == nullptr ? 0 : PyTuple_GET_SIZE(names));
-  c10::SmallVector<PyObject*, 10> all;
-  all.push_back(self);
-  all.append(args, args + total);
-  PyObject* result = PyObject_Vectorcall(original_call, all.data(), static_cast<size_t>(nargs + 1), names);
-  if (on) {
-    tape::leave_module();
-  }
-  return result;
-}
-
-PyMethodDef call_definition = {
-    "__call__",
-    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call_module)),
-    METH_FASTCALL | METH_KEYWORDS,
-    "Calls the module, noting on the tape which module runs."};
-
-// module_call(Module, original) -> method descriptor
-PyObject* module_call(PyObject*, PyObject* args) {
-  PyObject *type, *original;
-  if (!PyArg_ParseTuple(args, "OO", &type, &original)) {
+PyObject* watch_modules(PyObject*, PyObject* function) {
+  if (!watch_module_calls(function)) {
     return nullptr;
   }
-  Py_XDECREF(original_call);
-  original_call = Py_NewRef(original);
-  return PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type), &call_definition);
+  Py_RETURN_NONE;
+}
+
+PyObject* unwatch_modules(PyObject*, PyObject*) {
+  unwatch_module_calls();
+  Py_RETURN_NONE;
 }
 
 PyObject* forget_module(PyObject*, PyObject* address) {
-  module_numbers.erase(static_cast<PyObject*>(PyLong_AsVoidPtr(address)));
+  forget_module_number(static_cast<PyObject*>(PyLong_AsVoidPtr(address)));
   PyErr_Clear();
   Py_RETURN_NONE;
 }
 
 PyObject* forget_modules(PyObject*, PyObject*) {
-  module_numbers.clear();
+  forget_module_numbers();
   Py_RETURN_NONE;
 }
 
@@ -613,7 +567,8 @@ PyMethodDef methods[] = {
     {"current_site", here, METH_NOARGS, "The number of the place in the user's code that is running."},
     {"is_internal", internal, METH_O, "Whether a file is torch's or anymps' own, hence no place in the user's code."},
     {"set_callbacks", set_callbacks, METH_VARARGS, "What to call for refusals and for new modules."},
-    {"module_call", module_call, METH_VARARGS, "A replacement for torch.nn.Module.__call__."},
+    {"watch_modules", watch_modules, METH_O, "Notes which module runs, given torch.nn.Module.__call__."},
+    {"unwatch_modules", unwatch_modules, METH_NOARGS, "Notes it no longer."},
     {"forget_module", forget_module, METH_O, "Forgets a module that is gone, by its address."},
     {"forget_modules", forget_modules, METH_NOARGS, "Forgets all modules."},
     {nullptr, nullptr, 0, nullptr}};

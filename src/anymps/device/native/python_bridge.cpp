@@ -201,6 +201,39 @@ void forget_sites() {
 
 namespace {
 
+// Sets what translates the thread's frames, as torch/_dynamo/eval_frame.py does; answers what did before.
+PyObject* set_eval_frame(PyObject* callback) {
+  static PyObject* set = [] {
+    PyObject* module = PyImport_ImportModule("torch._C._dynamo.eval_frame");
+    PyObject* found = module != nullptr ? PyObject_GetAttrString(module, "set_eval_frame") : nullptr;
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return found;
+  }();
+  PyObject* former = set != nullptr ? PyObject_CallOneArg(set, callback) : nullptr;
+  PyErr_Clear();
+  return former;
+}
+
+}  // namespace
+
+NoDynamo::NoDynamo() : former_(set_eval_frame(Py_None)) {}
+
+NoDynamo::~NoDynamo() {
+  if (former_ == nullptr) {
+    return;
+  }
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (former_ != Py_None) {
+    Py_XDECREF(set_eval_frame(former_));
+  }
+  Py_DECREF(former_);
+  PyErr_Restore(type, value, traceback);
+}
+
+namespace {
+
 // Calls a callback with the exception of the calling thread put aside. An error inside is printed, never raised.
 template <class Call>
 void call_python(PyObject* callback, const Call& call) {
@@ -212,7 +245,10 @@ void call_python(PyObject* callback, const Call& call) {
   GilGuard gil;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  Py_XDECREF(call());
+  {
+    const NoDynamo none;
+    Py_XDECREF(call());
+  }
   if (PyErr_Occurred()) {
     PyErr_WriteUnraisable(callback);
   }

@@ -18,6 +18,19 @@ struct Callbacks {
 };
 Callbacks& callbacks();
 
+// While it lives, this thread's Python frames run as they are: inside a compiled function torch.compile would translate
+// our callbacks too. Needs the GIL; a pending error is kept.
+class NoDynamo {
+ public:
+  NoDynamo();
+  ~NoDynamo();
+  NoDynamo(const NoDynamo&) = delete;
+  NoDynamo& operator=(const NoDynamo&) = delete;
+
+ private:
+  PyObject* former_ = nullptr;
+};
+
 // Folders whose code is not the user's: torch, anymps. Frames in them are passed over when a call site is looked for.
 void set_internal_prefixes(std::vector<std::string> prefixes);
 

@@ -1,0 +1,152 @@
+"""The baseline: the lines of code that are known to wait for the GPU or to run on the CPU, in a text file.
+
+    item  src/loop.py train  | total += loss.item()
+    aten::take  src/ops.py pick  | return torch.take(x, i)
+
+An entry is what happens, two blanks, file and function, and the text of the line. A line is known again without its
+number: code above it may change. How often it happens does not matter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from anymps.pytest_plugin._facts import Facts
+from anymps.pytest_plugin._manifest import replace_text
+from anymps.record import Site, Wait
+
+_LINE = re.compile(r"(?P<what>\S.*?)  (?P<file>\S.*?) (?P<function>\S+)  \| (?P<source>.*)")
+_HEADER = """\
+# Lines that wait for the GPU or run on the CPU when the tests run on mps, as far as they are known.
+# `pytest --mps` with this baseline fails if there is another one. `--mps-update-baseline` adds those of a run, and
+# takes out those whose text is no longer in the file. A comment is a line of its own.
+
+"""
+
+
+class Known(NamedTuple):
+    """What a line is recognised by; `what` is a wait's name or an operator on the CPU."""
+
+    what: str
+    file: str
+    function: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.what}  {self.file} {self.function}  | {self.source}"
+
+
+@dataclass
+class New:
+    """A line that is not in the baseline: where it is, how often it happened, in which tests."""
+
+    what: str
+    site: Site
+    fallback: bool
+    count: int = 0
+    tests: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A file's lines; `number` says which line of the file each is on."""
+
+    path: Path
+    known: Mapping[Known, int]
+
+    def new(self, all_facts: Iterable[Facts], root: str) -> list[New]:
+        """The lines that the tests met and the file does not have; without what test modules read for themselves."""
+        found: dict[tuple[Known, int], New] = {}
+        facts = list(all_facts)
+        tests = {os.path.join(root, it.test.partition("::")[0]) for it in facts if it.test}
+        for it in facts:
+            for what, site, count, fallback in _happened(it):
+                if not site.known or (not fallback and (site.file in tests or site.file.endswith("/conftest.py"))):
+                    continue
+                name = known_as(what, site, root)
+                if name not in self.known:
+                    new = found.setdefault((name, site.line), New(what, site, fallback))
+                    new.count += count
+                    new.tests.add(it.test)
+        return [found[key] for key in sorted(found, key=lambda key: (key[0].file, key[1], key[0].what))]
+
+    def update(self, new: Iterable[New], root: str) -> tuple[int, int]:
+        """Write the file with these lines, and without those that are gone; how many of each. Raises OSError."""
+        added = {known_as(it.what, it.site, root) for it in new}
+        gone = {name for name in self.known if _is_gone(name, root)}
+        if not added and not gone and self.path.exists():
+            return 0, 0
+        text = self.path.read_text(encoding="utf-8") if self.path.exists() else _HEADER
+        kept = [line for line in text.splitlines() if _parse(line) not in gone]
+        names = map(str, sorted(added, key=lambda it: (it.file, it.what, it.source, it.function)))
+        replace_text(self.path, "".join(f"{line}\n" for line in [*kept, *names]))
+        return len(added), len(gone)
+
+
+def read_baseline(path: Path, *, update: bool) -> Baseline:
+    """Read the file. Raises UsageError, in one line, if it is missing and not about to be made, or makes no sense."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if not update:
+            raise pytest.UsageError(
+                f"--mps-baseline {path} does not exist: write it with --mps-update-baseline"
+            ) from None
+        if not path.parent.is_dir():
+            raise pytest.UsageError(f"--mps-baseline {path}: there is no directory {path.parent}") from None
+        return Baseline(path, {})
+    except (OSError, UnicodeDecodeError) as error:
+        raise pytest.UsageError(f"--mps-baseline {path} cannot be read: {error}") from None
+    known: dict[Known, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        name = _parse(line)
+        if name is not None:
+            known[name] = number
+        elif line.strip() and not line.startswith("#"):
+            raise pytest.UsageError(
+                f"{path}:{number}: a line is what happens, file and function, and the line's text "
+                f"(`item  src/loop.py train  | x.item()`): {line.strip()!r}"
+            )
+    return Baseline(path, known)
+
+
+def known_as(what: str, site: Site, root: str) -> Known:
+    """A line as the file names it: from the root of the suite, or as an installed package has it."""
+    file = site.file
+    if file.startswith(root + os.sep):
+        file = file[len(root) + 1 :]
+    elif "site-packages/" in file:
+        file = file.rpartition("site-packages/")[2]
+    return Known(what, file, site.function or "<module>", " ".join(site.source.split()))
+
+
+def _happened(facts: Facts) -> Iterator[tuple[str, Site, int, bool]]:
+    for (operator, _, site), count in facts.fallbacks.items():
+        yield operator, site, count, True
+    for (_, wait, site), count in facts.waits.items():
+        if wait is not Wait.FALLBACK:
+            yield wait.label, site, count, False
+
+
+def _is_gone(name: Known, root: str) -> bool:
+    """Whether the suite's own file has no such line any more; what lies in other packages cannot be told."""
+    path = Path(root) / name.file
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return os.path.isdir(os.path.join(root, name.file.partition("/")[0]))
+    except (OSError, UnicodeDecodeError):
+        return False
+    return bool(name.source) and name.source not in (" ".join(line.split()) for line in lines)
+
+
+def _parse(line: str) -> Known | None:
+    match = _LINE.fullmatch(line.strip()) if not line.startswith("#") else None
+    return Known(*match.group("what", "file", "function", "source")) if match is not None else None

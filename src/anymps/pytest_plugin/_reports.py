@@ -1,0 +1,69 @@
+"""`--mps-report`: the session's recording in the forms of `anymps report`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from anymps._errors import AnympsError
+from anymps.findings import find, read_settings, roots, select
+from anymps.pytest_plugin._options import Settings
+from anymps.record import Recording
+from anymps.report._outputs import STDOUT, Output, Outputs
+
+
+class Reports:
+    """Checked before the tests run, written after them. `path` is the recording they are made from."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        """Raises UsageError, in one line, for what can never be written."""
+        self._root = config.rootpath
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        items = tuple(_output(config, text) for text in settings.reports)
+        self._outputs = Outputs(items, str(config.rootpath))
+        self.path = settings.recording
+        if not items:
+            return
+        if config.getoption("numprocesses", None) or config.getoption("tx", None):
+            raise pytest.UsageError(
+                "--mps-report needs one process, and pytest-xdist starts several: leave out -n, or take "
+                "--mps-recording run.anymps, which writes one recording a worker, and `anymps report` for each"
+            )
+        try:
+            self._outputs.check(settings.recording)
+            self._settings = read_settings(config.rootpath)
+        except AnympsError as error:
+            raise pytest.UsageError(f"--mps-report: {error}") from None
+        if self.path is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="anymps-pytest-")
+            self.path = Path(self._scratch.name) / "run.anymps"
+
+    def __bool__(self) -> bool:
+        return bool(self._outputs)
+
+    def write(self) -> tuple[list[str], bool]:
+        """Write all of them. What to say about it, and whether all is well."""
+        assert self.path is not None
+        try:
+            with Recording.open(self.path) as recording:
+                found = select(find(recording), self._settings, roots(recording, self._settings))
+                self._outputs.write(recording, found.findings, sys.stdout)
+        except AnympsError as error:
+            return [f"--mps-report: {str(error).removeprefix('anymps: ')}"], False
+        finally:
+            if self._scratch is not None:
+                self._scratch.cleanup()
+        return [f"mps report ({it.form}): {it.path}" for it in self._outputs.items], True
+
+
+def _output(config: pytest.Config, text: str) -> Output:
+    try:
+        output = Output.parse(text)
+    except ValueError as error:
+        raise pytest.UsageError(f"--mps-report {error}") from None
+    if output.path == STDOUT:
+        raise pytest.UsageError(f"--mps-report {text}: standard output is pytest's own, name a file")
+    return Output(output.form, str(config.invocation_params.dir / output.path))

@@ -1,0 +1,88 @@
+"""The sentences and cells of a comparison, alike in all its forms."""
+
+from __future__ import annotations
+
+from anymps.record import PhaseShare
+from anymps.report import _text as text
+from anymps.report._diff import Change, Diff, PhaseChange, Side, frequency
+
+STEP_COLUMNS = ("on mps", "on CPU", "waits", "time", "ratio")
+
+
+def verdict(diff: Diff) -> str:
+    """`Findings: 1 new, 2 gone.`"""
+    numbers = [
+        (len(diff.new), "new"),
+        (len(diff.gone), "gone"),
+        (len(diff.changed), "changed"),
+        (diff.same, "as before"),
+    ]
+    words = ", ".join(f"{number:,} {word}" for number, word in numbers if number)
+    return f"Findings: {words}." if words else "No findings in either recording."
+
+
+def side(it: Side) -> str:
+    """Script, Mac, torch, and how much was recorded."""
+    calls = f"{text.plural(it.calls, 'call')}, {text.plural(it.complete_steps, 'complete step')}"
+    torch_version = f"torch {it.torch_version}" if it.torch_version else ""
+    cut = "" if it.complete else "stops in the middle of the run"
+    words = [text.path(it.script, it.directory), it.mac, torch_version, calls, cut]
+    return ", ".join(word for word in words if word)
+
+
+def numbers(change: Change) -> str:
+    """How often before and after, in a step where both are known."""
+    if change.before.per_step and change.after.per_step:
+        before, after, unit = frequency(change.before), frequency(change.after), "a step"
+    else:
+        before, after, unit = float(change.before.count), float(change.after.count), "in the run"
+    return f"{text.count(before) or '0'} {unit} before, {text.count(after) or '0'} after{ratio_words(before, after)}"
+
+
+def step_row(row: PhaseChange) -> list[str]:
+    """The phase and its `STEP_COLUMNS`."""
+    cells = [_both(*map(text.count, pair)) for pair in _numbers(row.before, row.after)]
+    times = _both(text.duration(row.before.time_ns), text.duration(row.after.time_ns))
+    return [row.phase or "whole step", *cells, times, _ratio(row.before.time_ns, row.after.time_ns)]
+
+
+def operator_rows(diff: Diff) -> list[tuple[str, list[str]]]:
+    """What became of operators that ran on the CPU in one of the two."""
+    rows = [
+        ("now on the CPU", diff.now_on_cpu),
+        ("now native", diff.now_native),
+        ("no longer called", diff.no_longer_called),
+    ]
+    return [(name, [text.clean(operator) for operator in operators]) for name, operators in rows if operators]
+
+
+def memory(diff: Diff) -> str:
+    """The peaks; the empty text where neither is known."""
+    first, second = diff.memory_peaks
+    if first is None and second is None:
+        return ""
+    return f"{_bytes(first)} before, {_bytes(second)} after{ratio_words(first or 0, second or 0)}"
+
+
+def ratio_words(before: float, after: float) -> str:
+    """` (x 0.50)`, or nothing where one of them is zero."""
+    ratio = _ratio(before, after)
+    return f" (x {ratio})" if ratio else ""
+
+
+def _numbers(before: PhaseShare, after: PhaseShare) -> list[tuple[float, float]]:
+    return [(before.on_mps, after.on_mps), (before.on_cpu, after.on_cpu), (before.waits, after.waits)]
+
+
+def _both(before: str, after: str) -> str:
+    if before == after:
+        return before
+    return f"{before or '0'} > {after or '0'}"
+
+
+def _bytes(number: int | None) -> str:
+    return "unknown" if number is None else text.size(number) or "0 B"
+
+
+def _ratio(before: float, after: float) -> str:
+    return f"{after / before:.2f}" if before > 0 and after > 0 else ""

@@ -1,0 +1,152 @@
+"""Where reports go: forms and files, checked before the work and written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from anymps._errors import UsageError
+from anymps.findings import Finding
+from anymps.report._forms import FORMATS, renderer
+
+if TYPE_CHECKING:
+    from anymps.record import Recording
+
+STDOUT: Final = "-"
+_SQLITE = b"SQLite format 3\x00"  # how a recording begins
+
+
+@dataclass(frozen=True)
+class Output:
+    """One report: its form (one of `anymps.report.FORMATS`) and its file; `-` is standard output."""
+
+    form: str
+    path: str
+
+    @classmethod
+    def parse(cls, text: str) -> Output:
+        """`html=report.html`. Raises ValueError, in one line, for a text that is none or names no form."""
+        form, mark, path = text.partition("=")
+        if not mark or not path:
+            raise ValueError(f"{text!r} names no file: write FORM=FILE, such as html=report.html")
+        if form not in FORMATS:
+            raise ValueError(f"there is no form {form!r}: {', '.join(FORMATS)}")
+        return cls(form, path)
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether it goes to standard output."""
+        return self.path == STDOUT
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The reports that a command was asked for. `root` is the directory that forms for programs tell paths from."""
+
+    items: tuple[Output, ...] = ()
+    root: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.items)
+
+    def check(self, recording: Path | None = None) -> None:
+        """Find out before the work that a report cannot be written, or would replace a recording.
+
+        Raises UsageError.
+        """
+        taken: set[str] = set() if recording is None else {os.path.realpath(recording)}
+        for output in self.items:
+            if output.to_stdout:
+                place = STDOUT
+            else:
+                path = Path(output.path)
+                if path.is_dir():
+                    raise UsageError(f"{path} is a directory: name a file in it")
+                if not path.absolute().parent.is_dir():
+                    raise UsageError(f"{path} cannot be written: there is no directory {path.absolute().parent}")
+                if _is_recording(path):
+                    raise UsageError(f"{path} is a recording and will not be overwritten: name another file")
+                place = os.path.realpath(path)
+            if place in taken:
+                where = "standard output" if output.to_stdout else output.path
+                raise UsageError(f"{where} is named twice: give each report a file of its own")
+            # What is no regular file (/dev/null, a pipe) may take any number of them.
+            if output.to_stdout or not os.path.exists(place) or os.path.isfile(place):
+                taken.add(place)
+
+    def write(self, recording: Recording, findings: Sequence[Finding], stdout: TextIO) -> None:
+        """Write every report; one that fails does not keep the others from being written.
+
+        Raises UsageError for the first that could not be written.
+        """
+        failures = []
+        for output in self.items:
+            pieces = renderer(output.form, self.root).pieces(recording, findings)
+            try:
+                if output.to_stdout:
+                    write_stream(pieces, stdout)
+                else:
+                    write_file(pieces, Path(output.path))
+            except UsageError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+
+def write_file(pieces: Iterable[str], path: Path) -> None:
+    """Write text to a file that is there whole or as it was before; raises UsageError if it cannot be written."""
+    target = Path(os.path.realpath(path))  # a link stays one
+    try:
+        if target.exists() and not target.is_file():
+            with target.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+                file.writelines(pieces)
+            return
+        fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
+        try:
+            with fresh.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+                file.writelines(pieces)
+            if target.exists():
+                fresh.chmod(target.stat().st_mode & 0o7777)
+            fresh.replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def write_stream(pieces: Iterable[str], stream: TextIO) -> None:
+    """Write text to a stream, in UTF-8 whatever the locale says; raises UsageError if it takes no more.
+
+    A reader that has gone (`| head`) is no error.
+    """
+    try:
+        binary = getattr(stream, "buffer", None)
+        stream.flush()
+        for piece in pieces:
+            if binary is None:
+                stream.write(piece)
+            else:
+                binary.write(piece.encode("utf-8", "backslashreplace"))
+        stream.flush()
+    except BrokenPipeError:
+        # Python's own flush at exit must not fail a second time (docs.python.org/3/library/signal.html, "Note on
+        # SIGPIPE").
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except OSError as error:
+        raise UsageError(f"standard output cannot be written: {error.strerror}") from error
+
+
+def _is_recording(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
