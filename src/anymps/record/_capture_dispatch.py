@@ -1,0 +1,292 @@
+"""The source without the native core, as on a Mac's own device: what a dispatch mode, stand-ins and counters see.
+
+`DispatchCore` has the functions of the native module that a capture uses, so that all else is the same for both. The mode
+sees an operator where the dispatcher is about to call the device's kernel: one that torch makes of others is entered, so
+that its parts are seen, as the native tape sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+from anymps.device import internal_folders
+from anymps.record._capture_calls import Kind, Plan, Plans, tensors_of
+from anymps.record._capture_copies import PendingCopies, returns_early
+from anymps.record._capture_ledger import PythonLedger
+from anymps.record._capture_refusals import culprit_of, kind_of, refused_operator
+from anymps.record._capture_sites import Sites
+from anymps.record._capture_tape import PythonTape
+from anymps.record._capture_threads import Threads
+from anymps.record._capture_waits import Waits
+from anymps.record._vocabulary import Direction, Fate, Flag, RefusalKind, Wait
+
+_Tensors = list[tuple[int, torch.Tensor]]
+
+
+class RecordingMode(TorchDispatchMode):
+    """The mode of one thread; the autograd engine takes it along to its own."""
+
+    supports_higher_order_operators = True  # they pass, and their parts are seen
+
+    def __init__(self, core: DispatchCore) -> None:
+        super().__init__()
+        self._core = core
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch's wrapper costs every call; what is compiled runs eagerly under a mode as it is
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        core = self._core
+        kwargs = kwargs or {}
+        if not core.tape.on or not isinstance(func, OpOverload):
+            return func(*args, **kwargs)
+        plan = core.plans.of(func)
+        if plan.kind is Kind.VIEW and not core.copies:
+            return func(*args, **kwargs)
+        tensors = tensors_of(plan, args, kwargs)
+        on_device = False
+        for _, tensor in tensors:
+            if tensor.is_mps:
+                on_device = True
+                break
+        if core.copies:
+            core.copies_touched(plan, args, kwargs, tensors)
+        if plan.kind is Kind.VIEW:
+            return func(*args, **kwargs)
+        if not on_device and not (plan.has_device and _is_mps(kwargs.get("device"))):
+            return func(*args, **kwargs)
+        key = plan.composite_key(tensors)
+        if key is not None:
+            with self:
+                return func._op_dk(key, *args, **kwargs)
+        return core.call(plan, func, args, kwargs, tensors)
+
+
+class DispatchCore:
+    """One recording's tape, ledger and eyes, under the names that the native module has."""
+
+    def __init__(self) -> None:
+        self.sites = Sites(internal_folders())
+        self.tape = PythonTape(self.sites)
+        self.ledger = PythonLedger(self.tape)
+        self.copies = PendingCopies(self.tape)
+        self.plans = Plans()
+        self._waits = Waits(self.tape, self.copies, self._fell_back)
+        self._threads = Threads(lambda: RecordingMode(self))
+        self._mode: RecordingMode | None = None
+        self._note_refusal: Callable[..., None] | None = None
+        self._number_of: Callable[[Any], int] | None = None
+        self._modules: dict[int, int] = {}
+        self._fallen: set[str] = set()
+        # The rest of the native module's face.
+        self.clock_ns = self.tape.clock_ns
+        self.mark = self.tape.mark
+        self.set_phase = self.tape.set_phase
+        self.end_step = self.tape.end_step
+        self.site = self.sites.number
+        self.current_site = self.sites.current
+        self.is_internal = self.sites.is_internal
+        self.ledger_start = self.ledger.start
+        self.ledger_drain = self.ledger.drain
+        self.tape_drain = self.tape.drain
+
+    def set_callbacks(self, refusal: Any, surfaced: Any, module: Any) -> None:
+        """What to call for refusals and for new modules. Errors that come out later are seen only then."""
+        self._note_refusal, self._number_of = refusal, module
+
+    def tape_start(self, limit: int) -> None:
+        """Start to watch, on this thread and those that it starts from now on."""
+        self.tape.start(limit)
+        self._waits.install()
+        self._threads.install()
+        self._mode = RecordingMode(self)
+        self._mode.__enter__()
+
+    def tape_stop(self) -> None:
+        """Stop. A mode that is not the innermost stays in place and does nothing any more."""
+        self.copies.end()
+        self.tape.on = False
+        self._waits.remove()
+        self._threads.remove()
+        if self._mode is not None and _get_current_dispatch_mode() is self._mode:
+            self._mode.__exit__(None, None, None)
+        self._mode = None
+
+    def tape_pause(self, paused: bool) -> None:
+        """Pause, or go on."""
+        self.tape.on = not paused
+
+    def tape_totals(self) -> Iterator[tuple[int, ...]]:
+        """Sums over everything drained so far."""
+        return self.tape.totals()
+
+    def ledger_state(self) -> tuple[int, int]:
+        """Births and deaths so far, and rows that were only counted."""
+        return self.ledger.events, self.ledger.dropped
+
+    def assign_storage(self, storage: torch.UntypedStorage, role: int, module: int) -> None:
+        """Say what a storage is."""
+        self.ledger.assign(storage, role, module)
+
+    def reset_peak_memory(self) -> None:
+        """Set the peak to what is allocated now."""
+        self.ledger.peak = torch._C._mps_currentAllocatedMemory()
+
+    def memory_statistics(self) -> dict[str, tuple[int, int]]:
+        """What is allocated now, and the peak of the samples since it was reset, in bytes."""
+        return {"allocated": (torch._C._mps_currentAllocatedMemory(), self.ledger.peak)}
+
+    def module_call(self, _: Any, original: Any) -> Callable[..., Any]:
+        """A replacement for `torch.nn.Module.__call__` that notes which module runs."""
+        tape, modules = self.tape, self._modules
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True  # pytest leaves the frame out
+            number = modules.get(id(module))
+            if number is None:
+                number = modules[id(module)] = self._number_of(module) if self._number_of is not None else 0
+            tape.enter_module(number)
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                tape.leave_module()
+
+        return __call__
+
+    def forget_module(self, address: int) -> None:
+        """Forget a module that is gone."""
+        self._modules.pop(address, None)
+
+    def forget_modules(self) -> None:
+        """Forget all modules."""
+        self._modules.clear()
+
+    # --- calls
+
+    def copies_touched(self, plan: Plan, args: Any, kwargs: Any, tensors: _Tensors) -> None:
+        """Look at a call while copies are under way."""
+        if plan.kind is Kind.COPY and len(tensors) == 2:
+            (_, destination), (_, source) = tensors
+            if destination.is_mps != source.is_mps and destination.dtype == source.dtype:
+                if source.is_mps:
+                    self.copies.overwritten(destination)
+                return  # queues behind the others
+        if plan.kind is not Kind.VIEW:
+            self.copies.touched(plan.name, tensors, plan.writes)
+
+    def call(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: _Tensors) -> Any:
+        """Run a call on the device and write what became of it."""
+        if plan.kind is Kind.COPY:
+            return self._copy(plan, func, args, kwargs)
+        start = self.tape.clock_ns()
+        try:
+            result = func(*args, **kwargs)
+        except Exception as error:
+            self._failed(plan, error, args, kwargs, tensors, start)
+            raise
+        if plan.kind is Kind.ALLOCATION:
+            self.ledger.see([result], resized=plan.resizes)
+            return result
+        if plan.kind is Kind.READ:
+            source = tensors[0][1]
+            self._write(
+                plan, Fate.NATIVE, [source], [], start, wait=Wait.ITEM, direction=Direction.MPS_TO_CPU,
+                moved=source.element_size(),
+            )  # fmt: skip
+            self.copies.waited()
+            return result
+        outputs = plan.fresh(result)
+        if outputs or plan.resizes:
+            self.ledger.see(outputs or [tensor for _, tensor in tensors if tensor.is_mps], resized=plan.resizes)
+        inputs = [tensor for _, tensor in tensors]
+        fate = plan.fate(tensors)
+        if fate is Fate.NATIVE:
+            wait = plan.wait_of(tensors)
+            self._write(plan, fate, inputs, outputs, start, wait=wait)
+        else:
+            wait = Wait.FALLBACK
+            self._fallen.add(plan.name)
+            moved = sum(tensor.nbytes for tensor in (*inputs, *outputs) if tensor.is_mps and not tensor.is_sparse)
+            self._write(plan, fate, inputs, outputs, start, wait=wait, moved=moved)
+        if wait is not Wait.NONE:
+            self.copies.waited()
+        return result
+
+    def _copy(self, plan: Plan, func: Any, args: Any, kwargs: Any) -> Any:
+        destination, source = (args[0], args[1]) if plan.base == "copy_" else (args[1], args[0])
+        if destination is source or source.numel() == 0 or destination.is_meta or source.is_meta:
+            return func(*args, **kwargs)
+        non_blocking = bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
+        wait, early, direction = Wait.NONE, False, Direction.MPS_TO_MPS
+        if not (destination.is_mps and source.is_mps):
+            direction = Direction.CPU_TO_MPS if destination.is_mps else Direction.MPS_TO_CPU
+            early = non_blocking and returns_early(destination, source)
+            if not early:
+                wait = Wait.COPY_TO_MPS if destination.is_mps else Wait.COPY_TO_CPU
+        start = self.tape.clock_ns()
+        late: Exception | None = None
+        try:
+            result = func(*args, **kwargs)
+        except Exception as error:
+            self._failed(plan, error, args, kwargs, [(1, source), (0, destination)], start)
+            if kind_of(error, ()) is not RefusalKind.INDEX:
+                raise
+            late = error  # of another call, and the copy itself has been made
+        self._write(
+            plan, Fate.COPY, [source, destination], [], start, wait=wait, direction=direction,
+            flags=Flag.NON_BLOCKING if early else 0, moved=destination.nbytes,
+        )  # fmt: skip
+        if wait is not Wait.NONE:
+            self.copies.waited()
+        elif early:
+            self.copies.started(destination, source)
+        if late is not None:
+            raise late
+        return result
+
+    def _write(
+        self,
+        plan: Plan,
+        fate: Fate,
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        start: int,
+        **rest: Any,
+    ) -> None:
+        entry = self.tape.write(self.tape.operator(plan.name), fate, inputs, outputs, start, **rest)
+        self.ledger.attribute(entry)
+
+    def _failed(
+        self, plan: Plan, error: Exception, args: Any, kwargs: Any, tensors: _Tensors, start: int
+    ) -> None:
+        """Write a call that raised: a refusal if mps alone would have raised it."""
+        kind = kind_of(error, (*args, *kwargs.values()))
+        if kind is None:
+            fate = plan.fate(tensors)
+            wait = plan.wait_of(tensors) if fate is Fate.NATIVE else Wait.FALLBACK
+            self._write(plan, fate, [], [], start, wait=wait, flags=Flag.RAISED)
+            return
+        message = str(error)
+        operator = refused_operator(kind, plan.name, message)
+        number = self.tape.refuse(operator, Fate.MISSING if kind is RefusalKind.MISSING else Fate.REFUSED)
+        if self._note_refusal is not None:
+            culprit = culprit_of(kind, [tensor for _, tensor in tensors])
+            self._note_refusal(number, kind.value, operator, type(error).__name__, message, culprit)
+
+    def _fell_back(self, operator: str) -> None:
+        """Torch warns that an operator ran on the CPU: one that no entry has, since a kernel of mps has called it."""
+        if operator not in self._fallen and self.tape.on:
+            self._fallen.add(operator)
+            now = self.tape.clock_ns()
+            fate = self.plans.fate_of(operator)
+            self.tape.write(self.tape.operator(operator), fate, [], [], now, wait=Wait.FALLBACK)
+
+
+def _is_mps(device: Any) -> bool:
+    return device is not None and torch.device(device).type == "mps"
