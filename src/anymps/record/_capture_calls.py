@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch._ops import OpOverload
 from anymps.record._vocabulary import Fate, Wait
 from anymps.rules import Flag as RuleFlag
 from anymps.rules import Wait as RuleWait
-from anymps.rules import core_table
+from anymps.rules import core_table, device_checks
 
 _KEY = torch._C.DispatchKey
 _COMPOSITE = (
@@ -27,6 +28,14 @@ _COPIES = frozenset({"copy_", "_copy_from", "_copy_from_and_resize"})
 # Composite in torch, with a branch for mps inside; one operator in every recording.
 _WHOLE = frozenset({"copy_", "convolution", "_convolution", "convolution_backward"})
 _CONDITIONS = RuleFlag.WAITS_ON_MASK | RuleFlag.WAITS_ON_SCALAR | RuleFlag.WAITS_ON_ZERO_DIM | RuleFlag.WAITS_ON_OPTION
+
+NUMBERS = {
+    bool: torch.tensor(False),
+    int: torch.tensor(0),
+    float: torch.tensor(0.0, dtype=torch.float64),
+    complex: torch.tensor(0j, dtype=torch.complex128),
+}
+"""Torch puts a number among tensors into a tensor of these kinds, which a dispatch mode is given as the number."""
 
 Tensors = list[tuple[int, torch.Tensor]]
 """The tensors of a call, each with the place of its argument in the schema."""
@@ -60,7 +69,10 @@ class Plan:
         )
         aten = self.name.startswith("aten::")
         self.kind = _kind(func, self.base) if aten else Kind.KERNEL
-        self.resizes = self.base in ("resize_", "set_") or "out" in self.places
+        self.resizes = self.base in ("resize_", "set_") or any(argument.is_out for argument in schema.arguments)
+        self.numbers = frozenset(
+            place for place, argument in enumerate(schema.arguments) if str(argument.type) == "Tensor"
+        )
         self._fresh = [answer.alias_info is None for answer in schema.returns]
         self._dense = _has_kernel(self.name, "MPS")
         self._sparse = _has_kernel(self.name, "SparseMPS")
@@ -68,6 +80,7 @@ class Plan:
         if aten and self.base in _WHOLE:
             self._composite = None
             self._dense = True
+        self.checks_indices = self.base in _checked_operators()
         self._flags, self._wait = flags, Wait(int(wait))
         self._always = always_falls_back
 
@@ -143,19 +156,27 @@ class Plans:
 
 
 def tensors_of(plan: Plan, args: Any, kwargs: Any) -> Tensors:
-    """All tensors among the arguments, in their order."""
+    """All tensors among the arguments, in their order; for a number in a tensor's place its stand-in of `NUMBERS`."""
     found: Tensors = []
     for place, value in enumerate(args):
         if isinstance(value, torch.Tensor):
             found.append((place, value))
         elif isinstance(value, (list, tuple)):
             found += [(place, item) for item in value if isinstance(item, torch.Tensor)]
+        elif place in plan.numbers and type(value) in NUMBERS:
+            found.append((place, NUMBERS[type(value)]))
     for name, value in kwargs.items():
         if isinstance(value, torch.Tensor):
             found.append((plan.places[name], value))
         elif isinstance(value, (list, tuple)):
             found += [(plan.places[name], item) for item in value if isinstance(item, torch.Tensor)]
     return found
+
+
+@lru_cache(maxsize=1)
+def _checked_operators() -> frozenset[str]:
+    """Base names of the operators whose kernels look at their indices and report a bad one."""
+    return frozenset(name for name, (_, text, _) in device_checks(str(torch.__version__)).items() if text)
 
 
 def _kind(func: OpOverload, base: str) -> Kind:

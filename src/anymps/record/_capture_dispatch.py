@@ -15,17 +15,15 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from anymps.device import internal_folders
-from anymps.record._capture_calls import Kind, Plan, Plans, tensors_of
+from anymps.record._capture_calls import Kind, Plan, Plans, Tensors, tensors_of
 from anymps.record._capture_copies import PendingCopies, returns_early
 from anymps.record._capture_ledger import PythonLedger
-from anymps.record._capture_refusals import culprit_of, kind_of, refused_operator
+from anymps.record._capture_reach import Reach
+from anymps.record._capture_refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
 from anymps.record._capture_sites import Sites
 from anymps.record._capture_tape import PythonTape
-from anymps.record._capture_threads import Threads
 from anymps.record._capture_waits import Waits
 from anymps.record._vocabulary import Direction, Fate, Flag, RefusalKind, Wait
-
-_Tensors = list[tuple[int, torch.Tensor]]
 
 
 class RecordingMode(TorchDispatchMode):
@@ -77,10 +75,13 @@ class DispatchCore:
         self.ledger = PythonLedger(self.tape)
         self.copies = PendingCopies(self.tape)
         self.plans = Plans()
-        self._waits = Waits(self.tape, self.copies, self._fell_back)
-        self._threads = Threads(lambda: RecordingMode(self))
+        self._waits = Waits(self.tape, self.copies, self._waited, self._fell_back, self._surfaced)
+        self._checked: list[tuple[str, int]] = []  # calls whose indices the device looks at, and lines, since the last wait
+        self._blamed = 0
+        self._reach = Reach(lambda: RecordingMode(self))
         self._mode: RecordingMode | None = None
         self._note_refusal: Callable[..., None] | None = None
+        self._note_surfaced: Callable[[int], None] | None = None
         self._number_of: Callable[[Any], int] | None = None
         self._modules: dict[int, int] = {}
         self._fallen: set[str] = set()
@@ -90,21 +91,24 @@ class DispatchCore:
         self.set_phase = self.tape.set_phase
         self.end_step = self.tape.end_step
         self.site = self.sites.number
-        self.current_site = self.sites.current
         self.is_internal = self.sites.is_internal
         self.ledger_start = self.ledger.start
         self.ledger_drain = self.ledger.drain
         self.tape_drain = self.tape.drain
 
     def set_callbacks(self, refusal: Any, surfaced: Any, module: Any) -> None:
-        """What to call for refusals and for new modules. Errors that come out later are seen only then."""
-        self._note_refusal, self._number_of = refusal, module
+        """What to call for refusals, for errors that come out later, and for new modules."""
+        self._note_refusal, self._note_surfaced, self._number_of = refusal, surfaced, module
+
+    def current_site(self) -> int:
+        """The line that runs, or the one that a late error is put down to."""
+        return self._blamed or self.sites.current()
 
     def tape_start(self, limit: int) -> None:
         """Start to watch, on this thread and those that it starts from now on."""
         self.tape.start(limit)
         self._waits.install()
-        self._threads.install()
+        self._reach.install()
         self._mode = RecordingMode(self)
         self._mode.__enter__()
 
@@ -113,7 +117,7 @@ class DispatchCore:
         self.copies.end()
         self.tape.on = False
         self._waits.remove()
-        self._threads.remove()
+        self._reach.remove()
         if self._mode is not None and _get_current_dispatch_mode() is self._mode:
             self._mode.__exit__(None, None, None)
         self._mode = None
@@ -169,7 +173,7 @@ class DispatchCore:
 
     # --- calls
 
-    def copies_touched(self, plan: Plan, args: Any, kwargs: Any, tensors: _Tensors) -> None:
+    def copies_touched(self, plan: Plan, args: Any, kwargs: Any, tensors: Tensors) -> None:
         """Look at a call while copies are under way."""
         if plan.kind is Kind.COPY and len(tensors) == 2:
             (_, destination), (_, source) = tensors
@@ -180,7 +184,7 @@ class DispatchCore:
         if plan.kind is not Kind.VIEW:
             self.copies.touched(plan.name, tensors, plan.writes)
 
-    def call(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: _Tensors) -> Any:
+    def call(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: Tensors) -> Any:
         """Run a call on the device and write what became of it."""
         if plan.kind is Kind.COPY:
             return self._copy(plan, func, args, kwargs)
@@ -194,29 +198,38 @@ class DispatchCore:
             self.ledger.see([result], resized=plan.resizes)
             return result
         if plan.kind is Kind.READ:
-            source = tensors[0][1]
-            self._write(
-                plan, Fate.NATIVE, [source], [], start, wait=Wait.ITEM, direction=Direction.MPS_TO_CPU,
-                moved=source.element_size(),
-            )  # fmt: skip
-            self.copies.waited()
+            self._read(plan, tensors, start)
             return result
         outputs = plan.fresh(result)
-        if outputs or plan.resizes:
-            self.ledger.see(outputs or [tensor for _, tensor in tensors if tensor.is_mps], resized=plan.resizes)
+        if outputs:
+            self.ledger.see(outputs)
+        if plan.resizes:
+            self.ledger.see([it for place, it in tensors if place in plan.writes and it.is_mps], resized=True)
+        self._kernel(plan, tensors, outputs, start)
+        return result
+
+    def _kernel(self, plan: Plan, tensors: Tensors, outputs: list[torch.Tensor], start: int) -> None:
         inputs = [tensor for _, tensor in tensors]
         fate = plan.fate(tensors)
         if fate is Fate.NATIVE:
-            wait = plan.wait_of(tensors)
-            self._write(plan, fate, inputs, outputs, start, wait=wait)
+            wait, moved = plan.wait_of(tensors), 0
         else:
             wait = Wait.FALLBACK
             self._fallen.add(plan.name)
             moved = sum(tensor.nbytes for tensor in (*inputs, *outputs) if tensor.is_mps and not tensor.is_sparse)
-            self._write(plan, fate, inputs, outputs, start, wait=wait, moved=moved)
+        site = self._write(plan, fate, inputs, outputs, start, wait=wait, moved=moved)
         if wait is not Wait.NONE:
-            self.copies.waited()
-        return result
+            self._waited()
+        if plan.checks_indices and fate is Fate.NATIVE:
+            self._checked.append((plan.name, site))
+
+    def _read(self, plan: Plan, tensors: Tensors, start: int) -> None:
+        source = tensors[0][1]
+        self._write(
+            plan, Fate.NATIVE, [source], [], start, wait=Wait.ITEM, direction=Direction.MPS_TO_CPU,
+            moved=source.element_size(),
+        )  # fmt: skip
+        self._waited()
 
     def _copy(self, plan: Plan, func: Any, args: Any, kwargs: Any) -> Any:
         destination, source = (args[0], args[1]) if plan.base == "copy_" else (args[1], args[0])
@@ -231,23 +244,25 @@ class DispatchCore:
                 wait = Wait.COPY_TO_MPS if destination.is_mps else Wait.COPY_TO_CPU
         start = self.tape.clock_ns()
         late: Exception | None = None
+        result = destination
         try:
             result = func(*args, **kwargs)
+        except DELAYED_ERROR as error:  # of another call: the copy itself has been made
+            late = error
         except Exception as error:
             self._failed(plan, error, args, kwargs, [(1, source), (0, destination)], start)
-            if kind_of(error, ()) is not RefusalKind.INDEX:
-                raise
-            late = error  # of another call, and the copy itself has been made
+            raise
         self._write(
             plan, Fate.COPY, [source, destination], [], start, wait=wait, direction=direction,
             flags=Flag.NON_BLOCKING if early else 0, moved=destination.nbytes,
         )  # fmt: skip
+        if late is not None:
+            self._surfaced(late)
+            raise late
         if wait is not Wait.NONE:
-            self.copies.waited()
+            self._waited()
         elif early:
             self.copies.started(destination, source)
-        if late is not None:
-            raise late
         return result
 
     def _write(
@@ -258,26 +273,61 @@ class DispatchCore:
         outputs: Sequence[torch.Tensor],
         start: int,
         **rest: Any,
-    ) -> None:
+    ) -> int:
         entry = self.tape.write(self.tape.operator(plan.name), fate, inputs, outputs, start, **rest)
         self.ledger.attribute(entry)
+        return entry[6]
 
-    def _failed(
-        self, plan: Plan, error: Exception, args: Any, kwargs: Any, tensors: _Tensors, start: int
-    ) -> None:
+    def _failed(self, plan: Plan, error: Exception, args: Any, kwargs: Any, tensors: Tensors, start: int) -> None:
         """Write a call that raised: a refusal if mps alone would have raised it."""
+        if isinstance(error, DELAYED_ERROR):  # the call itself was done
+            if plan.kind is Kind.READ:
+                self._read(plan, tensors, start)
+            elif plan.kind is Kind.KERNEL:
+                self._kernel(plan, tensors, [], start)
+            self._surfaced(error)
+            return
         kind = kind_of(error, (*args, *kwargs.values()))
         if kind is None:
             fate = plan.fate(tensors)
             wait = plan.wait_of(tensors) if fate is Fate.NATIVE else Wait.FALLBACK
             self._write(plan, fate, [], [], start, wait=wait, flags=Flag.RAISED)
             return
-        message = str(error)
-        operator = refused_operator(kind, plan.name, message)
-        number = self.tape.refuse(operator, Fate.MISSING if kind is RefusalKind.MISSING else Fate.REFUSED)
+        operator = refused_operator(kind, plan.name, str(error))
+        self._refused(kind, operator, error, culprit_of(kind, [tensor for _, tensor in tensors]))
+
+    def _refused(self, kind: RefusalKind, operator: str, error: Exception, culprit: torch.Tensor | None) -> int:
+        fate = Fate.MISSING if kind is RefusalKind.MISSING else Fate.REFUSED
+        number = self.tape.refuse(operator, fate, self._blamed)
         if self._note_refusal is not None:
-            culprit = culprit_of(kind, [tensor for _, tensor in tensors])
-            self._note_refusal(number, kind.value, operator, type(error).__name__, message, culprit)
+            self._note_refusal(number, kind.value, operator, type(error).__name__, str(error), culprit)
+        return number
+
+    def _surfaced(self, error: Exception) -> None:
+        """An error that a kernel has left comes out at a wait.
+
+        Whose it is, the device does not say: it is put down to another line than this one only if a single line has given
+        the device indices to look at since the last wait.
+        """
+        if not isinstance(error, DELAYED_ERROR) or not self.tape.on:
+            return
+        checked, self._checked = self._checked, []
+        lines = {site for _, site in checked}
+        if len(lines) == 1:
+            self._blamed = lines.pop()
+        operator = checked[0][0] if self._blamed else "anymps::wait"
+        try:
+            number = self._refused(RefusalKind.INDEX, operator, error, None)
+        finally:
+            self._blamed = 0
+        if self._note_surfaced is not None:
+            self._note_surfaced(number)
+
+    def _waited(self, up_to: int | None = None) -> None:
+        """The host has waited, for everything or for the first copies."""
+        self.copies.waited(up_to)
+        if up_to is None:
+            self._checked.clear()
 
     def _fell_back(self, operator: str) -> None:
         """Torch warns that an operator ran on the CPU: one that no entry has, since a kernel of mps has called it."""

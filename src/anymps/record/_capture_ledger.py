@@ -58,7 +58,7 @@ class PythonLedger:
             return
         now = torch._C._mps_currentAllocatedMemory()
         reserved = torch._C._mps_driverAllocatedMemory()
-        slack = now - (self._sampled - self._freed) - sum(size for _, size in new)
+        slack = now - (self._sampled - self._freed) - sum(_aligned(size) for _, size in new)
         largest = max(size for _, size in new)
         if not 0 <= slack < _MOST_SLACK:
             slack = 0  # something else came or went unseen
@@ -70,7 +70,7 @@ class PythonLedger:
             extra = slack if size == largest else 0
             slack -= extra
             self.events += 1
-            row = self._open(storage, size + extra, size)
+            row = self._open(storage, _aligned(size) + extra, size)
             row[_BORN], row[_BORN_NS], row[_ALLOCATED], row[_RESERVED] = self.events, self._tape.clock_ns(), now, reserved
             self._tape.here.unattributed.append(row)
 
@@ -92,7 +92,7 @@ class PythonLedger:
             return
         row = self._living.get(storage._cdata)
         if row is None:
-            row = self._open(storage, size, size)
+            row = self._open(storage, _aligned(size), size)
         row[_ROLE], row[_MODULE] = role, module
 
     def drain(self, with_living: bool) -> bytes:
@@ -134,6 +134,11 @@ class PythonLedger:
             self._ended.append(ALLOCATION.pack(*row))
         else:
             self.dropped += 1
+
+
+def _aligned(size: int) -> int:
+    """Of a buffer of its own: `heapBufferSizeAndAlign` gives multiples of 256 bytes (pytorch issue 193838)."""
+    return -(-size // 256) * 256
 
 
 def _strided(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 
+from anymps.record._capture_calls import NUMBERS
 from anymps.record._vocabulary import RefusalKind
 from anymps.rules import (
     NOT_CHECKED,
@@ -43,7 +44,8 @@ _BY_ALLOCATOR: Final = frozenset(
     {RefusalKind.FLOAT64, RefusalKind.COMPLEX128, RefusalKind.RANK, RefusalKind.LAYOUT, RefusalKind.MEMORY}
 )
 _WIDE: Final = {torch.float64: RefusalKind.FLOAT64, torch.complex128: RefusalKind.COMPLEX128}
-_DELAYED: Final[type[Exception]] = getattr(torch, "AcceleratorError", type("_Never", (Exception,), {}))
+DELAYED_ERROR: Final[type[Exception]] = getattr(torch, "AcceleratorError", type("_Never", (Exception,), {}))
+"""What a kernel leaves behind and the next wait raises."""
 
 
 def kind_of(error: Exception, arguments: Sequence[Any]) -> RefusalKind | None:
@@ -51,8 +53,6 @@ def kind_of(error: Exception, arguments: Sequence[Any]) -> RefusalKind | None:
 
     `arguments` are all that the operator was called with.
     """
-    if isinstance(error, _DELAYED):
-        return RefusalKind.INDEX
     message = str(error)
     for kind, pattern in _patterns(str(torch.__version__)):
         if pattern.match(message):
@@ -71,7 +71,8 @@ def refused_operator(kind: RefusalKind, operator: str, message: str) -> str:
 def culprit_of(kind: RefusalKind, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """The tensor that was refused: the one that is not on mps, or for a dtype the first."""
     if kind is RefusalKind.DEVICE:
-        elsewhere = [tensor for tensor in tensors if tensor.device.type != "mps"]
+        numbers = NUMBERS.values()
+        elsewhere = [it for it in tensors if it.device.type != "mps" and not any(it is number for number in numbers)]
         return next((tensor for tensor in elsewhere if tensor.dim()), elsewhere[0] if elsewhere else None)
     return tensors[0] if kind in (RefusalKind.DTYPE, RefusalKind.ARGUMENT) and tensors else None
 

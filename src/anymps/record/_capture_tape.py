@@ -158,15 +158,15 @@ class PythonTape:
             name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.UNSAFE_COPY, sequence=wait << 32 | copy
         )
 
-    def refuse(self, name: str, fate: Fate) -> int:
-        """Write the entry of a refused call and give the refusal's number."""
+    def refuse(self, name: str, fate: Fate, site: int = 0) -> int:
+        """Write the entry of a refused call, at the running line unless `site` is given, and give its number."""
         self._refusals += 1
         phase = (
             Phase.BACKWARD
             if graph_task() != -1
             else self.here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
         )
-        site = self.sites.current()
+        site = site or self.sites.current()
         self._put(name, fate, self.clock_ns(), phase=phase, site=site, flags=Flag.RAISED, refusal=self._refusals)
         return self._refusals
 
