@@ -12,8 +12,7 @@ from torch._ops import OpOverload
 
 from anymps.record._vocabulary import Fate, Wait
 from anymps.rules import Flag as RuleFlag
-from anymps.rules import Wait as RuleWait
-from anymps.rules import core_table, device_checks
+from anymps.rules import CoreRow, core_table, device_checks
 
 _KEY = torch._C.DispatchKey
 _COMPOSITE = (
@@ -56,7 +55,8 @@ class Kind(Enum):
 class Plan:
     """One overload."""
 
-    def __init__(self, func: OpOverload, flags: RuleFlag, wait: RuleWait, always_falls_back: bool) -> None:
+    def __init__(self, func: OpOverload, row: CoreRow | None) -> None:
+        """`row` is the overload's in the rules, None for one without a kernel of its own on mps."""
         schema = func._schema
         self.name = func.name()
         self.base = self.name.partition("::")[2].partition(".")[0]
@@ -80,9 +80,15 @@ class Plan:
         if aten and self.base in _WHOLE:
             self._composite = None
             self._dense = True
+        elif aten and self._dense and row is None and self._composite is _KEY.CompositeImplicitAutograd:
+            # lstm, attention: made of others on a Mac; the virtual device has a kernel that does the same.
+            self._composite, self._dense = _KEY.MPS, False
+        # Autograd passes through such an operator and records what it is made of.
+        self.tracked = not _has_kernel(self.name, "Autograd") and not _has_kernel(self.name, "AutogradMPS")
         self.checks_indices = self.base in _checked_operators()
-        self._flags, self._wait = flags, Wait(int(wait))
-        self._always = always_falls_back
+        self._flags = RuleFlag(row[3]) if row is not None else RuleFlag(0)
+        self._wait = Wait(row[4]) if row is not None else Wait.NONE
+        self._always = fate_of(row) is Fate.ALWAYS_FALLBACK
 
     def composite_key(self, tensors: Tensors) -> Any:
         """Where torch's own kernel made of other operators is, if that serves this call; None: the device has one."""
@@ -143,16 +149,17 @@ class Plans:
         """The plan of an overload."""
         plan = self._plans.get(func)
         if plan is None:
-            row = self._rules.get(func.name())
-            flags, wait = (RuleFlag(row[3]), RuleWait(row[4])) if row is not None else (RuleFlag(0), RuleWait.NONE)
-            always = self.fate_of(func.name()) is Fate.ALWAYS_FALLBACK
-            plan = self._plans[func] = Plan(func, flags, wait, always)
+            plan = self._plans[func] = Plan(func, self._rules.get(func.name()))
         return plan
 
     def fate_of(self, operator: str) -> Fate:
         """The fate of an operator that runs on the CPU."""
-        row = self._rules.get(operator)
-        return Fate.ALWAYS_FALLBACK if row is not None and row[1] == int(Fate.ALWAYS_FALLBACK) else Fate.FALLBACK
+        return fate_of(self._rules.get(operator))
+
+
+def fate_of(row: CoreRow | None) -> Fate:
+    """The fate of an operator that runs on the CPU, by its row in the rules."""
+    return Fate.ALWAYS_FALLBACK if row is not None and row[1] == int(Fate.ALWAYS_FALLBACK) else Fate.FALLBACK
 
 
 def tensors_of(plan: Plan, args: Any, kwargs: Any) -> Tensors:
@@ -186,4 +193,6 @@ def _kind(func: OpOverload, base: str) -> Kind:
         return Kind.READ
     if base in _ALLOCATIONS:
         return Kind.ALLOCATION
-    return Kind.VIEW if func.is_view or base in ("_unsafe_view", "lift_fresh", "_reshape_alias") else Kind.KERNEL
+    # `to`, `reshape` and others of many faces are made of a view or of a copy; they come by in inference mode only.
+    is_view = func.is_view and not _has_kernel(func.name(), "CompositeImplicitAutograd")
+    return Kind.VIEW if is_view or base in ("_unsafe_view", "lift_fresh", "_reshape_alias") else Kind.KERNEL

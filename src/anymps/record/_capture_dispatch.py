@@ -26,6 +26,15 @@ from anymps.record._capture_waits import Waits
 from anymps.record._vocabulary import Direction, Fate, Flag, RefusalKind, Wait
 
 
+# What torch takes out of the way before a dispatch mode is called.
+_AUTOGRAD = (
+    torch._C.DispatchKey.AutogradFunctionality,
+    torch._C.DispatchKey.ADInplaceOrView,
+    torch._C.DispatchKey.AutogradOther,
+    torch._C.DispatchKey.AutogradNestedTensor,
+)
+
+
 class RecordingMode(TorchDispatchMode):
     """The mode of one thread; the autograd engine takes it along to its own."""
 
@@ -34,10 +43,6 @@ class RecordingMode(TorchDispatchMode):
     def __init__(self, core: DispatchCore) -> None:
         super().__init__()
         self._core = core
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # torch's wrapper costs every call; what is compiled runs eagerly under a mode as it is
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         core = self._core
@@ -59,11 +64,17 @@ class RecordingMode(TorchDispatchMode):
             return func(*args, **kwargs)
         if not on_device and not (plan.has_device and _is_mps(kwargs.get("device"))):
             return func(*args, **kwargs)
+        if plan.tracked and torch.is_grad_enabled() and any(tensor.requires_grad for _, tensor in tensors):
+            with _autograd():
+                return self._run(plan, func, args, kwargs, tensors)
+        return self._run(plan, func, args, kwargs, tensors)
+
+    def _run(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: Tensors) -> Any:
         key = plan.composite_key(tensors)
         if key is not None:
             with self:
                 return func._op_dk(key, *args, **kwargs)
-        return core.call(plan, func, args, kwargs, tensors)
+        return self._core.call(plan, func, args, kwargs, tensors)
 
 
 class DispatchCore:
@@ -203,6 +214,7 @@ class DispatchCore:
         outputs = plan.fresh(result)
         if outputs:
             self.ledger.see(outputs)
+            outputs = [tensor for tensor in outputs if tensor.layout is torch.strided]
         if plan.resizes:
             self.ledger.see([it for place, it in tensors if place in plan.writes and it.is_mps], resized=True)
         self._kernel(plan, tensors, outputs, start)
@@ -336,6 +348,14 @@ class DispatchCore:
             now = self.tape.clock_ns()
             fate = self.plans.fate_of(operator)
             self.tape.write(self.tape.operator(operator), fate, [], [], now, wait=Wait.FALLBACK)
+
+
+def _autograd() -> Any:
+    """A block in which autograd records, as it does in an operator without a derivative of its own."""
+    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    for key in _AUTOGRAD:
+        excluded = excluded.remove(key)
+    return torch._C._ForceDispatchKeyGuard(included, excluded)
 
 
 def _is_mps(device: Any) -> bool:

@@ -18,6 +18,8 @@ from anymps.record._vocabulary import Direction, Fate, Flag, Phase, Wait
 _FORWARD_SLOTS = 1 << 17  # as the native tape: how many autograd nodes back a module and line are remembered
 _MOST_KNOWN = 1 << 18  # call positions a thread
 
+_Forward = tuple[int, int, int, int]
+_NOTHING: _Forward = (-1, 0, 0, 0)
 Entry = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of a packed entry in their order."""
 
@@ -55,7 +57,10 @@ class PythonTape:
         self._new_signatures: list[SignatureRow] = []
         self._steps: list[StepRow] = []
         self._totals: dict[tuple[int, ...], list[int]] = {}
-        self._forward: list[tuple[int, int, int]] = [(-1, 0, 0)] * _FORWARD_SLOTS
+        # By the sequence number of a node: that, module, line and operator. Graphs that are built inside a backward (the
+        # recomputation of a checkpoint) have numbers of another thread, hence the second table.
+        self._forward: list[_Forward] = [_NOTHING] * _FORWARD_SLOTS
+        self._forward_inside: list[_Forward] = [_NOTHING] * _FORWARD_SLOTS
         self._limit = self._detailed = self._step_start = self._refusals = 0
         self._origin = time.perf_counter_ns()
         self._backward_step = -1
@@ -127,8 +132,9 @@ class PythonTape:
                     site = self.sites.current()
             if following > 0:
                 slot = sequence & (_FORWARD_SLOTS - 1)
-                if self._forward[slot][0] != sequence:  # the first operator under a node is the node's own
-                    self._forward[slot] = (sequence, module, site)
+                table = self._forward_inside if phase is Phase.BACKWARD else self._forward
+                if table[slot][0] != sequence:  # the first operator under a node is the node's own
+                    table[slot] = (sequence, module, site, operator)
         entry = (
             start, end - start, moved, sequence, signature, module, site, self.step, self._thread(), int(phase),
             int(wait), int(direction), int(flags), 0, 0,
@@ -275,15 +281,24 @@ class PythonTape:
     def _forward_of(self) -> tuple[int, int, int]:
         """Sequence number, module and line of the forward operator whose backward runs.
 
-        Sequence numbers are a thread's own, and Python is not told whose a node has: two threads that both build graphs
-        may take each other's lines.
+        Sequence numbers are a thread's own, and Python is not told whose a node has: of two operators with the same number,
+        the one of the node's name is taken. Two threads that both build graphs may take each other's lines.
         """
         node = torch._C._current_autograd_node()
         if node is None:
             return 0, 0, 0
         sequence = node._sequence_nr()
-        known, module, site = self._forward[sequence & (_FORWARD_SLOTS - 1)]
-        return (sequence, module, site) if known == sequence else (sequence, 0, 0)
+        slot = sequence & (_FORWARD_SLOTS - 1)
+        outside, inside = self._forward[slot], self._forward_inside[slot]
+        found = outside
+        if inside[0] == sequence and (outside[0] != sequence or self._is_named(inside, node.name())):
+            found = inside
+        return (sequence, found[1], found[2]) if found[0] == sequence else (sequence, 0, 0)
+
+    def _is_named(self, forward: _Forward, node: str) -> bool:
+        """Whether a node, `NativeLayerNormBackward0`, is that of an operator, `aten::native_layer_norm`."""
+        base = self._names[forward[3]].partition("::")[2].partition(".")[0]
+        return node.lower().partition("backward")[0] == base.replace("_", "")
 
     def _thread(self) -> int:
         number = threading.get_ident()
