@@ -64,10 +64,15 @@ class RecordingMode(TorchDispatchMode):
             return func(*args, **kwargs)
         if not on_device and not (plan.has_device and _is_mps(kwargs.get("device"))):
             return func(*args, **kwargs)
-        if plan.tracked and torch.is_grad_enabled() and any(tensor.requires_grad for _, tensor in tensors):
+        here = core.tape.here
+        if plan.tracked and not here.below and torch.is_grad_enabled() and any(it.requires_grad for _, it in tensors):
             with _autograd():
                 return self._run(plan, func, args, kwargs, tensors)
-        return self._run(plan, func, args, kwargs, tensors)
+        here.below += 1
+        try:
+            return self._run(plan, func, args, kwargs, tensors)
+        finally:
+            here.below -= 1
 
     def _run(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: Tensors) -> Any:
         key = plan.composite_key(tensors)

@@ -36,7 +36,7 @@ class ThreadState(threading.local):
         self.phase = 0
         self.module = 0
         self.ordinal = 0
-        self.muted = 0
+        self.below = 0  # how many operators are being called below autograd
         self.stack: list[tuple[int, int]] = []
         self.known: dict[Any, tuple[int, int]] = {}
         self.unattributed: list[list[int]] = []  # rows of buffers that no entry has explained yet
