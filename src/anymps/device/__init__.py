@@ -13,7 +13,6 @@ from anymps.device._enable import (
     native,
     state,
 )
-
 from anymps.device._real_mac import this_mac
 
 __all__ = [

@@ -19,11 +19,12 @@ def this_mac() -> Mac | None:
 
     chip = str(torch._C._mps_get_name()).removeprefix("Apple ") if hasattr(torch._C, "_mps_get_name") else ""
     memory = _sysctl("hw.memsize")
-    return mac_named(chip, int(memory) if memory.isdigit() else 0, platform.mac_ver()[0], _sysctl("iogpu.wired_limit_mb"))
+    size = int(memory) if memory.isdigit() else 0
+    return mac_named(chip, size, platform.mac_ver()[0], _sysctl("iogpu.wired_limit_mb"))
 
 
 def mac_named(chip: str, memory: int, macos: str, wired: str = "") -> Mac | None:
-    """The Mac with that chip (`M3 Pro`), `memory` in bytes, version of macOS, and raised limit in MiB if there is one."""
+    """The Mac with that chip (`M3 Pro`), `memory` in bytes, version of macOS, and raised limit in MiB if there is."""
     version = ".".join(macos.split(".")[:2])
     try:
         return parse_mac(

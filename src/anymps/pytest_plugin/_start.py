@@ -37,7 +37,7 @@ def install(config: pytest.Config) -> None:
     settings, state = switch_on(config, config.option)
     manifest = _manifest(settings)
     worker = hasattr(config, "workerinput")
-    gate = Gate(config, settings, state, manifest)
+    gate = Gate(config, settings, manifest)
     config.pluginmanager.register(gate, "anymps-gate")
     if not worker:
         config.pluginmanager.register(Summary(config, settings, state, manifest, gate), "anymps-summary")

@@ -1,4 +1,4 @@
-"""Capture: a source (native tape or dispatch mode), the hooks around it, and the file it is written to while it runs."""
+"""Capture: a source (native tape or dispatch mode), hooks around it, and the file that it is written to as it runs."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Capture:
             "mac": mac.name if mac is not None else "",
             "mac_details": mac.describe() if mac is not None else "",
             "fallback": current.fallback,
-            "source": "native tape" if self._source == "native" else "dispatch mode",
+            "source": "native" if self._source == "native" else "dispatch mode",
             "threads": torch.get_num_threads(),
             "environment": _environment(),
         }

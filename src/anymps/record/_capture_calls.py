@@ -11,8 +11,8 @@ import torch
 from torch._ops import OpOverload
 
 from anymps.record._vocabulary import Fate, Wait
-from anymps.rules import Flag as RuleFlag
 from anymps.rules import CoreRow, core_table, device_checks
+from anymps.rules import Flag as RuleFlag
 
 _KEY = torch._C.DispatchKey
 _COMPOSITE = (
@@ -58,7 +58,7 @@ class Plan:
     def __init__(self, func: OpOverload, row: CoreRow | None) -> None:
         """`row` is the overload's in the rules, None for one without a kernel of its own on mps."""
         schema = func._schema
-        self.name = func.name()
+        self.name = _name(func)
         self.base = self.name.partition("::")[2].partition(".")[0]
         self.has_device = any(argument.name == "device" for argument in schema.arguments)
         self.places = {argument.name: place for place, argument in enumerate(schema.arguments)}
@@ -149,7 +149,7 @@ class Plans:
         """The plan of an overload."""
         plan = self._plans.get(func)
         if plan is None:
-            plan = self._plans[func] = Plan(func, self._rules.get(func.name()))
+            plan = self._plans[func] = Plan(func, self._rules.get(_name(func)))
         return plan
 
     def fate_of(self, operator: str) -> Fate:
@@ -186,6 +186,10 @@ def _checked_operators() -> frozenset[str]:
     return frozenset(name for name, (_, text, _) in device_checks(str(torch.__version__)).items() if text)
 
 
+def _name(func: OpOverload) -> str:
+    return str(func.name())  # type: ignore[no-untyped-call]
+
+
 def _kind(func: OpOverload, base: str) -> Kind:
     if base in _COPIES:
         return Kind.COPY
@@ -194,5 +198,5 @@ def _kind(func: OpOverload, base: str) -> Kind:
     if base in _ALLOCATIONS:
         return Kind.ALLOCATION
     # `to`, `reshape` and others of many faces are made of a view or of a copy; they come by in inference mode only.
-    is_view = func.is_view and not _has_kernel(func.name(), "CompositeImplicitAutograd")
+    is_view = func.is_view and not _has_kernel(_name(func), "CompositeImplicitAutograd")
     return Kind.VIEW if is_view or base in ("_unsafe_view", "lift_fresh", "_reshape_alias") else Kind.KERNEL

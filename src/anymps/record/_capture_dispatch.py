@@ -1,8 +1,8 @@
 """The source without the native core, as on a Mac's own device: what a dispatch mode, stand-ins and counters see.
 
-`DispatchCore` has the functions of the native module that a capture uses, so that all else is the same for both. The mode
-sees an operator where the dispatcher is about to call the device's kernel: one that torch makes of others is entered, so
-that its parts are seen, as the native tape sees them.
+`DispatchCore` has the functions of the native module that a capture uses, so that all else is the same for both. The
+mode sees an operator where the dispatcher is about to call the device's kernel: one that torch makes of others is
+entered, so that its parts are seen, as the native tape sees them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from anymps.record._capture_tape import PythonTape
 from anymps.record._capture_waits import Waits
 from anymps.record._vocabulary import Direction, Fate, Flag, RefusalKind, Wait
 
-
 # What torch takes out of the way before a dispatch mode is called.
 _AUTOGRAD = (
     torch._C.DispatchKey.AutogradFunctionality,
@@ -35,13 +34,13 @@ _AUTOGRAD = (
 )
 
 
-class RecordingMode(TorchDispatchMode):
+class RecordingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The mode of one thread; the autograd engine takes it along to its own."""
 
     supports_higher_order_operators = True  # they pass, and their parts are seen
 
     def __init__(self, core: DispatchCore) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._core = core
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -92,7 +91,9 @@ class DispatchCore:
         self.copies = PendingCopies(self.tape)
         self.plans = Plans()
         self._waits = Waits(self.tape, self.copies, self._waited, self._fell_back, self._surfaced)
-        self._checked: list[tuple[str, int]] = []  # calls whose indices the device looks at, and lines, since the last wait
+        self._checked: list[
+            tuple[str, int]
+        ] = []  # calls whose indices the device looks at, and lines, since the last wait
         self._blamed = 0
         self._reach = Reach(lambda: RecordingMode(self))
         self._mode: RecordingMode | None = None
@@ -126,7 +127,7 @@ class DispatchCore:
         self._waits.install()
         self._reach.install()
         self._mode = RecordingMode(self)
-        self._mode.__enter__()
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def tape_stop(self) -> None:
         """Stop. A mode that is not the innermost stays in place and does nothing any more."""
@@ -135,7 +136,7 @@ class DispatchCore:
         self._waits.remove()
         self._reach.remove()
         if self._mode is not None and _get_current_dispatch_mode() is self._mode:
-            self._mode.__exit__(None, None, None)
+            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._mode = None
 
     def tape_pause(self, paused: bool) -> None:
@@ -323,8 +324,8 @@ class DispatchCore:
     def _surfaced(self, error: Exception) -> None:
         """An error that a kernel has left comes out at a wait.
 
-        Whose it is, the device does not say: it is put down to another line than this one only if a single line has given
-        the device indices to look at since the last wait.
+        Whose it is, the device does not say: it is put down to another line than this one only if a single line has
+        given the device indices to look at since the last wait.
         """
         if not isinstance(error, DELAYED_ERROR) or not self.tape.on:
             return

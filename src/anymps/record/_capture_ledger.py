@@ -71,7 +71,12 @@ class PythonLedger:
             slack -= extra
             self.events += 1
             row = self._open(storage, _aligned(size) + extra, size)
-            row[_BORN], row[_BORN_NS], row[_ALLOCATED], row[_RESERVED] = self.events, self._tape.clock_ns(), now, reserved
+            row[_BORN], row[_BORN_NS], row[_ALLOCATED], row[_RESERVED] = (
+                self.events,
+                self._tape.clock_ns(),
+                now,
+                reserved,
+            )
             self._tape.here.unattributed.append(row)
 
     def attribute(self, entry: Entry) -> None:

@@ -34,7 +34,7 @@ class Reach:
             run = thread.run
 
             def recorded() -> None:
-                del thread.run  # type: ignore[method-assign]
+                del thread.run
                 with self._mode():
                     run()
 

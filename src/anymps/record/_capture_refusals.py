@@ -132,7 +132,9 @@ def _patterns(version: str) -> tuple[tuple[RefusalKind, re.Pattern[str]], ...]:
 
 
 def _device_texts() -> list[BackendText]:
-    checks = [tensor_on_cpu(check, [printed, "out"]) for check in SAME_GPU_CHECKS.values() for _, printed, _ in check[1]]
+    checks = [
+        tensor_on_cpu(check, [printed, "out"]) for check in SAME_GPU_CHECKS.values() for _, printed, _ in check[1]
+    ]
     return [
         *(devices_differ(family, _ANY, _ANY) for family in _FAMILIES),
         *(text for text in checks if text is not None),

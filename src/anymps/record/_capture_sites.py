@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-
 # Between a dispatch mode and the operator: they keep torch.compile out of the mode.
 _WRAPPERS = ("/torch/_compile.py", "/torch/_dynamo/eval_frame.py")
 

@@ -1,4 +1,4 @@
-"""The tape in Python, for a device without the native core: entries, signatures, steps and phases as native/tape.cpp."""
+"""The tape in Python, for a device without the native core: entries, signatures, steps, phases as native/tape.cpp."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Entry = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, i
 """The fields of a packed entry in their order."""
 
 graph_task: Callable[[], int] = torch._C._current_graph_task_id  # -1: no backward runs on this thread
-sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
+sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 _WAIT, _DIRECTION, _FLAGS, _REFUSAL = 10, 11, 12, 13
 _HOST_COPIES = (int(Direction.CPU_TO_MPS), int(Direction.MPS_TO_CPU))
 
@@ -57,8 +57,8 @@ class PythonTape:
         self._new_signatures: list[SignatureRow] = []
         self._steps: list[StepRow] = []
         self._totals: dict[tuple[int, ...], list[int]] = {}
-        # By the sequence number of a node: that, module, line and operator. Graphs that are built inside a backward (the
-        # recomputation of a checkpoint) have numbers of another thread, hence the second table.
+        # By the sequence number of a node: that, module, line and operator. Graphs that are built inside a backward
+        # (the recomputation of a checkpoint) have numbers of another thread, hence the second table.
         self._forward: list[_Forward] = [_NOTHING] * _FORWARD_SLOTS
         self._forward_inside: list[_Forward] = [_NOTHING] * _FORWARD_SLOTS
         self._limit = self._detailed = self._step_start = self._refusals = 0
@@ -106,11 +106,12 @@ class PythonTape:
         site, sequence = 0, -1
         module = here.module
         if graph_task() != -1:
-            phase, flags = Phase.BACKWARD, flags | Flag.AUTOGRAD_THREAD
+            phase: int = Phase.BACKWARD
+            flags |= Flag.AUTOGRAD_THREAD
             self._backward_step = self.step
         else:
             phase = here.phase or self._natural_phase(wait, direction)
-        # A module that runs inside a backward is a checkpoint's: its operators are forward ones, with a line of their own.
+        # A module that runs inside a backward is a checkpoint's: its operators are forward ones with own lines.
         if phase is Phase.BACKWARD and module == 0:
             sequence, module, site = self._forward_of()
             signature = self._intern(kind, operator, fate, inputs, outputs)
@@ -168,9 +169,7 @@ class PythonTape:
         """Write the entry of a refused call, at the running line unless `site` is given, and give its number."""
         self._refusals += 1
         phase = (
-            Phase.BACKWARD
-            if graph_task() != -1
-            else self.here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
+            Phase.BACKWARD if graph_task() != -1 else self.here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
         )
         site = site or self.sites.current()
         self._put(name, fate, self.clock_ns(), phase=phase, site=site, flags=Flag.RAISED, refusal=self._refusals)
@@ -192,12 +191,11 @@ class PythonTape:
     ) -> None:
         operator = self.operator(name)
         signature = self._intern((operator, fate, "mark"), operator, fate, (), ())
-        self._entries.append(
-            (
-                start, duration, 0, sequence, signature, self.here.module, site, self.step, self._thread(), int(phase),
-                int(wait), 0, int(flags), refusal, 0,
-            )  # fmt: skip
-        )
+        entry = (
+            start, duration, 0, sequence, signature, self.here.module, site, self.step, self._thread(), int(phase),
+            int(wait), 0, int(flags), refusal, 0,
+        )  # fmt: skip
+        self._entries.append(entry)
 
     def current_phase(self) -> int:
         """What the calling thread does, for buffers that are freed."""
@@ -281,8 +279,8 @@ class PythonTape:
     def _forward_of(self) -> tuple[int, int, int]:
         """Sequence number, module and line of the forward operator whose backward runs.
 
-        Sequence numbers are a thread's own, and Python is not told whose a node has: of two operators with the same number,
-        the one of the node's name is taken. Two threads that both build graphs may take each other's lines.
+        Sequence numbers are a thread's own, and Python is not told whose a node has: of two operators with the same
+        number, the one of the node's name is taken. Two threads that both build graphs may take each other's lines.
         """
         node = torch._C._current_autograd_node()
         if node is None:

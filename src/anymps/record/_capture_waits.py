@@ -1,4 +1,4 @@
-"""Waits that are no operators, seen by stand-ins for torch's bindings: synchronize, empty_cache, events; and warnings."""
+"""Waits that are no operators, by stand-ins for torch's bindings: synchronize, empty_cache, events; and warnings."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Waits:
         fell_back: Callable[[str], None],
         raised: Callable[[Exception], None],
     ) -> None:
-        """What to tell: that the host has waited (for all copies, or for the first ones), which operators torch warns of as
-        fallbacks, and what a wait raised."""
+        """What to tell: that the host has waited (for all copies, or for the first ones), which operators torch warns
+        of as fallbacks, and what a wait raised."""
         self._tape = tape
         self._copies = copies
         self._waited = waited
