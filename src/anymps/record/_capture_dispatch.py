@@ -7,10 +7,12 @@ entered, so that its parts are seen, as the native tape sees them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._C._dynamo.eval_frame import set_eval_frame
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
@@ -34,6 +36,9 @@ _AUTOGRAD = (
 )
 
 
+_compiler_knows = False
+
+
 class RecordingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The mode of one thread; the autograd engine takes it along to its own."""
 
@@ -43,7 +48,20 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._core = core
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch's own way imports all of torch.compile, which takes seconds
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        compiler = set_eval_frame(None)  # what runs here is not to be compiled
+        try:
+            return self._dispatch(func, args, kwargs)
+        finally:
+            set_eval_frame(compiler)
+
+    def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if not _compiler_knows:
+            _keep_compiler_out()
         core = self._core
         kwargs = kwargs or {}
         if not core.tape.on or not isinstance(func, OpOverload):
@@ -81,6 +99,14 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._core.call(plan, func, args, kwargs, tensors)
 
 
+def _keep_compiler_out() -> None:
+    """Tell torch.compile, once it is there, to leave the mode alone: it would take the mode for the user's code."""
+    global _compiler_knows
+    if "torch._dynamo.eval_frame" in sys.modules:
+        sys.modules["torch._dynamo.eval_frame"].skip_code(RecordingMode.__torch_dispatch__.__code__)
+        _compiler_knows = True
+
+
 class DispatchCore:
     """One recording's tape, ledger and eyes, under the names that the native module has."""
 
@@ -95,7 +121,7 @@ class DispatchCore:
             tuple[str, int]
         ] = []  # calls whose indices the device looks at, and lines, since the last wait
         self._blamed = 0
-        self._reach = Reach(lambda: RecordingMode(self))
+        self._reach = Reach(lambda: RecordingMode(self), _keep_compiler_out)
         self._mode: RecordingMode | None = None
         self._note_refusal: Callable[..., None] | None = None
         self._note_surfaced: Callable[[int], None] | None = None

@@ -1,7 +1,8 @@
-"""Where a dispatch mode would be missing: threads that start while a recording runs, and the printing of tensors."""
+"""Where a dispatch mode would be missing or in the way: threads that start, printing of tensors, and torch.compile."""
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,17 +14,20 @@ from anymps.record._capture_stand_ins import StandIns
 
 
 class Reach:
-    """Stands in for `threading.Thread.start` (a mode is a thread's own) and the printer (which takes modes away)."""
+    """Stands in for `threading.Thread.start` (a mode is a thread's own), the printer (which takes modes away), and
+    `torch.compile` (which would compile the mode)."""
 
-    def __init__(self, mode: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(self, mode: Callable[[], AbstractContextManager[Any]], keep_compiler_out: Callable[[], None]) -> None:
         """`mode` makes a mode to enter."""
         self._mode = mode
+        self._keep_compiler_out = keep_compiler_out
         self._stand_ins = StandIns()
 
     def install(self) -> None:
         """Start to watch."""
         self._stand_ins.put(threading.Thread, "start", self._starting)
         self._stand_ins.put(torch._tensor_str, "_str_intern", self._printing)
+        self._stand_ins.put(torch, "compile", self._compiling)
 
     def remove(self) -> None:
         """Leave both as they were."""
@@ -49,3 +53,12 @@ class Reach:
                 return original(*args, **kwargs)
 
         return text_of
+
+    def _compiling(self, original: Any) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compile(*args: Any, **kwargs: Any) -> Any:
+            compiled = original(*args, **kwargs)
+            self._keep_compiler_out()
+            return compiled
+
+        return compile

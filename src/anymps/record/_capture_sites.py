@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-# Between a dispatch mode and the operator: they keep torch.compile out of the mode.
-_WRAPPERS = ("/torch/_compile.py", "/torch/_dynamo/eval_frame.py")
-
 
 class _Code(NamedTuple):
     internal: bool
@@ -42,7 +39,7 @@ class Sites:
             facts = self._codes.get(code) or self._facts(code)
             if not facts.internal:
                 return self._number(code, frame.f_lineno, via)
-            if via is None and "/torch/" in facts.file and not facts.file.endswith(_WRAPPERS):
+            if via is None and "/torch/" in facts.file:
                 via = code
             frame = frame.f_back
         return 0

@@ -16,6 +16,7 @@ from anymps.record._schema import ENTRY, SignatureRow, StepRow
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, Wait
 
 _FORWARD_SLOTS = 1 << 17  # as the native tape: how many autograd nodes back a module and line are remembered
+_MOST_SEQUENCE = (1 << 63) - 1
 _MOST_KNOWN = 1 << 18  # call positions a thread
 
 _Forward = tuple[int, int, int, int]
@@ -286,6 +287,8 @@ class PythonTape:
         if node is None:
             return 0, 0, 0
         sequence = node._sequence_nr()
+        if sequence > _MOST_SEQUENCE:  # a node that adds up gradients, which is made for no operator
+            return -1, 0, 0
         slot = sequence & (_FORWARD_SLOTS - 1)
         outside, inside = self._forward[slot], self._forward_inside[slot]
         found = outside
