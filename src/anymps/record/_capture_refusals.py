@@ -39,6 +39,7 @@ from anymps.rules import (
 )
 
 _ANY: Final = "ANYTHING"  # stands in a text for what changes from call to call
+_MISSING: Final = re.compile(r"The operator '(?P<operator>[^']+)'")
 _ALLOCATION: Final = "aten::empty.memory_format"
 _BY_ALLOCATOR: Final = frozenset(
     {RefusalKind.FLOAT64, RefusalKind.COMPLEX128, RefusalKind.RANK, RefusalKind.LAYOUT, RefusalKind.MEMORY}
@@ -64,7 +65,13 @@ def kind_of(error: Exception, arguments: Sequence[Any]) -> RefusalKind | None:
 
 
 def refused_operator(kind: RefusalKind, operator: str, message: str) -> str:
-    """Whose refusal it is: most kinds are the allocator's, whatever operator asked for the memory."""
+    """Whose refusal it is.
+
+    Most kinds are the allocator's, whatever operator asked for the memory; a missing one may be called inside another.
+    """
+    if kind is RefusalKind.MISSING:
+        named = _MISSING.match(message)
+        return named["operator"] if named is not None else operator
     return _ALLOCATION if kind in _BY_ALLOCATOR and not message.startswith("Undefined type") else operator
 
 
