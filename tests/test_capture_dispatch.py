@@ -115,6 +115,35 @@ def test_backward_has_the_line_and_module_of_its_forward() -> None:
     assert found["aten::linear_backward"] == (Phase.BACKWARD, line, "Linear")
 
 
+class Doubled(torch.Tensor):
+    """A tensor that holds another one, copies itself in its own way, and knows no other operator but `mul`."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> Doubled:
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+        made.inner = inner
+        return made  # type: ignore[no-any-return]
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if func is torch.ops.aten._to_copy.default:
+            return cls(args[0].inner.to(kwargs["dtype"]))
+        if func is torch.ops.aten.mul.Tensor:
+            return args[0].inner * args[1] * 2
+        raise AssertionError(f"{func} was not asked for")
+
+
+def test_tensors_with_a_dispatch_of_their_own() -> None:
+    """They are asked for what the script calls, not for the parts of it, and what they call in turn is seen."""
+    with anymps.record(source="dispatch") as capture:
+        answer = Doubled(torch.ones(2, device="mps")).to(torch.float16) * 3
+    assert answer.tolist() == [6.0, 6.0]
+    counts = {use.name: use.count for use in capture.recording.operators()}
+    assert (counts["aten::mul.Tensor"], counts["aten::copy_"]) == (2, 1)
+
+
 def test_threads_and_printing_are_seen() -> None:
     """A thread that starts while a recording runs is recorded, and so is what printing a tensor reads."""
     x = torch.ones(2, device="mps")

@@ -36,6 +36,7 @@ _AUTOGRAD = (
 )
 
 
+_NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 _compiler_knows = False
 
 
@@ -53,6 +54,8 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False  # torch's own way imports all of torch.compile, which takes seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if types and any(kind.__torch_dispatch__ is not _NO_DISPATCH for kind in types):
+            return NotImplemented  # tensors with a dispatch of their own go first, and what they call comes by here
         compiler = set_eval_frame(None)  # what runs here is not to be compiled
         try:
             return self._dispatch(func, args, kwargs)
