@@ -8,6 +8,7 @@ entered, so that its parts are seen, as the native tape sees them.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -114,7 +115,7 @@ class DispatchCore:
     """One recording's tape, ledger and eyes, under the names that the native module has."""
 
     def __init__(self) -> None:
-        self.sites = Sites(internal_folders())
+        self.sites = Sites([*internal_folders(), warnings.__file__])
         self.tape = PythonTape(self.sites)
         self.ledger = PythonLedger(self.tape)
         self.copies = PendingCopies(self.tape)
@@ -234,6 +235,8 @@ class DispatchCore:
         """Run a call on the device and write what became of it."""
         if plan.kind is Kind.COPY:
             return self._copy(plan, func, args, kwargs)
+        if plan.kind is Kind.KERNEL and plan.fate(tensors) is not Fate.NATIVE:
+            self._fallen.add(plan.name)  # torch may warn before the call is over
         start = self.tape.clock_ns()
         try:
             result = func(*args, **kwargs)
@@ -262,7 +265,6 @@ class DispatchCore:
             wait, moved = plan.wait_of(tensors), 0
         else:
             wait = Wait.FALLBACK
-            self._fallen.add(plan.name)
             moved = sum(tensor.nbytes for tensor in (*inputs, *outputs) if tensor.is_mps and not tensor.is_sparse)
         site = self._write(plan, fate, inputs, outputs, start, wait=wait, moved=moved)
         if wait is not Wait.NONE:
