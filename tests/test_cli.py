@@ -276,7 +276,7 @@ def test_session_in_order(log: list[Any], capsys: pytest.CaptureFixture[str]) ->
     session.start(Target("train.py", ("--lr", "3")))
     assert log == [
         ("enable", "M1 8GB", {"fallback": True, "require": "virtual"}),
-        ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"]}),
+        ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"], "source": None}),
     ]
     assert session.finish({"status": 0}) == 0
     assert log[2:] == [("close", {"status": 0}), "recorded"]
@@ -354,25 +354,12 @@ def test_session_kept_without_report(log: list[Any], capsys: pytest.CaptureFixtu
     assert capsys.readouterr() == ("", "")
 
 
-def test_session_on_a_real_mac(
-    log: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On a real device the script runs unrecorded, and the command says so; what needs a recording is refused."""
-    monkeypatch.setattr(anymps, "is_virtual", lambda: False)
-    session = RunSession(RunOptions())
-    session.start(Target("train.py"))
-    session.keep({"status": 143})
-    assert session.finish({"status": 0}) == 0
-    assert log == [("enable", None, {"fallback": None, "require": None})]
-    expected = "anymps: real mps device: the script runs on it unrecorded, there is no report on a real Mac yet\n"
-    assert capsys.readouterr() == ("", expected)
-    for options in (RunOptions(record=Path("x.anymps")), RunOptions(outputs=Outputs((Output("html", "x"),)))):
-        with pytest.raises(anymps.UsageError) as error:
-            RunSession(options).start(Target("train.py"))
-        assert (
-            str(error.value)
-            == "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
-        )
+def test_session_names_the_source(log: list[Any]) -> None:
+    """What records is handed on; by default it is what the device has."""
+    for source in (None, "dispatch"):
+        log.clear()
+        RunSession(RunOptions(source=source)).start(Target("train.py"))
+        assert log[1] == ("record", None, {"script": "train.py", "argv": [], "source": source})
 
 
 def test_report_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

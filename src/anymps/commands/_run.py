@@ -69,6 +69,12 @@ class ScriptCommand(click.Command):
     help="Run only on an Apple GPU, or only on the virtual device.",
 )
 @click.option(
+    "--source",
+    type=click.Choice(["native", "dispatch"]),
+    help="What records: the virtual device's own tape, or a dispatch mode, which needs only torch and is all that a "
+    "Mac's own device has. Default: the best that the device has.",
+)
+@click.option(
     "--strict-copies",
     is_flag=True,
     help="Let copies to the CPU with non_blocking=True arrive at the next wait only (ANYMPS_STRICT_COPIES=1).",
@@ -85,6 +91,7 @@ def run(
     fallback: bool | None,
     record: Path | None,
     require: str | None,
+    source: str | None,
     strict_copies: bool,
     no_report: bool,
     report_to: Path | None,
@@ -111,6 +118,7 @@ def run(
         fallback=fallback,
         record=record,
         require=require,
+        source=source,
         strict_copies=strict_copies,
         report=not no_report,
         report_to=report_to,

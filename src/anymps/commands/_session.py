@@ -14,7 +14,7 @@ from typing import Any
 from anymps._errors import UsageError
 from anymps.commands._judge import NOTHING_CHOSEN, Choice, Judge
 from anymps.commands._outputs import Outputs
-from anymps.commands._show import say, show
+from anymps.commands._show import show
 from anymps.commands._target import Target
 
 
@@ -26,6 +26,7 @@ class RunOptions:
     fallback: bool | None = None
     record: Path | None = None
     require: str | None = None
+    source: str | None = None
     strict_copies: bool = False
     report: bool = True
     report_to: Path | None = None
@@ -64,16 +65,9 @@ class RunSession:
             os.environ[STRICT_COPIES_VARIABLE] = "1"  # child processes do the same
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(mac, fallback=options.fallback, require=options.require)
-        if not anymps.is_virtual():
-            # The tape is the native core's: on a real Mac there is none, so the script runs without a report.
-            wanted = (options.record, options.report_to, options.outputs or None)
-            if options.choice != NOTHING_CHOSEN or any(option is not None for option in wanted):
-                raise UsageError(
-                    "recording needs the virtual device; on a real Mac anymps run only runs the script so far"
-                )
-            say("real mps device: the script runs on it unrecorded, there is no report on a real Mac yet")
-            return
-        self._context = anymps.record(options.record, script=target.name, argv=list(target.arguments))
+        self._context = anymps.record(
+            options.record, script=target.name, argv=list(target.arguments), source=options.source
+        )
         self._handle = self._context.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:

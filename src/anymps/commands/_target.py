@@ -171,7 +171,7 @@ def _exit_status(error: SystemExit) -> int:
 
 def _show(error: BaseException) -> None:
     """Print an exception that the script did not catch, as the interpreter would."""
-    error.__traceback__ = _without_own_frames(error.__traceback__)
+    error.__traceback__ = _without_watchers(_without_own_frames(error.__traceback__))
     kind, trace = type(error), error.__traceback__
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     vars(sys)["last_exc"] = error  # what debuggers look for from Python 3.12 on
@@ -196,6 +196,19 @@ def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackTyp
     here = _without_own_frames.__code__.co_filename
     package = os.path.dirname(os.path.dirname(here)) + os.sep
     return _below(trace, package) or _below(trace, here)
+
+
+def _without_watchers(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """Drop the frames of a recording that stands between the script and torch."""
+    watchers = os.path.join(os.path.dirname(os.path.dirname(__file__)), "record", "_capture")
+    kept: list[types.TracebackType] = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(watchers):
+            kept.append(trace)
+        trace = trace.tb_next
+    for entry, following in zip(kept, [*kept[1:], None], strict=False):
+        entry.tb_next = following
+    return kept[0] if kept else None
 
 
 def _below(trace: types.TracebackType | None, own: str) -> types.TracebackType | None:

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from anymps.device._build import build, cache_directory, is_built
-from anymps.device._enable import STRICT_COPIES_VARIABLE, State, banner, enable, is_virtual, native, state
+from anymps.device._enable import (
+    STRICT_COPIES_VARIABLE,
+    State,
+    banner,
+    enable,
+    internal_folders,
+    is_virtual,
+    native,
+    state,
+)
+from anymps.device._real_mac import this_mac
 
 __all__ = [
     "STRICT_COPIES_VARIABLE",
@@ -12,8 +22,10 @@ __all__ = [
     "build",
     "cache_directory",
     "enable",
+    "internal_folders",
     "is_built",
     "is_virtual",
     "native",
     "state",
+    "this_mac",
 ]

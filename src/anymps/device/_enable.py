@@ -227,7 +227,7 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) ->
         mac.max_buffer_length,
         mac.macos[0],
         mac.macos[1],
-        _internal_folders(),
+        internal_folders(),
         substrate == "shape",
     )
     core.allow_fallback(fallback)
@@ -314,7 +314,7 @@ def _same_gpu_texts() -> dict[str, dict[str, str]]:
     return texts
 
 
-def _internal_folders() -> list[str]:
+def internal_folders() -> list[str]:
     """Folders whose frames are never the user's."""
     import torch
 

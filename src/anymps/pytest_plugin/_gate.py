@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from anymps._errors import AnympsError
-from anymps.device import State, native
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, unexpected_fallbacks
 from anymps.pytest_plugin._manifest import Manifest, key
@@ -41,11 +40,10 @@ class _Run:
 class Gate:
     """A plugin for one session."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, state: State, manifest: Manifest | None) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, manifest: Manifest | None) -> None:
         self.capture: SuiteCapture | None = None
         self._config = config
         self._settings = settings
-        self._virtual = state.virtual
         self._manifest = manifest
         self._selection = Selection(config)
         self._outside = Facts("")
@@ -53,8 +51,8 @@ class Gate:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Begin to record, except in the controller of pytest-xdist, which runs no test, and on a real Mac."""
-        if not self._virtual or self._config.pluginmanager.hasplugin("dsession"):
+        """Begin to record, except in the controller of pytest-xdist, which runs no test."""
+        if self._config.pluginmanager.hasplugin("dsession"):
             return
         capture = SuiteCapture(self._recording_path(), script="pytest", argv=sys.argv[1:])
         try:
@@ -106,8 +104,8 @@ class Gate:
             self._outside.add(self.capture.cut())
             if marks.memory is not None:
                 run.stack.enter_context(self.capture.every_call())
-                native().reset_peak_memory()
-                run.allocated = native().memory_statistics()["allocated"][0]
+                self.capture.core.reset_peak_memory()
+                run.allocated = self.capture.core.memory_statistics()["allocated"][0]
         yield
 
     @pytest.hookimpl(wrapper=True)
@@ -174,7 +172,7 @@ class Gate:
         if marks.waits is not None:
             texts.append(exceeded_waits(section, marks.waits, self._root))
         if marks.memory is not None:
-            added = native().memory_statistics()["allocated"][1] - run.allocated
+            added = capture.core.memory_statistics()["allocated"][1] - run.allocated
             largest = capture.allocations() if added > marks.memory else []
             texts.append(exceeded_memory(added, marks.memory, largest, self._root))
         return "\n".join(text for text in texts if text)

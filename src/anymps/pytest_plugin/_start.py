@@ -41,11 +41,9 @@ def install(config: pytest.Config) -> None:
     manifest = _manifest(settings)
     worker = hasattr(config, "workerinput")
     if not worker:
-        if settings.reports and not state.virtual:
-            raise pytest.UsageError("--mps-report needs the virtual device: on a real Mac there are no recordings yet")
         reports = Reports(config, settings)
         settings = replace(settings, recording=reports.path)
-    gate = Gate(config, settings, state, manifest)
+    gate = Gate(config, settings, manifest)
     config.pluginmanager.register(gate, "anymps-gate")
     if not worker:
         baseline = None

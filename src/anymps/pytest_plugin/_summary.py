@@ -72,7 +72,7 @@ class Summary:
             number = len(self._baseline.known)
             words.append(f"baseline {self._relative(self._baseline.path)} ({number} line{'' if number == 1 else 's'})")
         if not self._state.virtual:
-            words.append("waits, fallbacks and limits are not watched on a real device yet")
+            words.append("recorded by a dispatch mode, which takes its time")
         return [banner(self._state), *([f"anymps: {', '.join(words)}"] if words else [])]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

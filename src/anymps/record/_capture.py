@@ -1,4 +1,4 @@
-"""Capture on the virtual device: the native tape, the hooks around it, and the file it is written to while it runs."""
+"""Capture: a source (native tape or dispatch mode), hooks around it, and the file that it is written to as it runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anymps._errors import EnableError
 from anymps._version import __version__
-from anymps.device import native, state
+from anymps.device import State, native, state, this_mac
 from anymps.record._capture_hooks import Hooks, drain_modules
 from anymps.record._capture_origins import find_origin
 from anymps.record._recording import Recording
@@ -28,8 +28,14 @@ DETAIL_LIMIT = 2_000_000
 ALLOCATION_LIMIT = 250_000
 """Allocations kept one by one (24 MB), some hundred steps of a small model; later ones are only counted."""
 
+SOURCES = ("native", "dispatch")
+"""The native tape of the virtual device, and a dispatch mode, which needs only torch."""
+
 FLUSH_SECONDS = 1.0
 """What a killed process can lose at most."""
+
+if TYPE_CHECKING:
+    import torch
 
 _VARIABLES = ("PYTORCH_", "ANYMPS_", "MTL_")
 _current: Capture | None = None
@@ -66,8 +72,10 @@ class Capture:
         script: str = "",
         argv: Sequence[str] = (),
         detail_limit: int = DETAIL_LIMIT,
+        source: str | None = None,
     ) -> None:
         self._path = path
+        self._source = source
         self._script = script
         self._argv = list(argv)
         self._limit = detail_limit
@@ -81,25 +89,24 @@ class Capture:
     def __enter__(self) -> Capture:
         """Start.
 
-        Raises EnableError without the virtual device or while another recording runs, and RecordingError if the file
-        cannot be written.
+        Raises EnableError without a device, for a source that it does not have, or while another recording runs, and
+        RecordingError if the file cannot be written.
         """
         global _current
         current = state()
         if current is None:
             raise EnableError("anymps: nothing to record yet; call anymps.enable() first")
-        if not current.virtual:
-            raise EnableError("anymps: recording needs the virtual device; on a real Mac it is not there yet")
         if _current is not None:
             raise EnableError("anymps: a recording is already running in this process")
-        self._core = native()
+        self._source = _choose_source(self._source, current)
         self._writer = RecordingWriter(self._path, self._facts())
         self._started = time.monotonic()
-        self._hooks = Hooks(self._core, habits=self._habits)
+        self.core, assign = _core_of(self._source)
+        self._hooks = Hooks(self.core, assign, habits=self._habits)
         copied = self._hooks.habits.copied if self._hooks.habits is not None else None
-        self._core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
-        self._core.ledger_start(ALLOCATION_LIMIT)
-        self._core.tape_start(self._limit)
+        self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
+        self.core.ledger_start(ALLOCATION_LIMIT)
+        self.core.tape_start(self._limit)
         self._hooks.install()
         _current = self
         os.register_at_fork(after_in_child=self._in_child)
@@ -138,13 +145,13 @@ class Capture:
         with self._lock:
             if self._writer is None or self._closed.is_set():
                 return
-            self._core.tape_stop()
+            self.core.tape_stop()
             self._hooks.remove()
-            self._core.set_callbacks(None, None, None, None)
+            self.core.set_callbacks(None, None, None, None)
             self._drain(at_end=True)
             self._writer.set_meta("ending", dict(ending))
             self._writer.set_meta("environment", _environment())  # with what the script itself has set
-            self._writer.set_meta("allocations_dropped", self._core.ledger_state()[1])
+            self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
             self._writer.set_meta("wall_seconds", time.monotonic() - self._started)
             self._closed.set()
             self._writer.close()
@@ -155,6 +162,7 @@ class Capture:
 
         current = state()
         assert current is not None
+        mac = current.mac if current.virtual else this_mac()
         return {
             "anymps_version": __version__,
             "torch_version": torch.__version__,
@@ -167,27 +175,27 @@ class Capture:
             "directory": os.getcwd(),
             "process": os.getpid(),
             "virtual": current.virtual,
-            "mac": current.mac.name if current.mac is not None else "",
-            "mac_details": current.mac.describe() if current.mac is not None else "",
+            "mac": mac.name if mac is not None else "",
+            "mac_details": mac.describe() if mac is not None else "",
             "fallback": current.fallback,
-            "source": "native",
+            "source": "native" if self._source == "native" else "dispatch mode",
             "threads": torch.get_num_threads(),
             "environment": _environment(),
         }
 
     def _drain(self, at_end: bool = False) -> None:
-        entries, signatures, steps, sites, names, _dropped = self._core.tape_drain(self._operators)
+        entries, signatures, steps, sites, names, _dropped = self.core.tape_drain(self._operators)
         operators = [(self._operators + index, name) for index, name in enumerate(names)]
         self._operators += len(names)
         refusals, self._refusals = self._refusals, []
         self._store(Drained(entries, operators, signatures, list(drain_modules(self._hooks)), sites, steps, refusals))
         assert self._writer is not None
-        self._writer.spool_allocations(self._core.ledger_drain(at_end))  # at the end those still alive, too
+        self._writer.spool_allocations(self.core.ledger_drain(at_end))  # at the end those still alive, too
 
     def _store(self, drained: Drained) -> None:
         self._write(drained)
         assert self._writer is not None
-        self._writer.add_totals(self._core.tape_totals())
+        self._writer.add_totals(self.core.tape_totals())
 
     def _write(self, drained: Drained) -> None:
         writer = self._writer
@@ -208,19 +216,19 @@ class Capture:
         """A forked child goes on without recording: the file and the flushing thread belong to the parent."""
         self._lock = threading.RLock()  # the flushing thread, which is not here, may have held it
         if not self._closed.is_set():
-            self._core.tape_stop()
+            self.core.tape_stop()
             self._hooks.remove()
             self._closed.set()
 
     def _note_refusal(self, number: int, kind: str, operator: str, error: str, message: str, culprit: Any) -> None:
         delayed = kind == RefusalKind.INDEX.value
-        origin = None if delayed else find_origin(culprit, kind, self._core.is_internal)
-        detail: dict[str, object] = {"operator": operator, "event": self._core.ledger_state()[0]}
+        origin = None if delayed else find_origin(culprit, kind, self.core.is_internal)
+        detail: dict[str, object] = {"operator": operator, "event": self.core.ledger_state()[0]}
         origin_site = 0
         if origin is not None:
             detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}
-            origin_site = self._core.site(origin.file, origin.line, origin.function, "")
-        row: RefusalRow = (number, 0, kind, error, message, self._core.current_site(), origin_site, detail)
+            origin_site = self.core.site(origin.file, origin.line, origin.function, "")
+        row: RefusalRow = (number, 0, kind, error, message, self.core.current_site(), origin_site, detail)
         if delayed:
             self._delayed[number] = row
         self._refusals.append(row)
@@ -230,7 +238,29 @@ class Capture:
         row = self._delayed.get(number)
         self._delayed.clear()  # the device forgets the others
         if row is not None:
-            self._refusals.append((*row[:6], self._core.current_site(), row[7]))
+            self._refusals.append((*row[:6], self.core.current_site(), row[7]))
+
+
+def _choose_source(wanted: str | None, current: State) -> str:
+    """`native` on the virtual device unless something else is asked for, `dispatch` on a Mac's own."""
+    if wanted is None:
+        return "native" if current.virtual else "dispatch"
+    if wanted not in SOURCES:
+        raise EnableError(f"anymps: source must be {' or '.join(map(repr, SOURCES))}, not {wanted!r}")
+    if wanted == "native" and not current.virtual:
+        raise EnableError("anymps: the native tape belongs to the virtual device; on a Mac's own use source='dispatch'")
+    return wanted
+
+
+def _core_of(source: str) -> tuple[Any, Callable[[torch.UntypedStorage, int, int], None]]:
+    """What records, and what says on its ledger what a storage is."""
+    if source == "native":
+        core = native()
+        return core, lambda storage, role, module: core.ledger_assign(storage._cdata, role, module)
+    from anymps.record._capture_dispatch import DispatchCore
+
+    dispatch = DispatchCore()
+    return dispatch, dispatch.assign_storage
 
 
 def _environment() -> dict[str, str]:

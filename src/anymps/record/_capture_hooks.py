@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -20,9 +20,15 @@ _BATCH_MARK = "anymps::dataloader"
 class Hooks:
     """Puts the hooks in place and takes them away again. One at a time in a process."""
 
-    def __init__(self, core: ModuleType, *, habits: bool = True) -> None:
-        """Without `habits`, only what belongs to operators is watched: steps, phases, modules."""
+    def __init__(
+        self, core: Any, assign: Callable[[torch.UntypedStorage, int, int], None], *, habits: bool = True
+    ) -> None:
+        """`core` is the native module or a `DispatchCore`; `assign` says on its ledger what a storage is.
+
+        Without `habits`, only what belongs to operators is watched: steps, phases, modules.
+        """
         self._core = core
+        self._assign_storage = assign
         self.habits = Habits(core) if habits else None
         self._undo: list[Callable[[], None]] = []
         self._former_phase: list[int] = []
@@ -67,7 +73,7 @@ class Hooks:
     def _assign_tensor(self, tensor: torch.Tensor | None, role: Role, module: int) -> None:
         if tensor is None or tensor.device.type != "mps" or tensor.layout is not torch.strided:
             return
-        self._core.ledger_assign(tensor.untyped_storage()._cdata, int(role), module)
+        self._assign_storage(tensor.untyped_storage(), int(role), module)
 
     def _number(self, module: torch.nn.Module, path: str) -> None:
         self._count += 1

@@ -162,7 +162,7 @@ class SuiteCapture(Capture):
         with self._lock:
             if self._path is not None and self._writer is not None and not self._closed.is_set():
                 self.flush()
-                self._writer.add_totals(self._core.tape_totals())
+                self._writer.add_totals(self.core.tape_totals())
             super().close(ending)
 
     def _store(self, drained: Drained) -> None:

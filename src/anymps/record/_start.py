@@ -12,14 +12,19 @@ if TYPE_CHECKING:
 
 
 def record(
-    path: str | os.PathLike[str] | None = None, *, script: str = "", argv: Sequence[str] | None = None
+    path: str | os.PathLike[str] | None = None,
+    *,
+    script: str = "",
+    argv: Sequence[str] | None = None,
+    source: str | None = None,
 ) -> Capture:
     """A context manager that records what the device does, into the file `path` or in memory.
 
-    After the block, `.recording` is the `Recording`. `script` and `argv` are noted in it; they default to
-    this process's.
-    Raises EnableError on entering without the virtual device or while another recording runs, and RecordingError if
-    `path` cannot be written.
+    After the block, `.recording` is the `Recording`. `script` and `argv` are noted in it; they default to this
+    process's. `source` is `"native"` (the virtual device's own tape) or `"dispatch"` (a dispatch mode, slower, and all
+    that a Mac's own device has); by default the best that the device has.
+    Raises EnableError on entering without a device, with a source that it does not have, or while another recording
+    runs, and RecordingError if `path` cannot be written.
     """
     from anymps.record._capture import Capture
 
@@ -27,4 +32,5 @@ def record(
         path,
         script=script or (sys.argv[0] if sys.argv else ""),
         argv=sys.argv[1:] if argv is None else argv,
+        source=source,
     )

@@ -1,0 +1,45 @@
+"""Which Mac this machine is, where `mps` is its own: for recordings, which judge memory by it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+from anymps._errors import MacError
+from anymps.mac import Mac, parse_mac
+
+
+def this_mac() -> Mac | None:
+    """The Mac that runs this process, by what macOS and Metal say; None elsewhere, or for one that is not known."""
+    if sys.platform != "darwin":
+        return None
+    import torch
+
+    chip = str(torch._C._mps_get_name()).removeprefix("Apple ") if hasattr(torch._C, "_mps_get_name") else ""
+    memory = _sysctl("hw.memsize")
+    size = int(memory) if memory.isdigit() else 0
+    return mac_named(chip, size, platform.mac_ver()[0], _sysctl("iogpu.wired_limit_mb"))
+
+
+def mac_named(chip: str, memory: int, macos: str, wired: str = "") -> Mac | None:
+    """The Mac with that chip (`M3 Pro`), `memory` in bytes, version of macOS, and raised limit in MiB if there is."""
+    version = ".".join(macos.split(".")[:2])
+    try:
+        return parse_mac(
+            f"{chip} {memory >> 30}GB" + (f", macOS {version}" if version else ""),
+            wired_limit_mb=int(wired) if wired.isdigit() else 0,
+        )
+    except MacError:
+        return None
+
+
+def _sysctl(name: str) -> str:
+    try:
+        answer = subprocess.run(
+            ["sysctl", "-n", name], check=False, capture_output=True, text=True, timeout=10, env=dict(os.environ)
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""

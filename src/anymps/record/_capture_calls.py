@@ -1,0 +1,202 @@
+"""What a dispatch mode has to know of an operator: how its calls are recorded, decided once for each overload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from anymps.record._vocabulary import Fate, Wait
+from anymps.rules import CoreRow, core_table, device_checks
+from anymps.rules import Flag as RuleFlag
+
+_KEY = torch._C.DispatchKey
+_COMPOSITE = (
+    _KEY.CompositeExplicitAutograd,
+    _KEY.CompositeExplicitAutogradNonFunctional,
+    _KEY.CompositeImplicitAutograd,
+)
+_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+
+_ALLOCATIONS = frozenset({"empty", "empty_strided", "resize_", "set_", "record_stream"})
+_COPIES = frozenset({"copy_", "_copy_from", "_copy_from_and_resize"})
+# Composite in torch, with a branch for mps inside; one operator in every recording.
+_WHOLE = frozenset({"copy_", "convolution", "_convolution", "convolution_backward"})
+_CONDITIONS = RuleFlag.WAITS_ON_MASK | RuleFlag.WAITS_ON_SCALAR | RuleFlag.WAITS_ON_ZERO_DIM | RuleFlag.WAITS_ON_OPTION
+
+NUMBERS = {
+    bool: torch.tensor(False),
+    int: torch.tensor(0),
+    float: torch.tensor(0.0, dtype=torch.float64),
+    complex: torch.tensor(0j, dtype=torch.complex128),
+}
+"""Torch puts a number among tensors into a tensor of these kinds, which a dispatch mode is given as the number."""
+
+Tensors = list[tuple[int, torch.Tensor]]
+"""The tensors of a call, each with the place of its argument in the schema."""
+
+
+class Kind(Enum):
+    """How the calls of an operator are recorded."""
+
+    VIEW = auto()
+    """Not at all: no kernel runs."""
+    ALLOCATION = auto()
+    """As the birth of a buffer."""
+    COPY = auto()
+    READ = auto()
+    KERNEL = auto()
+
+
+class Plan:
+    """One overload."""
+
+    def __init__(self, func: OpOverload, row: CoreRow | None) -> None:
+        """`row` is the overload's in the rules, None for one without a kernel of its own on mps."""
+        schema = func._schema
+        self.name = _name(func)
+        self.base = self.name.partition("::")[2].partition(".")[0]
+        self.has_device = any(argument.name == "device" for argument in schema.arguments)
+        self.places = {argument.name: place for place, argument in enumerate(schema.arguments)}
+        self.writes = frozenset(
+            place
+            for place, argument in enumerate(schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        )
+        aten = self.name.startswith("aten::")
+        self.kind = _kind(func, self.base) if aten else Kind.KERNEL
+        self.resizes = self.base in ("resize_", "set_") or any(argument.is_out for argument in schema.arguments)
+        self.numbers = frozenset(
+            place for place, argument in enumerate(schema.arguments) if str(argument.type) == "Tensor"
+        )
+        self._fresh = [answer.alias_info is None for answer in schema.returns]
+        self._dense = _has_kernel(self.name, "MPS")
+        self._sparse = _has_kernel(self.name, "SparseMPS")
+        self._composite = next((key for key in _COMPOSITE if _has_kernel(self.name, key.name)), None)
+        if aten and self.base in _WHOLE:
+            self._composite = None
+            self._dense = True
+        elif aten and self._dense and row is None and self._composite is _KEY.CompositeImplicitAutograd:
+            # lstm, attention: made of others on a Mac; the virtual device has a kernel that does the same.
+            self._composite, self._dense = _KEY.MPS, False
+        # Autograd passes through such an operator and records what it is made of.
+        self.tracked = not _has_kernel(self.name, "Autograd") and not _has_kernel(self.name, "AutogradMPS")
+        self.checks_indices = self.base in _checked_operators()
+        self._flags = RuleFlag(row[3]) if row is not None else RuleFlag(0)
+        self._wait = Wait(row[4]) if row is not None else Wait.NONE
+        self._always = fate_of(row) is Fate.ALWAYS_FALLBACK
+
+    def composite_key(self, tensors: Tensors) -> Any:
+        """Where torch's own kernel made of other operators is, if that serves this call; None: the device has one."""
+        if self._composite is None or self._listed(tensors):
+            return None
+        return self._composite
+
+    def fate(self, tensors: Tensors) -> Fate:
+        """What becomes of a call that is not made of others."""
+        if self._always:
+            return Fate.ALWAYS_FALLBACK
+        return Fate.NATIVE if self._listed(tensors) else Fate.FALLBACK
+
+    def wait_of(self, tensors: Tensors) -> Wait:
+        """The wait inside the operator for these arguments. Conditions: `anymps.rules.Flag`."""
+        if self._wait is Wait.NONE or not self._flags & _CONDITIONS:
+            return self._wait
+        for place, tensor in tensors:
+            if place and self._flags & RuleFlag.WAITS_ON_MASK and tensor.dtype in (torch.bool, torch.uint8):
+                return self._wait
+            if place and self._flags & RuleFlag.WAITS_ON_SCALAR and tensor.dim() == 0 and tensor.is_mps:
+                return self._wait
+            if not place and self._flags & RuleFlag.WAITS_ON_ZERO_DIM and tensor.dim() == 0:
+                return self._wait
+        return Wait.NONE
+
+    def fresh(self, result: Any) -> list[torch.Tensor]:
+        """The results that the call has made and that lie on mps."""
+        if isinstance(result, torch.Tensor):
+            return [result] if self._fresh[0] and result.is_mps else []
+        if not isinstance(result, (tuple, list)):
+            return []
+        made: Iterable[Any] = result
+        if len(self._fresh) == len(result):
+            made = (part for part, fresh in zip(result, self._fresh, strict=True) if fresh)
+        found: list[torch.Tensor] = []
+        for part in made:
+            if isinstance(part, torch.Tensor):
+                found += [part] if part.is_mps else []
+            elif isinstance(part, (tuple, list)):
+                found += [item for item in part if isinstance(item, torch.Tensor) and item.is_mps]
+        return found
+
+    def _listed(self, tensors: Tensors) -> bool:
+        if self._sparse != self._dense and any(tensor.layout is not torch.strided for _, tensor in tensors):
+            return self._sparse
+        return self._dense
+
+
+class Plans:
+    """The plans of all overloads met so far."""
+
+    def __init__(self) -> None:
+        self._rules = {row[0]: row for row in core_table()}
+        self._plans: dict[OpOverload, Plan] = {}
+
+    def of(self, func: OpOverload) -> Plan:
+        """The plan of an overload."""
+        plan = self._plans.get(func)
+        if plan is None:
+            plan = self._plans[func] = Plan(func, self._rules.get(_name(func)))
+        return plan
+
+    def fate_of(self, operator: str) -> Fate:
+        """The fate of an operator that runs on the CPU."""
+        return fate_of(self._rules.get(operator))
+
+
+def fate_of(row: CoreRow | None) -> Fate:
+    """The fate of an operator that runs on the CPU, by its row in the rules."""
+    return Fate.ALWAYS_FALLBACK if row is not None and row[1] == int(Fate.ALWAYS_FALLBACK) else Fate.FALLBACK
+
+
+def tensors_of(plan: Plan, args: Any, kwargs: Any) -> Tensors:
+    """All tensors among the arguments, in their order; for a number in a tensor's place its stand-in of `NUMBERS`."""
+    found: Tensors = []
+    for place, value in enumerate(args):
+        if isinstance(value, torch.Tensor):
+            found.append((place, value))
+        elif isinstance(value, (list, tuple)):
+            found += [(place, item) for item in value if isinstance(item, torch.Tensor)]
+        elif place in plan.numbers and type(value) in NUMBERS:
+            found.append((place, NUMBERS[type(value)]))
+    for name, value in kwargs.items():
+        if isinstance(value, torch.Tensor):
+            found.append((plan.places[name], value))
+        elif isinstance(value, (list, tuple)):
+            found += [(plan.places[name], item) for item in value if isinstance(item, torch.Tensor)]
+    return found
+
+
+@lru_cache(maxsize=1)
+def _checked_operators() -> frozenset[str]:
+    """Base names of the operators whose kernels look at their indices and report a bad one."""
+    return frozenset(name for name, (_, text, _) in device_checks(str(torch.__version__)).items() if text)
+
+
+def _name(func: OpOverload) -> str:
+    return str(func.name())  # type: ignore[no-untyped-call]
+
+
+def _kind(func: OpOverload, base: str) -> Kind:
+    if base in _COPIES:
+        return Kind.COPY
+    if base == "_local_scalar_dense":
+        return Kind.READ
+    if base in _ALLOCATIONS:
+        return Kind.ALLOCATION
+    # `to`, `reshape` and others of many faces are made of a view or of a copy; they come by in inference mode only.
+    is_view = func.is_view and not _has_kernel(_name(func), "CompositeImplicitAutograd")
+    return Kind.VIEW if is_view or base in ("_unsafe_view", "lift_fresh", "_reshape_alias") else Kind.KERNEL

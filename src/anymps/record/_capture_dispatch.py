@@ -1,0 +1,399 @@
+"""The source without the native core, as on a Mac's own device: what a dispatch mode, stand-ins and counters see.
+
+`DispatchCore` has the functions of the native module that a capture uses, so that all else is the same for both. The
+mode sees an operator where the dispatcher is about to call the device's kernel: one that torch makes of others is
+entered, so that its parts are seen, as the native tape sees them.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._C._dynamo.eval_frame import set_eval_frame
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+from anymps.device import internal_folders
+from anymps.record._capture_calls import Kind, Plan, Plans, Tensors, tensors_of
+from anymps.record._capture_copies import PendingCopies, returns_early
+from anymps.record._capture_ledger import PythonLedger
+from anymps.record._capture_reach import Reach
+from anymps.record._capture_refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
+from anymps.record._capture_sites import Sites
+from anymps.record._capture_tape import PythonTape
+from anymps.record._capture_waits import Waits
+from anymps.record._vocabulary import Direction, Fate, Flag, RefusalKind, Wait
+
+# What torch takes out of the way before a dispatch mode is called.
+_AUTOGRAD = (
+    torch._C.DispatchKey.AutogradFunctionality,
+    torch._C.DispatchKey.ADInplaceOrView,
+    torch._C.DispatchKey.AutogradOther,
+    torch._C.DispatchKey.AutogradNestedTensor,
+)
+
+
+_NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
+_compiler_knows = False
+
+
+class RecordingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The mode of one thread; the autograd engine takes it along to its own."""
+
+    supports_higher_order_operators = True  # they pass, and their parts are seen
+
+    def __init__(self, core: DispatchCore) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._core = core
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch's own way imports all of torch.compile, which takes seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if types and any(kind.__torch_dispatch__ is not _NO_DISPATCH for kind in types):
+            return NotImplemented  # tensors with a dispatch of their own go first, and what they call comes by here
+        compiler = set_eval_frame(None)  # what runs here is not to be compiled
+        try:
+            return self._dispatch(func, args, kwargs)
+        finally:
+            set_eval_frame(compiler)
+
+    def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if not _compiler_knows:
+            _keep_compiler_out()
+        core = self._core
+        kwargs = kwargs or {}
+        if not core.tape.on or not isinstance(func, OpOverload):
+            return func(*args, **kwargs)
+        plan = core.plans.of(func)
+        if plan.kind is Kind.VIEW and not core.copies:
+            return func(*args, **kwargs)
+        tensors = tensors_of(plan, args, kwargs)
+        on_device = False
+        for _, tensor in tensors:
+            if tensor.is_mps:
+                on_device = True
+                break
+        if core.copies:
+            core.copies_touched(plan, args, kwargs, tensors)
+        if plan.kind is Kind.VIEW:
+            return func(*args, **kwargs)
+        if not on_device and not (plan.has_device and _is_mps(kwargs.get("device"))):
+            return func(*args, **kwargs)
+        here = core.tape.here
+        if plan.tracked and not here.below and torch.is_grad_enabled() and any(it.requires_grad for _, it in tensors):
+            with _autograd():
+                return self._run(plan, func, args, kwargs, tensors)
+        here.below += 1
+        try:
+            return self._run(plan, func, args, kwargs, tensors)
+        finally:
+            here.below -= 1
+
+    def _run(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: Tensors) -> Any:
+        key = plan.composite_key(tensors)
+        if key is not None:
+            with self:
+                return func._op_dk(key, *args, **kwargs)
+        return self._core.call(plan, func, args, kwargs, tensors)
+
+
+def _keep_compiler_out() -> None:
+    """Tell torch.compile, once it is there, to leave the mode alone: it would take the mode for the user's code."""
+    global _compiler_knows
+    if "torch._dynamo.eval_frame" in sys.modules:
+        sys.modules["torch._dynamo.eval_frame"].skip_code(RecordingMode.__torch_dispatch__.__code__)
+        _compiler_knows = True
+
+
+class DispatchCore:
+    """One recording's tape, ledger and eyes, under the names that the native module has."""
+
+    def __init__(self) -> None:
+        self.sites = Sites([*internal_folders(), warnings.__file__])
+        self.tape = PythonTape(self.sites)
+        self.ledger = PythonLedger(self.tape)
+        self.copies = PendingCopies(self.tape)
+        self.plans = Plans()
+        self._waits = Waits(self.tape, self.copies, self._waited, self._fell_back, self._surfaced)
+        self._checked: list[
+            tuple[str, int]
+        ] = []  # calls whose indices the device looks at, and lines, since the last wait
+        self._blamed = 0
+        self._reach = Reach(lambda: RecordingMode(self), _keep_compiler_out)
+        self._mode: RecordingMode | None = None
+        self._note_refusal: Callable[..., None] | None = None
+        self._note_surfaced: Callable[[int], None] | None = None
+        self._number_of: Callable[[Any], int] | None = None
+        self._modules: dict[int, int] = {}
+        self._fallen: set[str] = set()
+        # The rest of the native module's face.
+        self.clock_ns = self.tape.clock_ns
+        self.mark = self.tape.mark
+        self.set_phase = self.tape.set_phase
+        self.end_step = self.tape.end_step
+        self.site = self.sites.number
+        self.is_internal = self.sites.is_internal
+        self.ledger_start = self.ledger.start
+        self.ledger_drain = self.ledger.drain
+        self.tape_drain = self.tape.drain
+
+    def set_callbacks(self, refusal: Any, surfaced: Any, module: Any) -> None:
+        """What to call for refusals, for errors that come out later, and for new modules."""
+        self._note_refusal, self._note_surfaced, self._number_of = refusal, surfaced, module
+
+    def current_site(self) -> int:
+        """The line that runs, or the one that a late error is put down to."""
+        return self._blamed or self.sites.current()
+
+    def tape_start(self, limit: int) -> None:
+        """Start to watch, on this thread and those that it starts from now on."""
+        self.tape.start(limit)
+        self._waits.install()
+        self._reach.install()
+        self._mode = RecordingMode(self)
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
+
+    def tape_stop(self) -> None:
+        """Stop. A mode that is not the innermost stays in place and does nothing any more."""
+        self.copies.end()
+        self.tape.on = False
+        self._waits.remove()
+        self._reach.remove()
+        if self._mode is not None and _get_current_dispatch_mode() is self._mode:
+            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        self._mode = None
+
+    def tape_pause(self, paused: bool) -> None:
+        """Pause, or go on."""
+        self.tape.on = not paused
+
+    def tape_totals(self) -> Iterator[tuple[int, ...]]:
+        """Sums over everything drained so far."""
+        return self.tape.totals()
+
+    def ledger_state(self) -> tuple[int, int]:
+        """Births and deaths so far, and rows that were only counted."""
+        return self.ledger.events, self.ledger.dropped
+
+    def assign_storage(self, storage: torch.UntypedStorage, role: int, module: int) -> None:
+        """Say what a storage is."""
+        self.ledger.assign(storage, role, module)
+
+    def reset_peak_memory(self) -> None:
+        """Set the peak to what is allocated now."""
+        self.ledger.peak = torch._C._mps_currentAllocatedMemory()
+
+    def memory_statistics(self) -> dict[str, tuple[int, int]]:
+        """What is allocated now, and the peak of the samples since it was reset, in bytes."""
+        return {"allocated": (torch._C._mps_currentAllocatedMemory(), self.ledger.peak)}
+
+    def module_call(self, _: Any, original: Any) -> Callable[..., Any]:
+        """A replacement for `torch.nn.Module.__call__` that notes which module runs."""
+        tape, modules = self.tape, self._modules
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True  # pytest leaves the frame out
+            number = modules.get(id(module))
+            if number is None:
+                number = modules[id(module)] = self._number_of(module) if self._number_of is not None else 0
+            tape.enter_module(number)
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                tape.leave_module()
+
+        return __call__
+
+    def forget_module(self, address: int) -> None:
+        """Forget a module that is gone."""
+        self._modules.pop(address, None)
+
+    def forget_modules(self) -> None:
+        """Forget all modules."""
+        self._modules.clear()
+
+    # --- calls
+
+    def copies_touched(self, plan: Plan, args: Any, kwargs: Any, tensors: Tensors) -> None:
+        """Look at a call while copies are under way."""
+        if plan.kind is Kind.COPY and len(tensors) == 2:
+            (_, destination), (_, source) = tensors
+            if destination.is_mps != source.is_mps and destination.dtype == source.dtype:
+                if source.is_mps:
+                    self.copies.overwritten(destination)
+                return  # queues behind the others
+        if plan.kind is not Kind.VIEW:
+            self.copies.touched(plan.name, tensors, plan.writes)
+
+    def call(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: Tensors) -> Any:
+        """Run a call on the device and write what became of it."""
+        if plan.kind is Kind.COPY:
+            return self._copy(plan, func, args, kwargs)
+        if plan.kind is Kind.KERNEL and plan.fate(tensors) is not Fate.NATIVE:
+            self._fallen.add(plan.name)  # torch may warn before the call is over
+        start = self.tape.clock_ns()
+        try:
+            result = func(*args, **kwargs)
+        except Exception as error:
+            self._failed(plan, error, args, kwargs, tensors, start)
+            raise
+        if plan.kind is Kind.ALLOCATION:
+            self.ledger.see([result], resized=plan.resizes)
+            return result
+        if plan.kind is Kind.READ:
+            self._read(plan, tensors, start)
+            return result
+        outputs = plan.fresh(result)
+        if outputs:
+            self.ledger.see(outputs)
+            outputs = [tensor for tensor in outputs if tensor.layout is torch.strided]
+        if plan.resizes:
+            self.ledger.see([it for place, it in tensors if place in plan.writes and it.is_mps], resized=True)
+        self._kernel(plan, tensors, outputs, start)
+        return result
+
+    def _kernel(self, plan: Plan, tensors: Tensors, outputs: list[torch.Tensor], start: int) -> None:
+        inputs = [tensor for _, tensor in tensors]
+        fate = plan.fate(tensors)
+        if fate is Fate.NATIVE:
+            wait, moved = plan.wait_of(tensors), 0
+        else:
+            wait = Wait.FALLBACK
+            moved = sum(tensor.nbytes for tensor in (*inputs, *outputs) if tensor.is_mps and not tensor.is_sparse)
+        site = self._write(plan, fate, inputs, outputs, start, wait=wait, moved=moved)
+        if wait is not Wait.NONE:
+            self._waited()
+        if plan.checks_indices and fate is Fate.NATIVE:
+            self._checked.append((plan.name, site))
+
+    def _read(self, plan: Plan, tensors: Tensors, start: int) -> None:
+        source = tensors[0][1]
+        self._write(
+            plan, Fate.NATIVE, [source], [], start, wait=Wait.ITEM, direction=Direction.MPS_TO_CPU,
+            moved=source.element_size(),
+        )  # fmt: skip
+        self._waited()
+
+    def _copy(self, plan: Plan, func: Any, args: Any, kwargs: Any) -> Any:
+        destination, source = (args[0], args[1]) if plan.base == "copy_" else (args[1], args[0])
+        if destination is source or source.numel() == 0 or destination.is_meta or source.is_meta:
+            return func(*args, **kwargs)
+        non_blocking = bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
+        wait, early, direction = Wait.NONE, False, Direction.MPS_TO_MPS
+        if not (destination.is_mps and source.is_mps):
+            direction = Direction.CPU_TO_MPS if destination.is_mps else Direction.MPS_TO_CPU
+            early = non_blocking and returns_early(destination, source)
+            if not early:
+                wait = Wait.COPY_TO_MPS if destination.is_mps else Wait.COPY_TO_CPU
+        start = self.tape.clock_ns()
+        late: Exception | None = None
+        result = destination
+        try:
+            result = func(*args, **kwargs)
+        except DELAYED_ERROR as error:  # of another call: the copy itself has been made
+            late = error
+        except Exception as error:
+            self._failed(plan, error, args, kwargs, [(1, source), (0, destination)], start)
+            raise
+        self._write(
+            plan, Fate.COPY, [source, destination], [], start, wait=wait, direction=direction,
+            flags=Flag.NON_BLOCKING if early else 0, moved=destination.nbytes,
+        )  # fmt: skip
+        if late is not None:
+            self._surfaced(late)
+            raise late
+        if wait is not Wait.NONE:
+            self._waited()
+        elif early:
+            self.copies.started(destination, source)
+        return result
+
+    def _write(
+        self,
+        plan: Plan,
+        fate: Fate,
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        start: int,
+        **rest: Any,
+    ) -> int:
+        entry = self.tape.write(self.tape.operator(plan.name), fate, inputs, outputs, start, **rest)
+        self.ledger.attribute(entry)
+        return entry[6]
+
+    def _failed(self, plan: Plan, error: Exception, args: Any, kwargs: Any, tensors: Tensors, start: int) -> None:
+        """Write a call that raised: a refusal if mps alone would have raised it."""
+        if isinstance(error, DELAYED_ERROR):  # the call itself was done
+            if plan.kind is Kind.READ:
+                self._read(plan, tensors, start)
+            elif plan.kind is Kind.KERNEL:
+                self._kernel(plan, tensors, [], start)
+            self._surfaced(error)
+            return
+        kind = kind_of(error, (*args, *kwargs.values()))
+        if kind is None:
+            fate = plan.fate(tensors)
+            wait = plan.wait_of(tensors) if fate is Fate.NATIVE else Wait.FALLBACK
+            self._write(plan, fate, [], [], start, wait=wait, flags=Flag.RAISED)
+            return
+        operator = refused_operator(kind, plan.name, str(error))
+        self._refused(kind, operator, error, culprit_of(kind, [tensor for _, tensor in tensors]))
+
+    def _refused(self, kind: RefusalKind, operator: str, error: Exception, culprit: torch.Tensor | None) -> int:
+        fate = Fate.MISSING if kind is RefusalKind.MISSING else Fate.REFUSED
+        number = self.tape.refuse(operator, fate, self._blamed)
+        if self._note_refusal is not None:
+            self._note_refusal(number, kind.value, operator, type(error).__name__, str(error), culprit)
+        return number
+
+    def _surfaced(self, error: Exception) -> None:
+        """An error that a kernel has left comes out at a wait.
+
+        Whose it is, the device does not say: it is put down to another line than this one only if a single line has
+        given the device indices to look at since the last wait.
+        """
+        if not isinstance(error, DELAYED_ERROR) or not self.tape.on:
+            return
+        checked, self._checked = self._checked, []
+        lines = {site for _, site in checked}
+        if len(lines) == 1:
+            self._blamed = lines.pop()
+        operator = checked[0][0] if self._blamed else "anymps::wait"
+        try:
+            number = self._refused(RefusalKind.INDEX, operator, error, None)
+        finally:
+            self._blamed = 0
+        if self._note_surfaced is not None:
+            self._note_surfaced(number)
+
+    def _waited(self, up_to: int | None = None) -> None:
+        """The host has waited, for everything or for the first copies."""
+        self.copies.waited(up_to)
+        if up_to is None:
+            self._checked.clear()
+
+    def _fell_back(self, operator: str) -> None:
+        """Torch warns that an operator ran on the CPU: one that no entry has, since a kernel of mps has called it."""
+        if operator not in self._fallen and self.tape.on:
+            self._fallen.add(operator)
+            now = self.tape.clock_ns()
+            fate = self.plans.fate_of(operator)
+            self.tape.write(self.tape.operator(operator), fate, [], [], now, wait=Wait.FALLBACK)
+
+
+def _autograd() -> Any:
+    """A block in which autograd records, as it does in an operator without a derivative of its own."""
+    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    for key in _AUTOGRAD:
+        excluded = excluded.remove(key)
+    return torch._C._ForceDispatchKeyGuard(included, excluded)
+
+
+def _is_mps(device: Any) -> bool:
+    return device is not None and torch.device(device).type == "mps"

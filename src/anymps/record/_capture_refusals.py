@@ -1,0 +1,164 @@
+"""What an exception of the device means: the kind of refusal, told by the backend's known texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import torch
+
+from anymps.record._capture_calls import NUMBERS
+from anymps.record._vocabulary import RefusalKind
+from anymps.rules import (
+    NOT_CHECKED,
+    REFUSED_DTYPES,
+    SAME_GPU_CHECKS,
+    BackendText,
+    Family,
+    check_supported,
+    devices_differ,
+    distributed_operator,
+    float64_allocation,
+    float64_graph,
+    float64_kernel,
+    generator_device,
+    invalid_buffer,
+    linear_argument,
+    missing_operator,
+    not_strided,
+    operator_limits,
+    scaler_argument,
+    slow_convolution_devices,
+    sparse_argument,
+    tensor_on_cpu,
+    too_many_cpu_scalars,
+    undefined_type,
+    unsupported_dtype,
+)
+
+_ANY: Final = "ANYTHING"  # stands in a text for what changes from call to call
+_MISSING: Final = re.compile(r"The operator '(?P<operator>[^']+)'")
+_ALLOCATION: Final = "aten::empty.memory_format"
+_BY_ALLOCATOR: Final = frozenset(
+    {RefusalKind.FLOAT64, RefusalKind.COMPLEX128, RefusalKind.RANK, RefusalKind.LAYOUT, RefusalKind.MEMORY}
+)
+_WIDE: Final = {torch.float64: RefusalKind.FLOAT64, torch.complex128: RefusalKind.COMPLEX128}
+DELAYED_ERROR: Final[type[Exception]] = getattr(torch, "AcceleratorError", type("_Never", (Exception,), {}))
+"""What a kernel leaves behind and the next wait raises."""
+
+
+def kind_of(error: Exception, arguments: Sequence[Any]) -> RefusalKind | None:
+    """The kind of refusal that an exception of an operator on mps is; None for an error of any device.
+
+    `arguments` are all that the operator was called with.
+    """
+    message = str(error)
+    for kind, pattern in _patterns(str(torch.__version__)):
+        if pattern.match(message):
+            if kind is RefusalKind.FLOAT64 and _wide_dtype(message, arguments) is torch.complex128:
+                return RefusalKind.COMPLEX128
+            return kind
+    # The backend speaks of itself, in words that are in no table.
+    return RefusalKind.ARGUMENT if re.search(r"\bMPS\b", message) else None
+
+
+def refused_operator(kind: RefusalKind, operator: str, message: str) -> str:
+    """Whose refusal it is.
+
+    Most kinds are the allocator's, whatever operator asked for the memory; a missing one may be called inside another.
+    """
+    if kind is RefusalKind.MISSING:
+        named = _MISSING.match(message)
+        return named["operator"] if named is not None else operator
+    return _ALLOCATION if kind in _BY_ALLOCATOR and not message.startswith("Undefined type") else operator
+
+
+def culprit_of(kind: RefusalKind, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """The tensor that was refused: the one that is not on mps, or for a dtype the first."""
+    if kind is RefusalKind.DEVICE:
+        numbers = NUMBERS.values()
+        elsewhere = [it for it in tensors if it.device.type != "mps" and not any(it is number for number in numbers)]
+        return next((tensor for tensor in elsewhere if tensor.dim()), elsewhere[0] if elsewhere else None)
+    return tensors[0] if kind in (RefusalKind.DTYPE, RefusalKind.ARGUMENT) and tensors else None
+
+
+def _wide_dtype(message: str, arguments: Sequence[Any]) -> torch.dtype | None:
+    if "ComplexDouble" in message:
+        return torch.complex128
+    for value in arguments:
+        dtype = value.dtype if isinstance(value, torch.Tensor) else value
+        if isinstance(dtype, torch.dtype) and dtype in _WIDE:
+            return dtype
+    return None
+
+
+@lru_cache(maxsize=1)
+def _patterns(version: str) -> tuple[tuple[RefusalKind, re.Pattern[str]], ...]:
+    """In the order in which they are tried: the beginnings of the texts."""
+    release = check_supported(version)
+    texts: dict[RefusalKind, list[BackendText]] = {
+        RefusalKind.MISSING: [missing_operator(_ANY, _ANY)],
+        RefusalKind.DISTRIBUTED: [distributed_operator(_ANY, _ANY)],
+        RefusalKind.FLOAT64: [
+            float64_allocation(),
+            float64_graph(),
+            float64_kernel(),
+            undefined_type("Double"),
+            undefined_type("ComplexDouble"),
+        ],
+        RefusalKind.RANK: [BackendText("RuntimeError", "MPS supports tensors with dimensions <= 16")],
+        RefusalKind.LAYOUT: [not_strided()],
+        RefusalKind.MEMORY: [
+            BackendText("RuntimeError", "MPS backend out of memory"),
+            BackendText("RuntimeError", invalid_buffer(0).text.partition(":")[0] + ":"),
+        ],
+        RefusalKind.GENERATOR: [
+            generator_device("mps", _ANY),
+            generator_device("mps:0", _ANY, with_index=True),
+            generator_device("mps", _ANY, with_index=True),
+        ],
+        RefusalKind.DEVICE: _device_texts(),
+        RefusalKind.DTYPE: [
+            unsupported_dtype(_ANY),
+            *(row.text for row in REFUSED_DTYPES if row.since <= release.release <= row.until),
+        ],
+        RefusalKind.ARGUMENT: [BackendText("", text) for _, text in operator_limits(release).values()],
+    }
+    known = [(kind, _pattern(text)) for kind, rows in texts.items() for _, text in rows]
+    return (
+        *known,
+        # A convolution whose weight or bias is on another device, or on mps with another dtype (Convolution.mm).
+        (RefusalKind.DTYPE, re.compile(r"Input type \(MPS\w+\) and \w+ type \(MPS\w+\) should be the same")),
+        (RefusalKind.DEVICE, re.compile(r"Input type \(MPS\w+\) and \w+ type \([\w.]+\) should be the same")),
+        (RefusalKind.DETERMINISM, re.compile(r".*does not have a deterministic implementation", re.S)),
+        # Of the virtual device alone: an index that no kernel on mps looks at.
+        (RefusalKind.ARGUMENT, re.compile(".*" + re.escape(NOT_CHECKED.format(release="")[:40]), re.S)),
+    )
+
+
+def _device_texts() -> list[BackendText]:
+    checks = [
+        tensor_on_cpu(check, [printed, "out"]) for check in SAME_GPU_CHECKS.values() for _, printed, _ in check[1]
+    ]
+    return [
+        *(devices_differ(family, _ANY, _ANY) for family in _FAMILIES),
+        *(text for text in checks if text is not None),
+        BackendText("RuntimeError", f"Tensor for argument #{_ANY} is on CPU, but expected it to be on GPU"),
+        BackendText("RuntimeError", "indices should be either on "),
+        linear_argument(_ANY, _ANY),
+        sparse_argument(_ANY, _ANY, _ANY),
+        scaler_argument("found_inf"),
+        scaler_argument("inv_scale"),
+        scaler_argument("one of scaled_grads"),
+        slow_convolution_devices(_ANY, _ANY),
+        too_many_cpu_scalars(),
+    ]
+
+
+_FAMILIES: Final = (Family.ITERATOR, Family.DOT, Family.MASKED_FILL, Family.PLACEHOLDER, Family.METAL)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(re.escape(text).replace(_ANY, ".*?"), re.S)

@@ -1,0 +1,269 @@
+"""One script, two sources: the native tape and the dispatch mode of a real Mac give the same findings and totals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anymps.findings import RULES
+from anymps.record import Direction, Phase, Wait
+from processes import MAC, run_python
+
+# Runs the named scripts, each recorded by itself, and prints what each recording says as one line of JSON.
+RUN = """
+import gc, json, os, pathlib, sys
+import torch, anymps
+from anymps.findings import find
+anymps.enable({mac!r}, quiet=True)
+told = {{}}
+before = dict(os.environ)
+totals = '''
+    SELECT o.name, s.fate, t.phase, t.wait, t.direction, SUM(t.count), SUM(t.moved_bytes) FROM totals t
+    JOIN signatures s ON s.id = t.signature JOIN operators o ON o.id = s.operator GROUP BY 1, 2, 3, 4, 5
+'''
+peak = "SELECT COALESCE(MAX(allocated), 0) FROM allocations"
+for path in map(pathlib.Path, {paths!r}):
+    torch.manual_seed(0)
+    ended = ""
+    gc.collect()  # the script before has left cycles
+    older = torch.mps.current_allocated_memory()
+    try:
+        with anymps.record(source={source!r}) as capture:
+            exec(compile(path.read_text(), str(path), "exec"), {{"__name__": "__main__", "__file__": str(path)}})
+    except Exception as error:
+        ended = f"{{type(error).__name__}}: {{error}}"
+    recording = capture.recording
+    told[path.stem] = {{
+        "source": recording.meta["source"],
+        "ended": ended,
+        "findings": sorted(
+            [found.id, pathlib.Path(found.site.file).name, found.site.line, found.count] for found in find(recording)
+        ),
+        "totals": recording._connection.execute(totals).fetchall(),
+        "peak": recording._connection.execute(peak).fetchone()[0] - older,
+    }}
+    os.environ.clear()
+    os.environ.update(before)  # what a script sets is its own
+    torch.use_deterministic_algorithms(False)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+print("\\n" + json.dumps(told))
+"""
+
+TRAIN = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 64), nn.Linear(64, 16)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.blocks = nn.Embedding(10, 16), nn.ModuleList(Block() for _ in range(2))
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.convolution, self.norm, self.head = nn.Conv1d(16, 16, 3), nn.BatchNorm1d(16), nn.Linear(16, 10)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for block in self.blocks:
+            x = {block}
+        x = self.attention(x, x, x, need_weights=False)[0]
+        return self.head(self.norm(self.convolution(x.transpose(1, 2))).mean(-1))
+
+net = Net().to("mps")
+optimizer = torch.optim.AdamW(net.parameters())
+scaler = torch.amp.GradScaler("mps", enabled={scaled})
+data = torch.utils.data.TensorDataset(torch.randint(0, 10, (24, 8)), torch.randint(0, 10, (24,)))
+for tokens, labels in torch.utils.data.DataLoader(data, batch_size=8):
+    tokens, labels = tokens.to("mps", non_blocking=True), labels.to("mps", non_blocking=True)
+    with torch.autocast("mps", dtype=torch.float16, enabled={scaled}):
+        loss = nn.functional.cross_entropy(net(tokens), labels)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    print(loss.item())
+"""
+
+SCRIPTS = {
+    "train": TRAIN.format(block="block(x)", scaled=False),
+    "autocast and GradScaler": TRAIN.format(block="block(x)", scaled=True),
+    "checkpoint": TRAIN.format(block="checkpoint(block, x, use_reentrant=False)", scaled=False),
+    "checkpoint, reentrant": TRAIN.format(block="checkpoint(block, x, use_reentrant=True)", scaled=False),
+    "LSTM": """
+import torch
+net = torch.nn.LSTM(8, 8, batch_first=True).to("mps")
+net(torch.ones(2, 3, 8, device="mps"))[0].sum().backward()
+with torch.inference_mode():
+    print(net(torch.ones(2, 3, 8, device="mps"))[0][0, 0])
+""",
+    "waits": """
+import threading
+import torch
+x = torch.ones(4, 4, device="mps")
+start, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
+start.record()
+y = x @ x
+end.record()
+end.synchronize()
+torch.mps.synchronize()
+torch.accelerator.synchronize()
+torch.mps.empty_cache()
+bool(x.any()), y.tolist(), x[x > 0], torch.unique(x), x.cpu().numpy(), f"{x.sum():.1f}"
+thread = threading.Thread(target=lambda: (x + x).cpu())
+thread.start()
+thread.join()
+host = torch.ones(4)
+there = host.to("mps", non_blocking=True)
+host.zero_()
+there.sum().item()
+""",
+    "refused": """
+import torch
+x = torch.ones(3, device="mps")
+for attempt in (
+    lambda: x + torch.ones(3),
+    lambda: torch.zeros(3, dtype=torch.float64, device="mps"),
+    lambda: torch.nn.functional.linear(x, torch.ones(2, 3)),
+    lambda: torch.mm(x[None], torch.ones(3, 1)),
+    lambda: torch.linalg.eig(torch.eye(2, device="mps")),
+    lambda: x.view(2, 2),
+    lambda: torch.empty(1 << 50, device="mps"),
+    lambda: torch.rand(3, device="mps", generator=torch.Generator()),
+):
+    try:
+        attempt()
+    except Exception as error:
+        print(type(error).__name__, error)
+""",
+    "functions": """
+import torch
+x = torch.randn(5, 5, device="mps", requires_grad=True)
+torch.linalg.svd(x)[1].sum().backward()
+torch.func.vmap(lambda row: (row * 2).sum())(x.detach())
+torch.func.grad(lambda a: (a ** 2).sum())(x.detach())
+sparse = torch.eye(4, device="mps").to_sparse()
+(sparse @ torch.ones(4, 2, device="mps")).sum().item()
+sparse.coalesce()
+""",
+}
+
+SAME_PEAK = ("train", "autocast and GradScaler", "checkpoint")
+PEAK_TOLERANCE = 0.05
+"""Of the native peak. Autograd adds gradients of one tensor into a new one while a dispatch mode is there, in place
+otherwise: for an instant one gradient more is alive."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the recording of one script says."""
+
+    source: str
+    ended: str
+    findings: list[list[Any]]
+    totals: list[list[Any]]
+    peak: int
+
+
+def record(source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = False) -> dict[str, Told]:
+    """Runs scripts one after the other in a process of their own; by file name without `.py`."""
+    environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0"}
+    answer = run_python(RUN.format(mac=mac, source=source, paths=[str(path) for path in paths]), environment)
+    return {name: Told(**told) for name, told in json.loads(answer.lines[-1]).items()}
+
+
+def comparable(told: Told) -> dict[tuple[Any, ...], tuple[int, int]]:
+    """Calls and bytes by operator, fate, phase, wait and direction, without the differences that have a reason.
+
+    - Autograd sums gradients with `add` while a dispatch mode is there, and with `add_` otherwise.
+    """
+    sums: dict[tuple[Any, ...], tuple[int, int]] = {}
+    for name, fate, phase, wait, direction, count, moved in told.totals:
+        adds = phase == Phase.BACKWARD and name in ("aten::add.Tensor", "aten::add_.Tensor")
+        key = (
+            "gradients summed" if adds else name,
+            fate,
+            Phase(phase).label,
+            Wait(wait).label,
+            Direction(direction).label,
+        )
+        before = sums.get(key, (0, 0))
+        sums[key] = (before[0] + count, before[1] + moved)
+    return sums
+
+
+EXEMPLIFIED = {identity: rule for identity, rule in RULES.items() if rule.example is not None}
+LATE = "MPS106_bad"
+"""A bad index comes out at a wait: the native core knows the call that left it and records that as refused, the
+dispatch mode has recorded it as done by then."""
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Told]]:
+    """What both sources say of every half of every rule's example."""
+    directory = tmp_path_factory.mktemp("examples")
+    groups: dict[tuple[str, bool], list[Path]] = {}
+    for rule in EXEMPLIFIED.values():
+        assert rule.example is not None
+        for half in ("bad", "good"):
+            path = directory / f"{rule.id}_{half}.py"
+            path.write_text(f"{rule.example.setup}\n{getattr(rule.example, half)}")
+            groups.setdefault((rule.example.mac, rule.example.fallback), []).append(path)
+    return {
+        source: {
+            name: told
+            for (mac, fallback), paths in groups.items()
+            for name, told in record(source, paths, mac, fallback=fallback).items()
+        }
+        for source in ("native", "dispatch")
+    }
+
+
+@pytest.mark.parametrize("identity", EXEMPLIFIED)
+def test_the_examples_of_the_rules(examples: dict[str, dict[str, Told]], identity: str) -> None:
+    """The same findings at the same lines, as often, and the same calls."""
+    for name in (f"{identity}_bad", f"{identity}_good"):
+        native, dispatch = examples["native"][name], examples["dispatch"][name]
+        assert (native.source, dispatch.source) == ("native", "dispatch mode")
+        assert dispatch.ended == native.ended
+        assert dispatch.findings == native.findings
+        if name != LATE:
+            assert comparable(dispatch) == comparable(native)
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Told]]:
+    """What both sources say of each of `SCRIPTS`; those that must be refused run without the fallback."""
+    directory = tmp_path_factory.mktemp("scripts")
+    paths = {name: directory / f"{name}.py" for name in SCRIPTS}
+    for name, path in paths.items():
+        path.write_text(SCRIPTS[name])
+    refused = [paths.pop("refused")]
+    return {
+        source: record(source, refused) | record(source, list(paths.values()), fallback=True)
+        for source in ("native", "dispatch")
+    }
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_whole_scripts(scripts: dict[str, dict[str, Told]], name: str) -> None:
+    """Training with and without autocast and checkpoints, waits, refusals, fallbacks: the same findings and totals."""
+    native, dispatch = scripts["native"][name], scripts["dispatch"][name]
+    assert dispatch.ended == native.ended == ""
+    assert dispatch.findings == native.findings
+    assert comparable(dispatch) == comparable(native)
+    if name in SAME_PEAK:
+        assert abs(dispatch.peak - native.peak) <= PEAK_TOLERANCE * native.peak
