@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+from anymps.report._plan import render_plan
+
 from anymps import parse_mac
 from anymps.plan import Assumption, Change, Measured, Outcome, Plan, Row, Scenario, Verdict
 from anymps.record import Phase, Role, Site
 from anymps.record._memory import Allocation, Category, MemoryStory, tell
 from anymps.report import plan_json
-from anymps.report._plan import render_plan
 
 GIB = 1024**3
 SITES = {0: Site("", 0), 1: Site("/home/me/train.py", 7, "main", "loss = net(batch)")}
