@@ -1,4 +1,4 @@
-"""What to change first where a run does not fit: the order that the guides to training on Macs teach, and what of it applies.
+"""What to change first where a run does not fit, in the order that guides to training on Macs teach, and what applies.
 
 Cheapest and safest first: PyTorch's and Hugging Face's guides to less memory begin with the batch and end with the
 variables that only move the limit.
@@ -6,7 +6,6 @@ variables that only move the limit.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -15,7 +14,7 @@ from typing import Final
 
 from anymps.plan._measure import Measured
 from anymps.plan._trace import Outcome, Verdict
-from anymps.record import Allocation, Category, MemoryStory, Phase, Site
+from anymps.record import Category, MemoryStory, Phase, Site
 
 WORTH: Final = 0.1
 """Share of the peak that a change must be able to save to be worth a line (our choice)."""
@@ -24,6 +23,7 @@ LEAST_GROWTH: Final = 1 << 20
 """Bytes a step below which growth is not called one: 1 GiB in a thousand steps."""
 
 _MOST_PLACES = 3
+_OF_THE_LOOP = (Phase.FORWARD, Phase.OTHER, Phase.LOSS_READ)
 
 
 class FixKind(str, Enum):
@@ -56,7 +56,7 @@ class Fix:
 
 
 def first_fixes(measured: Measured, halved: int | None, outcomes: Sequence[Outcome]) -> tuple[Fix, ...]:
-    """All changes in their order, with what is known of each. `halved` is the heaps' peak with half the batch, in bytes.
+    """All changes in their order, with what is known of each; `halved` is the heaps' peak with half the batch (bytes).
 
     None of them if the run fits every Mac of `outcomes` comfortably.
     """
@@ -111,31 +111,16 @@ def _sequence(sequence: int | None, share: float) -> bool | None:
 
 
 def _keepers(story: MemoryStory) -> tuple[Site, ...]:
-    """The lines that most likely keep what grows.
+    """The lines to look at where memory grows, at most three.
 
-    A graph is kept by its last result: the line outside of modules whose buffer was made last in a step and outlives
-    it. Before those come the lines whose results are kept in a list, which hold most.
+    What keeps a graph is a result outside of any module that outlives its step: a sum of losses, an output in a list.
+    The last one made is named first; where there is none, the lines whose buffers are kept.
     """
     steps = {one.step for one in story.allocations}
-    kept = [one for one in story.allocations if _left_behind(one, steps)]
-    by_line: dict[Site, list[Allocation]] = defaultdict(list)
-    for one in kept:
-        if one.site.known:
-            by_line[one.site].append(one)
-    every = max((len({one.step for one in group}) for group in by_line.values()), default=0)
-    outside = [
-        site for site, group in by_line.items() if not group[0].module and len({it.step for it in group}) == every
-    ]
-    outside.sort(key=lambda site: -max(one.born for one in by_line[site]))
-    rest = sorted(by_line, key=lambda site: -sum(one.bytes for one in by_line[site]))
-    return tuple(dict.fromkeys([*outside, *rest]))[:_MOST_PLACES]
-
-
-def _left_behind(one: Allocation, steps: set[int]) -> bool:
-    """Whether a step after the first left this buffer for good, in none of the ways that every training does."""
-    return (
-        one.died is None
-        and 0 < one.step < max(steps)
-        and one.category in (Category.HELD, Category.ACTIVATIONS, Category.BATCHES)
-        and one.phase is not Phase.OPTIMIZER
-    )
+    later = [one for one in story.allocations if 0 < one.step and one.site.known and one.phase in _OF_THE_LOOP]
+    results = [one for one in later if not one.module and (one.died_step is None or one.died_step > one.step)]
+    left = [one for one in later if one.died is None and one.step < max(steps)]
+    results.sort(key=lambda one: -one.born)
+    left.sort(key=lambda one: -one.bytes)
+    lines = {(one.site.file, one.site.line): one.site for one in reversed([*results, *left])}
+    return tuple(reversed(lines.values()))[:_MOST_PLACES]

@@ -5,6 +5,7 @@ What may not be encoded is drawn in ASCII: letters for what the memory is used f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -82,7 +83,7 @@ def _spread(samples: Sequence[Sample], width: int) -> list[Sample]:
     if len(samples) <= width:
         return [samples[column * len(samples) // width] for column in range(width)]
     edges = [column * len(samples) // width for column in range(width + 1)]
-    stretches = (samples[start:end] for start, end in zip(edges, edges[1:], strict=False))
+    stretches = (samples[start:end] for start, end in itertools.pairwise(edges))
     return [max(stretch, key=lambda sample: sum(sample.by_category)) for stretch in stretches]
 
 

@@ -65,8 +65,8 @@ def _steps(samples: Sequence[Sample], across: Sequence[float]) -> list[dict[str,
 
 
 def macs_drawing(plan: Plan) -> dict[str, Any]:
-    """A bar for each Mac, on a scale of its own: the working set and the allocator's limits stand at the same places."""
-    rows = []
+    """A bar for each Mac, on a scale of its own: working set and limits stand at the same places in all."""
+    rows: list[dict[str, Any]] = []
     for place, row in enumerate(plan.rows):
         outcome = row.outcome
         share = words.needed(plan, outcome) / outcome.mac.recommended_max_memory
@@ -83,7 +83,7 @@ def macs_drawing(plan: Plan) -> dict[str, Any]:
         )
     said = "; ".join(row["name"] for row in rows)
     return {
-        "label": f"The peak of the allocator's heaps against each Mac's working set. {said}. The table holds the numbers.",
+        "label": f"The peak of the heaps against each Mac's working set. {said}. The table holds the numbers.",
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
         "lines": [

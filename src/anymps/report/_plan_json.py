@@ -17,7 +17,7 @@ _POINTS: Final = 200
 
 
 def plan_json(plan: Plan) -> str:
-    """The plan as JSON: sizes in bytes, steps counted from 0, `margin` negative where the working set does not suffice."""
+    """The plan as JSON: sizes in bytes, steps from 0 on, `margin` negative where the working set does not suffice."""
     story = plan.base.story
     peak = story.peak
     assert peak is not None

@@ -1,4 +1,4 @@
-"""A plan as text: its verdict, what fills the memory, on which Macs it fits, what changes would do and what to do first."""
+"""A plan as text: its verdict, what fills the memory, on which Macs it fits, what changes do, what to do first."""
 
 from __future__ import annotations
 

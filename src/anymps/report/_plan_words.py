@@ -36,7 +36,8 @@ _MEANING: Final = {
 
 _FIXES: Final = {
     "batch": "Halve the batch, and accumulate gradients over two of them: the same training with less memory.",
-    "sequence": "Shorten the sequences or the pictures: activations grow with them, attention scores with their square.",
+    "sequence": "Shorten the sequences or the pictures: activations grow with them, attention scores with their "
+    "square.",
     "kept": "Remove what is kept by accident: a loss added up with its graph (use loss.detach()), outputs stored in a "
     "list.",
     "checkpoint": "Recompute activations (torch.utils.checkpoint, gradient_checkpointing_enable()): a third more work.",
@@ -157,8 +158,8 @@ def mac_rows(plan: Plan) -> Rows:
     rest = (
         ""
         if batches
-        else "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments have "
-        "its size, and give --batch."
+        else "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments "
+        "have its size, and give --batch."
     )
     return Rows(columns, (1, 2, 3, 5), tuple(rows), rest)
 
@@ -174,7 +175,7 @@ def _signed(number: int) -> str:
 
 
 def needed(plan: Plan, outcome: Outcome) -> int:
-    """Bytes of heaps that the run needs on a Mac: what it takes there or, where it fails, what it takes without limits."""
+    """Bytes of heaps that the run needs on a Mac; where it fails there, what it takes without limits."""
     return plan.base.story.peak_reserved if outcome.verdict.value == "fails" else outcome.peak_reserved
 
 
@@ -231,7 +232,10 @@ def _here(fix: Fix, plan: Plan) -> str:
     if kind == "checkpoint":
         return f"Activations are {text.percent(fix.share, 1) or '0 %'} of the peak."
     if kind == "precision" and fix.applies is not True:
-        return "Autocast leaves weights, gradients and optimizer state as they are; models made in bfloat16, SGD or LoRA make those smaller."
+        return (
+            "Autocast leaves weights, gradients and optimizer state as they are; a model made in bfloat16, SGD or LoRA "
+            "makes those smaller."
+        )
     if kind == "watermark" and not fix.applies:
         return "Torch's limit is not what is met here."
     return ""
