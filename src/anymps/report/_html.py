@@ -95,6 +95,7 @@ class HtmlRenderer:
             "function": "" if function == "<module>" else function,
             "excerpt": lines,
             "remark": remark,
+            "related_as": finding.related_as,
             "related": [self._related(site, directory) for site in finding.related_sites],
             "what": text.clean(finding.what),
             "times": times(finding),

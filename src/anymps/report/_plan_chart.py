@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from anymps.plan import Plan
     from anymps.record import MemoryStory
 
-WIDEST: Final = 80
-"""Columns that a drawing takes at most: it is read at a glance, and pasted where lines are short."""
+WIDEST: Final = 78
+"""Columns that a drawing takes at most: with its indentation the 80 of a terminal, or of a mail."""
 
 _HEIGHT = 12
 _PAST_LIMIT = 4  # columns behind the limit's line, for peaks beyond it
@@ -155,8 +155,10 @@ def mac_chart(plan: Plan, width: int, glyphs: Glyphs) -> list[str]:
         if filled > limit + _PAST_LIMIT:
             cells[-1] = glyphs.more
         lines.append(f"{name:<{left}}{said:<{middle}}{''.join(cells)}")
-    lines.append(
-        f"{glyphs.working_set} what Metal recommends, above it macOS pages   {glyphs.low} {LOW:g} times: torch returns "
-        f"its cache   {glyphs.limit} {HIGH:g} times: torch fails"
-    )
+    meanings = [
+        f"{glyphs.working_set} what Metal recommends, above it macOS pages",
+        f"{glyphs.low} {LOW:g} times: torch returns its cache",
+        f"{glyphs.limit} {HIGH:g} times: torch fails",
+    ]
+    lines += _wrapped(meanings, 0, min(width, WIDEST))
     return [line.rstrip() for line in lines]

@@ -84,10 +84,9 @@ def _drawing(lines: list[str]) -> Iterator[RenderableType]:
 
 def _table(columns: tuple[str, ...], numbers: tuple[int, ...]) -> Table:
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
-    last = len(columns) - 1
     for place, name in enumerate(columns):
-        # Problems of a change, sentences all of them, stand in a last column without a name.
-        grid.add_column(name, justify="right" if place in numbers else "left", no_wrap=bool(name) or place < last)
+        # Verdicts and the problems of a change may be long; they stand in columns without a name.
+        grid.add_column(name, justify="right" if place in numbers else "left", no_wrap=bool(name))
     return grid
 
 

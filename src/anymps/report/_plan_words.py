@@ -153,7 +153,7 @@ def mac_rows(plan: Plan) -> Rows:
         ]
         if batches:
             largest = "?" if row.largest_batch is None else f"{row.largest_batch:,}" if row.largest_batch else "none"
-            cells.append(f"{largest} or more" if row.larger_unknown else largest)
+            cells.append(f"{largest}+" if row.larger_unknown else largest)
         rows.append(tuple(cells))
     rest = (
         ""
