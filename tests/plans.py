@@ -40,12 +40,12 @@ class Ledger:
 
 
 def story(file: str = "/home/me/train.py", name: str = "net") -> MemoryStory:
-    """Three steps: weights of 1 GiB, four activations of 1 GiB each, gradients, AdamW's state."""
+    """Three steps: weights of 1 GiB, six activations of 1 GiB each, gradients, AdamW's state."""
     ledger = Ledger()
     ledger.birth(GIB, 0, Phase.MOVE, 1, 1, Role.PARAMETER)
     for step in range(3):
         batch = ledger.birth(GIB // 8, step, Phase.MOVE, 2, 0)
-        kept = [ledger.birth(GIB, step, Phase.FORWARD, 3, 2 + place % 2) for place in range(4)]
+        kept = [ledger.birth(GIB, step, Phase.FORWARD, 3, 2 + place % 2) for place in range(6)]
         grown = ledger.birth(GIB // 2, step, Phase.BACKWARD, 3, 2)
         if not step:
             ledger.birth(GIB, step, Phase.BACKWARD, 3, 1)
