@@ -156,7 +156,7 @@ def test_the_page_has_its_landmarks_and_asks_for_nothing(name: str) -> None:
 def test_a_plan_that_fits_needs_no_fixes() -> None:
     """Neither text nor page tell what to do, and the unknown batch is explained."""
     for shown in (render_plan(resting(), width=120), Page(plan_page(resting())).text):
-        assert "If it does not fit" not in shown
+        assert "What to change first" not in shown
         assert "The largest batch is unknown: no data loader gives batches." in " ".join(shown.split())
 
 

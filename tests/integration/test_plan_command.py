@@ -282,25 +282,35 @@ def test_every_what_if_does_what_it_says(changed: dict[str, Any]) -> None:
     assert of["sequence 128"] < 0.35 * peak
     # Parts of two samples each, one step an optimizer step as the script has it.
     assert of["accumulation over 4"] == of["batch 2"] < 0.4 * peak
+    # Attention is computed in float32 whatever its inputs are, and its scores are most of this peak.
     for precision in ("bfloat16 autocast", "float16 autocast"):
-        assert of[precision] < peak - 0.1 * parts["activations"]
+        assert 0.9 * peak < of[precision] < 0.99 * peak
     assert of["activation checkpointing"] < peak - 0.3 * parts["activations"]
-    assert of["SGD"] <= peak - 0.9 * parts["optimizer state"]
+    assert of["SGD"] <= peak - 0.8 * parts["optimizer state"]
     assert of["Adam"] == pytest.approx(peak, rel=0.01)
     assert of["for-loop optimizer"] <= 1.001 * peak
     assert of["fused optimizer"] <= 1.001 * peak
 
 
-@pytest.mark.parametrize("change", ["batch=2", "sequence=32", "bf16", "checkpoint", "sgd", "accumulate=2"])
-@pytest.mark.parametrize("example", ["char_gpt.py", "digits_cnn.py"])
-def test_what_ifs_on_the_examples(example: str, change: str, tmp_path: Path) -> None:
-    """Each change either makes a run that needs no more, or says in one line why it cannot be tried."""
+NO_LOADER = "it changed nothing: no data loader gives batches; put {batch} where the script's arguments have the size"
+
+
+@pytest.mark.parametrize(
+    ("example", "problems"),
+    [
+        ("char_gpt.py", {"batch 2": NO_LOADER}),
+        ("digits_cnn.py", {"activation checkpointing": "it changed nothing: the model has no repeated blocks"}),
+    ],
+)
+def test_what_ifs_on_the_examples(example: str, problems: dict[str, str], tmp_path: Path) -> None:
+    """Each change makes a run that needs less, or says in one line why it could not be tried."""
     path = Path(__file__).parents[2] / "examples" / example
-    found = planned(tmp_path, "--mac", "M1 8GB", "--what-if", change, str(path))
-    (tried,) = found["what_if"]
-    assert tried["problem"] == "" or "\n" not in tried["problem"]
-    if not tried["problem"]:
-        assert tried["peak_allocated"] <= 1.02 * found["peak"]["allocated"]
+    options = [word for change in ("batch=2", "bf16", "checkpoint", "sgd") for word in ("--what-if", change)]
+    found = planned(tmp_path, "--mac", "M1 8GB", *options, str(path))
+    assert len(found["what_if"]) == 4
+    assert {tried["change"]: tried["problem"] for tried in found["what_if"] if tried["problem"]} == problems
+    for tried in found["what_if"]:
+        assert tried["problem"] or tried["peak_allocated"] < 0.95 * found["peak"]["allocated"]
 
 
 def begins_with(folder: Path, *words: str) -> dict[str, Any]:

@@ -58,15 +58,15 @@ class Fix:
 def first_fixes(measured: Measured, halved: int | None, outcomes: Sequence[Outcome]) -> tuple[Fix, ...]:
     """All changes in their order, with what is known of each; `halved` is the heaps' peak with half the batch (bytes).
 
-    None of them if the run fits every Mac of `outcomes` comfortably.
+    None of them if the run fits every Mac of `outcomes` comfortably and leaves nothing behind: what grows ends any run.
     """
     peak = measured.story.peak
-    if peak is None or all(outcome.verdict is Verdict.FITS for outcome in outcomes):
+    growth = growth_a_step(measured.story)
+    if peak is None or (all(outcome.verdict is Verdict.FITS for outcome in outcomes) and not growth):
         return ()
     part = {category: size / max(1, peak.allocated) for category, size in peak.by_category.items()}
     kept = part[Category.ACTIVATIONS]
     grows_with_data = kept + part[Category.BATCHES] + part[Category.TEMPORARIES]
-    growth = growth_a_step(measured.story)
     fixes = [
         _batch(measured, halved, grows_with_data),
         Fix(FixKind.SEQUENCE, _sequence(measured.sequence, grows_with_data), share=grows_with_data),

@@ -59,6 +59,8 @@ class Measured:
     sequence: int | None
     assumptions: tuple[Assumption, ...]
     ending: dict[str, object]
+    without_effect: str = ""
+    """Why the scenario changed nothing; empty where it did."""
 
     @property
     def trace(self) -> Trace:
@@ -77,6 +79,7 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="anymps-plan-") as folder:
         recording, facts = Path(folder, "recording"), Path(folder, "facts.json")
         order = {"recording": str(recording), "facts": str(facts), "steps": steps, "scenario": scenario.to_json()}
+        order["placed"] = arguments != list(words)
         command = [sys.executable, "-m", "anymps", "plan", "--measure", json.dumps(order)]
         if fallback is not None:
             command.append("--fallback" if fallback else "--no-fallback")
@@ -176,6 +179,7 @@ def _read(recording: Recording, scenario: Scenario, facts: Path, output: str, la
         sequence=known.get("sequence"),
         assumptions=assumptions,
         ending=ending,
+        without_effect=str(known.get("without_effect", "")),
     )
 
 

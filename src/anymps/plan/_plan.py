@@ -120,8 +120,8 @@ def representative() -> tuple[Mac, ...]:
 
 
 def _merge(base: Scenario, change: Scenario) -> Scenario:
-    said = {name: value for name, value in vars(change).items() if value not in (None, False)}
-    return replace(base, **said)
+    unsaid = vars(Scenario())
+    return replace(base, **{name: value for name, value in vars(change).items() if value != unsaid[name]})
 
 
 def _stretch(words: Sequence[str], measured: Measured, run: Callable[[Scenario], Measured]) -> Stretch | None:
@@ -148,6 +148,8 @@ def _change(scenario: Scenario, future: Future[Measured], mac: Mac | None, minor
         measured = future.result()
     except PlanError as error:
         return Change(scenario, 0, 0, None, str(error).removeprefix("anymps: "))
+    if measured.without_effect:
+        return Change(scenario, 0, 0, None, f"it changed nothing: {measured.without_effect}")
     peak = measured.story.peak
     outcome = measured.trace.replay(mac, minor) if mac is not None else None
     return Change(scenario, peak.allocated if peak else 0, measured.story.peak_reserved, outcome)

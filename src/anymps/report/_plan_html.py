@@ -20,7 +20,7 @@ _SECTIONS = {
     "macs": "Macs",
     "memory": "Memory",
     "changes": "What if",
-    "fixes": "If it does not fit",
+    "fixes": "Change first",
     "assumptions": "Values read",
     "limits": "Limits",
 }

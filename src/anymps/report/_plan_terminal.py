@@ -117,7 +117,7 @@ def _peak(peak: Moment) -> Iterator[RenderableType]:
 def _fixes(plan: Plan) -> Iterator[RenderableType]:
     if not plan.fixes:
         return
-    yield from _title("If it does not fit", "in this order")
+    yield from _title("What to change first", "in this order")
     grid = Table.grid(padding=(0, 1, 0, 0))
     for number, fix in enumerate(words.fixes(plan), 1):
         grid.add_row(f"{number}.", Text.assemble(("Begin here. ", "bold") if fix.begin else "", fix.text))
