@@ -140,8 +140,24 @@ def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> Non
             "plan does not have (train.py:4), so this may be no fault of the script: plan the part without it",
         ),
         ("import sys\nsys.exit(3)\n", "anymps: the script stopped on shapes alone: exit status 3"),
+        (
+            "import torch\nx = torch.ones(3, 4, device='mps')\n\ny = x @ torch.ones(5, 6, device='mps')\n",
+            "anymps: the script stopped on shapes alone: RuntimeError mat1 and mat2 shapes cannot be multiplied (3x4 "
+            "and 5x6) (of aten::mm at train.py:4; a Mac stops there, too, maybe in other words)",
+        ),
+        (
+            "import torch\nx = torch.ones(3, device='mps')\ntry:\n    x.double()\nexcept TypeError:\n    pass\n"
+            "raise ValueError('no data')\n",
+            "anymps: the script stopped on shapes alone: ValueError no data",
+        ),
+        (
+            "import torch, urllib.request\nx = torch.ones(3, device='mps')\n"
+            "raise urllib.request.URLError('Name or service not known')\n",
+            "anymps: the script wants something from the network, and a plan downloads nothing: URLError <urlopen "
+            "error Name or service not known>; run it once with a network, or name what lies on this machine",
+        ),
     ],
-    ids=["no mps", "fails", "refused", "needs values", "exits"],
+    ids=["no mps", "fails", "refused", "needs values", "exits", "shapes", "refused before", "network"],
 )
 def test_a_script_that_cannot_be_planned_gets_one_line(text: str, message: str, tmp_path: Path) -> None:
     """Exit code 2, nothing on standard output, and what to do."""
@@ -205,6 +221,18 @@ def test_memory_between_steps_is_that_of_a_mac(arguments: tuple[str, ...], colum
     steps = [[int(word) for word in line.split()] for line in run_python(code).lines]
     assert len(steps) == 3
     assert max(step[column] for step in steps) == pytest.approx(public, rel=0.1)
+
+
+def test_a_model_that_must_be_downloaded_ends_the_plan(tmp_path: Path) -> None:
+    """Where transformers finds no model in its cache, one line says so, whether there is a network or not."""
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    text = "from transformers import AutoModel\nAutoModel.from_pretrained('some-people/some-model').to('mps')\n"
+    result = plan("--mac", "M1 8GB", script(tmp_path, text), cwd=tmp_path)
+    assert (result.status, result.out, len(result.err.splitlines())) == (2, "", 1)
+    assert result.err.startswith(
+        "anymps: the script wants something from the network, and a plan downloads nothing: OSError "
+    )
+    assert result.err.endswith("; run it once with a network, or name what lies on this machine\n")
 
 
 def test_a_page_is_written(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def make_plan(
             end_all()  # nobody waits for these any more
             time.sleep(0.05)
         pool.shutdown()
-    halved = _halved(stretch, minor)
+    halved = _halved(stretch, minor) if measured.batch != 1 else None
     fixes = first_fixes(measured, halved, [row.outcome for row in rows])
     return Plan(" ".join(words), measured, tuple(rows), changes, mac, torch_version, fixes)
 
@@ -125,12 +125,15 @@ def _merge(base: Scenario, change: Scenario) -> Scenario:
 
 
 def _stretch(words: Sequence[str], measured: Measured, run: Callable[[Scenario], Measured]) -> Stretch | None:
-    """How the run grows with the batch: from a second run with twice the batch."""
+    """How the run grows with the batch: from another run with twice the batch."""
     batch = (
         measured.scenario.batch if any(BATCH in word for word in words) else (measured.scenario.batch or measured.batch)
     )
     if not batch:
         return None
+    if batch == 1:
+        # Of a batch of one many copies are views, so it takes another course than all others: those tell how it grows.
+        batch, measured = 2, run(replace(measured.scenario, batch=2))
     larger = run(replace(measured.scenario, batch=2 * batch))
     return Stretch.between(measured.trace, batch, larger.trace, 2 * batch)
 

@@ -182,6 +182,11 @@ class Recording:
         quoted = prefix.replace("'", "''")
         return self._occurrences(f"s.fate = {Fate.MARK:d} AND substr(o.name, 1, {len(prefix)}) = '{quoted}'")
 
+    def last_raised(self) -> Occurrence | None:
+        """The last call of an operator that ended with an exception."""
+        found = self._occurrences(f"e.id = (SELECT MAX(id) FROM entries WHERE flags & {Flag.RAISED:d})")
+        return found[0] if found else None
+
     def copies(self) -> tuple[Occurrence, ...]:
         """Copies between CPU and device, single values among them; those within the device are left out."""
         return self._occurrences(f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})")
