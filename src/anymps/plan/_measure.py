@@ -25,16 +25,9 @@ ASSUMED = "anymps::assumed."
 LIFELINE = "ANYMPS_PLAN_LIFELINE"
 """Variable with the number of a pipe's reading end, which closes when the planning process is gone."""
 
-_NETWORK_ERRORS = frozenset(
-    [
-        "URLError",
-        "ConnectionError",
-        "ConnectError",
-        "gaierror",
-        "MaxRetryError",
-        "OfflineModeIsEnabled",
-        "LocalEntryNotFoundError",
-    ]
+_NETWORK_ERRORS = (
+    *("URLError", "ConnectionError", "ConnectError", "gaierror", "MaxRetryError", "OfflineModeIsEnabled"),
+    "LocalEntryNotFoundError",
 )
 _NETWORK_WORDS = (
     "We couldn't connect to 'https://huggingface.co'",  # transformers 4 and 5, utils/hub.py
@@ -44,7 +37,7 @@ _NETWORK_WORDS = (
     "nodename nor servname provided",
     "Temporary failure in name resolution",
 )
-_OF_AN_OPERATOR = ("RuntimeError", "IndexError", "ValueError", "NotImplementedError")
+_OF_AN_OPERATOR = ("RuntimeError", "IndexError")
 
 _GRACE = 20.0  # seconds to close the recording
 _running: set[int] = set()  # process ids of measurements

@@ -183,8 +183,10 @@ class Recording:
         return self._occurrences(f"s.fate = {Fate.MARK:d} AND substr(o.name, 1, {len(prefix)}) = '{quoted}'")
 
     def last_raised(self) -> Occurrence | None:
-        """The last call of an operator that ended with an exception."""
-        found = self._occurrences(f"e.id = (SELECT MAX(id) FROM entries WHERE flags & {Flag.RAISED:d})")
+        """The last call of an operator that ended with an exception which was no refusal of MPS."""
+        refused = "SELECT entry FROM refusals WHERE entry IS NOT NULL"
+        last = f"SELECT MAX(id) FROM entries WHERE flags & {Flag.RAISED:d} AND id NOT IN ({refused})"
+        found = self._occurrences(f"e.id = ({last})")
         return found[0] if found else None
 
     def copies(self) -> tuple[Occurrence, ...]:

@@ -40,7 +40,12 @@ def _page(plan: Plan) -> dict[str, Any]:
         "kind": "plan",
         "made_from": "from a script run on shapes",
         "version": __version__,
-        "eyebrow": [script, *([plan.mac.name] if plan.mac is not None else []), f"torch {plan.torch}", "plan"],
+        "eyebrow": [
+            script,
+            *([plan.mac.name] if plan.mac is not None else []),
+            f"torch {text.clean(plan.torch)}",
+            "plan",
+        ],
         "state": _STATES[words.worst(plan)],
         "verdict": (words.headline(plan), words.summary(plan, peak)),
         "message": words.message(plan),

@@ -86,7 +86,7 @@ def summary(plan: Plan, peak: Moment) -> str:
     return (
         f"{text.clean(plan.script)}{batch}: at its peak {text.size(peak.allocated)} in tensors and "
         f"{text.size(plan.base.story.peak_reserved)} of the allocator's heaps, in {moment(peak.step, peak.phase)}{at} "
-        f"(torch {plan.torch}, {text.plural(plan.base.steps, 'step')} measured on shapes)."
+        f"(torch {text.clean(plan.torch)}, {text.plural(plan.base.steps, 'step')} measured on shapes)."
     )
 
 
