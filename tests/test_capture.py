@@ -134,6 +134,66 @@ def test_lines_of_forward_and_backward(tmp_path: Path) -> None:
     }
 
 
+class Twice(nn.Module):
+    """One layer, called on two lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.layer(x)  # once
+        return self.layer(x)  # again
+
+
+def test_a_module_called_twice_has_the_line_of_each_call() -> None:
+    """Within another module and outside of all, in the first step and in later ones, which look no line up."""
+    inner, outer = Twice().to("mps"), nn.Linear(4, 4).to("mps")
+    optimizer = torch.optim.SGD(inner.parameters())
+    x = torch.ones(2, 4, device="mps")
+    with anymps.record() as recorder:
+        for _ in range(3):
+            inner(x)
+            outer(x)  # here
+            outer(x)  # there
+            optimizer.step()
+    lines = {
+        line_of(Twice.forward, "once"),
+        line_of(Twice.forward, "again"),
+        line_of(test_a_module_called_twice_has_the_line_of_each_call, "here"),
+        line_of(test_a_module_called_twice_has_the_line_of_each_call, "there"),
+    }
+    counted = {line.line: line.on_mps for line in recorder.recording.lines() if line.file == HERE and line.on_mps}
+    assert counted == dict.fromkeys(lines, 3)
+
+
+def test_bare_allocations_have_the_line_that_made_them(tmp_path: Path) -> None:
+    """No operator of theirs is on the tape; the next one, on another line, does not take their buffers over."""
+    with anymps.record(tmp_path / "run") as recorder:
+        kept = [
+            torch.empty(1000, device="mps"),  # plain
+            torch.empty_strided((10, 200), (200, 1), device="mps"),  # strided
+            torch.empty_like(torch.ones(3000, device="mps")),  # like
+        ]
+        kept.append(torch.zeros(4000, device="mps"))  # filled
+        kept.append(torch.empty(5000, device="mps"))  # last
+    here = test_bare_allocations_have_the_line_that_made_them
+    expected = {
+        4000: ("plain", "aten::empty.memory_format"),
+        8000: ("strided", "aten::empty_strided"),
+        12000: ("like", "aten::empty_strided"),
+        16000: ("filled", "aten::zero_"),  # composed of both: the kernel that fills it, as before
+        20000: ("last", "aten::empty.memory_format"),
+    }
+    made = {
+        one.requested: (one.site.line, one.operator)
+        for one in recorder.recording.memory_story.allocations
+        if one.died is None
+    }
+    assert made == {size: (line_of(here, remark), operator) for size, (remark, operator) in expected.items()}
+    assert len(kept) == len(expected)
+
+
 def test_copies_and_waits() -> None:
     """Each copy has its direction and bytes; a blocking one is a wait, a non-blocking one is not."""
     source = torch.zeros(256)

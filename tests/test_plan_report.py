@@ -1,115 +1,61 @@
-"""A plan as text and as JSON, whole, from a hand-made one."""
+"""A plan as text, JSON and page, whole, from a hand-made one; the page in a browser: tests/integration.
+
+`python tests/test_plan_report.py` writes the expected outputs anew.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import re
+from pathlib import Path
 
-from anymps import parse_mac
-from anymps.plan import Assumption, Change, Measured, Outcome, Plan, Row, Scenario, Verdict
-from anymps.record import Phase, Role, Site
-from anymps.record._memory import Allocation, Category, MemoryStory, tell
-from anymps.report import plan_json
-from anymps.report._plan import render_plan
+import pytest
 
-GIB = 1024**3
-SITES = {0: Site("", 0), 1: Site("/home/me/train.py", 7, "main", "loss = net(batch)")}
+from anymps.record import MemoryStory
+from anymps.report import plan_json, plan_page, print_plan, render_plan
+from anymps.report._plan_chart import ASCII, BLOCKS, glyphs_for, memory_chart
+from anymps.report._plan_words import fixes
+from plans import EVIL, evil, planned, resting
+from test_report_forms import comparable, validator
+from test_report_html import Page
 
-
-def story() -> MemoryStory:
-    """Weights of 1 GiB and activations of 3 GiB."""
-    none, parameter = int(Role.NONE), int(Role.PARAMETER)
-    forward, backward = int(Phase.FORWARD), int(Phase.BACKWARD)
-    return tell(
-        [
-            (1, 1, 0, 10, 0, GIB, GIB, GIB, GIB, 1, 1, 1, 0, 0, int(Phase.MOVE), 0, parameter),
-            (2, 2, 3, 20, 30, 3 * GIB, 3 * GIB - 1024, 4 * GIB, 5 * GIB, 2, 2, 1, 0, 0, forward, backward, none),
-        ],
-        {1: "aten::copy_", 2: "aten::mm"},
-        {0: "", 1: "", 2: "net.head"},
-        SITES,
-    )
+EXPECTED = Path(__file__).parent / "data" / "reports"
+SHOWN = EVIL.replace("\u202e", "\\u202e").replace("\n", "\\n")
+PLANS = {"planned": planned, "evil": evil, "resting": resting}
 
 
-def planned(mac: str | None = None) -> Plan:
-    """One Mac on which it fails, one on which it fits, one change, one assumption."""
-    failing = Allocation(
-        2, 2, 3, 20, 3 * GIB, 3 * GIB, Category.ACTIVATIONS, "aten::mm", "net.head", SITES[1], 0, Phase.FORWARD
-    )
-    small, large = parse_mac("M1 8GB"), parse_mac("M3 Pro 18GB")
-    rows = (
-        Row(Outcome(small, Verdict.FAILS, GIB, GIB, 0, "MPS backend out of memory (here)", failing), 2),
-        Row(Outcome(large, Verdict.FITS, 4 * GIB, 5 * GIB, large.recommended_max_memory - 5 * GIB), 21),
-    )
-    read = Assumption("item", "/home/me/train.py", 9, "print(loss.item())", 3)
-    base = Measured(Scenario(), story(), 3, 8, None, (read,), {"status": 0})
-    changes = (
-        Change(Scenario(checkpoint=True), 2 * GIB, 3 * GIB, Outcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB)),
-        Change(Scenario(optimizer="sgd"), 0, 0, None, "it has no optimizer"),
-    )
-    chosen = parse_mac(mac) if mac is not None else None
-    return Plan("train.py", base, rows[:1] if mac is not None else rows, changes, chosen, "2.13.0")
+def expected() -> dict[str, str]:
+    """The whole outputs by file name: text of 80 columns in blocks and in ASCII, JSON, the page without its style."""
+    return {
+        "plan.txt": render_plan(planned(), width=80),
+        "plan-ascii.txt": render_plan(planned("M1 8GB"), width=80, glyphs=ASCII),
+        "plan.json": plan_json(planned()),
+        "plan.html": comparable("html", plan_page(planned())),
+    }
 
 
-TEXT = """\
-Fits from 18 GB on.
-train.py, batch 8: at its peak 4 GiB in tensors and 5 GiB of the allocator's heaps, in step 1,
-forward, at /home/me/train.py:7 (torch 2.13.0, 3 steps measured on shapes).
-
-What fills the memory at the peak
-                             size  share
-  activations               3 GiB   75 %  #####################
-  parameters                1 GiB   25 %  #######
-  rounding, in the above    1 KiB   <1 %
-  heaps beyond that: cache  1 GiB   25 %
-
-Activations by module  kept for the backward, at the peak
-   size  tensors  module
-  3 GiB        1  net.head
-
-Your lines that hold most  at the peak
-   size  what         operator  line
-  3 GiB  activations  mm        /home/me/train.py:7
-  1 GiB  parameters   copy_     /home/me/train.py:7
-
-On Macs  macOS as in `anymps plan --mac`; the working set is what Metal recommends
-  Mac          working set   peak   margin                            largest batch
-  M1 8GB           5.3 GiB                  fails in step 1, forward              2
-  M3 Pro 18GB     13.3 GiB  5 GiB  8.3 GiB  fits                                 21
-
-What if  each change alone, measured the same way
-  change                    tensors  heaps
-  as written                  4 GiB  5 GiB
-  activation checkpointing    2 GiB  3 GiB  0.50x  fits on M1 8GB
-  SGD                                              it has no optimizer
-
-If it does not fit  in this order
-  1. Halve the batch, and accumulate gradients over two of them: the same training with less memory.
-  2. Shorten the sequences or the pictures: activations grow with them, attention scores with their
-  square.
-  3. Remove what is kept by accident: a loss added up with its graph (use loss.detach()), outputs
-  stored in a list.
-  4. Recompute activations (torch.utils.checkpoint, gradient_checkpointing_enable()): a third more
-  work.
-  5. Lower the precision: torch.autocast('mps', dtype=torch.bfloat16) from M3 on, float16 with a
-  GradScaler before.
-  6. Last of all PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0: it lifts torch's limit, not the memory's; the
-  system can fail.
-
-Values that the script read  a plan has none: numbers are 0, everything is nonzero and unique
-  times  what  line
-      3  item  /home/me/train.py:9
-
-Limits of this plan
-  - Memory of MPSGraph (matrix products, convolutions) and of Metal itself is not in these numbers;
-  leave it room.
-  - What the host keeps beside it (data sets, the Python process) is not counted, and a Mac has one
-  memory for both.
-"""
-
-
-def test_a_plan_as_text_is_this() -> None:
+@pytest.mark.parametrize("name", ["plan.txt", "plan-ascii.txt", "plan.json", "plan.html"])
+def test_a_plan_in_this_form_is_this(name: str) -> None:
     """Every section, whole."""
-    assert render_plan(planned()) == TEXT
+    assert expected()[name] == (EXPECTED / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_json_fits_the_published_schema(name: str) -> None:
+    """JSON has the fields of docs/schema/plan-1.json and no others."""
+    validator("plan-1.json").validate(json.loads(plan_json(PLANS[name]())))
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_drawings_are_no_wider_than_eighty_columns(name: str, width: int) -> None:
+    """No line is wider than the terminal, and none of a drawing wider than 80 columns."""
+    lines = render_plan(PLANS[name](), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    drawn = [line for line in lines if any(glyph in line for glyph in "█░▒▓┃")]
+    assert drawn
+    assert max(map(len, drawn)) <= 80
 
 
 def test_a_plan_for_one_mac_begins_with_its_verdict() -> None:
@@ -118,81 +64,102 @@ def test_a_plan_for_one_mac_begins_with_its_verdict() -> None:
     assert lines[:2] == ["On M1 8GB: fails.", "MPS backend out of memory (here)"]
 
 
-def test_a_plan_as_json_is_this() -> None:
-    """Bytes, and nothing rounded."""
-    document = json.loads(plan_json(planned()))
-    assert document == {
-        "version": 1,
-        "script": "train.py",
-        "torch": "2.13.0",
-        "steps": 3,
-        "batch": 8,
-        "sequence": None,
-        "peak": {
-            "allocated": 4294967296,
-            "reserved": 5368709120,
-            "step": 0,
-            "phase": "forward",
-            "file": "/home/me/train.py",
-            "line": 7,
-            "categories": {
-                "parameters": 1073741824,
-                "gradients": 0,
-                "optimizer state": 0,
-                "batches": 0,
-                "activations": 3221225472,
-                "held by the script": 0,
-                "temporaries": 0,
-                "before the recording": 0,
-            },
-            "activations": [{"module": "net.head", "bytes": 3221225472, "tensors": 1}],
-        },
-        "macs": [
-            {
-                "mac": "M1 8GB",
-                "working_set": 5726633984,
-                "verdict": "fails",
-                "peak_allocated": 1073741824,
-                "peak_reserved": 1073741824,
-                "margin": 0,
-                "message": "MPS backend out of memory (here)",
-                "fails_in": {"step": 0, "phase": "forward"},
-                "largest_batch": 2,
-            },
-            {
-                "mac": "M3 Pro 18GB",
-                "working_set": 14302248960,
-                "verdict": "fits",
-                "peak_allocated": 4294967296,
-                "peak_reserved": 5368709120,
-                "margin": 8933539840,
-                "message": "",
-                "fails_in": None,
-                "largest_batch": 21,
-            },
-        ],
-        "what_if": [
-            {
-                "change": "activation checkpointing",
-                "peak_allocated": 2147483648,
-                "peak_reserved": 3221225472,
-                "verdict": "fits",
-                "problem": "",
-            },
-            {
-                "change": "SGD",
-                "peak_allocated": 0,
-                "peak_reserved": 0,
-                "verdict": None,
-                "problem": "it has no optimizer",
-            },
-        ],
-        "assumptions": [{"what": "item", "file": "/home/me/train.py", "line": 9, "count": 3}],
-    }
+@pytest.mark.parametrize(
+    ("encoding", "glyphs"), [("utf-8", BLOCKS), ("ascii", ASCII), ("latin-1", ASCII), ("?", ASCII)]
+)
+def test_what_cannot_be_encoded_is_drawn_in_ascii(encoding: str, glyphs: object) -> None:
+    """A stream of another encoding gets letters and plain signs, and no question marks in their place."""
+    assert glyphs_for(encoding) is glyphs
+    if encoding != "?":
+        written = io.BytesIO()
+        stream = io.TextIOWrapper(written, encoding=encoding)
+        print_plan(planned(), stream)
+        stream.flush()
+        text = written.getvalue().decode(encoding)
+        assert text == render_plan(planned(), glyphs=glyphs)  # type: ignore[arg-type]
+        assert "?" not in text
+
+
+def test_the_peak_stands_above_its_column() -> None:
+    """The mark is over the highest column, whether there is room for its words at the right or only at the left."""
+    for story in (planned().base.story, _rising()):
+        mark, top, *_ = memory_chart(story, 78, BLOCKS)
+        assert top[mark.index("▼")] != " "
+        assert "peak, " in mark
+
+
+def _rising() -> MemoryStory:
+    """The same story up to its peak."""
+    story = planned().base.story
+    peak = story.peak
+    assert peak is not None
+    kept = tuple(one for one in story.allocations if one.born <= peak.event)
+    curve = tuple(point for point in story._allocated if point[0] <= peak.event)
+    return MemoryStory(kept, peak, story.peak_reserved, False, curve)
 
 
 def test_colour_adds_control_sequences_only() -> None:
     """Without them the text is the same."""
     coloured = render_plan(planned(), color=True)
     assert "\x1b[" in coloured
-    assert "\x1b[" not in render_plan(planned())
+    stripped = "".join(f"{line.rstrip()}\n" for line in re.sub(r"\x1b\[[\d;]*m", "", coloured).splitlines())
+    assert stripped == render_plan(planned())
+
+
+def test_the_first_fixes_say_what_they_would_do_here() -> None:
+    """Half the batch with its number, the length of a sequence, the share of activations; the limit comes last."""
+    told = fixes(planned("M1 8GB"))
+    assert [fix.begin for fix in told] == [True, False, False, False, False, False]
+    assert [fix.here for fix in told] == [
+        "Batch 4 needs 5 GiB in place of 10.9 GiB.",
+        "They are 512 tokens long.",
+        "Nothing grows from step to step.",
+        "Activations are 56 % of the peak.",
+        "",
+        "",
+    ]
+    assert told[-1].text == (
+        "Last of all PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0: it lifts torch's limit, not the memory's; it can take the "
+        "whole system down."
+    )
+
+
+def test_nothing_from_the_script_is_markup_on_the_page() -> None:
+    """Paths, modules, messages and problems are shown as they are and make no element or attribute."""
+    shown, harmless = Page(plan_page(evil())), Page(plan_page(planned()))
+    assert {tag for tag, _ in shown.tags} <= {tag for tag, _ in harmless.tags} | {"strong"}
+    assert [tag for tag, _ in shown.tags].count("script") == 1
+    assert not any(name.startswith("on") for _, attrs in shown.tags for name in attrs)
+    assert shown.text.count(SHOWN) > 10
+    assert "\u202e" not in shown.text
+    assert shown.blocks == harmless.blocks
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_page_has_its_landmarks_and_asks_for_nothing(name: str) -> None:
+    """Landmarks, heads with a scope, ids that are there once, links within the page, no style on an element."""
+    shown = Page(plan_page(PLANS[name]()))
+    tags = [tag for tag, _ in shown.tags]
+    assert [tags.count(tag) for tag in ("header", "nav", "main", "footer", "h1")] == [1, 1, 1, 1, 1]
+    assert all(attrs.get("scope") in ("col", "row") for tag, attrs in shown.tags if tag == "th")
+    identities = shown.values("id")
+    assert len(set(identities)) == len(identities)
+    links = {value[1:] for value in shown.values("href") if value.startswith("#")}
+    assert links | set(shown.values("aria-labelledby")) <= set(identities)
+    assert all(value.startswith(("#", "data:")) for key in ("href", "src") for value in shown.values(key))
+    assert shown.values("style") == []
+    drawings = [attrs for tag, attrs in shown.tags if tag == "svg" and attrs.get("role") == "img"]
+    assert len(drawings) == 2
+    assert all(attrs["aria-label"] for attrs in drawings)
+
+
+def test_a_plan_that_fits_needs_no_fixes() -> None:
+    """Neither text nor page tell what to do, and the unknown batch is explained."""
+    for shown in (render_plan(resting(), width=120), Page(plan_page(resting())).text):
+        assert "What to change first" not in shown
+        assert "The largest batch is unknown: no data loader gives batches." in " ".join(shown.split())
+
+
+if __name__ == "__main__":
+    for name, text in expected().items():
+        (EXPECTED / name).write_text(text, encoding="utf-8")

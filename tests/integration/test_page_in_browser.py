@@ -11,12 +11,15 @@ import pytest
 
 from anymps.findings import find
 from anymps.record import Recording
-from anymps.report import compare, renderer
+from anymps.report import compare, plan_page, renderer
 from anymps.report._diff_html import render_diff_html
+from plans import evil, planned, resting
 from recordings import hostile, refusing, small, training
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+    from anymps.plan import Plan
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -31,6 +34,8 @@ RECORDINGS = {
     "refused": refusing,
     "hostile": hostile,
 }
+
+PLANS = {"plan": planned, "hostile plan": evil, "plan that fits": resting}
 
 # Contrast of all text by the formula of WCAG 2.1 (relative luminance), over the nearest background that is not clear.
 # Colours may come in any notation, so a canvas of one pixel turns them into numbers.
@@ -96,9 +101,11 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-def opened(browser: Browser, file: Path, recording: Recording, **context: Any) -> tuple[Page, list[str]]:
-    """The page of a recording in the browser, and all that it complained about or asked the network for."""
-    return opened_text(browser, file, "".join(renderer("html").pieces(recording, find(recording))), **context)
+def opened(browser: Browser, file: Path, shown: Recording | Plan, **context: Any) -> tuple[Page, list[str]]:
+    """The page of a recording or plan in the browser, and all that it complained about or asked the network for."""
+    if isinstance(shown, Recording):
+        return opened_text(browser, file, "".join(renderer("html").pieces(shown, find(shown))), **context)
+    return opened_text(browser, file, plan_page(shown), **context)
 
 
 def opened_text(browser: Browser, file: Path, text: str, **context: Any) -> tuple[Page, list[str]]:
@@ -116,12 +123,12 @@ def opened_text(browser: Browser, file: Path, text: str, **context: Any) -> tupl
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 820, 1440])
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("width", [360, 820, 1440])
+@pytest.mark.parametrize("name", [*RECORDINGS, *PLANS])
 def test_page(browser: Browser, tmp_path: Path, name: str, width: int, scheme: Any) -> None:
     """On a phone, a tablet and a desk, by day and by night: readable, nothing wider than the screen, no complaint."""
     context = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-    page, troubles = opened(browser, tmp_path / "page.html", RECORDINGS[name](), **context)
+    page, troubles = opened(browser, tmp_path / "page.html", {**RECORDINGS, **PLANS}[name](), **context)
     assert troubles == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CONTRAST) == []
@@ -193,4 +200,40 @@ def test_print(browser: Browser, tmp_path: Path) -> None:
     assert page.locator("#spans").is_hidden()
     assert page.evaluate(CONTRAST) == []
     assert page.pdf(format="A4").startswith(b"%PDF-")
+    page.context.close()
+
+
+def test_plan_by_keyboard_and_on_paper(browser: Browser, tmp_path: Path) -> None:
+    """The first stop leads past the navigation to the plan; on paper it is light and whole, and becomes a PDF."""
+    page, troubles = opened(browser, tmp_path / "page.html", planned(), color_scheme="dark", java_script_enabled=True)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-labelledby')") == "mac-table-caption"
+    page.emulate_media(media="print")
+    assert page.locator("nav").is_hidden()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate(CONTRAST) == []
+    assert page.pdf(format="A4").startswith(b"%PDF-")
+    assert troubles == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [360, 800, 1400])
+def test_names_in_a_drawing_of_a_plan_do_not_touch(browser: Browser, tmp_path: Path, width: int) -> None:
+    """At any width no two texts of one drawing overlap, and none leaves its figure."""
+    page, _ = opened(browser, tmp_path / "page.html", planned(), viewport={"width": width, "height": 900})
+    overlaps = page.evaluate("""
+        () => [...document.querySelectorAll(".drawing > svg")].flatMap((drawing) => {
+          const frame = drawing.closest("figure").getBoundingClientRect();
+          const texts = [...drawing.querySelectorAll("text")];
+          const boxes = texts.map((it) => it.getBoundingClientRect());
+          const outside = texts.filter((_, i) => boxes[i].left < frame.left || boxes[i].right > frame.right);
+          const touching = texts.filter((_, i) => boxes.some((other, j) => j > i && boxes[i].left < other.right
+            && other.left < boxes[i].right && boxes[i].top + 2 < other.bottom && other.top + 2 < boxes[i].bottom));
+          return [...outside, ...touching].map((it) => it.textContent);
+        })
+    """)
+    assert overlaps == []
     page.context.close()

@@ -40,7 +40,7 @@ from anymps.commands._target import Target
     "--report-to",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the plan to this file: .json, else text.",
+    help="Write the plan to this file: .html, .json, else text.",
 )
 @click.option("--measure", hidden=True)
 @click.option("-m", "module", metavar="MODULE", help="Plan a module, as `python -m` runs it; the rest is for it.")
@@ -72,8 +72,6 @@ def plan(
     if measure is not None:
         return run_target(target, PlanSession(measure, fallback))
     target.check()
-    if report_to is not None and report_to.suffix in (".html", ".htm"):
-        raise UsageError(f"--report-to {report_to}: a plan is written as .json or as text")
     from anymps.commands._plan_output import write_plan
     from anymps.device import enable
     from anymps.mac import parse_mac

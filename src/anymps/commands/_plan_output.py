@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anymps._errors import UsageError
 from anymps.plan import Plan
-from anymps.report import plan_json, print_plan
+from anymps.report import plan_json, plan_page, print_plan
 
 
 def write_plan(plan: Plan, path: Path | None) -> None:
@@ -21,6 +21,8 @@ def write_plan(plan: Plan, path: Path | None) -> None:
         with path.open("w", encoding="utf-8") as file:
             if path.suffix == ".json":
                 file.write(plan_json(plan))
+            elif path.suffix in (".html", ".htm"):
+                file.write(plan_page(plan))
             else:
                 print_plan(plan, file)
     except OSError as error:

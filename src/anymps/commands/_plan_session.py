@@ -47,7 +47,8 @@ class PlanSession:
         from anymps.plan._hollow import Hollow
         from anymps.plan._scenario import Scenario
 
-        self._applied = apply(Scenario.from_json(self._order["scenario"]))
+        self._scenario = Scenario.from_json(self._order["scenario"])
+        self._applied = apply(self._scenario)
         self._hollow = Hollow()
         self._hollow.__enter__()  # type: ignore[no-untyped-call]
         self._context = anymps.record(self._order["recording"], script=target.name, argv=list(target.arguments))
@@ -67,7 +68,12 @@ class PlanSession:
             self._hollow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._handle.close(ending)
         self._handle = None
-        facts = {"batch": self._applied.batch, "sequence": self._applied.sequence, "steps": self._steps}
+        facts = {
+            "batch": self._applied.batch,
+            "sequence": self._applied.sequence,
+            "steps": self._steps,
+            "without_effect": self._applied.without_effect(self._scenario, self._order["placed"]),
+        }
         Path(self._order["facts"]).write_text(json.dumps(facts), encoding="utf-8")
 
     def _count_steps(self) -> None:

@@ -32,6 +32,7 @@ INDEX = Rule(
     id="MPS106",
     title="Bad index found by the device",
     severity=Severity.ERROR,
+    related_as="raised at",
     why="MPS kernels find a bad index or value while they run; the exception comes at the next wait, at another line.",
     fix="Check the values before this call, while debugging with `torch.mps.synchronize()` right after it.",
     source="c10/metal/error.h, aten/src/ATen/mps/MPSStream.mm, torch 2.11 to 2.15",

@@ -17,6 +17,7 @@ CHANGED = Rule(
     id="MPS701",
     title="Source of a non_blocking copy changed before a wait",
     severity=Severity.ERROR,
+    related_as="copy or wait at",
     why=(
         "The copy returns at once, and the GPU reads the CPU tensor's own memory later: it may get the new values, the "
         "old ones, or some of each. Nothing says so. The values here are the old ones."
@@ -43,6 +44,7 @@ FREED = Rule(
     id="MPS702",
     title="Source of a non_blocking copy freed before a wait",
     severity=Severity.ERROR,
+    related_as="copy or wait at",
     why=(
         "The copy returns at once, and up to torch 2.12 nothing keeps the CPU tensor's memory until the GPU has read "
         "it: whatever lies there by then arrives. From torch 2.13 on the copy holds its source."
@@ -67,6 +69,7 @@ READ = Rule(
     id="MPS703",
     title="Result of a non_blocking copy used on the CPU before a wait",
     severity=Severity.ERROR,
+    related_as="copy or wait at",
     why=(
         "The copy returns at once, and the values arrive later: until the host has waited the CPU tensor holds "
         "whatever its memory held before. Nothing says so. `--strict-copies` lets a run here see such values too."

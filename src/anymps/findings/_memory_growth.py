@@ -24,6 +24,7 @@ LEFT = Rule(
     id="MPS505",
     title="Memory left behind grows with every step",
     severity=Severity.WARNING,
+    related_as="also left at",
     why="What a step leaves is never freed, so a long enough run ends out of memory.",
     fix="Keep numbers, not tensors: `.item()` now and then, or `.detach().cpu()` for what must be kept.",
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15: a buffer is freed with the last tensor on it",

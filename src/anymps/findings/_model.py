@@ -35,7 +35,8 @@ class Finding:
     `count` is over the recorded run, `per_step` the mean in a complete step. `cost_ns` is the lowest and highest
     estimate, in ns, of what `count` costs on a Mac, (0, 0) if it stops the run instead. `what` happened, `why` it
     matters on MPS, `fix` is the smallest one, `source` backs the rule. `related_sites` are other lines, such as
-    the one that made the tensor. An unknown `site` has no file.
+    the one that made the tensor; `related_as` says what they are, before a place: `made at`. An unknown `site` has no
+    file.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Finding:
     fix: str
     source: str
     related_sites: tuple[Site, ...] = ()
+    related_as: str = "made at"
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -81,6 +83,7 @@ class Rule:
     example: Example | None
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
+    related_as: str = "made at"
 
     def applies(self, torch_version: str | None) -> bool:
         """Whether the rule holds for a torch version; every rule does for an unknown one."""
@@ -116,4 +119,5 @@ class Rule:
             fix=fix or self.fix,
             source=source or self.source,
             related_sites=tuple(related for related in related_sites if related.known),
+            related_as=self.related_as,
         )

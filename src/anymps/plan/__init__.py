@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anymps.plan._fixes import Fix, FixKind, first_fixes, growth_a_step
 from anymps.plan._measure import Assumption, Measured, measure
 from anymps.plan._plan import Change, Plan, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
@@ -12,6 +13,8 @@ __all__ = [
     "WORDS",
     "Assumption",
     "Change",
+    "Fix",
+    "FixKind",
     "Measured",
     "Outcome",
     "Plan",
@@ -20,6 +23,8 @@ __all__ = [
     "Stretch",
     "Trace",
     "Verdict",
+    "first_fixes",
+    "growth_a_step",
     "make_plan",
     "measure",
     "parse_scenario",

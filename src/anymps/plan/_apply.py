@@ -25,6 +25,22 @@ class Applied:
         """Samples in the first batch of the first data loader, before any change; None if there was none."""
         self.sequence: int | None = None
         """Tokens in a sample of it: the second size that most of its tensors of integers share."""
+        self.blocks = 0
+        """Blocks that recompute their activations."""
+        self.optimizers = 0
+        """Optimizers made of the kinds that a scenario knows."""
+
+    def without_effect(self, scenario: Scenario, placed: bool) -> str:
+        """Why the scenario changed nothing, or nothing; `placed`: the script's arguments have its sizes."""
+        if not placed and (scenario.batch or scenario.accumulate or scenario.sequence) and self.batch is None:
+            return "no data loader gives batches; put {batch} where the script's arguments have the size"
+        if not placed and scenario.sequence and self.sequence is None:
+            return "no batch of tokens was seen; put {sequence} where the script's arguments have the length"
+        if scenario.checkpoint and not self.blocks:
+            return "the model has no repeated blocks"
+        if (scenario.optimizer or scenario.fused is not None) and not self.optimizers:
+            return "the script makes no Adam, AdamW or SGD of torch.optim"
+        return ""
 
 
 def apply(scenario: Scenario) -> Applied:
@@ -32,11 +48,11 @@ def apply(scenario: Scenario) -> Applied:
     applied = Applied()
     _watch_loader(scenario, applied)
     if scenario.precision is not None or scenario.checkpoint:
-        _watch_models(scenario)
+        _watch_models(scenario, applied)
     if scenario.fused is not None:
-        _choose_implementation(scenario.fused)
+        _choose_implementation(scenario.fused, applied)
     if scenario.optimizer is not None:
-        _replace_optimizers(_OPTIMIZERS[scenario.optimizer])
+        _replace_optimizers(_OPTIMIZERS[scenario.optimizer], applied)
     # A value that a plan assumes is no reason to stop.
     torch.distributions.Distribution.set_default_validate_args(False)
     return applied
@@ -108,7 +124,7 @@ def _map(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 # --- models
 
 
-def _watch_models(scenario: Scenario) -> None:
+def _watch_models(scenario: Scenario, applied: Applied) -> None:
     original = nn.Module.__call__
     dtype = getattr(torch, scenario.precision) if scenario.precision is not None else None
     inside = threading.local()
@@ -119,7 +135,7 @@ def _watch_models(scenario: Scenario) -> None:
             return original(module, *args, **kwargs)
         if scenario.checkpoint and id(module) not in seen:
             seen.add(id(module))
-            checkpoint_blocks(module)
+            applied.blocks += checkpoint_blocks(module)
         inside.yes = True
         try:
             if dtype is None:
@@ -172,12 +188,13 @@ def _checkpoint(block: nn.Module) -> None:
 # --- optimizers
 
 
-def _choose_implementation(fused: bool) -> None:
+def _choose_implementation(fused: bool, applied: Applied) -> None:
     for name in _OPTIMIZERS.values():
         kind = getattr(torch.optim, name)
         original = kind.__init__
 
         def chosen(self: Any, *args: Any, _original: Any = original, **kwargs: Any) -> None:
+            applied.optimizers += 1
             kwargs["fused"] = fused
             kwargs["foreach"] = None if fused else False
             _original(self, *args, **kwargs)
@@ -185,7 +202,7 @@ def _choose_implementation(fused: bool) -> None:
         kind.__init__ = chosen
 
 
-def _replace_optimizers(wanted: str) -> None:
+def _replace_optimizers(wanted: str, applied: Applied) -> None:
     base = getattr(torch.optim, wanted)
 
     class Replacement(base):  # type: ignore[misc, valid-type]
@@ -195,6 +212,13 @@ def _replace_optimizers(wanted: str) -> None:
             common = {name: kwargs[name] for name in ("weight_decay", "foreach", "maximize", "fused") if name in kwargs}
             super().__init__(params, lr=lr, **common)
 
+    original = base.__init__
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> None:
+        applied.optimizers += 1
+        original(self, *args, **kwargs)
+
+    base.__init__ = counted
     for name in _OPTIMIZERS.values():
         if name != wanted:
             setattr(torch.optim, name, Replacement)

@@ -17,13 +17,27 @@ from typing import BinaryIO
 from anymps._errors import PlanError
 from anymps.plan._scenario import Scenario
 from anymps.plan._trace import Trace
-from anymps.record import MemoryStory, Recording
+from anymps.record import MemoryStory, Occurrence, Recording
 
 ASSUMED = "anymps::assumed."
 """How marks begin where the device answered with an assumed value (device/native/shape.h)."""
 
 LIFELINE = "ANYMPS_PLAN_LIFELINE"
 """Variable with the number of a pipe's reading end, which closes when the planning process is gone."""
+
+_NETWORK_ERRORS = (
+    *("URLError", "ConnectionError", "ConnectError", "gaierror", "MaxRetryError", "OfflineModeIsEnabled"),
+    "LocalEntryNotFoundError",
+)
+_NETWORK_WORDS = (
+    "We couldn't connect to 'https://huggingface.co'",  # transformers 4 and 5, utils/hub.py
+    "outgoing traffic has been disabled",  # huggingface_hub, OfflineModeIsEnabled
+    "offline mode is enabled",  # datasets and huggingface_hub
+    "Name or service not known",
+    "nodename nor servname provided",
+    "Temporary failure in name resolution",
+)
+_OF_AN_OPERATOR = ("RuntimeError", "IndexError")
 
 _GRACE = 20.0  # seconds to close the recording
 _running: set[int] = set()  # process ids of measurements
@@ -59,6 +73,8 @@ class Measured:
     sequence: int | None
     assumptions: tuple[Assumption, ...]
     ending: dict[str, object]
+    without_effect: str = ""
+    """Why the scenario changed nothing; empty where it did."""
 
     @property
     def trace(self) -> Trace:
@@ -77,6 +93,7 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="anymps-plan-") as folder:
         recording, facts = Path(folder, "recording"), Path(folder, "facts.json")
         order = {"recording": str(recording), "facts": str(facts), "steps": steps, "scenario": scenario.to_json()}
+        order["placed"] = arguments != list(words)
         command = [sys.executable, "-m", "anymps", "plan", "--measure", json.dumps(order)]
         if fallback is not None:
             command.append("--fallback" if fallback else "--no-fallback")
@@ -176,21 +193,42 @@ def _read(recording: Recording, scenario: Scenario, facts: Path, output: str, la
         sequence=known.get("sequence"),
         assumptions=assumptions,
         ending=ending,
+        without_effect=str(known.get("without_effect", "")),
     )
 
 
 def _failure(ending: dict[str, object], output: str, recording: Recording) -> str:
-    what = f"{ending.get('exception', 'exit status')} {ending.get('message', ending.get('status'))}".splitlines()[0]
-    text = f"anymps: the script stopped on shapes alone: {what}"
-    if recording.marks(ASSUMED):
-        last = recording.marks(ASSUMED)[-1]
-        text += (
-            f"; it read a value that a plan does not have ({os.path.basename(last.site.file)}:{last.site.line}), "
-            "so this may be no fault of the script: plan the part without it"
+    """What stopped the script, and what that means for a Mac, in one line."""
+    message = str(ending.get("message", ending.get("status")))
+    first = message.splitlines()[0] if message else ""
+    what = f"{ending.get('exception', 'exit status')} {first}".rstrip()
+    if _is_download(ending, message):
+        return (
+            f"anymps: the script wants something from the network, and a plan downloads nothing: {what}; run it once "
+            "with a network, or name what lies on this machine"
         )
-    elif recording.refusals():
-        text += " (a Mac raises this, too: anymps run tells where)"
+    text = f"anymps: the script stopped on shapes alone: {what}"
+    assumed = recording.marks(ASSUMED)
+    if any(refusal.message.splitlines()[:1] == [first] for refusal in recording.refusals()):
+        return f"{text} (a Mac raises this, too: anymps run tells where)"
+    if assumed:
+        return (
+            f"{text}; it read a value that a plan does not have ({_place(assumed[-1])}), so this may be no fault of "
+            "the script: plan the part without it"
+        )
+    raised = recording.last_raised()
+    if raised is not None and ending.get("exception") in _OF_AN_OPERATOR:
+        return f"{text} (of {raised.operator} at {_place(raised)}; a Mac stops there, too, maybe in other words)"
     return text
+
+
+def _place(use: Occurrence) -> str:
+    return f"{os.path.basename(use.site.file)}:{use.site.line}"
+
+
+def _is_download(ending: dict[str, object], message: str) -> bool:
+    """Whether a script failed for want of a network: by the exception, or by the words of those who wrap it."""
+    return ending.get("exception") in _NETWORK_ERRORS or any(words in message for words in _NETWORK_WORDS)
 
 
 def _last_line(output: str) -> str:

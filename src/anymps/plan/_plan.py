@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from anymps._errors import PlanError
 from anymps.mac import Mac, all_macs
+from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, end_all, measure
 from anymps.plan._scenario import Scenario
-from anymps.plan._trace import Outcome, Stretch, Verdict
+from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
 
@@ -24,6 +25,11 @@ class Row:
     outcome: Outcome
     largest_batch: int | None
     """None if the batch is not known, or changes the course of the run."""
+
+    @property
+    def larger_unknown(self) -> bool:
+        """Whether larger batches than `largest_batch` were not looked at."""
+        return self.largest_batch == LARGEST_BATCH
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class Plan:
     changes: tuple[Change, ...]
     mac: Mac | None
     torch: str
+    fixes: tuple[Fix, ...] = ()
+    """What to change first, in this order; empty if the run fits every Mac of the plan."""
 
 
 def make_plan(
@@ -94,7 +102,9 @@ def make_plan(
             end_all()  # nobody waits for these any more
             time.sleep(0.05)
         pool.shutdown()
-    return Plan(" ".join(words), measured, tuple(rows), changes, mac, torch_version)
+    halved = _halved(stretch, minor) if measured.batch != 1 else None
+    fixes = first_fixes(measured, halved, [row.outcome for row in rows])
+    return Plan(" ".join(words), measured, tuple(rows), changes, mac, torch_version, fixes)
 
 
 def representative() -> tuple[Mac, ...]:
@@ -110,19 +120,30 @@ def representative() -> tuple[Mac, ...]:
 
 
 def _merge(base: Scenario, change: Scenario) -> Scenario:
-    said = {name: value for name, value in vars(change).items() if value not in (None, False)}
-    return replace(base, **said)
+    unsaid = vars(Scenario())
+    return replace(base, **{name: value for name, value in vars(change).items() if value != unsaid[name]})
 
 
 def _stretch(words: Sequence[str], measured: Measured, run: Callable[[Scenario], Measured]) -> Stretch | None:
-    """How the run grows with the batch: from a second run with twice the batch."""
+    """How the run grows with the batch: from another run with twice the batch."""
     batch = (
         measured.scenario.batch if any(BATCH in word for word in words) else (measured.scenario.batch or measured.batch)
     )
     if not batch:
         return None
+    if batch == 1:
+        # Of a batch of one many copies are views, so it takes another course than all others: those tell how it grows.
+        batch, measured = 2, run(replace(measured.scenario, batch=2))
     larger = run(replace(measured.scenario, batch=2 * batch))
     return Stretch.between(measured.trace, batch, larger.trace, 2 * batch)
+
+
+def _halved(stretch: Stretch | None, minor: int) -> int | None:
+    """The peak of the heaps with half the batch, on a Mac that has room for it."""
+    if stretch is None or stretch.batch < 2:
+        return None
+    roomiest = max(all_macs(), key=lambda one: one.recommended_max_memory)
+    return stretch.at(stretch.batch // 2).replay(roomiest, minor, high=0.0, low=0.0).peak_reserved
 
 
 def _change(scenario: Scenario, future: Future[Measured], mac: Mac | None, minor: int) -> Change:
@@ -130,6 +151,8 @@ def _change(scenario: Scenario, future: Future[Measured], mac: Mac | None, minor
         measured = future.result()
     except PlanError as error:
         return Change(scenario, 0, 0, None, str(error).removeprefix("anymps: "))
+    if measured.without_effect:
+        return Change(scenario, 0, 0, None, f"it changed nothing: {measured.without_effect}")
     peak = measured.story.peak
     outcome = measured.trace.replay(mac, minor) if mac is not None else None
     return Change(scenario, peak.allocated if peak else 0, measured.story.peak_reserved, outcome)

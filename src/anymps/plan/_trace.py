@@ -21,6 +21,10 @@ COMFORT: Final = 0.9
 MPSGraph's own buffers are not in the books (our choice)."""
 
 
+LARGEST_BATCH: Final = 1 << 16
+"""Beyond this batch size nobody looks for a larger one."""
+
+
 class Verdict(str, Enum):
     """How a run fits a Mac."""
 
@@ -126,7 +130,7 @@ class Stretch:
         born = iter(sizes)
         return Trace(tuple(next(born) if event >= 0 else event for event in self.small.events), self.small.births)
 
-    def largest(self, mac: Mac, torch_minor: int, accepted: Sequence[Verdict], limit: int = 1 << 16) -> int:
+    def largest(self, mac: Mac, torch_minor: int, accepted: Sequence[Verdict], limit: int = LARGEST_BATCH) -> int:
         """The largest batch up to `limit` whose verdict on a Mac is one of `accepted`; 0 if none is."""
 
         def fits(batch: int) -> bool:

@@ -143,6 +143,7 @@ class Sample:
     reserved: int
     by_category: tuple[int, ...]
     """In the order of `Category`."""
+    step: int = 0
 
 
 @dataclass(frozen=True)
@@ -309,7 +310,7 @@ def _samples(story: MemoryStory, points: int) -> tuple[Sample, ...]:
             continue
         reserved = next(curve)[2]
         if best is None or total > most:
-            best, most = Sample(one.born_ns, reserved, tuple(current)), total
+            best, most = Sample(one.born_ns, reserved, tuple(current), one.step), total
         seen += 1
         if seen % stretch == 0:
             samples.append(best)

@@ -223,6 +223,13 @@ class Recording:
         """What lay between clock reads of the program, by the lines of the two reads, in the order of the run."""
         return read_clock_pairs(self._rows, self.site)
 
+    def last_raised(self) -> Occurrence | None:
+        """The last call of an operator that ended with an exception which was no refusal of MPS."""
+        refused = "SELECT entry FROM refusals WHERE entry IS NOT NULL"
+        last = f"SELECT MAX(id) FROM entries WHERE flags & {Flag.RAISED:d} AND id NOT IN ({refused})"
+        found = self._occurrences(f"e.id = ({last})")
+        return found[0] if found else None
+
     def copies(self) -> tuple[Occurrence, ...]:
         """Copies between CPU and device, single values among them; those within the device are left out."""
         return self._occurrences(f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})")

@@ -6,7 +6,9 @@ from anymps.report._diff import Diff, compare
 from anymps.report._diff_json import render_diff_json
 from anymps.report._diff_terminal import render_diff_terminal
 from anymps.report._forms import FORMATS, renderer
-from anymps.report._plan import plan_json, print_plan, render_plan
+from anymps.report._plan_html import plan_page
+from anymps.report._plan_json import plan_json
+from anymps.report._plan_terminal import print_plan, render_plan
 from anymps.report._renderer import Renderer
 from anymps.report._rule_page import rule_page
 from anymps.report._terminal import TerminalRenderer, print_terminal, render_terminal
@@ -18,6 +20,7 @@ __all__ = [
     "TerminalRenderer",
     "compare",
     "plan_json",
+    "plan_page",
     "print_plan",
     "print_terminal",
     "render_diff_json",

@@ -10,7 +10,7 @@ from anymps.findings import Finding
 from anymps.report import _diff_words as words
 from anymps.report import _text as text
 from anymps.report._diff import Diff
-from anymps.report._html import assets, templates
+from anymps.report._page import assets, templates
 from anymps.report._words import times
 
 _MOST_FINDINGS: Final = 200  # of one kind; the JSON form has all
@@ -42,9 +42,11 @@ def _page(diff: Diff) -> dict[str, Any]:
     return {
         "title": "anymps diff" + (f": {scripts[1]}" if scripts[1] else ""),
         "version": __version__,
+        "kind": "comparison",
+        "made_from": "from two recordings",
         "eyebrow": ["anymps diff", *dict.fromkeys(script for script in scripts if script)],
         "state": "clean" if worst is None else worst.label,
-        "verdict": words.verdict(diff),
+        "verdict": (words.verdict(diff), ""),
         "figures": _figures(diff),
         "sections": [*sections, ("operators", "Operators")] if operators else sections,
         "sides": [

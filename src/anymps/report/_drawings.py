@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from anymps.record import Category, Recording, Span, StepQueues, StepSum, StepTimeline
+from anymps.record import Category, Recording, Sample, Span, StepQueues, StepSum, StepTimeline
 from anymps.report import _text as text
 from anymps.report._words import fact
 
@@ -108,11 +108,11 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
         height = max((_BAR_BOTTOM - _BAR_TOP) * min(top / longest, 1), 1)
         bars.append(
             {
-                "at": _round(place * width + 0.1 * width),
-                "width": _round(min(0.8 * width, _WIDEST_BAR)),
+                "at": round_(place * width + 0.1 * width),
+                "width": round_(min(0.8 * width, _WIDEST_BAR)),
                 "cut": top > longest,
-                "top": _round(_BAR_BOTTOM - height),
-                "height": _round(height),
+                "top": round_(_BAR_BOTTOM - height),
+                "height": round_(height),
                 "title": _group_title(group),
             }
         )
@@ -141,10 +141,28 @@ def memory_drawing(recording: Recording) -> dict[str, Any] | None:
     start, length = samples[0].at_ns, max(samples[-1].at_ns - samples[0].at_ns, 1)
     highest = max(max(it.reserved, sum(it.by_category)) for it in samples) or 1
     peak = max(sum(it.by_category) for it in samples)
-    across = [_round(1000 * (it.at_ns - start) / length) for it in samples]
+    across = [(it.at_ns - start) / length for it in samples]
+    bands, driver = stacked(samples, across, highest)
+    held = ", ".join(f"{it['name']} {it['most']}" for it in bands) or "nothing"
+    sentence = f"At most {text.size(peak) or 'nothing'} held by tensors, {text.size(highest)} taken from the system."
+    return {
+        "sentence": sentence,
+        "label": f"Memory over the run. {sentence} At most: {held}.",
+        "highest": text.size(highest),
+        "ticks": _ticks(length),
+        "bands": bands,
+        "driver": driver,
+    }
+
+
+def stacked(samples: Sequence[Sample], across: Sequence[float], highest: int) -> tuple[list[dict[str, Any]], str]:
+    """Memory by what it is used for as bands of a drawing 1000 wide and 140 high, and the heaps' line above them.
+
+    `across` are the places of the samples, from 0 to 1; `highest` is the number of bytes at the top.
+    """
 
     def points(values: Iterable[int]) -> list[str]:
-        return [f"{x} {_round(140 - 138 * value / highest)}" for x, value in zip(across, values, strict=True)]
+        return [f"{round_(1000 * x)} {round_(140 - 138 * y / highest)}" for x, y in zip(across, values, strict=True)]
 
     bands = []
     below = [0] * len(samples)
@@ -156,16 +174,7 @@ def memory_drawing(recording: Recording) -> dict[str, Any] | None:
         most = text.size(max(it.by_category[place] for it in samples))
         bands.append({"name": category.value, "place": place, "most": most, "path": f"M{'L'.join(outline)}Z"})
         below = above
-    held = ", ".join(f"{it['name']} {it['most']}" for it in bands) or "nothing"
-    sentence = f"At most {text.size(peak) or 'nothing'} held by tensors, {text.size(highest)} taken from the system."
-    return {
-        "sentence": sentence,
-        "label": f"Memory over the run. {sentence} At most: {held}.",
-        "highest": text.size(highest),
-        "ticks": _ticks(length),
-        "bands": bands,
-        "driver": f"M{'L'.join(points(it.reserved for it in samples))}",
-    }
+    return bands, f"M{'L'.join(points(it.reserved for it in samples))}"
 
 
 def _rows(line: StepTimeline, start: int, directory: str) -> Iterator[dict[str, str]]:
@@ -214,15 +223,16 @@ def _ticks(length: int) -> list[dict[str, Any]]:
     power = 10 ** math.floor(math.log10(rough))
     each = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     return [
-        {"at": _round(100 * part * each / length), "label": text.duration_short(part * each)}
+        {"at": round_(100 * part * each / length), "label": text.duration_short(part * each)}
         for part in range(math.floor(length / each) + 1)
     ]
 
 
 def _bar(offset: int, length: int, whole: int) -> dict[str, float]:
     width = max(100 * length / whole, _NARROWEST)
-    return {"at": _round(min(100 * offset / whole, 100 - _NARROWEST)), "width": _round(width)}
+    return {"at": round_(min(100 * offset / whole, 100 - _NARROWEST)), "width": round_(width)}
 
 
-def _round(number: float) -> float:
+def round_(number: float) -> float:
+    """Places of a drawing, no finer than eyes and files need."""
     return round(number, 3)

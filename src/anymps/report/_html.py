@@ -6,17 +6,10 @@ script by their hashes and nothing else.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import resources
 from itertools import groupby
 from typing import Any, Final
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
 
 from anymps._version import __version__
 from anymps.findings import Finding, Severity
@@ -24,6 +17,7 @@ from anymps.record import Line, OperatorUse, Recording, Site
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing, runs_drawing, timeline_drawing
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
+from anymps.report._page import assets, templates
 from anymps.report._source import excerpt
 from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
 from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
@@ -35,7 +29,6 @@ _MOST_FINDINGS: Final = 200
 _MOST_OPERATORS: Final = 300
 _MOST_LINES: Final = 300
 _LONGEST_SOURCE: Final = 160
-_LONGEST_SENTENCE: Final = 4000  # characters: an error's message may be as long as it likes
 _FIRST: Final = 3
 
 _OPERATOR_COLUMNS = ("operator", "runs as", "calls", "time here", "per call", "moved")
@@ -68,6 +61,8 @@ class HtmlRenderer:
         worst = min((finding.severity for finding in findings), default=None)
         page = {
             "title": _title(recording),
+            "kind": "report",
+            "made_from": "from a recording",
             "version": __version__,
             "eyebrow": _eyebrow(recording),
             "state": "clean" if worst is None else worst.label,
@@ -103,6 +98,7 @@ class HtmlRenderer:
             "function": "" if function == "<module>" else function,
             "excerpt": lines,
             "remark": remark,
+            "related_as": finding.related_as,
             "related": [self._related(site, directory) for site in finding.related_sites],
             "what": text.clean(finding.what),
             "times": times(finding),
@@ -118,44 +114,6 @@ class HtmlRenderer:
 
     def _excerpt(self, site: Site, directory: str) -> tuple[Any, str]:
         return excerpt(site, directory, read=self.read_sources)
-
-
-@lru_cache(maxsize=1)
-def templates() -> Environment:
-    """The pages' templates; all that is put into them is escaped."""
-    environment = Environment(
-        loader=PackageLoader("anymps.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["marked"] = _marked
-    return environment
-
-
-def _marked(sentence: str) -> Markup:
-    """A sentence with what stands between backquotes as code; all of it escaped."""
-    sentence = text.shorten(sentence, _LONGEST_SENTENCE)
-    parts = sentence.split("`")
-    if len(parts) % 2 == 0:  # a backquote without a partner: the sentence as it is
-        return escape(sentence)
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if number % 2 else escape(part) for number, part in enumerate(parts)
-    )
-
-
-@lru_cache(maxsize=1)
-def assets() -> dict[str, str]:
-    """Style and script, and the hashes by which the page's policy lets them in (www.w3.org/TR/CSP3)."""
-    folder = resources.files("anymps.report") / "templates"
-    assets: dict[str, str] = {}
-    for name, file in (("style", "report.css"), ("script", "report.js")):
-        content = (folder / file).read_text(encoding="utf-8")
-        assets[name] = Markup(content)  # ours, from the package: nothing of a script's is in it
-        assets[f"{name}_hash"] = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-    return assets
 
 
 def _title(recording: Recording) -> str:

@@ -60,6 +60,7 @@ def finding_object(finding: Finding, fingerprint: str) -> dict[str, object]:
         "title": finding.title,
         "site": site_object(finding.site),
         "related_sites": [site_object(site) for site in finding.related_sites],
+        "related_as": finding.related_as,
         "count": finding.count,
         "per_step": finding.per_step,
         "cost_ns": list(finding.cost_ns),

@@ -78,7 +78,7 @@ def _text(finding: Finding, directory: str) -> str:
     lines = [f"{place(finding.site, directory)}"]
     if finding.site.source:
         lines.append(f"    {clean(finding.site.source.strip())}")
-    lines += [f"made at {place(site, directory)}" for site in finding.related_sites]
+    lines += [f"{finding.related_as} {place(site, directory)}" for site in finding.related_sites]
     lines += [clean(finding.what), f"why: {clean(finding.why)}", f"fix: {clean(finding.fix)}"]
     return "\n".join([*lines, f"source: {clean(finding.source)}"])
 

@@ -101,8 +101,13 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str) -> dict[st
         result["locations"] = [_location(finding.site, root)]
     related = [site for site in finding.related_sites if site.known]
     if related:
+        what = finding.related_as.removesuffix(" at")
         result["relatedLocations"] = [
-            {"id": number, "message": {"text": "made here"}, **_location(site, root)}
+            {
+                "id": number,
+                "message": {"text": f"{what} here"},
+                **_location(site, root),
+            }
             for number, site in enumerate(related, start=1)
         ]
     return result

@@ -226,7 +226,7 @@ def _findings(recording: Recording, findings: Sequence[Finding]) -> Iterator[Ren
         if finding.site.source:
             rows.append(("", _source(finding.site.source)))
         for site in finding.related_sites:
-            rows.append(("made at", Text(text.place(site, directory))))
+            rows.append((finding.related_as, Text(text.place(site, directory))))
             if site.source:
                 rows.append(("", _source(site.source)))
         rows.append(("what", Text(text.clean(finding.what))))

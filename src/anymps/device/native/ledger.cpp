@@ -33,7 +33,13 @@ State& state() {
 constexpr uint32_t kSlotBits = 24;
 constexpr uint32_t kSlotMask = (uint32_t(1) << kSlotBits) - 1;
 
-thread_local c10::SmallVector<uint32_t, 8> unattributed;
+// A buffer that no entry has claimed yet; `named` once an allocation of its own has.
+struct Unattributed {
+  uint32_t number;
+  bool named;
+  uint32_t site;
+};
+thread_local c10::SmallVector<Unattributed, 8> unattributed;
 
 Row* find(State& s, uint32_t number) {
   const uint32_t slot = number & kSlotMask;
@@ -76,7 +82,7 @@ uint32_t born(const Block* block) {
     row->born_ns = now_ns();
     row->allocated = allocated;
     row->reserved = reserved;
-    unattributed.push_back(number);
+    unattributed.push_back({number, false, 0});
   }
   return number;
 }
@@ -111,21 +117,43 @@ bool has_unattributed() {
   return !unattributed.empty();
 }
 
+static void write(State& s, uint32_t number, const Entry& entry) {
+  if (Row* row = find(s, number)) {
+    row->signature = entry.signature;
+    row->site = entry.site;
+    row->step = entry.step;
+    row->phase = entry.phase;
+    if (row->role == 0) {
+      row->module = entry.module;
+    }
+  }
+}
+
 void attribute(const Entry& entry) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  for (const uint32_t number : unattributed) {
-    if (Row* row = find(s, number)) {
-      row->signature = entry.signature;
-      row->site = entry.site;
-      row->step = entry.step;
-      row->phase = entry.phase;
-      if (row->role == 0) {
-        row->module = entry.module;
-      }
+  for (const Unattributed& one : unattributed) {
+    if (!one.named || one.site == entry.site) {
+      write(s, one.number, entry);
     }
   }
   unattributed.clear();
+}
+
+bool has_unnamed() {
+  return !unattributed.empty() && !unattributed.back().named;
+}
+
+void name(const Entry& entry) {
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  for (Unattributed& one : unattributed) {
+    if (!one.named) {
+      one.named = true;
+      one.site = entry.site;
+      write(s, one.number, entry);
+    }
+  }
 }
 
 uint32_t assign(uint32_t number, const Block* block, Role role, uint32_t module) {

@@ -38,6 +38,11 @@ void died(uint32_t row) noexcept;
 bool has_unattributed();
 void attribute(const Entry& entry);
 
+// A bare allocation (torch.empty) writes no entry; `entry` says where it was made. The next entry takes its buffer over
+// only if it comes from the same line: an operator that torch composes of an allocation and a kernel that fills it.
+bool has_unnamed();
+void name(const Entry& entry);
+
 // Says what a live buffer is; begins a row for one that is older than the recording. Returns the row.
 uint32_t assign(uint32_t row, const Block* block, Role role, uint32_t module);
 

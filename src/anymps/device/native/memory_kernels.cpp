@@ -44,6 +44,15 @@ void check_not_pinned(std::optional<bool> pin_memory) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
+// Allocations write no entry, but their buffers have a line.
+template <class Op>
+void note_bare(const at::Tensor& result) {
+  if (C10_UNLIKELY(recording())) {
+    static const Rule* rule = find_rule(full_name<Op>());
+    tape::note_empty(*rule, result.unsafeGetTensorImpl());
+  }
+}
+
 // The checks come in the order of the real backend's empty_mps (torch 2.13, EmptyTensor.cpp).
 at::Tensor empty(
     c10::IntArrayRef size,
@@ -66,8 +75,10 @@ at::Tensor empty(
   at::detail::check_size_nonnegative(size);
   const c10::ScalarType type = dtype.value_or(c10::get_default_dtype_as_scalartype());
   check_allocatable(type);
-  return at::Tensor(at::detail::empty_generic(
+  at::Tensor result(at::detail::empty_generic(
       size, mps_allocator(), c10::DispatchKeySet(c10::DispatchKey::MPS), type, memory_format));
+  note_bare<at::_ops::empty_memory_format>(result);
+  return result;
 }
 
 at::Tensor empty_strided(
@@ -82,8 +93,10 @@ at::Tensor empty_strided(
   if (type == c10::ScalarType::Double) {  // complex128 is not checked here on the real backend either
     check_allocatable(type);
   }
-  return at::Tensor(at::detail::empty_strided_generic(
+  at::Tensor result(at::detail::empty_strided_generic(
       size, stride, mps_allocator(), c10::DispatchKeySet(c10::DispatchKey::MPS), type));
+  note_bare<at::_ops::empty_strided>(result);
+  return result;
 }
 
 struct CopyRule {

@@ -133,11 +133,36 @@ struct ThreadTape {
   uint32_t generation = 0;
   uint64_t torch_thread = 0;
   uint8_t phase = 0;
-  uint32_t module = 0;
-  uint32_t ordinal = 0;
-  std::vector<std::pair<uint32_t, uint32_t>> stack;
+  // Where the thread is in the modules' calls. An operator's position is its place among those of one call, and a call is
+  // known by the line of the outermost one and the places of those within: one module, called twice, has two positions.
+  struct Call {
+    uint32_t module = 0;
+    uint32_t ordinal = 0;  // operators so far
+    uint32_t calls = 0;    // of modules in it so far
+    uint64_t path = 0;
+  };
+  Call call;
+  std::vector<Call> stack;
   Chunk* chunk = nullptr;
   std::unique_ptr<KnownPositions> known;
+
+  // Signature and line of an operator by its position; looked up where it is new, and the line always if it `matters`.
+  template <class Intern>
+  void place(Entry& entry, uint64_t hash, bool matters, const Intern& intern_it) {
+    const uint64_t position = mix(mix(hash, call.path), call.ordinal++) | 1;
+    const KnownPositions::Slot* slot = known->find(position);
+    if (slot->key == position) {
+      entry.signature = slot->signature;
+      entry.site = matters ? current_site() : slot->site;
+      return;
+    }
+    entry.signature = intern_it();
+    const bool remember = known->used < kMaxKnown;
+    entry.site = matters || remember ? current_site() : 0;
+    if (remember) {
+      known->insert(position, entry.signature, entry.site);
+    }
+  }
 
   Entry& next() {
     if (chunk == nullptr || chunk->count.load(std::memory_order_relaxed) == kChunkEntries) {
@@ -244,7 +269,7 @@ uint32_t intern(
 // The phase of an operator that no hook has put into one.
 Phase natural_phase(const ThreadTape& tape, Wait wait, Direction direction) {
   State& s = state();
-  if (tape.module == 0) {
+  if (tape.call.module == 0) {
     if (direction == Direction::CpuToMps) {
       return Phase::Move;
     }
@@ -287,7 +312,14 @@ bool muted() {
   return muted_depth > 0;
 }
 
+static thread_local int open_spans = 0;
+
+void Span::leave() {
+  --open_spans;
+}
+
 void Span::begin() {
+  ++open_spans;
   refusal_noted = false;  // one from outside any call is not this call's
   start_ = now_ns();
   hash_ = mix(0x5bd1e995u, rule_.id + 1);
@@ -323,7 +355,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     entry.phase = tape.phase != 0 ? tape.phase : static_cast<uint8_t>(natural_phase(tape, wait_, direction_));
   }
   // A module that runs inside a backward is a checkpoint's: its operators are forward ones, with a line of their own.
-  if (in_backward && tape.module == 0) {
+  if (in_backward && tape.call.module == 0) {
     place_in_backward(entry, node);
     KnownPositions::Slot* known = tape.known->find(hash);
     if (known->key == hash) {
@@ -336,22 +368,10 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
       entry.site = current_site();
     }
   } else {
-    entry.module = tape.module;
+    entry.module = tape.call.module;
     const uint64_t sequence = at::sequence_number::peek();
     entry.sequence = static_cast<int64_t>(sequence) - 1;
-    const uint64_t position = mix(mix(hash, tape.module), tape.ordinal++) | 1;
-    KnownPositions::Slot* known = tape.known->find(position);
-    if (known->key == position) {
-      entry.signature = known->signature;
-      entry.site = matters ? current_site() : known->site;
-    } else {
-      entry.signature = intern(hash, rule_, fate_, inputs, outputs);
-      const bool remember = tape.known->used < kMaxKnown;
-      entry.site = matters || remember ? current_site() : 0;
-      if (remember) {
-        tape.known->insert(position, entry.signature, entry.site);
-      }
-    }
+    tape.place(entry, hash, matters, [&] { return intern(hash, rule_, fate_, inputs, outputs); });
     if (sequence > 0) {
       const uint64_t key = forward_key(tape.torch_thread, sequence - 1);
       ForwardSlot& slot = forward_slots()[key & (kForwardSlots - 1)];
@@ -487,7 +507,7 @@ uint8_t current_phase() {
     return static_cast<uint8_t>(Phase::Backward);
   }
   const ThreadTape& tape = mine();
-  return tape.phase != 0 || tape.module == 0 ? tape.phase : static_cast<uint8_t>(Phase::Forward);
+  return tape.phase != 0 || tape.call.module == 0 ? tape.phase : static_cast<uint8_t>(Phase::Forward);
 }
 
 uint32_t current_step() {
@@ -503,22 +523,22 @@ uint8_t set_phase(uint8_t phase) {
 
 void enter_module(uint32_t module) {
   ThreadTape& tape = mine();
-  tape.stack.emplace_back(tape.module, tape.ordinal);
-  tape.module = module;
-  tape.ordinal = 0;
+  const uint64_t within = tape.call.module == 0 ? current_site() : mix(tape.call.path, ++tape.call.calls);
+  tape.stack.push_back(tape.call);
+  tape.call = {module, 0, 0, mix(within, module)};
 }
 
 void leave_module() {
   ThreadTape& tape = mine();
   if (!tape.stack.empty()) {
-    std::tie(tape.module, tape.ordinal) = tape.stack.back();
+    tape.call = tape.stack.back();
     tape.stack.pop_back();
   }
 }
 
 void end_step() {
   State& s = state();
-  mine().ordinal = 0;
+  mine().call.ordinal = 0;
   std::lock_guard<std::mutex> lock(s.mutex);
   const int64_t now = now_ns();
   s.new_steps.push_back({s.step.load(), s.step_start, now});
@@ -529,7 +549,7 @@ void end_step() {
 // An entry of our own, in the module that runs and of no autograd node.
 static Entry outside() {
   Entry entry{};
-  entry.module = mine().module;
+  entry.module = mine().call.module;
   entry.sequence = -1;
   return entry;
 }
@@ -615,6 +635,35 @@ void note_pair(const Rule& rule, uint32_t site, uint32_t other, int64_t moved_by
   entry.sequence = other;
   entry.moved_bytes = moved_bytes;
   put(rule, Fate::Mark, entry);
+}
+
+void note_empty(const Rule& rule, const c10::TensorImpl* tensor) {
+  if (!recording() || muted() || open_spans > 0 || !ledger::has_unnamed()) {
+    return;
+  }
+  ThreadTape& tape = mine();
+  tape.refresh();
+  uint64_t hash = mix(0x656d7074u, rule.id + 1);
+  for (const int64_t size : tensor->sizes()) {
+    hash = mix(hash, static_cast<uint64_t>(size));
+  }
+  hash = mix(hash, static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype()))) | 1;
+  const auto signature = [&] { return intern(hash, rule, Fate::Native, {}, {tensor}); };
+  Entry entry{};
+  BackwardNode node;
+  if (current_backward(node) && tape.call.module == 0) {
+    place_in_backward(entry, node);
+    entry.signature = signature();
+  } else {
+    entry.module = tape.call.module;
+    entry.phase = current_phase();
+    if (entry.phase == 0) {
+      entry.phase = static_cast<uint8_t>(natural_phase(tape, Wait::None, Direction::None));
+    }
+    tape.place(entry, hash, false, signature);
+  }
+  entry.step = state().step.load(std::memory_order_relaxed);
+  ledger::name(entry);
 }
 
 void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wait wait) {

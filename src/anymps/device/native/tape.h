@@ -60,6 +60,13 @@ class Span {
       begin();
     }
   }
+  ~Span() {
+    if (on_) {
+      leave();
+    }
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
   bool on() const {
     return on_;
   }
@@ -93,6 +100,7 @@ class Span {
 
  private:
   void begin();
+  static void leave();
   void mix_tensor(const c10::TensorImpl* tensor);
   void write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs);
 
@@ -154,6 +162,8 @@ void note_hazard(const Rule& rule);  // writes a mark for a known fault of MPS t
 void note_unsafe_copy(const Rule& rule, uint32_t site, uint32_t copy, uint32_t wait);
 // Writes a mark for something at a line, and another line that belongs to it (0: none).
 void note_pair(const Rule& rule, uint32_t site, uint32_t other, int64_t moved_bytes);
+// Says where a tensor was allocated that no operator made (torch.empty); writes no entry.
+void note_empty(const Rule& rule, const c10::TensorImpl* tensor);
 void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wait wait);
 }  // namespace tape
 

@@ -1,0 +1,86 @@
+"""A plan as one HTML page, by the rules of the report's page: one file, no network, readable anywhere and by ear."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anymps._version import __version__
+from anymps.report import _plan_words as words
+from anymps.report import _text as text
+from anymps.report._page import assets, templates
+from anymps.report._plan_drawings import macs_drawing, plan_memory_drawing
+
+if TYPE_CHECKING:
+    from anymps.plan import Plan
+    from anymps.record import Moment
+
+_STATES = {"fits": "clean", "tight": "warning", "pages": "warning", "fails": "error"}
+
+_SECTIONS = {
+    "macs": "Macs",
+    "memory": "Memory",
+    "changes": "What if",
+    "fixes": "Change first",
+    "assumptions": "Values read",
+    "limits": "Limits",
+}
+
+
+def plan_page(plan: Plan) -> str:
+    """The page. What comes from the script is escaped, and without control characters."""
+    return templates().get_template("plan.html.j2").render(_page(plan))
+
+
+def _page(plan: Plan) -> dict[str, Any]:
+    peak = plan.base.story.peak
+    assert peak is not None
+    script = text.clean(plan.script)
+    page: dict[str, Any] = {
+        "title": f"anymps plan: {script}" + (f" on {plan.mac.name}" if plan.mac is not None else ""),
+        "kind": "plan",
+        "made_from": "from a script run on shapes",
+        "version": __version__,
+        "eyebrow": [
+            script,
+            *([plan.mac.name] if plan.mac is not None else []),
+            f"torch {text.clean(plan.torch)}",
+            "plan",
+        ],
+        "state": _STATES[words.worst(plan)],
+        "verdict": (words.headline(plan), words.summary(plan, peak)),
+        "message": words.message(plan),
+        "figures": _figures(plan, peak),
+        "macs_drawing": macs_drawing(plan),
+        "macs": words.mac_rows(plan),
+        "memory_drawing": plan_memory_drawing(plan.base.story),
+        "categories": _categories(peak),
+        "modules": words.module_rows(peak),
+        "lines": words.line_rows(peak),
+        "growth": words.growth(plan),
+        "changes": words.change_rows(plan),
+        "fixes": words.fixes(plan),
+        "assumptions": words.assumption_rows(plan),
+        "limits": words.LIMITS,
+    }
+    there = {**page, "memory": True, "changes": page["changes"].rows, "assumptions": page["assumptions"].rows}
+    page["sections"] = [(anchor, name) for anchor, name in _SECTIONS.items() if there[anchor]]
+    return {**page, **assets()}
+
+
+def _figures(plan: Plan, peak: Moment) -> list[dict[str, str]]:
+    figures = [
+        ("peak in tensors", text.size(peak.allocated)),
+        ("peak of the heaps", text.size(plan.base.story.peak_reserved)),
+        ("batch", text.count(plan.base.batch or 0)),
+        ("sequence", text.count(plan.base.sequence or 0)),
+        ("steps measured", str(plan.base.steps)),
+    ]
+    return [{"name": name, "value": value} for name, value in figures if value]
+
+
+def _categories(peak: Moment) -> words.Rows:
+    whole = max(1, peak.allocated)
+    rows = [(name, size) for name, size in words.categories(peak)]
+    rows += [("rounding, in the above", peak.rounding), ("heaps beyond that: cache", peak.cached)]
+    cells = tuple((name, text.size(size) or "0", text.percent(size, whole) or "0 %") for name, size in rows)
+    return words.Rows(("used for", "size", "share"), (1, 2), cells)

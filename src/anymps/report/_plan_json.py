@@ -1,0 +1,123 @@
+"""A plan as JSON: all that the other forms show, unrounded; its schema is docs/schema/plan-1.json."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from anymps._version import __version__
+from anymps.record import Category, Site
+
+if TYPE_CHECKING:
+    from anymps.plan import Change, Fix, Plan, Row
+    from anymps.record import Moment
+
+_POINTS: Final = 200
+"""Points of the curve at most."""
+
+
+def plan_json(plan: Plan) -> str:
+    """The plan as JSON: sizes in bytes, steps from 0 on, `margin` negative where the working set does not suffice."""
+    story = plan.base.story
+    peak = story.peak
+    assert peak is not None
+    names = [category.value for category in Category]
+    document = {
+        "format": "anymps-plan",
+        "version": 1,
+        "generator": {"name": "anymps", "version": __version__},
+        "script": plan.script,
+        "torch": plan.torch,
+        "asked_about": plan.mac.name if plan.mac is not None else None,
+        "steps": plan.base.steps,
+        "batch": plan.base.batch,
+        "sequence": plan.base.sequence,
+        "peak": _peak(peak, story.peak_reserved),
+        "step_memory": [
+            {"step": step.step, "peak_allocated": step.peak, "left_allocated": step.after} for step in story.steps()
+        ],
+        "curve": [
+            {
+                "step": sample.step,
+                "allocated": sum(sample.by_category),
+                "reserved": sample.reserved,
+                "categories": dict(zip(names, sample.by_category, strict=True)),
+            }
+            for sample in story.samples(_POINTS)
+        ],
+        "macs": [_mac(row) for row in plan.rows],
+        "what_if": [_change(change) for change in plan.changes],
+        "first_fixes": [_fix(fix) for fix in plan.fixes],
+        "assumptions": [
+            {"what": one.what, "file": one.file, "line": one.line, "source": one.source, "count": one.count}
+            for one in plan.base.assumptions
+        ],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _peak(peak: Moment, reserved: int) -> dict[str, Any]:
+    return {
+        "allocated": peak.allocated,
+        "reserved": reserved,
+        "rounding": peak.rounding,
+        "step": peak.step,
+        "phase": peak.phase.label,
+        **_place(peak.site),
+        "categories": {category.value: size for category, size in peak.by_category.items()},
+        "activations": [{"module": one.module, "bytes": one.bytes, "tensors": one.count} for one in peak.by_module()],
+        "lines": [
+            {
+                **_place(one.site),
+                "category": one.category.value,
+                "operator": one.operator,
+                "bytes": one.bytes,
+                "tensors": one.count,
+            }
+            for one in peak.by_site()
+        ],
+    }
+
+
+def _place(site: Site) -> dict[str, Any]:
+    return {"file": site.file, "line": site.line}
+
+
+def _mac(row: Row) -> dict[str, Any]:
+    outcome = row.outcome
+    failing = outcome.failing
+    return {
+        "mac": outcome.mac.name,
+        "working_set": outcome.mac.recommended_max_memory,
+        "verdict": outcome.verdict.value,
+        "peak_allocated": outcome.peak_allocated,
+        "peak_reserved": outcome.peak_reserved,
+        "margin": outcome.margin,
+        "message": outcome.message,
+        "fails_in": {"step": failing.step, "phase": failing.phase.label, **_place(failing.site)} if failing else None,
+        "largest_batch": row.largest_batch,
+        "larger_unknown": row.larger_unknown,
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "change": change.scenario.label,
+        "peak_allocated": change.peak_allocated,
+        "peak_reserved": change.peak_reserved,
+        "verdict": change.outcome.verdict.value if change.outcome is not None else None,
+        "mac": change.outcome.mac.name if change.outcome is not None else None,
+        "problem": change.problem,
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "fix": fix.kind.value,
+        "begin": fix.begin,
+        "applies": fix.applies,
+        "share": fix.share,
+        "peak_reserved": fix.peak,
+        "growth": fix.growth,
+        "lines": [_place(site) for site in fix.sites],
+    }

@@ -1,0 +1,126 @@
+"""A plan as text: its verdict, what fills the memory, on which Macs it fits, what changes do, what to do first."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from anymps.report import _plan_words as words
+from anymps.report import _text as text
+from anymps.report._console import DEFAULT_WIDTH, QUIET, fitting, heading, indented, printed
+from anymps.report._plan_chart import BLOCKS, Glyphs, glyphs_for, mac_chart, memory_chart
+
+if TYPE_CHECKING:
+    from anymps.plan import Plan
+    from anymps.record import Moment
+
+_STYLES = {"fits": "bold green", "tight": "yellow", "pages": "bold yellow", "fails": "bold red"}
+_BAR = 28
+
+
+def print_plan(plan: Plan, stream: TextIO | None = None) -> None:
+    """Write the plan to `stream` (by default standard output), as wide as its terminal and coloured if it is one."""
+    target = sys.stdout if stream is None else stream
+    terminal = target.isatty()
+    color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns if terminal else DEFAULT_WIDTH
+    encoding = getattr(target, "encoding", None) or "utf-8"
+    shown = render_plan(plan, width=fitting(width), color=color, glyphs=glyphs_for(encoding))
+    target.write(shown.encode(encoding, "replace").decode(encoding))
+
+
+def render_plan(plan: Plan, *, width: int = DEFAULT_WIDTH, color: bool = False, glyphs: Glyphs = BLOCKS) -> str:
+    """The plan as text; without colour there are no control sequences and no spaces at the ends of lines."""
+    return printed(_parts(plan, width, glyphs), width, color=color)
+
+
+def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
+    peak = plan.base.story.peak
+    assert peak is not None
+    yield Text(words.headline(plan), style=_STYLES[words.worst(plan)])
+    if words.message(plan):
+        yield Text(words.message(plan))
+    yield Text(words.summary(plan, peak))
+    yield from _title("Memory over the measured steps", "allocations in their order, highest moments")
+    yield from _drawing(memory_chart(plan.base.story, width - 2, glyphs))
+    yield from _peak(peak)
+    yield from _section("Activations by module", "kept for the backward, at the peak", words.module_rows(peak))
+    yield from _section("Your lines that hold most", "at the peak", words.line_rows(peak))
+    if words.growth(plan):
+        yield from _title("It grows")
+        yield indented(Text(words.growth(plan)))
+    yield from _section(
+        "On Macs", "macOS as in `anymps plan --mac`; the working set is what Metal recommends", words.mac_rows(plan)
+    )
+    yield from _title("The peak on each Mac", "each on a scale of its own")
+    yield from _drawing(mac_chart(plan, width - 2, glyphs))
+    yield from _section("What if", "each change alone, measured the same way", words.change_rows(plan))
+    yield from _fixes(plan)
+    yield from _section(
+        "Values that the script read",
+        "a plan has none: numbers are 0, everything is nonzero and unique",
+        words.assumption_rows(plan),
+    )
+    yield from _title("Limits of this plan")
+    for sentence in words.LIMITS:
+        yield indented(Text(f"- {sentence}"))
+
+
+def _title(title: str, remark: str = "") -> Iterator[Text]:
+    return heading(title, remark, empty=True)
+
+
+def _drawing(lines: list[str]) -> Iterator[RenderableType]:
+    for line in lines:
+        yield indented(Text(line, no_wrap=True, overflow="crop"))
+
+
+def _table(columns: tuple[str, ...], numbers: tuple[int, ...]) -> Table:
+    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
+    for place, name in enumerate(columns):
+        # Verdicts and the problems of a change may be long; they stand in columns without a name.
+        grid.add_column(name, justify="right" if place in numbers else "left", no_wrap=bool(name))
+    return grid
+
+
+def _section(title: str, remark: str, rows: words.Rows) -> Iterator[RenderableType]:
+    if not rows.rows:
+        return
+    yield from _title(title, remark)
+    columns = tuple("" if name == "verdict" else name for name in rows.columns)
+    grid = _table(columns, rows.numbers)
+    for row in rows.rows:
+        grid.add_row(*(Text(cell, _STYLES.get(cell.split(" ")[0], "")) for cell in row))
+    yield indented(grid)
+    if rows.rest:
+        yield indented(Text(rows.rest, QUIET))
+
+
+def _peak(peak: Moment) -> Iterator[RenderableType]:
+    yield from _title("What fills the memory at the peak")
+    grid = _table(("", "size", "share", " "), (1, 2))
+    whole = max(1, peak.allocated)
+    for name, size in words.categories(peak):
+        grid.add_row(name, text.size(size), text.percent(size, whole), "#" * max(1, round(_BAR * size / whole)))
+    for name, size in (("rounding, in the above", peak.rounding), ("heaps beyond that: cache", peak.cached)):
+        grid.add_row(Text(name, QUIET), text.size(size), text.percent(size, whole), "")
+    yield indented(grid)
+
+
+def _fixes(plan: Plan) -> Iterator[RenderableType]:
+    if not plan.fixes:
+        return
+    yield from _title("What to change first", "in this order")
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for number, fix in enumerate(words.fixes(plan), 1):
+        grid.add_row(f"{number}.", Text.assemble(("Begin here. ", "bold") if fix.begin else "", fix.text))
+        if fix.here:
+            grid.add_row("", Text(fix.here, QUIET))
+    yield indented(grid)

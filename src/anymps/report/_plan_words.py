@@ -1,0 +1,256 @@
+"""What a plan says, in words and rows: the same in the terminal, on the page and, as far as it has words, in JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from anymps.record import Phase
+from anymps.report import _text as text
+from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
+
+if TYPE_CHECKING:
+    from anymps.plan import Fix, Outcome, Plan
+    from anymps.record import Holding, Moment
+
+HIGH: Final = watermark_ratio(HIGH_WATERMARK, {})
+LOW: Final = watermark_ratio(LOW_WATERMARK, {})
+"""The allocator's ratios to the working set, where nothing is set."""
+
+MOST: Final = 6
+"""Rows of a list that may be long."""
+
+LIMITS: Final = (
+    "Memory of MPSGraph (matrix products, convolutions) and of Metal itself is not in these numbers; leave it room.",
+    "What the host keeps beside it (data sets, the Python process) is not counted, and a Mac has one memory for both.",
+)
+
+_MEANING: Final = {
+    "fits": "fits",
+    "tight": "fits, with less than a tenth to spare",
+    "pages": "runs, but above the working set: macOS pages, steps take ten to twenty times as long",
+    "fails": "fails",
+}
+
+_FIXES: Final = {
+    "batch": "Halve the batch, and accumulate gradients over two of them: the same training with less memory.",
+    "sequence": "Shorten the sequences or the pictures: activations grow with them, attention scores with their "
+    "square.",
+    "kept": "Remove what is kept by accident: a loss added up with its graph (use loss.detach()), outputs stored in a "
+    "list.",
+    "checkpoint": "Recompute activations (torch.utils.checkpoint, gradient_checkpointing_enable()): a third more work.",
+    "precision": "Lower the precision: torch.autocast('mps', dtype=torch.bfloat16) from M3 on, float16 with a "
+    "GradScaler before.",
+    "watermark": f"Last of all {HIGH_WATERMARK}=0.0: it lifts torch's limit, not the memory's; it can take the whole "
+    "system down.",
+}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table: its columns, which of them hold numbers, its rows, and a sentence on what was left out."""
+
+    columns: tuple[str, ...]
+    numbers: tuple[int, ...]
+    rows: tuple[tuple[str, ...], ...]
+    rest: str = ""
+
+
+def headline(plan: Plan) -> str:
+    """The verdict in one sentence."""
+    if plan.mac is not None:
+        return f"On {plan.mac.name}: {_MEANING[plan.rows[0].outcome.verdict.value]}."
+    good = [row.outcome.mac for row in plan.rows if row.outcome.verdict.value in ("fits", "tight")]
+    return f"Fits from {min(mac.ram_gib for mac in good)} GB on." if good else "Fits on no Mac."
+
+
+def worst(plan: Plan) -> str:
+    """The verdict that the headline tells: of the Mac asked about, or of the best one."""
+    if plan.mac is not None:
+        return plan.rows[0].outcome.verdict.value
+    order = ("fits", "tight", "pages", "fails")
+    return min((row.outcome.verdict.value for row in plan.rows), key=order.index)
+
+
+def message(plan: Plan) -> str:
+    """Torch's own error on the Mac that was asked about, or nothing."""
+    return text.clean(plan.rows[0].outcome.message) if plan.mac is not None else ""
+
+
+def summary(plan: Plan, peak: Moment) -> str:
+    """The peak in one sentence."""
+    batch = f", batch {plan.base.batch}" if plan.base.batch else ""
+    at = f", at {text.place(peak.site, os.getcwd())}" if peak.site.known else ""
+    return (
+        f"{text.clean(plan.script)}{batch}: at its peak {text.size(peak.allocated)} in tensors and "
+        f"{text.size(plan.base.story.peak_reserved)} of the allocator's heaps, in {moment(peak.step, peak.phase)}{at} "
+        f"(torch {text.clean(plan.torch)}, {text.plural(plan.base.steps, 'step')} measured on shapes)."
+    )
+
+
+def moment(step: int, phase: Phase) -> str:
+    """`step 2, backward`: steps are counted from 1 for people."""
+    return f"step {step + 1}, {phase.label}"
+
+
+def categories(peak: Moment) -> tuple[tuple[str, int], ...]:
+    """What fills the memory at the peak, in bytes, largest first."""
+    return tuple(sorted(((kind.value, size) for kind, size in peak.by_category.items() if size), key=lambda it: -it[1]))
+
+
+def module_rows(peak: Moment) -> Rows:
+    """Which modules' activations are kept for the backward at the peak."""
+    held = [one for one in peak.by_module() if one.bytes]
+    rows = tuple(
+        (text.size(one.bytes), text.count(one.count), text.clean(one.module) or "outside any module")
+        for one in held[:MOST]
+    )
+    return Rows(("size", "tensors", "module"), (0, 1), rows, _more(held))
+
+
+def line_rows(peak: Moment) -> Rows:
+    """Which lines of the script hold most at the peak."""
+    held = [one for one in peak.by_site() if one.site.known]
+    rows = tuple(
+        (
+            text.size(one.bytes),
+            one.category.value,
+            text.clean(one.operator.removeprefix("aten::")),
+            text.place(one.site, os.getcwd()),
+        )
+        for one in held[:MOST]
+    )
+    return Rows(("size", "what", "operator", "line"), (0,), rows, _more(held))
+
+
+def _more(held: Sequence[Holding]) -> str:
+    rest = held[MOST:]
+    return f"and {len(rest)} more with {text.size(sum(one.bytes for one in rest))}" if rest else ""
+
+
+def growth(plan: Plan) -> str:
+    """What each step leaves behind, or nothing."""
+    more = next((fix.growth for fix in plan.fixes if fix.growth), 0)
+    return f"Each step leaves {text.size(more)} more behind than the one before: something is kept." if more else ""
+
+
+def mac_rows(plan: Plan) -> Rows:
+    """What every Mac makes of the run."""
+    batches = any(row.largest_batch is not None for row in plan.rows)
+    columns = ("Mac", "working set", "peak", "margin", "verdict", *(("largest batch",) if batches else ()))
+    rows = []
+    for row in plan.rows:
+        outcome = row.outcome
+        fails = outcome.verdict.value == "fails"
+        cells = [
+            outcome.mac.name,
+            text.size(outcome.mac.recommended_max_memory),
+            "" if fails else text.size(outcome.peak_reserved),
+            "" if fails else _signed(outcome.margin),
+            verdict(outcome),
+        ]
+        if batches:
+            largest = "?" if row.largest_batch is None else f"{row.largest_batch:,}" if row.largest_batch else "none"
+            cells.append(f"{largest}+" if row.larger_unknown else largest)
+        rows.append(tuple(cells))
+    rest = (
+        ""
+        if batches
+        else "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments "
+        "have its size, and give --batch."
+    )
+    return Rows(columns, (1, 2, 3, 5), tuple(rows), rest)
+
+
+def verdict(outcome: Outcome) -> str:
+    """`fits`, or `fails in step 1, forward`."""
+    at = f" in {moment(outcome.failing.step, outcome.failing.phase)}" if outcome.failing is not None else ""
+    return outcome.verdict.value + at
+
+
+def _signed(number: int) -> str:
+    return f"-{text.size(-number)}" if number < 0 else text.size(number) or "0"
+
+
+def needed(plan: Plan, outcome: Outcome) -> int:
+    """Bytes of heaps that the run needs on a Mac; where it fails there, what it takes without limits."""
+    return plan.base.story.peak_reserved if outcome.verdict.value == "fails" else outcome.peak_reserved
+
+
+def change_rows(plan: Plan) -> Rows:
+    """What each change would do."""
+    peak = plan.base.story.peak
+    tensors = peak.allocated if peak is not None else 0
+    rows = [("as written", text.size(tensors), text.size(plan.base.story.peak_reserved), "", "")]
+    for change in plan.changes:
+        if change.problem:
+            rows.append((change.scenario.label, "", "", "", text.clean(change.problem)))
+            continue
+        said = f"{change.outcome.verdict.value} on {change.outcome.mac.name}" if change.outcome is not None else ""
+        ratio = f"{change.peak_allocated / max(1, tensors):.2f}x"
+        sizes = (text.size(change.peak_allocated), text.size(change.peak_reserved))
+        rows.append((change.scenario.label, *sizes, ratio, said))
+    return Rows(("change", "tensors", "heaps", "", ""), (1, 2, 3), tuple(rows) if plan.changes else ())
+
+
+@dataclass(frozen=True)
+class FixWords:
+    """One change: what to do, what is known of it here, and whether to begin with it."""
+
+    text: str
+    here: str
+    begin: bool
+    applies: bool | None
+
+
+def fixes(plan: Plan) -> tuple[FixWords, ...]:
+    """What to change first, in its order."""
+    return tuple(FixWords(_FIXES[fix.kind.value], _here(fix, plan), fix.begin, fix.applies) for fix in plan.fixes)
+
+
+def _here(fix: Fix, plan: Plan) -> str:
+    """What the measurement says about a change to this script."""
+    kind = fix.kind.value
+    if kind == "batch":
+        if plan.base.batch == 1:
+            return "The batch is 1 already."
+        if fix.peak is not None and plan.base.batch is not None:
+            before = text.size(plan.base.story.peak_reserved)
+            return f"Batch {plan.base.batch // 2} needs {text.size(fix.peak)} in place of {before}."
+        return "Little of the peak grows with the batch." if fix.applies is False else ""
+    if kind == "sequence":
+        if fix.applies is False:
+            return "Little of the peak grows with them."
+        return f"They are {plan.base.sequence} tokens long." if plan.base.sequence is not None else ""
+    if kind == "kept":
+        if not fix.applies:
+            return "Nothing grows from step to step." if plan.base.steps >= 3 else ""
+        places = ", ".join(text.place(site, os.getcwd()) for site in fix.sites)
+        return f"Each step leaves {text.size(fix.growth)} more" + (f"; look at {places}." if places else ".")
+    if kind == "checkpoint":
+        return f"Activations are {text.percent(fix.share, 1) or '0 %'} of the peak."
+    if kind == "precision" and fix.applies is not True:
+        return (
+            "Autocast leaves weights, gradients and optimizer state as they are; a model made in bfloat16, SGD or LoRA "
+            "makes those smaller."
+        )
+    if kind == "watermark" and not fix.applies:
+        return "Torch's limit is not what is met here."
+    return ""
+
+
+def assumption_rows(plan: Plan) -> Rows:
+    """Where the script read values that a plan does not have."""
+    found = plan.base.assumptions
+    rows = tuple(
+        (
+            text.count(one.count),
+            text.clean(one.what.removeprefix("aten::")),
+            f"{text.path(one.file, os.getcwd())}:{one.line}" if one.file else "",
+        )
+        for one in found[:MOST]
+    )
+    rest = f"and {len(found) - MOST} more" if len(found) > MOST else ""
+    return Rows(("times", "what", "line"), (0,), rows, rest)
