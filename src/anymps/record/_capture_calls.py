@@ -102,10 +102,12 @@ class Plan:
             return Fate.ALWAYS_FALLBACK
         return Fate.NATIVE if self._listed(tensors) else Fate.FALLBACK
 
-    def wait_of(self, tensors: Tensors) -> Wait:
+    def wait_of(self, tensors: Tensors, args: Any, kwargs: Any) -> Wait:
         """The wait inside the operator for these arguments. Conditions: `anymps.rules.Flag`."""
         if self._wait is Wait.NONE or not self._flags & _CONDITIONS:
             return self._wait
+        if self._flags & RuleFlag.WAITS_ON_OPTION:
+            return self._wait if self._option_waits(tensors, args, kwargs) else Wait.NONE
         for place, tensor in tensors:
             if place and self._flags & RuleFlag.WAITS_ON_MASK and tensor.dtype in (torch.bool, torch.uint8):
                 return self._wait
@@ -114,6 +116,26 @@ class Plan:
             if not place and self._flags & RuleFlag.WAITS_ON_ZERO_DIM and tensor.dim() == 0:
                 return self._wait
         return Wait.NONE
+
+    def _option_waits(self, tensors: Tensors, args: Any, kwargs: Any) -> bool:
+        """The conditions of `anymps.rules` that are not about a single tensor."""
+
+        def given(name: str, default: Any = None) -> Any:
+            place = self.places.get(name, len(args))
+            return args[place] if place < len(args) else kwargs.get(name, default)
+
+        sparse = [tensor.layout is not torch.strided for _, tensor in tensors]
+        if self.base == "index_select":
+            return sparse[0]
+        if self.base in ("mul", "mul_"):
+            return len(sparse) > 1 and all(sparse[:2])
+        if self.base == "repeat_interleave":
+            return given("output_size") is None
+        if self.base == "searchsorted":
+            return given("sorter") is not None
+        if tensors[0][1].numel() == 0:
+            return False
+        return bool(given("min", 0) == given("max", 0)) if self.base == "histc" else given("range") is None
 
     def fresh(self, result: Any) -> list[torch.Tensor]:
         """The results that the call has made and that lie on mps."""

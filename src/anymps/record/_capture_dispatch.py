@@ -24,7 +24,7 @@ from anymps.record._capture_ledger import PythonLedger
 from anymps.record._capture_reach import Reach
 from anymps.record._capture_refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
 from anymps.record._capture_sites import Sites
-from anymps.record._capture_tape import PythonTape
+from anymps.record._capture_tape import PythonTape, graph_task
 from anymps.record._capture_waits import Waits
 from anymps.record._vocabulary import Direction, Fate, Flag, RefusalKind, Wait
 
@@ -129,12 +129,16 @@ class DispatchCore:
         self._mode: RecordingMode | None = None
         self._note_refusal: Callable[..., None] | None = None
         self._note_surfaced: Callable[[int], None] | None = None
+        self._note_copied: Callable[[torch.Tensor, int], None] | None = None
+        self._copying_lines: set[int] = set()
         self._number_of: Callable[[Any], int] | None = None
         self._modules: dict[int, int] = {}
+        self._module_call: Callable[..., Any] | None = None
         self._fallen: set[str] = set()
         # The rest of the native module's face.
         self.clock_ns = self.tape.clock_ns
         self.mark = self.tape.mark
+        self.note_pair = self.tape.note_pair
         self.set_phase = self.tape.set_phase
         self.end_step = self.tape.end_step
         self.site = self.sites.number
@@ -143,9 +147,10 @@ class DispatchCore:
         self.ledger_drain = self.ledger.drain
         self.tape_drain = self.tape.drain
 
-    def set_callbacks(self, refusal: Any, surfaced: Any, module: Any) -> None:
-        """What to call for refusals, for errors that come out later, and for new modules."""
-        self._note_refusal, self._note_surfaced, self._number_of = refusal, surfaced, module
+    def set_callbacks(self, refusal: Any, surfaced: Any, copied: Any, module: Any) -> None:
+        """What to call for refusals, errors that come out later, lines that copy to mps, and new modules."""
+        self._note_refusal, self._note_surfaced = refusal, surfaced
+        self._note_copied, self._number_of = copied, module
 
     def current_site(self) -> int:
         """The line that runs, or the one that a late error is put down to."""
@@ -193,8 +198,8 @@ class DispatchCore:
         """What is allocated now, and the peak of the samples since it was reset, in bytes."""
         return {"allocated": (torch._C._mps_currentAllocatedMemory(), self.ledger.peak)}
 
-    def module_call(self, _: Any, original: Any) -> Callable[..., Any]:
-        """A replacement for `torch.nn.Module.__call__` that notes which module runs."""
+    def watch_modules(self, original: Callable[..., Any]) -> None:
+        """Put a function that notes which module runs in the place of `torch.nn.Module.__call__`, the `original`."""
         tape, modules = self.tape, self._modules
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -208,7 +213,14 @@ class DispatchCore:
             finally:
                 tape.leave_module()
 
-        return __call__
+        self._module_call = original
+        setattr(torch.nn.Module, "__call__", __call__)  # noqa: B010 - mypy takes an assignment for a mistake
+
+    def unwatch_modules(self) -> None:
+        """Put the former function back."""
+        if self._module_call is not None:
+            setattr(torch.nn.Module, "__call__", self._module_call)  # noqa: B010
+            self._module_call = None
 
     def forget_module(self, address: int) -> None:
         """Forget a module that is gone."""
@@ -255,14 +267,14 @@ class DispatchCore:
             outputs = [tensor for tensor in outputs if tensor.layout is torch.strided]
         if plan.resizes:
             self.ledger.see([it for place, it in tensors if place in plan.writes and it.is_mps], resized=True)
-        self._kernel(plan, tensors, outputs, start)
+        self._kernel(plan, tensors, outputs, start, plan.wait_of(tensors, args, kwargs))
         return result
 
-    def _kernel(self, plan: Plan, tensors: Tensors, outputs: list[torch.Tensor], start: int) -> None:
+    def _kernel(self, plan: Plan, tensors: Tensors, outputs: list[torch.Tensor], start: int, inside: Wait) -> None:
         inputs = [tensor for _, tensor in tensors]
         fate = plan.fate(tensors)
         if fate is Fate.NATIVE:
-            wait, moved = plan.wait_of(tensors), 0
+            wait, moved = inside, 0
         else:
             wait = Wait.FALLBACK
             moved = sum(tensor.nbytes for tensor in (*inputs, *outputs) if tensor.is_mps and not tensor.is_sparse)
@@ -308,11 +320,22 @@ class DispatchCore:
         if late is not None:
             self._surfaced(late)
             raise late
+        if direction is Direction.CPU_TO_MPS:
+            self._copied(source)
         if wait is not Wait.NONE:
             self._waited()
         elif early:
             self.copies.started(destination, source)
         return result
+
+    def _copied(self, source: torch.Tensor) -> None:
+        """Tell, once a line, what is copied to mps there."""
+        if self._note_copied is None or graph_task() != -1:
+            return
+        site = self.current_site()
+        if site and site not in self._copying_lines:
+            self._copying_lines.add(site)
+            self._note_copied(source, site)
 
     def _write(
         self,
@@ -333,13 +356,13 @@ class DispatchCore:
             if plan.kind is Kind.READ:
                 self._read(plan, tensors, start)
             elif plan.kind is Kind.KERNEL:
-                self._kernel(plan, tensors, [], start)
+                self._kernel(plan, tensors, [], start, plan.wait_of(tensors, args, kwargs))
             self._surfaced(error)
             return
         kind = kind_of(error, (*args, *kwargs.values()))
         if kind is None:
             fate = plan.fate(tensors)
-            wait = plan.wait_of(tensors) if fate is Fate.NATIVE else Wait.FALLBACK
+            wait = plan.wait_of(tensors, args, kwargs) if fate is Fate.NATIVE else Wait.FALLBACK
             self._write(plan, fate, [], [], start, wait=wait, flags=Flag.RAISED)
             return
         operator = refused_operator(kind, plan.name, str(error))

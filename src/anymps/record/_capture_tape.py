@@ -166,6 +166,12 @@ class PythonTape:
             name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.UNSAFE_COPY, sequence=wait << 32 | copy
         )
 
+    def note_pair(self, name: str, site: int, other: int) -> None:
+        """Write a mark for something at a line, and another line that belongs to it (0: none)."""
+        if self.on:
+            phase = self.here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
+            self._put(name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.PAIR, sequence=other)
+
     def refuse(self, name: str, fate: Fate, site: int = 0) -> int:
         """Write the entry of a refused call, at the running line unless `site` is given, and give its number."""
         self._refusals += 1
@@ -244,7 +250,7 @@ class PythonTape:
                 entry[_WAIT]
                 or entry[_REFUSAL]
                 or entry[_DIRECTION] in _HOST_COPIES
-                or entry[_FLAGS] & (Flag.HAZARD | Flag.UNSAFE_COPY)
+                or entry[_FLAGS] & (Flag.HAZARD | Flag.UNSAFE_COPY | Flag.PAIR)
             )
             if self._detailed < self._limit or matters:
                 kept += ENTRY.pack(*entry)

@@ -81,8 +81,8 @@ def _queue(queues: StepQueues, directory: str) -> list[dict[str, str]]:
     longest = sorted((it for it in queues.waits if it.operators), key=lambda it: -it.operators)[:_MOST_RAMPS]
     ramps = []
     for wait in sorted(longest, key=lambda it: it.start_ns):
-        since, until = (_round(min(1000 * (it - start) / length, 1000)) for it in (wait.queued_ns, wait.start_ns))
-        top = _round(24 - 23 * wait.operators / longest[0].operators)
+        since, until = (round_(min(1000 * (it - start) / length, 1000)) for it in (wait.queued_ns, wait.start_ns))
+        top = round_(24 - 23 * wait.operators / longest[0].operators)
         title = (
             f"{text.plural(wait.operators, 'operator')} queued since the wait before: "
             f"{text.duration(wait.host_ns) or '0'} of the host, {text.duration(wait.work_ns) or '0'} of work, then "
