@@ -29,6 +29,11 @@ def mps_device() -> Iterator[torch.device]:
     torch.mps.synchronize()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def device_before_backward(mps_device: torch.device) -> None:
+    """The device is on before any test runs a backward on the CPU: after one it could not be switched on any more."""
+
+
 @pytest.fixture(scope="session")
 def virtual_device(mps_device: torch.device) -> torch.device:
     """The device, for tests about the Mac that it plays or about its own books: skipped on a real Mac."""

@@ -145,8 +145,8 @@ class Capture:
         with self._lock:
             if self._writer is None or self._closed.is_set():
                 return
-            self.core.tape_stop()
             self._hooks.remove()
+            self.core.tape_stop()  # it stood in for some of torch's functions before the hooks did
             self.core.set_callbacks(None, None, None, None)
             self._drain(at_end=True)
             self._writer.set_meta("ending", dict(ending))
@@ -216,8 +216,8 @@ class Capture:
         """A forked child goes on without recording: the file and the flushing thread belong to the parent."""
         self._lock = threading.RLock()  # the flushing thread, which is not here, may have held it
         if not self._closed.is_set():
-            self.core.tape_stop()
             self._hooks.remove()
+            self.core.tape_stop()  # it stood in for some of torch's functions before the hooks did
             self._closed.set()
 
     def _note_refusal(self, number: int, kind: str, operator: str, error: str, message: str, culprit: Any) -> None:

@@ -257,6 +257,9 @@ class DispatchCore:
             raise
         if plan.kind is Kind.ALLOCATION:
             self.ledger.see([result], resized=plan.resizes)
+            if self.tape.here.unattributed:
+                name = self.tape.operator(plan.name)
+                self.ledger.name(self.tape.write(name, Fate.NATIVE, [], [result], start, kept=False))
             return result
         if plan.kind is Kind.READ:
             self._read(plan, tensors, start)

@@ -77,18 +77,26 @@ class PythonLedger:
                 now,
                 reserved,
             )
-            self._tape.here.unattributed.append(row)
+            self._tape.here.unattributed.append((row, None))
 
     def attribute(self, entry: Entry) -> None:
-        """Put the buffers that the calling thread has made since its last entry down to this one."""
+        """Put the buffers that the calling thread has made since its last entry down to this one.
+
+        One whose allocation stands at another line (`torch.empty`) keeps that line.
+        """
         rows = self._tape.here.unattributed
-        if not rows:
-            return
-        for row in rows:
-            row[_SIGNATURE], row[_SITE], row[_STEP], row[_PHASE] = entry[4], entry[6], entry[7], entry[9]
-            if row[_ROLE] == 0:
-                row[_MODULE] = entry[5]
+        for row, line in rows:
+            if line is None or line == entry[6]:
+                _put_down(row, entry)
         rows.clear()
+
+    def name(self, allocation: Entry) -> None:
+        """Put the buffers just made down to an allocation, until an operator at the same line takes them over."""
+        rows = self._tape.here.unattributed
+        for place, (row, line) in enumerate(rows):
+            if line is None:
+                _put_down(row, allocation)
+                rows[place] = row, allocation[6]
 
     def assign(self, storage: torch.UntypedStorage, role: int, module: int) -> None:
         """Say what a storage is; begins a row for one that is older than the recording."""
@@ -139,6 +147,12 @@ class PythonLedger:
             self._ended.append(ALLOCATION.pack(*row))
         else:
             self.dropped += 1
+
+
+def _put_down(row: list[int], entry: Entry) -> None:
+    row[_SIGNATURE], row[_SITE], row[_STEP], row[_PHASE] = entry[4], entry[6], entry[7], entry[9]
+    if row[_ROLE] == 0:
+        row[_MODULE] = entry[5]
 
 
 def _aligned(size: int) -> int:

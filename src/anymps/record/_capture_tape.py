@@ -40,7 +40,8 @@ class ThreadState(threading.local):
         self.below = 0  # how many operators are being called below autograd
         self.stack: list[tuple[int, int]] = []
         self.known: dict[Any, tuple[int, int]] = {}
-        self.unattributed: list[list[int]] = []  # rows of buffers that no entry has explained yet
+        # Rows of buffers that no entry has explained yet, each with the line of its allocation where that is known.
+        self.unattributed: list[tuple[list[int], int | None]] = []
 
 
 class PythonTape:
@@ -97,13 +98,17 @@ class PythonTape:
         direction: Direction = Direction.NONE,
         flags: int = 0,
         moved: int = 0,
+        kept: bool = True,
     ) -> Entry:
-        """Write one call that has just ended. A call that raised has no inputs and outputs here."""
+        """Write one call that has just ended. A call that raised has no inputs and outputs here.
+
+        One that is not `kept` has its place all the same: an allocation, which is a row of the ledger and no entry.
+        """
         end = self.clock_ns()
         here = self.here
         matters = wait is not Wait.NONE or fate is not Fate.NATIVE or direction in _HOST_COPIES
-        # Sizes and dtypes of the inputs tell the calls of one operator apart; its outputs follow from them.
-        kind = (operator, fate, flags, *[(tensor.dtype, tensor.shape, tensor.is_mps) for tensor in inputs])
+        # Sizes and dtypes of the inputs tell the calls of one operator apart; what it gives follows from them.
+        kind = (operator, fate, flags, *[(tensor.dtype, tensor.shape, tensor.is_mps) for tensor in inputs or outputs])
         site, sequence = 0, -1
         module = here.module
         if graph_task() != -1:
@@ -141,7 +146,8 @@ class PythonTape:
             start, end - start, moved, sequence, signature, module, site, self.step, self._thread(), int(phase),
             int(wait), int(direction), int(flags), 0, 0,
         )  # fmt: skip
-        self._entries.append(entry)
+        if kept:
+            self._entries.append(entry)
         return entry
 
     def mark(self, name: str, phase: int, start: int, end: int, wait: int) -> None:
