@@ -366,6 +366,27 @@ def test_flags_agree_with_torch() -> None:
     assert install.git_version == torch.version.git_version
 
 
+@posix
+@pytest.mark.parametrize("has_link", [True, False])
+def test_the_static_runtime_is_never_linked(tmp_path: Path, has_link: bool) -> None:
+    """Where the linker would find libstdc++.a alone, the shared library is named by its path."""
+    shared = tmp_path / "libstdc++.so.6"
+    shared.touch()
+    known = [shared.name]
+    if has_link:
+        (tmp_path / "libstdc++.so").touch()
+        known.append("libstdc++.so")
+    compiler = tmp_path / "c++"
+    answers = "\n".join(f'[ "$1" = -print-file-name={name} ] && echo "{tmp_path / name}" && exit' for name in known)
+    compiler.write_text(f'#!/bin/sh\n{answers}\necho "${{1#-print-file-name=}}"\n')
+    compiler.chmod(0o755)
+    command = _toolchain.Compiler((str(compiler),), "gnu", "fake").link_command(
+        _toolchain.find_torch(), ["core.o"], "core.so"
+    )
+    assert (str(shared) in command) is not has_link
+    assert str(tmp_path / "libstdc++.so") not in command
+
+
 def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """ANYMPS_CACHE_DIR is used if set, else the user's cache directory; it is not made by asking."""
     monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path / "here"))

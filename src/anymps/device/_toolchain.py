@@ -115,8 +115,21 @@ class Compiler:
             return [*self.command, "/nologo", "/LD", *objects, f"/Fe{output}", "/link", *flags, *libraries]
         # macOS is not tested. Symbols of the interpreter stay open there, as for every extension module.
         kind = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
-        libraries = [f"-l{name}" for name in _LIBRARIES]
+        libraries = [f"-l{name}" for name in _LIBRARIES] + self._runtime()
         return [*self.command, *kind, *objects, f"-L{torch.library_directory}", *libraries, "-o", output]
+
+    def _runtime(self) -> list[str]:
+        """The shared libstdc++ by its path, for an installation whose linker would find only the static one.
+
+        Torch brings the shared one into the process. A second copy inside the core has other locale facets than the
+        streams that it is handed, and writing a number into one crashes.
+        """
+        for name in ("libstdc++.so", "libstdc++.so.6"):
+            answer = _ask([*self.command, f"-print-file-name={name}"])
+            path = Path(answer.stdout.strip()) if answer is not None and answer.returncode == 0 else Path()
+            if path.is_absolute() and path.is_file():
+                return [] if name.endswith(".so") else [str(path)]
+        return []
 
 
 def defines(torch: TorchInstall) -> list[str]:
@@ -190,10 +203,19 @@ def _identify(command: tuple[str, ...]) -> Compiler | None:
     """Ask a compiler who it is; None if it cannot be run or fails."""
     family = "msvc" if Path(command[-1]).stem.lower() == "cl" else "gnu"
     # cl has no --version: called alone it prints its banner on stderr.
-    arguments = list(command) if family == "msvc" else [*command, "--version"]
+    answer = _ask(list(command) if family == "msvc" else [*command, "--version"])
+    lines = (answer.stdout or answer.stderr).strip().splitlines() if answer is not None else []
+    if answer is None or answer.returncode != 0 or not lines:
+        return None
+    # All lines: clang names the target machine only in the second.
+    return Compiler(command=command, family=family, identity=" | ".join(line.strip() for line in lines[:3]))
+
+
+def _ask(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """What a compiler answers; None if it cannot be run."""
     try:
-        answer = subprocess.run(
-            arguments,
+        return subprocess.run(
+            command,
             check=False,
             capture_output=True,
             stdin=subprocess.DEVNULL,
@@ -203,11 +225,6 @@ def _identify(command: tuple[str, ...]) -> Compiler | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    lines = (answer.stdout or answer.stderr).strip().splitlines()
-    if answer.returncode != 0 or not lines:
-        return None
-    # All lines: clang names the target machine only in the second.
-    return Compiler(command=command, family=family, identity=" | ".join(line.strip() for line in lines[:3]))
 
 
 def find_ninja() -> str | None:
