@@ -48,6 +48,8 @@ class Gate:
 
     def _environment(self, site: str = "", **variables: str) -> pytest.MonkeyPatch:
         environment = self.pytester._monkeypatch
+        for name in set(os.environ) - set(processes.clean_environment()):
+            environment.delenv(name)
         paths = [str(self.path / site) if site else "", str(processes.SOURCE_ROOT), os.environ.get("PYTHONPATH", "")]
         variables |= {"PYTHONPATH": os.pathsep.join(path for path in paths if path), "ANYMPS_MAC": processes.MAC}
         for name, value in variables.items():
