@@ -126,6 +126,24 @@ def test_a_red_suite(tmp_path: Path) -> None:
     assert (tmp_path / "mps.sarif").is_file()
 
 
+def test_a_new_wait(tmp_path: Path) -> None:
+    """A line of the library that begins to wait makes the step fail, unless the baseline knows it."""
+    (tmp_path / "library.py").write_text("def total(x):\n    return x.sum().item()\n", encoding="utf-8")
+    test = "import torch, library\n\ndef test_total(mps_device):\n    library.total(torch.ones(2, device=mps_device))\n"
+    (tmp_path / "test_it.py").write_text(test, encoding="utf-8")
+    runner = Runner(tmp_path, {"baseline": "known lines.txt"})
+    update = [
+        *shlex.split("python -m pytest --mps --mps-mac 'M1 8GB' --mps-update-baseline --mps-baseline"),
+        "known lines.txt",
+    ]
+    assert runner.run(update).returncode == 0
+    assert "library.py" in (tmp_path / "known lines.txt").read_text(encoding="utf-8")
+    assert runner.step("test").returncode == 0
+    (tmp_path / "known lines.txt").write_text("", encoding="utf-8")
+    ended = runner.step("test")
+    assert (ended.returncode, "library.py:2" in ended.stdout) == (1, True), ended.stdout
+
+
 @pytest.mark.parametrize(("operator", "status"), [("take", 1), ("sum", 0)])
 def test_the_hook(tmp_path: Path, operator: str, status: int) -> None:
     """The hook's entry with a script as its arguments fails where the script would fail on a Mac."""
