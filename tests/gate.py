@@ -48,10 +48,11 @@ class Gate:
 
     def _environment(self, site: str = "", **variables: str) -> pytest.MonkeyPatch:
         environment = self.pytester._monkeypatch
-        for name in set(os.environ) - set(processes.clean_environment()):
+        clean = processes.clean_environment()
+        for name in set(os.environ) - set(clean):
             environment.delenv(name)
-        paths = [str(self.path / site) if site else "", str(processes.SOURCE_ROOT), os.environ.get("PYTHONPATH", "")]
-        variables |= {"PYTHONPATH": os.pathsep.join(path for path in paths if path), "ANYMPS_MAC": processes.MAC}
+        paths = [str(self.path / site)] if site else []
+        variables |= {"PYTHONPATH": os.pathsep.join([*paths, clean["PYTHONPATH"]]), "ANYMPS_MAC": processes.MAC}
         for name, value in variables.items():
             environment.setenv(name, value)
         return environment
