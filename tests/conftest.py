@@ -42,3 +42,11 @@ def virtual_device(mps_device: torch.device) -> torch.device:
     if not anymps.is_virtual():
         pytest.skip("asks about the Mac that the virtual device plays")
     return mps_device
+
+
+@pytest.fixture
+def still_memory(mps_device: torch.device) -> None:
+    """Counters of the device's memory that only the test moves, with nothing cached before it."""
+    from device.counters import settle
+
+    settle()

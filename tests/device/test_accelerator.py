@@ -94,6 +94,7 @@ def test_device_capability_names_the_dtypes() -> None:
     } == supported - {torch.float8_e4m3fn}  # fmt: skip
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_memory_functions_of_the_accelerator() -> None:
     """From 2.13 memory_allocated, reserved, stats and info follow torch.mps; active bytes do from 2.15."""
     if RELEASE < (2, 13):

@@ -244,6 +244,7 @@ def test_pinned_memory_is_refused_in_the_words_of_this_release() -> None:
     assert text == "Only dense CPU tensors can be pinned"
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_pinned_cpu_tensors() -> None:
     """Up to torch 2.13 a pinned CPU tensor cannot be made where mps is the accelerator (pytorch issue 86060).
 

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
-import anymps
 from device.compare import values
+from device.counters import live
 from processes import ENABLE, run_python
 
 pytestmark = pytest.mark.usefixtures("mps_device")
-
-
-def live() -> tuple[int, int]:
-    """Bytes in use and the number of live blocks (0 on a real Mac, which does not tell), once they stand still.
-
-    The autograd engine's thread lets go of a graph a moment after the backward has returned.
-    """
-    found = read_counters()
-    while True:
-        time.sleep(0.01)
-        again = read_counters()
-        if again == found:
-            return found
-        found = again
-
-
-def read_counters() -> tuple[int, int]:
-    gc.collect()
-    torch.mps.synchronize()
-    blocks = 0
-    if anymps.is_virtual():
-        from anymps.device._enable import native
-
-        blocks = native().memory_statistics()["live_blocks"]
-    return torch.mps.current_allocated_memory(), blocks
 
 
 def training() -> Callable[[], None]:

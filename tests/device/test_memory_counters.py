@@ -52,9 +52,9 @@ print(json.dumps(rows))
     assert heaps == [row[1] for row in found]
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_sizes_are_rounded_to_256_bytes() -> None:
     """A storage is charged in steps of 256 bytes; one of nothing costs nothing; views cost nothing."""
-    torch.mps.empty_cache()
     for count, charge in ((0, 0), (1, 256), (64, 256), (65, 512), (1000, 4096)):
         before = torch.mps.current_allocated_memory()
         x = torch.empty(count, device="mps")
@@ -67,6 +67,7 @@ def test_sizes_are_rounded_to_256_bytes() -> None:
         assert before == torch.mps.current_allocated_memory()
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_memory_goes_up_and_down_with_tensors() -> None:
     """Results, moves, gradients and in-place operations are charged when they are made and freed when they go."""
     before = torch.mps.current_allocated_memory()
@@ -83,6 +84,7 @@ def test_memory_goes_up_and_down_with_tensors() -> None:
     assert before == torch.mps.current_allocated_memory()
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_empty_cache_keeps_what_is_alive() -> None:
     """empty_cache frees cached memory only; live tensors keep their values and their charge."""
     x = torch.arange(1000, device="mps")
@@ -95,6 +97,7 @@ def test_empty_cache_keeps_what_is_alive() -> None:
     assert 499500 == x.sum().item()
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_a_block_is_used_again() -> None:
     """A freed large buffer serves the next request of its size without new heaps."""
     torch.empty(4 * MIB, device="mps")
@@ -125,6 +128,7 @@ def test_a_wrong_memory_fraction_is_refused(fraction: Any) -> None:
     assert text_of(error, torch.mps.set_per_process_memory_fraction, fraction) == expected.text
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_out_of_memory(virtual_device: torch.device) -> None:
     """Beyond the fraction an allocation raises a RuntimeError with heaps, limit and request; then life goes on."""
     most = torch.mps.recommended_max_memory()

@@ -151,6 +151,7 @@ def test_fake_tensors_predict_mps_results(body: Callable[[torch.Tensor], torch.T
     assert (real.device, real.dtype, real.shape, real.stride()) == (fake.device, fake.dtype, fake.shape, fake.stride())
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_fake_tensors_made_and_moved() -> None:
     """Factories and moves inside FakeTensorMode know mps without touching its memory."""
     before = torch.mps.current_allocated_memory()

@@ -99,6 +99,7 @@ def test_modes_belong_to_their_thread() -> None:
     assert [(True, torch.float32, "cpu")] == seen
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_memory_comes_back_from_every_thread() -> None:
     """Tensors made in one thread may be dropped in another; nothing stays behind."""
     before = torch.mps.current_allocated_memory()

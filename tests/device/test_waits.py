@@ -312,6 +312,7 @@ def test_calls_that_wait(name: str) -> None:
     assert waits_of(case.call, *case.make()) == expected
 
 
+@pytest.mark.usefixtures("still_memory")
 def test_an_allocation_that_drains_the_queue() -> None:
     """An allocation for which cached buffers have to go waits; one that fits does not."""
     torch.mps.empty_cache()
