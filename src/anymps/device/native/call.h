@@ -33,6 +33,11 @@ class Call {
     if (C10_UNLIKELY(!finished_)) {
       abandon();
     }
+    for (Argument& argument : arguments_) {
+      if (C10_LIKELY(argument.original->is_mps() && argument.host)) {
+        give_back(argument.original, std::move(argument.host));
+      }
+    }
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;

@@ -66,6 +66,17 @@ struct Geometry : c10::TensorImpl {
     device_opt_ = kMpsDevice;
   }
 
+  // Becomes the alias of another tensor over the same storage.
+  void stand_for(const Geometry& tensor, bool meta) {
+    key_set_ = host_keys(tensor.key_set_, meta);
+    data_type_ = tensor.data_type_;
+    copy_from(tensor);
+  }
+
+  bool is_bare() const {
+    return autograd_meta() == nullptr && extra_meta_ == nullptr && pyobj_slot_.load_pyobj() == nullptr;
+  }
+
   void share_version(const c10::VariableVersion& version) {
     version_counter_ = version;
   }
@@ -249,6 +260,9 @@ Buffer::Buffer(at::DataPtr&& bytes, Block* its_block)
 
 Buffer::~Buffer() {
   ledger::died(row);
+  if (c10::TensorImpl* kept = spare.load(std::memory_order_acquire)) {
+    c10::raw::intrusive_ptr::decref(kept);
+  }
   if (c10::StorageImpl* storage = alias.load(std::memory_order_acquire)) {
     c10::raw::intrusive_ptr::decref(storage);
   }
@@ -323,7 +337,26 @@ void adopt(c10::TensorImpl* fresh) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor) {
+  if (Buffer* buffer = buffer_of(tensor->unsafe_storage().unsafeGetStorageImpl()->data_ptr())) {
+    if (c10::TensorImpl* kept = buffer->spare.exchange(nullptr, std::memory_order_acq_rel)) {
+      Geometry::of(kept)->stand_for(*Geometry::of(tensor), shapes_only);
+      return c10::intrusive_ptr<c10::TensorImpl>::reclaim(kept);
+    }
+  }
   return alias_over(tensor, alias_storage(tensor->unsafe_storage().unsafeGetStorageImpl()), shapes_only);
+}
+
+void give_back(const c10::TensorImpl* tensor, c10::intrusive_ptr<c10::TensorImpl>&& alias) noexcept {
+  const c10::StorageImpl* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+  Buffer* buffer = storage == nullptr ? nullptr : buffer_of(storage->data_ptr());  // a sparse tensor has none
+  const bool ours = buffer != nullptr && alias->unsafe_storage().unsafeGetStorageImpl() == buffer->alias.load(std::memory_order_acquire);
+  if (!ours || alias.use_count() != 1 || alias.weak_use_count() != 1 || !Geometry::of(alias.get())->is_bare()) {
+    return;
+  }
+  c10::TensorImpl* none = nullptr;
+  if (buffer->spare.compare_exchange_strong(none, alias.get(), std::memory_order_acq_rel)) {
+    alias.release();
+  }
 }
 
 c10::intrusive_ptr<c10::TensorImpl> bytes_alias(const c10::TensorImpl* tensor) {

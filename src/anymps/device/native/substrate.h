@@ -35,6 +35,7 @@ struct Buffer {
   Block* block;                                   // this buffer in the allocator's books
   uint32_t row;                                   // and in the ledger, 0 if it was born while nothing recorded
   std::atomic<c10::StorageImpl*> alias{nullptr};  // storage of the aliases, made at first use; owns one reference
+  std::atomic<c10::TensorImpl*> spare{nullptr};   // an alias that no call uses at the moment; owns one reference
   std::atomic<Values> values{Values::Blank};      // of the `shape` substrate
 };
 
@@ -57,6 +58,10 @@ void adopt(c10::TensorImpl* fresh);
 // What a kernel computes on in place of `tensor` (strided, on mps), with its sizes, strides, offset and conj/neg bits: a
 // CPU tensor over the same bytes, or a meta tensor on the `shape` substrate.
 c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor);
+
+// Keeps an alias of `tensor` for the next call over the same buffer, if nobody else holds it and a kernel has left nothing
+// on it: to make one costs more than the rest of a small call.
+void give_back(const c10::TensorImpl* tensor, c10::intrusive_ptr<c10::TensorImpl>&& alias) noexcept;
 
 // A CPU tensor over the same bytes. On the `shape` substrate the values must be known.
 c10::intrusive_ptr<c10::TensorImpl> bytes_alias(const c10::TensorImpl* tensor);

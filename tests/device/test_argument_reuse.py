@@ -1,0 +1,134 @@
+"""What stands for a tensor while a kernel computes serves the next call too, and shows nothing of the call before."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from device.compare import text_of, values
+
+pytestmark = pytest.mark.usefixtures("mps_device")
+
+
+def test_views_of_one_buffer_in_turn() -> None:
+    """Calls on a tensor, its parts, transposes, conjugates and other dtypes each see their own geometry."""
+    host = values(4, 6)
+    x = host.to("mps")
+    looks = [
+        lambda t: t,
+        lambda t: t[1:, ::2],
+        lambda t: t.t(),
+        lambda t: t[2],
+        lambda t: t[0, 3],
+        lambda t: t.view(torch.int32),
+        lambda t: t.view(2, 2, 2, 3),
+        lambda t: torch.view_as_complex(t.view(4, 3, 2)).conj(),
+        lambda t: t[:0],
+        lambda t: t.expand(3, 4, 6),
+    ]
+    for _ in range(2):
+        for look in looks:
+            for other in looks:
+                assert torch.equal(look(x).clone().cpu(), look(host).clone())
+                assert torch.equal((other(x) * 2).cpu(), other(host) * 2)
+
+
+def test_two_looks_at_one_buffer_in_one_call() -> None:
+    """Both arguments of a call may lie in one buffer, as may its result."""
+    host = values(5, 5)
+    x = host.to("mps")
+    for _ in range(3):
+        assert torch.equal((x + x.t()).cpu(), host + host.t())
+        assert torch.equal((x * x).cpu(), host * host)
+    x[0].copy_(x[1])
+    x[2:].add_(x[0])
+    host[0].copy_(host[1])
+    host[2:].add_(host[0])
+    assert torch.equal(x.cpu(), host)
+
+
+def test_a_buffer_that_was_resized_or_exchanged() -> None:
+    """After resize_, set_, out= and .data the next call sees the new bytes."""
+    x = torch.arange(4.0, device="mps")
+    (x + 1).sum()
+    x.resize_(6).fill_(3)
+    assert [4.0] * 6 == (x + 1).tolist()
+    x.set_(torch.arange(3.0, device="mps"))
+    assert [1.0, 2.0, 3.0] == (x + 1).tolist()
+    torch.add(torch.ones(8, device="mps"), 1, out=x.resize_(0))
+    assert [3.0] * 8 == (x + 1).tolist()
+    x.data = torch.zeros(2, device="mps")
+    assert [1.0, 1.0] == (x + 1).tolist()
+
+
+def test_after_a_kernel_that_raised() -> None:
+    """A call that fails leaves its arguments good for the next."""
+    x = torch.ones(2, 3, device="mps")
+    for _ in range(3):
+        text_of(RuntimeError, torch.mm, x, x)
+        text_of(RuntimeError, torch.cat, (x, x[:, :2]))
+        assert [[2.0] * 3] * 2 == (x + x).tolist()
+
+
+def test_inference_and_training_in_turn() -> None:
+    """A buffer made in inference mode and one made outside serve in both, and versions count on."""
+    outside = torch.ones(3, device="mps")
+    with torch.inference_mode():
+        inside = torch.ones(3, device="mps")
+        assert 6.0 == (inside + outside).sum().item()
+        assert inside.is_inference()
+    assert 6.0 == (inside + outside).sum().item()
+    weight = torch.ones(3, device="mps", requires_grad=True)
+    for _ in range(2):
+        (weight * outside).sum().backward()
+    assert weight.grad is not None
+    assert [2.0] * 3 == weight.grad.tolist()
+    version = outside._version
+    outside.add_(1)
+    assert version + 1 == outside._version
+
+
+def test_many_threads_over_one_buffer() -> None:
+    """Threads that read one tensor through different views at once all read right."""
+    host = values(64, 64)
+    x = host.to("mps")
+    wrong: list[int] = []
+
+    def read(number: int) -> None:
+        part, expected = x[number:, : 64 - number], host[number:, : 64 - number] + 1
+        for _ in range(200):
+            if not torch.equal((part + 1).cpu(), expected):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [] == wrong
+
+
+@pytest.mark.usefixtures("virtual_device")
+def test_a_kernel_that_keeps_its_argument() -> None:
+    """A CPU kernel in Python may keep what it was given: it never turns into the argument of a later call."""
+    kept: list[torch.Tensor] = []
+
+    def keeping(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x)
+        return x.sin()
+
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("cosh", keeping, "CPU", allow_override=True)
+        x = torch.arange(6.0, device="mps").view(2, 3)
+        for part in (x, x[1:], x.t(), x[0]):
+            torch.cosh(part)
+        held = [tuple(each.shape) for each in kept]
+        assert [(2, 3), (1, 3), (3, 2), (3,)] == held
+        assert [3.0, 4.0, 5.0] == kept[1][0].tolist()
+        note = object()
+        kept[0].note = note
+        torch.cosh(x)
+        assert kept[0].note is note
+        assert not hasattr(kept[-1], "note")
