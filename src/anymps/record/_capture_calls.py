@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from anymps.device import composite_rows
+from anymps.record._capture_hazards import KnownFaults
 from anymps.record._vocabulary import Fate, Wait
 from anymps.rules import CoreRow, core_table, device_checks
 from anymps.rules import Flag as RuleFlag
@@ -55,7 +57,7 @@ class Kind(Enum):
 class Plan:
     """One overload."""
 
-    def __init__(self, func: OpOverload, row: CoreRow | None) -> None:
+    def __init__(self, func: OpOverload, row: CoreRow | None, faults: KnownFaults) -> None:
         """`row` is the overload's in the rules, None for one without a kernel of its own on mps."""
         schema = func._schema
         self.name = _name(func)
@@ -76,6 +78,7 @@ class Plan:
         self._fresh = [answer.alias_info is None for answer in schema.returns]
         self._dense = _has_kernel(self.name, "MPS")
         self._sparse = _has_kernel(self.name, "SparseMPS")
+        self.is_composite = _has_kernel(self.name, _KEY.CompositeImplicitAutograd.name)
         self._composite = next((key for key in _COMPOSITE if _has_kernel(self.name, key.name)), None)
         if aten and self.base in _WHOLE:
             self._composite = None
@@ -86,6 +89,7 @@ class Plan:
         # Autograd passes through such an operator and records what it is made of.
         self.tracked = not _has_kernel(self.name, "Autograd") and not _has_kernel(self.name, "AutogradMPS")
         self.checks_indices = self.base in _checked_operators()
+        self.hazards = faults.of(func, self.name, row)
         self._flags = RuleFlag(row[3]) if row is not None else RuleFlag(0)
         self._wait = Wait(row[4]) if row is not None else Wait.NONE
         self._always = fate_of(row) is Fate.ALWAYS_FALLBACK
@@ -163,15 +167,16 @@ class Plan:
 class Plans:
     """The plans of all overloads met so far."""
 
-    def __init__(self) -> None:
-        self._rules = {row[0]: row for row in core_table()}
+    def __init__(self, faults: KnownFaults) -> None:
+        self._rules = {row[0]: row for row in (*core_table(), *composite_rows())}
+        self._faults = faults
         self._plans: dict[OpOverload, Plan] = {}
 
     def of(self, func: OpOverload) -> Plan:
         """The plan of an overload."""
         plan = self._plans.get(func)
         if plan is None:
-            plan = self._plans[func] = Plan(func, self._rules.get(_name(func)))
+            plan = self._plans[func] = Plan(func, self._rules.get(_name(func)), self._faults)
         return plan
 
     def fate_of(self, operator: str) -> Fate:

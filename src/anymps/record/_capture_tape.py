@@ -165,6 +165,21 @@ class PythonTape:
             site=self.sites.current(),
         )
 
+    def hazard(self, name: str) -> int:
+        """Write a mark for a known fault of MPS that the call about to run would meet, and give its line."""
+        here, flags, sequence, module, site = self.here, Flag.HAZARD, -1, self.here.module, 0
+        if graph_task() != -1:
+            phase: int = Phase.BACKWARD
+            flags |= Flag.AUTOGRAD_THREAD
+            if module == 0:  # else a checkpoint's recomputation
+                sequence, module, site = self._forward_of()
+        else:
+            phase = here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
+        site = site or self.sites.current()
+        now = self.clock_ns()
+        self._put(name, Fate.MARK, now, phase=phase, site=site, flags=flags, sequence=sequence, module=module)
+        return site
+
     def unsafe_copy(self, name: str, site: int, copy: int, wait: int) -> None:
         """Write a mark for a copy whose host side was touched too early; `copy` and `wait` are lines too."""
         phase = self._natural_phase(Wait.NONE, Direction.NONE)
@@ -172,11 +187,12 @@ class PythonTape:
             name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.UNSAFE_COPY, sequence=wait << 32 | copy
         )
 
-    def note_pair(self, name: str, site: int, other: int) -> None:
-        """Write a mark for something at a line, and another line that belongs to it (0: none)."""
+    def note_pair(self, name: str, site: int, other: int, moved: int = 0) -> None:
+        """Write a mark for something at a line, another line that belongs to it (0: none), and bytes that it moved."""
         if self.on:
             phase = self.here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
-            self._put(name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.PAIR, sequence=other)
+            now = self.clock_ns()
+            self._put(name, Fate.MARK, now, phase=phase, site=site, flags=Flag.PAIR, sequence=other, moved=moved)
 
     def refuse(self, name: str, fate: Fate, site: int = 0) -> int:
         """Write the entry of a refused call, at the running line unless `site` is given, and give its number."""
@@ -201,11 +217,14 @@ class PythonTape:
         flags: Flag | int = 0,
         sequence: int = -1,
         refusal: int = 0,
+        module: int | None = None,
+        moved: int = 0,
     ) -> None:
         operator = self.operator(name)
         signature = self._intern((operator, fate, "mark"), operator, fate, (), ())
+        module = self.here.module if module is None else module
         entry = (
-            start, duration, 0, sequence, signature, self.here.module, site, self.step, self._thread(), int(phase),
+            start, duration, moved, sequence, signature, module, site, self.step, self._thread(), int(phase),
             int(wait), 0, int(flags), refusal, 0,
         )  # fmt: skip
         self._entries.append(entry)

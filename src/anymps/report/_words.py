@@ -93,10 +93,7 @@ def limits(recording: Recording) -> list[str]:
             "what draining a long queue costs."
         )
     if recording.meta.get("source") == "dispatch mode":
-        sentences.append(
-            "Recorded by a dispatch mode: a time is what the host spent in a call, not what the GPU took, and known "
-            "faults of MPS that give wrong results (MPS6xx) are not looked for."
-        )
+        sentences.append("Recorded by a dispatch mode: a time is what the host spent in a call, not what the GPU took.")
     if not recording.complete:
         sentences.append("The recording stops in the middle of the run: all this is true up to there.")
     if recording.dropped:
