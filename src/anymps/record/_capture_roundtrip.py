@@ -59,7 +59,7 @@ class RoundTrips:
         if not trip or graph_task() != -1 or trip.print != _fingerprint(host.untyped_storage()):
             return  # it did not come from mps, or something that is no operator has written to it
         name = f"anymps::round_trip {json.dumps({'operators': trip.operators})}"
-        self._tape.note_pair(name, self._tape.sites.current(), trip.site, host.nbytes)
+        self._tape.note_pair(name, self._tape.sites.current(), trip.site, moved=host.nbytes)
 
     def before(self, given: Iterable[torch.Tensor]) -> Came | None:
         """Where the values that an operator is given came from mps; None if they did not, or not all of them."""

@@ -187,12 +187,17 @@ class PythonTape:
             name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.UNSAFE_COPY, sequence=wait << 32 | copy
         )
 
-    def note_pair(self, name: str, site: int, other: int, moved: int = 0) -> None:
-        """Write a mark for something at a line, another line that belongs to it (0: none), and bytes that it moved."""
+    def note_pair(self, name: str, site: int, other: int, *, moved: int = 0, duration: int = 0) -> None:
+        """Write a mark for something at a line, and another line that belongs to it (0: none).
+
+        `moved` are bytes, `duration` ns, both in the sense of the mark.
+        """
         if self.on:
             phase = self.here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
-            now = self.clock_ns()
-            self._put(name, Fate.MARK, now, phase=phase, site=site, flags=Flag.PAIR, sequence=other, moved=moved)
+            self._put(
+                name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.PAIR, sequence=other, moved=moved,
+                duration=duration,
+            )  # fmt: skip
 
     def refuse(self, name: str, fate: Fate, site: int = 0) -> int:
         """Write the entry of a refused call, at the running line unless `site` is given, and give its number."""

@@ -144,11 +144,9 @@ class Waits:
     def _measured(self, start: int, milliseconds: float) -> None:
         """The program has asked how long the device took between two events: the one number of the device's own."""
         first = self._events.get(start)
-        self._tape.note_pair(
-            f'anymps::device_time {{"milliseconds": {milliseconds!r}}}',
-            self._tape.sites.current(),
-            first.site if first is not None else 0,
-        )
+        begun = first.site if first is not None else 0
+        taken = round(milliseconds * 1e6)
+        self._tape.note_pair("anymps::device_time {}", self._tape.sites.current(), begun, duration=taken)
 
     def _wait(self, name: str, kind: Wait, call: Any, *args: Any) -> Any:
         """Make a call that waits, and write a mark that lasts as long as the host was in it."""
