@@ -170,10 +170,10 @@ class DispatchCore:
 
     def call(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: Tensors) -> Any:
         """Run a call on the device and write what became of it."""
-        if plan.hazards is not None and plan.kind is not Kind.COPY:
-            self.meet(plan, args, kwargs)
         if plan.kind is Kind.COPY:
             return self._copy(plan, func, args, kwargs)
+        if plan.hazards is not None and plan.hazards.may_meet(tensors):
+            self.meet(plan, args, kwargs)
         if plan.kind is Kind.KERNEL and plan.fate(tensors) is not Fate.NATIVE:
             self._fallen.add(plan.name)  # torch may warn before the call is over
         start = self.tape.clock_ns()
@@ -306,7 +306,10 @@ class DispatchCore:
         start: int,
         **rest: Any,
     ) -> int:
-        entry = self.tape.write(self.tape.operator(plan.name), fate, inputs, outputs, start, **rest)
+        number = plan.number
+        if number is None:
+            number = plan.number = self.tape.operator(plan.name)
+        entry = self.tape.write(number, fate, inputs, outputs, start, **rest)
         self.ledger.attribute(entry)
         return entry[6]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch._ops import OpOverload
 
 from anymps.record._capture_hazard_checks import CHECKS, Seen
@@ -37,8 +38,13 @@ class OperatorHazards:
 
     def __init__(self, func: OpOverload, met: Sequence[_Met]) -> None:
         self._met = met
+        self._only_host_scalars = all(it.hazard.check is Check.CPU_SCALAR_VIEW for it in met)
         self._places = {argument.name: place for place, argument in enumerate(func._schema.arguments)}
         self._defaults = [argument.default_value for argument in func._schema.arguments]
+
+    def may_meet(self, tensors: Iterable[tuple[int, torch.Tensor]]) -> bool:
+        """Whether a call with these tensors has to be looked at: additions and the like rarely have to."""
+        return not self._only_host_scalars or any(not it.is_mps and it.storage_offset() for _, it in tensors)
 
     def met_by(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[Hazard, str]]:
         """The faults that a call with these arguments meets, each with the operator's name."""

@@ -46,17 +46,18 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if types and any(kind.__torch_dispatch__ is not _NO_DISPATCH for kind in types):
             return NotImplemented  # tensors with a dispatch of their own go first, and what they call comes by here
+        if not _compiler_knows:
+            keep_compiler_out()
+            if not _compiler_knows:
+                return self._dispatch(func, args, kwargs or {})
         compiler = set_eval_frame(None)  # what runs here is not to be compiled
         try:
-            return self._dispatch(func, args, kwargs)
+            return self._dispatch(func, args, kwargs or {})
         finally:
             set_eval_frame(compiler)
 
     def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if not _compiler_knows:
-            keep_compiler_out()
         core = self._core
-        kwargs = kwargs or {}
         if not core.tape.on or not isinstance(func, OpOverload):
             return func(*args, **kwargs)
         plan = core.plans.of(func)
