@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sqlite3
 import threading
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 import anymps
-from anymps.record import Fate, Phase, Recording, RefusalKind, Wait
+from anymps.record import Direction, Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import device_check
 from processes import ENABLE, run_python
 
@@ -134,6 +135,38 @@ def test_lines_of_forward_and_backward(tmp_path: Path) -> None:
     }
 
 
+def in_a_thread(function: Callable[[], None]) -> None:
+    """Run it in a thread of its own, to the end."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+def test_graphs_of_two_threads_keep_their_lines(tmp_path: Path) -> None:
+    """Two graphs whose nodes have the same numbers, as new threads count from zero: a checkpoint's is built so too."""
+    losses: dict[str, torch.Tensor] = {}
+
+    def build(name: str, call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        losses[name] = call(torch.ones(3, device="mps", requires_grad=True))
+
+    with anymps.record(tmp_path / "run.anymps"):
+        in_a_thread(lambda: build("tanh", lambda x: x.tanh()))  # first
+        in_a_thread(lambda: build("sigmoid", lambda x: x.sigmoid()))  # second
+        assert losses["tanh"].grad_fn._sequence_nr() == losses["sigmoid"].grad_fn._sequence_nr()
+        for loss in losses.values():
+            loss.backward(torch.ones(3, device="mps"))
+    found = rows(
+        tmp_path / "run.anymps",
+        "SELECT o.name, t.line FROM entries e JOIN signatures s ON s.id = e.signature "
+        "JOIN operators o ON o.id = s.operator JOIN sites t ON t.id = e.site WHERE o.name LIKE '%_backward'",
+    )
+    here = test_graphs_of_two_threads_keep_their_lines
+    assert dict(found) == {
+        "aten::tanh_backward": line_of(here, "first"),
+        "aten::sigmoid_backward": line_of(here, "second"),
+    }
+
+
 class Twice(nn.Module):
     """One layer, called on two lines."""
 
@@ -216,6 +249,24 @@ def test_copies_and_waits() -> None:
         Wait.ITEM,
         Wait.SYNCHRONIZE,
     }
+
+
+@pytest.mark.parametrize("source", ["native", "dispatch"])
+def test_copies_of_both_directions_have_their_own_signatures(source: str, tmp_path: Path) -> None:
+    """Of equal sizes and dtypes, which tensor lies on the CPU is that of each copy."""
+    with anymps.record(tmp_path / "run.anymps", source=source):
+        there = torch.zeros(256).to("mps")
+        there.cpu()
+    found = rows(
+        tmp_path / "run.anymps",
+        "SELECT e.direction, s.inputs FROM entries e JOIN signatures s ON s.id = e.signature "
+        "JOIN operators o ON o.id = s.operator WHERE o.name = 'aten::copy_'",
+    )
+    on_cpu, on_mps = "float32[256] on cpu", "float32[256]"
+    assert [(direction, json.loads(str(inputs))) for direction, inputs in found] == [
+        (Direction.CPU_TO_MPS, [on_cpu, on_mps]),
+        (Direction.MPS_TO_CPU, [on_mps, on_cpu]),
+    ]
 
 
 def test_operators_that_wait_inside() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+import time
 import traceback
 import warnings
 
@@ -198,6 +199,35 @@ def test_the_peak_is_that_of_the_books() -> None:
         del x
         peak = core.memory_statistics()["allocated"][1]
     assert capture.recording.memory_story.peak.allocated == peak
+
+
+def test_a_wait_lasts_as_long_as_the_host_was_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of `synchronize` is the call's own: on a Mac, what the host waited for the device."""
+
+    def slow() -> None:
+        time.sleep(0.01)
+
+    monkeypatch.setattr(torch._C, "_mps_deviceSynchronize", slow)
+    with anymps.record(source="dispatch") as capture:
+        torch.mps.synchronize()
+    (wait,) = capture.recording.waits()
+    assert (wait.wait, wait.count) == (Wait.SYNCHRONIZE, 1)
+    assert wait.duration_ns >= 10_000_000
+
+
+def test_what_a_script_measures_of_the_device_is_kept() -> None:
+    """The answers of `elapsed_time` are the only numbers of the device's own: kept with both lines, and no others."""
+    start, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
+    x = torch.ones(64, 64, device="mps")
+    with anymps.record(source="dispatch") as capture:
+        start.record()
+        x @ x
+        end.record()
+        torch.mps.synchronize()
+        milliseconds = start.elapsed_time(end)
+    (noted,) = capture.recording.noted("device_time")
+    assert noted.occurrence.duration_ns == round(milliseconds * 1e6)
+    assert (noted.occurrence.site.line, noted.other.line) == (line_here(-3), line_here(-7))
 
 
 def test_kinds_of_refusals() -> None:

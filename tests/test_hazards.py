@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import anymps
-from anymps.device import native, state
+from anymps.device import enforce_hazards, native, state
 from anymps.findings import RULES, Finding, find
 from anymps.findings._hazards import MARK
 from anymps.record import Fate, Flag, Phase, RecordingBuilder
-from anymps.rules import Check, all_hazards, hazard_table, hazards
+from anymps.rules import Check, all_hazards, hazards
 from device.compare import text_of
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -40,7 +40,7 @@ class Case:
 
     def enforce(self) -> None:
         """Put in force what this Mac has."""
-        native().set_hazards(hazard_table(hazards(self.torch, self.macos, self.family)))
+        enforce_hazards(hazards(self.torch, self.macos, self.family))
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def own_hazards(virtual_device: torch.device) -> Iterator[None]:
     current = state()
     assert current is not None and current.mac is not None
     mac = current.mac
-    native().set_hazards(hazard_table(hazards(torch.__version__, mac.macos, mac.metal_family)))
+    enforce_hazards(hazards(torch.__version__, mac.macos, mac.metal_family))
 
 
 def on(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) -> torch.Tensor:
@@ -289,32 +289,35 @@ CASES = (
     Case("MPS671", fails(lambda: measure(times=2)), (lambda: measure(),)),
     Case("MPS672", lambda: measure(between="event"), (lambda: measure(between="all"),)),
 )  # fmt: skip
+SOURCES = ("native", "dispatch")
 NAMES = [f"{case.id} on torch {case.torch}" for case in CASES]
 
 
-def met(case: Case, call: Call) -> list[Finding]:
+def met(case: Case, call: Call, source: str) -> list[Finding]:
     """The findings of this family for one call in a recording."""
     case.enforce()
-    with anymps.record() as capture:
+    with anymps.record(source=source) as capture:
         call()
     return [finding for finding in find(capture.recording) if finding.id.startswith("MPS6")]
 
 
 @pytest.mark.filterwarnings("ignore:.*deterministic")
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_a_call_that_meets_a_fault_is_a_finding(case: Case) -> None:
+def test_a_call_that_meets_a_fault_is_a_finding(case: Case, source: str) -> None:
     """Once, at this file's line, by the right rule and no other."""
-    found = met(case, case.call)
+    found = met(case, case.call, source)
     assert [finding.id for finding in found] == [case.id]
     assert [(finding.site.file, finding.count) for finding in found] == [(__file__, 1)]
 
 
 @pytest.mark.filterwarnings("ignore:.*deterministic")
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_a_call_nearly_the_same_is_none(case: Case) -> None:
+def test_a_call_nearly_the_same_is_none(case: Case, source: str) -> None:
     """Nothing is said of calls that a Mac computes right."""
     for number, near in enumerate(case.near):
-        assert [finding.id for finding in met(case, near)] == [], number
+        assert [finding.id for finding in met(case, near, source)] == [], number
 
 
 # What is too large for any machine, or for a test: the operator is asked, not run.

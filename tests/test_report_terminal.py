@@ -9,6 +9,8 @@ import pytest
 
 from anymps.findings import find
 from anymps.record import (
+    Fate,
+    Flag,
     Recording,
     RecordingBuilder,
     RecordingWriter,
@@ -17,6 +19,7 @@ from anymps.record import (
 )
 from anymps.report import Renderer, TerminalRenderer, print_terminal, render_terminal
 from anymps.report import _text as text
+from anymps.report._words import limits
 from recordings import META, SCRIPT, hostile, refusing, training
 
 
@@ -345,6 +348,35 @@ def test_verdict_on_a_real_mac() -> None:
     assert "not of a Mac" not in report(recording)
 
 
+@pytest.mark.parametrize(
+    ("measured", "expected"),
+    [
+        (
+            0,
+            "The host spent 2.00 ms in calls that wait for the device. How long the device worked is not measured: ask "
+            "events (`torch.mps.Event(enable_timing=True)`) around a part of the loop, or see `torch.mps.profiler` in "
+            "Instruments.",
+        ),
+        (
+            2,
+            "The host spent 2.00 ms in calls that wait for the device. The device took 3.00 ms between events that the "
+            "script measured 2 times; how long it worked beside these is not measured.",
+        ),
+    ],
+)
+def test_the_devices_own_time_on_a_real_mac(measured: int, expected: str) -> None:
+    """What was measured is told, what was not is said to be not; of a virtual device there is nothing to tell."""
+    for virtual in (False, True):
+        builder = RecordingBuilder(meta={"virtual": virtual, "source": "dispatch mode"})
+        site = builder.site("train.py", 7)
+        builder.entry("anymps::synchronize", start_ns=0, duration_ns=2_000_000, wait=Wait.SYNCHRONIZE, site=site)
+        for _ in range(measured):
+            builder.entry(
+                "anymps::device_time {}", start_ns=0, duration_ns=1_500_000, fate=Fate.MARK, flags=Flag.PAIR, site=site
+            )
+        assert (expected in limits(builder.close())) == (not virtual)
+
+
 def test_dropped_detail_is_a_limit() -> None:
     """Where the detail of calls was dropped, the report says which numbers still hold all of them."""
     writer = RecordingWriter.in_memory({"virtual": False})
@@ -352,8 +384,8 @@ def test_dropped_detail_is_a_limit() -> None:
     writer.add_signatures([(1, 1, 0, "[]", "[]")])
     writer.add_totals([(1, 0, 0, 3, 0, 0, 1234, 5, 0)])
     writer.close()
-    limits = report(writer.recording()).partition("Limits\n\n")[2]
-    assert limits.startswith(
+    told = report(writer.recording()).partition("Limits\n\n")[2]
+    assert told.startswith(
         "  -  The detail of 1,234 plain calls was not kept: counts by line and operator hold all calls, the\n"
         "     step table only the steps with full detail.\n"
     )

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from anymps._errors import BuildError, EnableError, RequireError
+from anymps.device._real_mac import hazards_of_this_mac
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import (
     NOT_CHECKED,
@@ -40,7 +41,7 @@ from anymps.rules import (
 )
 
 if TYPE_CHECKING:
-    from anymps.rules import TorchVersion
+    from anymps.rules import CoreRow, Hazard, TorchVersion
 
 _OPERATOR = "%OP%"  # stands for the operator's name in the texts that the native core fills in
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
@@ -67,6 +68,7 @@ class State:
 _enabling = threading.Lock()
 _state: State | None = None
 _native: ModuleType | None = None
+_hazards: tuple[Hazard, ...] = ()
 
 
 def state() -> State | None:
@@ -84,6 +86,19 @@ def native() -> ModuleType:
     if _native is None:
         raise EnableError("anymps: the virtual device is not switched on; call anymps.enable() first")
     return _native
+
+
+def known_hazards() -> tuple[Hazard, ...]:
+    """The known faults of MPS in force in this process; on a real Mac those that it has, empty before `enable`."""
+    return _hazards
+
+
+def enforce_hazards(known: tuple[Hazard, ...]) -> None:
+    """Put these known faults in force, and no others: the virtual device notes calls that meet them."""
+    global _hazards
+    _hazards = known
+    if _native is not None:
+        _native.set_hazards(hazard_table(known))
 
 
 def enable(
@@ -138,6 +153,7 @@ def _enable(
         if require == "virtual":
             raise RequireError("anymps: --require virtual, but this Mac has a real mps device")
         _state = State(False, None, allowed, torch.__version__)
+        enforce_hazards(hazards_of_this_mac(version))
         return _state
     if require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
@@ -219,7 +235,7 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) ->
         )
     families = [family.name.lower() for family in Family]
     core.configure(
-        [*core_table(version), *_composite_rows(len(families))],
+        [*core_table(version), *composite_rows()],
         _texts(version),
         [*families, "convolution"],
         version.release[1],
@@ -231,8 +247,8 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) ->
         substrate == "shape",
     )
     core.allow_fallback(fallback)
-    core.set_hazards(hazard_table(hazards(version, mac.macos, mac.metal_family)))
     _native = core
+    enforce_hazards(hazards(version, mac.macos, mac.metal_family))
     install_surface(core, mac)
     _end_threads_at_exit(core)
 
@@ -253,12 +269,13 @@ def _end_threads_at_exit(core: ModuleType) -> None:
         os.register_at_fork(after_in_child=in_child)
 
 
-def _composite_rows(convolution: int) -> list[tuple[str, int, int, int, int]]:
-    """Operators that are composite on a Mac and have a kernel here: with the check that their mps branch makes.
+def composite_rows() -> list[CoreRow]:
+    """Operators that are composite on a Mac and one operator here: with the check that their mps branch makes.
 
-    `convolution` is the number of that check. Source: torch 2.13, aten/src/ATen/native/Convolution.cpp.
+    That of convolutions is none of `Family`; its number is the next. Source: torch 2.13,
+    aten/src/ATen/native/Convolution.cpp.
     """
-    flags = int(Flag.DENSE)
+    flags, convolution = int(Flag.DENSE), len(Family)
     return [
         ("aten::convolution", int(Fate.NATIVE), convolution, flags, int(Wait.NONE)),
         ("aten::_convolution", int(Fate.NATIVE), convolution, flags, int(Wait.NONE)),

@@ -9,6 +9,7 @@ import sys
 
 from anymps._errors import MacError
 from anymps.mac import Mac, parse_mac
+from anymps.rules import Hazard, TorchVersion, hazards
 
 
 def this_mac() -> Mac | None:
@@ -33,6 +34,20 @@ def mac_named(chip: str, memory: int, macos: str, wired: str = "") -> Mac | None
         )
     except MacError:
         return None
+
+
+def hazards_of_this_mac(torch_version: TorchVersion) -> tuple[Hazard, ...]:
+    """The known faults of MPS that this machine has."""
+    return hazards_of(this_mac(), platform.mac_ver()[0], torch_version)
+
+
+def hazards_of(mac: Mac | None, macos: str, torch_version: TorchVersion) -> tuple[Hazard, ...]:
+    """The known faults of a Mac; where its GPU or macOS (`15.4.1`) is not known, only those that hold for all."""
+    numbers = [int(part) for part in macos.split(".")[:2] if part.isdigit()]
+    if mac is None and not numbers:
+        return tuple(hazard for hazard in hazards(torch_version, (0, 0), "") if not hazard.macos)
+    release = mac.macos if mac is not None else (numbers[0], numbers[1] if len(numbers) > 1 else 0)
+    return hazards(torch_version, release, mac.metal_family if mac is not None else "")
 
 
 def _sysctl(name: str) -> str:

@@ -105,6 +105,8 @@ class Capture:
         self._hooks = Hooks(self.core, assign, habits=self._habits)
         copied = self._hooks.habits.copied if self._hooks.habits is not None else None
         self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
+        if self._source == "dispatch":
+            self.core.save = self.flush
         self.core.ledger_start(ALLOCATION_LIMIT)
         self.core.tape_start(self._limit)
         self._hooks.install()

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from anymps.device import composite_rows
+from anymps.record._capture_hazards import KnownFaults
 from anymps.record._vocabulary import Fate, Wait
 from anymps.rules import CoreRow, core_table, device_checks
 from anymps.rules import Flag as RuleFlag
@@ -20,6 +22,7 @@ _COMPOSITE = (
     _KEY.CompositeExplicitAutogradNonFunctional,
     _KEY.CompositeImplicitAutograd,
 )
+_STRIDED = torch.strided
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 
 _ALLOCATIONS = frozenset({"empty", "empty_strided", "resize_", "set_", "record_stream"})
@@ -55,7 +58,7 @@ class Kind(Enum):
 class Plan:
     """One overload."""
 
-    def __init__(self, func: OpOverload, row: CoreRow | None) -> None:
+    def __init__(self, func: OpOverload, row: CoreRow | None, faults: KnownFaults) -> None:
         """`row` is the overload's in the rules, None for one without a kernel of its own on mps."""
         schema = func._schema
         self.name = _name(func)
@@ -76,6 +79,7 @@ class Plan:
         self._fresh = [answer.alias_info is None for answer in schema.returns]
         self._dense = _has_kernel(self.name, "MPS")
         self._sparse = _has_kernel(self.name, "SparseMPS")
+        self.is_composite = _has_kernel(self.name, _KEY.CompositeImplicitAutograd.name)
         self._composite = next((key for key in _COMPOSITE if _has_kernel(self.name, key.name)), None)
         if aten and self.base in _WHOLE:
             self._composite = None
@@ -86,8 +90,11 @@ class Plan:
         # Autograd passes through such an operator and records what it is made of.
         self.tracked = not _has_kernel(self.name, "Autograd") and not _has_kernel(self.name, "AutogradMPS")
         self.checks_indices = self.base in _checked_operators()
+        self.number: int | None = None  # on the tape, once it has one
+        self.hazards = faults.of(func, self.name, row)
         self._flags = RuleFlag(row[3]) if row is not None else RuleFlag(0)
         self._wait = Wait(row[4]) if row is not None else Wait.NONE
+        self._conditional = self._wait is not Wait.NONE and bool(self._flags & _CONDITIONS)
         self._always = fate_of(row) is Fate.ALWAYS_FALLBACK
 
     def composite_key(self, tensors: Tensors) -> Any:
@@ -104,7 +111,7 @@ class Plan:
 
     def wait_of(self, tensors: Tensors, args: Any, kwargs: Any) -> Wait:
         """The wait inside the operator for these arguments. Conditions: `anymps.rules.Flag`."""
-        if self._wait is Wait.NONE or not self._flags & _CONDITIONS:
+        if not self._conditional:
             return self._wait
         if self._flags & RuleFlag.WAITS_ON_OPTION:
             return self._wait if self._option_waits(tensors, args, kwargs) else Wait.NONE
@@ -155,23 +162,26 @@ class Plan:
         return found
 
     def _listed(self, tensors: Tensors) -> bool:
-        if self._sparse != self._dense and any(tensor.layout is not torch.strided for _, tensor in tensors):
-            return self._sparse
+        if self._sparse != self._dense:
+            for _, tensor in tensors:
+                if tensor.layout is not _STRIDED:
+                    return self._sparse
         return self._dense
 
 
 class Plans:
     """The plans of all overloads met so far."""
 
-    def __init__(self) -> None:
-        self._rules = {row[0]: row for row in core_table()}
-        self._plans: dict[OpOverload, Plan] = {}
+    def __init__(self, faults: KnownFaults) -> None:
+        self._rules = {row[0]: row for row in (*core_table(), *composite_rows())}
+        self._faults = faults
+        self._plans: dict[int, Plan] = {}  # by identity: torch keeps overloads for ever, and their hash is slow
 
     def of(self, func: OpOverload) -> Plan:
         """The plan of an overload."""
-        plan = self._plans.get(func)
+        plan = self._plans.get(id(func))
         if plan is None:
-            plan = self._plans[func] = Plan(func, self._rules.get(_name(func)))
+            plan = self._plans[id(func)] = Plan(func, self._rules.get(_name(func)), self._faults)
         return plan
 
     def fate_of(self, operator: str) -> Fate:

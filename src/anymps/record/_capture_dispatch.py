@@ -1,114 +1,33 @@
 """The source without the native core, as on a Mac's own device: what a dispatch mode, stand-ins and counters see.
 
-`DispatchCore` has the functions of the native module that a capture uses, so that all else is the same for both. The
-mode sees an operator where the dispatcher is about to call the device's kernel: one that torch makes of others is
-entered, so that its parts are seen, as the native tape sees them.
+`DispatchCore` has the functions of the native module that a capture uses, so that all else is the same for both.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._C._dynamo.eval_frame import set_eval_frame
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from anymps.device import internal_folders
-from anymps.record._capture_calls import Kind, Plan, Plans, Tensors, tensors_of
+from anymps.device import internal_folders, known_hazards
+from anymps.record._capture_calls import Kind, Plan, Plans, Tensors
 from anymps.record._capture_copies import PendingCopies, returns_early
+from anymps.record._capture_hazards import KnownFaults, is_dire
 from anymps.record._capture_ledger import PythonLedger
+from anymps.record._capture_mode import RecordingMode, keep_compiler_out
 from anymps.record._capture_reach import Reach
 from anymps.record._capture_refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
+from anymps.record._capture_roundtrip import RoundTrips
 from anymps.record._capture_sites import Sites
 from anymps.record._capture_tape import PythonTape, graph_task
 from anymps.record._capture_waits import Waits
 from anymps.record._vocabulary import Direction, Fate, Flag, RefusalKind, Wait
+from anymps.rules import Check, Hazard
 
-# What torch takes out of the way before a dispatch mode is called.
-_AUTOGRAD = (
-    torch._C.DispatchKey.AutogradFunctionality,
-    torch._C.DispatchKey.ADInplaceOrView,
-    torch._C.DispatchKey.AutogradOther,
-    torch._C.DispatchKey.AutogradNestedTensor,
-)
-
-
-_NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
-_compiler_knows = False
-
-
-class RecordingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The mode of one thread; the autograd engine takes it along to its own."""
-
-    supports_higher_order_operators = True  # they pass, and their parts are seen
-
-    def __init__(self, core: DispatchCore) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._core = core
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # torch's own way imports all of torch.compile, which takes seconds
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if types and any(kind.__torch_dispatch__ is not _NO_DISPATCH for kind in types):
-            return NotImplemented  # tensors with a dispatch of their own go first, and what they call comes by here
-        compiler = set_eval_frame(None)  # what runs here is not to be compiled
-        try:
-            return self._dispatch(func, args, kwargs)
-        finally:
-            set_eval_frame(compiler)
-
-    def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if not _compiler_knows:
-            _keep_compiler_out()
-        core = self._core
-        kwargs = kwargs or {}
-        if not core.tape.on or not isinstance(func, OpOverload):
-            return func(*args, **kwargs)
-        plan = core.plans.of(func)
-        if plan.kind is Kind.VIEW and not core.copies:
-            return func(*args, **kwargs)
-        tensors = tensors_of(plan, args, kwargs)
-        on_device = False
-        for _, tensor in tensors:
-            if tensor.is_mps:
-                on_device = True
-                break
-        if core.copies:
-            core.copies_touched(plan, args, kwargs, tensors)
-        if plan.kind is Kind.VIEW:
-            return func(*args, **kwargs)
-        if not on_device and not (plan.has_device and _is_mps(kwargs.get("device"))):
-            return func(*args, **kwargs)
-        here = core.tape.here
-        if plan.tracked and not here.below and torch.is_grad_enabled() and any(it.requires_grad for _, it in tensors):
-            with _autograd():
-                return self._run(plan, func, args, kwargs, tensors)
-        here.below += 1
-        try:
-            return self._run(plan, func, args, kwargs, tensors)
-        finally:
-            here.below -= 1
-
-    def _run(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: Tensors) -> Any:
-        key = plan.composite_key(tensors)
-        if key is not None:
-            with self:
-                return func._op_dk(key, *args, **kwargs)
-        return self._core.call(plan, func, args, kwargs, tensors)
-
-
-def _keep_compiler_out() -> None:
-    """Tell torch.compile, once it is there, to leave the mode alone: it would take the mode for the user's code."""
-    global _compiler_knows
-    if "torch._dynamo.eval_frame" in sys.modules:
-        sys.modules["torch._dynamo.eval_frame"].skip_code(RecordingMode.__torch_dispatch__.__code__)
-        _compiler_knows = True
+_COPY = torch.ops.aten.copy_.default
 
 
 class DispatchCore:
@@ -119,13 +38,15 @@ class DispatchCore:
         self.tape = PythonTape(self.sites)
         self.ledger = PythonLedger(self.tape)
         self.copies = PendingCopies(self.tape)
-        self.plans = Plans()
-        self._waits = Waits(self.tape, self.copies, self._waited, self._fell_back, self._surfaced)
+        self.trips = RoundTrips(self.tape)
+        self._faults = KnownFaults(known_hazards())
+        self.plans = Plans(self._faults)
+        self._waits = Waits(self.tape, self.copies, self._waited, self._fell_back, self._surfaced, self._event_fault)
         self._checked: list[
             tuple[str, int]
         ] = []  # calls whose indices the device looks at, and lines, since the last wait
         self._blamed = 0
-        self._reach = Reach(lambda: RecordingMode(self), _keep_compiler_out)
+        self._reach = Reach(lambda: RecordingMode(self), keep_compiler_out, self.meet_lstm)
         self._mode: RecordingMode | None = None
         self._note_refusal: Callable[..., None] | None = None
         self._note_surfaced: Callable[[int], None] | None = None
@@ -135,6 +56,9 @@ class DispatchCore:
         self._modules: dict[int, int] = {}
         self._module_call: Callable[..., Any] | None = None
         self._fallen: set[str] = set()
+        self._dire: set[tuple[str, int]] = set()
+        self.save: Callable[[], None] | None = None
+        """What takes the tape to the file at once: a call that may end the process is about to run."""
         # The rest of the native module's face.
         self.clock_ns = self.tape.clock_ns
         self.mark = self.tape.mark
@@ -167,6 +91,7 @@ class DispatchCore:
     def tape_stop(self) -> None:
         """Stop. A mode that is not the innermost stays in place and does nothing any more."""
         self.copies.end()
+        self.trips.end()
         self.tape.on = False
         self._waits.remove()
         self._reach.remove()
@@ -247,6 +172,8 @@ class DispatchCore:
         """Run a call on the device and write what became of it."""
         if plan.kind is Kind.COPY:
             return self._copy(plan, func, args, kwargs)
+        if plan.hazards is not None and plan.hazards.may_meet(tensors):
+            self.meet(plan, args, kwargs)
         if plan.kind is Kind.KERNEL and plan.fate(tensors) is not Fate.NATIVE:
             self._fallen.add(plan.name)  # torch may warn before the call is over
         start = self.tape.clock_ns()
@@ -272,6 +199,31 @@ class DispatchCore:
             self.ledger.see([it for place, it in tensors if place in plan.writes and it.is_mps], resized=True)
         self._kernel(plan, tensors, outputs, start, plan.wait_of(tensors, args, kwargs))
         return result
+
+    def meet(self, plan: Plan, args: Any, kwargs: Any) -> None:
+        """Note each known fault that a call would meet."""
+        if plan.hazards is not None:
+            for hazard, operator in plan.hazards.met_by(args, kwargs):
+                self._note_fault(hazard, operator)
+                if hazard.text:
+                    return  # refused for this one
+
+    def meet_lstm(self, *args: Any) -> None:
+        """Note the known faults that an LSTM would meet in the kernel that a Mac has for it."""
+        plan = self.plans.of(torch.ops.aten.lstm.input)
+        if self.tape.on and len(args) == len(plan.places) and args[0].is_mps and isinstance(args[1], (tuple, list)):
+            self.meet(plan, args, {})
+
+    def _event_fault(self, check: Check) -> None:
+        hazard = self._faults.of_event(check)
+        if hazard is not None and self.tape.on:
+            self._note_fault(hazard, "torch.mps.Event.elapsed_time")
+
+    def _note_fault(self, hazard: Hazard, operator: str) -> None:
+        site = self.tape.hazard(f"anymps::hazard.{hazard.id} {operator}")
+        if is_dire(hazard) and self.save is not None and (hazard.id, site) not in self._dire:
+            self._dire.add((hazard.id, site))
+            self.save()
 
     def _kernel(self, plan: Plan, tensors: Tensors, outputs: list[torch.Tensor], start: int, inside: Wait) -> None:
         inputs = [tensor for _, tensor in tensors]
@@ -306,6 +258,8 @@ class DispatchCore:
             early = non_blocking and returns_early(destination, source)
             if not early:
                 wait = Wait.COPY_TO_MPS if destination.is_mps else Wait.COPY_TO_CPU
+        if direction is Direction.MPS_TO_CPU:
+            self.meet(self.plans.of(_COPY), (destination, source), {})
         start = self.tape.clock_ns()
         late: Exception | None = None
         result = destination
@@ -324,7 +278,10 @@ class DispatchCore:
             self._surfaced(late)
             raise late
         if direction is Direction.CPU_TO_MPS:
+            self.trips.returned(source)
             self._copied(source)
+        elif direction is Direction.MPS_TO_CPU:
+            self.trips.left(destination)
         if wait is not Wait.NONE:
             self._waited()
         elif early:
@@ -349,7 +306,10 @@ class DispatchCore:
         start: int,
         **rest: Any,
     ) -> int:
-        entry = self.tape.write(self.tape.operator(plan.name), fate, inputs, outputs, start, **rest)
+        number = plan.number
+        if number is None:
+            number = plan.number = self.tape.operator(plan.name)
+        entry = self.tape.write(number, fate, inputs, outputs, start, **rest)
         self.ledger.attribute(entry)
         return entry[6]
 
@@ -411,15 +371,3 @@ class DispatchCore:
             now = self.tape.clock_ns()
             fate = self.plans.fate_of(operator)
             self.tape.write(self.tape.operator(operator), fate, [], [], now, wait=Wait.FALLBACK)
-
-
-def _autograd() -> Any:
-    """A block in which autograd records, as it does in an operator without a derivative of its own."""
-    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
-    for key in _AUTOGRAD:
-        excluded = excluded.remove(key)
-    return torch._C._ForceDispatchKeyGuard(included, excluded)
-
-
-def _is_mps(device: Any) -> bool:
-    return device is not None and torch.device(device).type == "mps"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from time import perf_counter_ns  # bound before the clocks of a script are watched
 from typing import Any
 
 import torch
@@ -28,12 +29,16 @@ graph_task: Callable[[], int] = torch._C._current_graph_task_id  # -1: no backwa
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 _WAIT, _DIRECTION, _FLAGS, _REFUSAL = 10, 11, 12, 13
 _HOST_COPIES = (int(Direction.CPU_TO_MPS), int(Direction.MPS_TO_CPU))
+# As plain numbers: an operation on members of an enumeration takes longer than all the rest of an entry.
+_AUTOGRAD_THREAD = int(Flag.AUTOGRAD_THREAD)
+_KEPT_FLAGS = int(Flag.HAZARD | Flag.UNSAFE_COPY | Flag.PAIR)
 
 
-class ThreadState(threading.local):
-    """What a thread is doing. Made anew in each thread that asks."""
+class ThreadState:
+    """What a thread is doing."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.phase = 0
         self.module = 0
         self.ordinal = 0
@@ -44,14 +49,20 @@ class ThreadState(threading.local):
         self.unattributed: list[tuple[list[int], int | None]] = []
 
 
+class _Threads(threading.local):
+    """Holds the state of each thread that asks."""
+
+    state: ThreadState | None = None
+
+
 class PythonTape:
     """Numbers and collects. Entries wait in a queue, and are packed and counted when they are drained."""
 
     def __init__(self, sites: Sites) -> None:
         self.on = False
         self.sites = sites
-        self.here = ThreadState()
-        self._threads: dict[int, int] = {}
+        self._threads = _Threads()
+        self._numbered = count()
         self._names: list[str] = []
         self._numbers: dict[str, int] = {}
         self._entries: deque[Entry] = deque()
@@ -64,19 +75,27 @@ class PythonTape:
         self._forward: list[_Forward] = [_NOTHING] * _FORWARD_SLOTS
         self._forward_inside: list[_Forward] = [_NOTHING] * _FORWARD_SLOTS
         self._limit = self._detailed = self._step_start = self._refusals = 0
-        self._origin = time.perf_counter_ns()
+        self._origin = perf_counter_ns()
         self._backward_step = -1
         self.step = 0
 
     def start(self, limit: int) -> None:
         """Begin; entries beyond `limit` are only counted, unless they wait, copy or are refused."""
         self._limit = limit
-        self._origin = time.perf_counter_ns()
+        self._origin = perf_counter_ns()
         self.on = True
+
+    @property
+    def here(self) -> ThreadState:
+        """The calling thread's state."""
+        state = self._threads.state
+        if state is None:
+            state = self._threads.state = ThreadState(next(self._numbered))
+        return state
 
     def clock_ns(self) -> int:
         """Since the start."""
-        return time.perf_counter_ns() - self._origin
+        return perf_counter_ns() - self._origin
 
     def operator(self, name: str) -> int:
         """The number of an operator or mark, from 0."""
@@ -113,7 +132,7 @@ class PythonTape:
         module = here.module
         if graph_task() != -1:
             phase: int = Phase.BACKWARD
-            flags |= Flag.AUTOGRAD_THREAD
+            flags |= _AUTOGRAD_THREAD
             self._backward_step = self.step
         else:
             phase = here.phase or self._natural_phase(wait, direction)
@@ -143,8 +162,8 @@ class PythonTape:
                 if table[slot][0] != sequence:  # the first operator under a node is the node's own
                     table[slot] = (sequence, module, site, operator)
         entry = (
-            start, end - start, moved, sequence, signature, module, site, self.step, self._thread(), int(phase),
-            int(wait), int(direction), int(flags), 0, 0,
+            start, end - start, moved, sequence, signature, module, site, self.step, here.number, phase, wait,
+            direction, flags, 0, 0,
         )  # fmt: skip
         if kept:
             self._entries.append(entry)
@@ -165,6 +184,21 @@ class PythonTape:
             site=self.sites.current(),
         )
 
+    def hazard(self, name: str) -> int:
+        """Write a mark for a known fault of MPS that the call about to run would meet, and give its line."""
+        here, flags, sequence, module, site = self.here, Flag.HAZARD, -1, self.here.module, 0
+        if graph_task() != -1:
+            phase: int = Phase.BACKWARD
+            flags |= Flag.AUTOGRAD_THREAD
+            if module == 0:  # else a checkpoint's recomputation
+                sequence, module, site = self._forward_of()
+        else:
+            phase = here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
+        site = site or self.sites.current()
+        now = self.clock_ns()
+        self._put(name, Fate.MARK, now, phase=phase, site=site, flags=flags, sequence=sequence, module=module)
+        return site
+
     def unsafe_copy(self, name: str, site: int, copy: int, wait: int) -> None:
         """Write a mark for a copy whose host side was touched too early; `copy` and `wait` are lines too."""
         phase = self._natural_phase(Wait.NONE, Direction.NONE)
@@ -172,11 +206,17 @@ class PythonTape:
             name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.UNSAFE_COPY, sequence=wait << 32 | copy
         )
 
-    def note_pair(self, name: str, site: int, other: int) -> None:
-        """Write a mark for something at a line, and another line that belongs to it (0: none)."""
+    def note_pair(self, name: str, site: int, other: int, *, moved: int = 0, duration: int = 0) -> None:
+        """Write a mark for something at a line, and another line that belongs to it (0: none).
+
+        `moved` are bytes, `duration` ns, both in the sense of the mark.
+        """
         if self.on:
             phase = self.here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
-            self._put(name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.PAIR, sequence=other)
+            self._put(
+                name, Fate.MARK, self.clock_ns(), phase=phase, site=site, flags=Flag.PAIR, sequence=other, moved=moved,
+                duration=duration,
+            )  # fmt: skip
 
     def refuse(self, name: str, fate: Fate, site: int = 0) -> int:
         """Write the entry of a refused call, at the running line unless `site` is given, and give its number."""
@@ -201,12 +241,15 @@ class PythonTape:
         flags: Flag | int = 0,
         sequence: int = -1,
         refusal: int = 0,
+        module: int | None = None,
+        moved: int = 0,
     ) -> None:
         operator = self.operator(name)
         signature = self._intern((operator, fate, "mark"), operator, fate, (), ())
+        module = self.here.module if module is None else module
         entry = (
-            start, duration, 0, sequence, signature, self.here.module, site, self.step, self._thread(), int(phase),
-            int(wait), 0, int(flags), refusal, 0,
+            start, duration, moved, sequence, signature, module, site, self.step, self.here.number, phase, wait, 0,
+            flags, refusal, 0,
         )  # fmt: skip
         self._entries.append(entry)
 
@@ -253,10 +296,7 @@ class PythonTape:
             entry = entries.popleft()
             self._count(entry)
             matters = (
-                entry[_WAIT]
-                or entry[_REFUSAL]
-                or entry[_DIRECTION] in _HOST_COPIES
-                or entry[_FLAGS] & (Flag.HAZARD | Flag.UNSAFE_COPY | Flag.PAIR)
+                entry[_WAIT] or entry[_REFUSAL] or entry[_DIRECTION] in _HOST_COPIES or entry[_FLAGS] & _KEPT_FLAGS
             )
             if self._detailed < self._limit or matters:
                 kept += ENTRY.pack(*entry)
@@ -273,7 +313,10 @@ class PythonTape:
 
     def _count(self, entry: Entry) -> None:
         _, duration, moved, _, signature, module, site, _, _, phase, wait, direction, _, _, _ = entry
-        sums = self._totals.setdefault((signature, module, site, phase, wait, direction), [0, 0, 0])
+        key = (signature, module, site, phase, wait, direction)
+        sums = self._totals.get(key)
+        if sums is None:
+            sums = self._totals[tuple(map(int, key))] = [0, 0, 0]
         sums[0] += 1
         sums[1] += duration
         sums[2] += moved
@@ -312,10 +355,6 @@ class PythonTape:
         """Whether a node, `NativeLayerNormBackward0`, is that of an operator, `aten::native_layer_norm`."""
         base = self._names[forward[3]].partition("::")[2].partition(".")[0]
         return node.lower().partition("backward")[0] == base.replace("_", "")
-
-    def _thread(self) -> int:
-        number = threading.get_ident()
-        return self._threads.setdefault(number, len(self._threads))
 
     def _intern(
         self, kind: Any, operator: int, fate: Fate, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 from anymps.record._capture_copies import PendingCopies
+from anymps.record._capture_hazards import Event
+from anymps.record._capture_refusals import DELAYED_ERROR
 from anymps.record._capture_stand_ins import StandIns
 from anymps.record._capture_tape import PythonTape
 from anymps.record._vocabulary import Wait
-from anymps.rules import fallback_warning
+from anymps.rules import Check, fallback_warning
 
 _SYNCHRONIZE = ("_mps_deviceSynchronize", "_accelerator_synchronizeDevice")
 _EMPTY_CACHE = ("_mps_emptyCache", "_accelerator_emptyCache")
@@ -31,16 +33,18 @@ class Waits:
         waited: Callable[[int | None], None],
         fell_back: Callable[[str], None],
         raised: Callable[[Exception], None],
+        fault: Callable[[Check], None],
     ) -> None:
         """What to tell: that the host has waited (for all copies, or for the first ones), which operators torch warns
-        of as fallbacks, and what a wait raised."""
+        of as fallbacks, what a wait raised, and that a measurement would meet a known fault of events."""
         self._tape = tape
         self._copies = copies
         self._waited = waited
         self._fell_back = fell_back
         self._raised = raised
         self._stand_ins = StandIns()
-        self._events: dict[int, int] = {}  # recorded ones, and how many copies had started then
+        self._fault = fault
+        self._events: dict[int, Event] = {}
 
     def install(self) -> None:
         """Start to watch."""
@@ -48,10 +52,15 @@ class Waits:
             self._stand_ins.put(torch._C, name, self._synchronizing)
         for name in _EMPTY_CACHE:
             self._stand_ins.put(torch._C, name, self._emptying)
-        self._stand_ins.put(torch._C, "_mps_recordEvent", self._recording)
-        self._stand_ins.put(torch._C, "_mps_synchronizeEvent", self._waiting)
-        self._stand_ins.put(torch._C, "_mps_queryEvent", self._asking)
-        self._stand_ins.put(torch._C, "_mps_elapsedTimeOfEvents", self._measuring)
+        for name, wrap in (
+            ("_mps_acquireEvent", self._acquiring),
+            ("_mps_releaseEvent", self._releasing),
+            ("_mps_recordEvent", self._recording),
+            ("_mps_synchronizeEvent", self._waiting),
+            ("_mps_queryEvent", self._asking),
+            ("_mps_elapsedTimeOfEvents", self._measuring),
+        ):
+            self._stand_ins.put(torch._C, name, wrap)
         self._stand_ins.put(warnings, "showwarning", self._warning)
 
     def remove(self) -> None:
@@ -60,36 +69,50 @@ class Waits:
 
     def _synchronizing(self, call: Any) -> Callable[..., Any]:
         def synchronize(*args: Any) -> Any:
-            start = self._tape.clock_ns()
-            self._tape.mark("anymps::synchronize", 0, start, start, Wait.SYNCHRONIZE)
-            result = self._call(call, *args)
+            self._wait("anymps::synchronize", Wait.SYNCHRONIZE, call, *args)
             self._waited(None)
-            return result
 
         return synchronize
 
     def _emptying(self, call: Any) -> Callable[..., Any]:
         def empty_cache(*args: Any) -> Any:
-            start = self._tape.clock_ns()
-            result = self._call(call, *args)
-            self._tape.mark("anymps::empty_cache", 0, start, self._tape.clock_ns(), Wait.EMPTY_CACHE)
+            self._wait("anymps::empty_cache", Wait.EMPTY_CACHE, call, *args)
             self._waited(None)
-            return result
 
         return empty_cache
 
+    def _acquiring(self, call: Any) -> Callable[..., Any]:
+        def acquire(timing: bool) -> Any:
+            event = call(timing)
+            self._events[event] = Event(bool(timing))
+            return event
+
+        return acquire
+
+    def _releasing(self, call: Any) -> Callable[..., Any]:
+        def release(event: int) -> Any:
+            self._events.pop(event, None)
+            return call(event)
+
+        return release
+
     def _recording(self, call: Any) -> Callable[..., Any]:
         def record(event: int) -> Any:
-            self._events[event] = self._copies.count
+            known = self._events.setdefault(event, Event(None))
+            known.record(self._copies.count)
+            known.site = self._tape.sites.current()
             return call(event)
 
         return record
 
     def _waiting(self, call: Any) -> Callable[..., Any]:
         def synchronize(event: int) -> Any:
-            result = self._call(call, event)
-            if event in self._events:
-                self._event_wait(self._events[event])
+            known = self._events.get(event)
+            if known is None or known.recorded is None:
+                return self._call(call, event)
+            known.synchronized = True
+            result = self._wait("anymps::event_wait", Wait.EVENT, call, event)
+            self._waited(known.recorded)
             return result
 
         return synchronize
@@ -97,24 +120,49 @@ class Waits:
     def _asking(self, call: Any) -> Callable[..., Any]:
         def query(event: int) -> Any:
             complete = call(event)
-            if complete and event in self._events:
-                self._waited(self._events[event])  # whoever asks until the answer is yes has waited
+            known = self._events.get(event)
+            if complete and known is not None and known.recorded is not None:
+                self._waited(known.recorded)  # whoever asks until the answer is yes has waited
             return complete
 
         return query
 
     def _measuring(self, call: Any) -> Callable[..., Any]:
         def elapsed_time(start: int, end: int) -> Any:
-            result = self._call(call, start, end)
-            self._event_wait(self._copies.count)
-            return result
+            known = self._events.setdefault(end, Event(None))
+            check = known.check()
+            known.measured = True
+            if check is not None:
+                self._fault(check)
+            milliseconds = self._wait("anymps::event_wait", Wait.EVENT, call, start, end)
+            self._waited(self._copies.count)
+            self._measured(start, milliseconds)
+            return milliseconds
 
         return elapsed_time
 
-    def _event_wait(self, copies: int) -> None:
-        now = self._tape.clock_ns()
-        self._tape.mark("anymps::event_wait", 0, now, now, Wait.EVENT)
-        self._waited(copies)
+    def _measured(self, start: int, milliseconds: float) -> None:
+        """The program has asked how long the device took between two events: the one number of the device's own."""
+        first = self._events.get(start)
+        begun = first.site if first is not None else 0
+        taken = round(milliseconds * 1e6)
+        self._tape.note_pair("anymps::device_time {}", self._tape.sites.current(), begun, duration=taken)
+
+    def _wait(self, name: str, kind: Wait, call: Any, *args: Any) -> Any:
+        """Make a call that waits, and write a mark that lasts as long as the host was in it."""
+        start = self._tape.clock_ns()
+        late: Exception | None = None
+        result = None
+        try:
+            result = call(*args)
+        except Exception as error:
+            late = error
+        if late is None or isinstance(late, DELAYED_ERROR):
+            self._tape.mark(name, 0, start, self._tape.clock_ns(), kind)
+        if late is not None:
+            self._raised(late)
+            raise late
+        return result
 
     def _call(self, call: Any, *args: Any) -> Any:
         try:

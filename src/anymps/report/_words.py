@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from anymps.findings import Finding, Severity, ahead, notes, wait_places
 from anymps.record import Recording, RefusalKind
-from anymps.report._text import clean, count, duration_range, path, place, plural
+from anymps.report._text import clean, count, duration, duration_range, path, place, plural
 
 _ABOUT_WAITS = ("MPS2", "MPS102")
 
@@ -93,10 +93,9 @@ def limits(recording: Recording) -> list[str]:
             "what draining a long queue costs."
         )
     if recording.meta.get("source") == "dispatch mode":
-        sentences.append(
-            "Recorded by a dispatch mode: a time is what the host spent in a call, not what the GPU took, and known "
-            "faults of MPS that give wrong results (MPS6xx) are not looked for."
-        )
+        sentences.append("Recorded by a dispatch mode: a time is what the host spent in a call, not what the GPU took.")
+        if recording.meta.get("virtual") is False:
+            sentences.append(_device_time(recording))
     if not recording.complete:
         sentences.append("The recording stops in the middle of the run: all this is true up to there.")
     if recording.dropped:
@@ -105,6 +104,23 @@ def limits(recording: Recording) -> list[str]:
             "all calls, the step table only the steps with full detail."
         )
     return sentences + notes(recording)
+
+
+def _device_time(recording: Recording) -> str:
+    """How long host and device were at work on a real Mac, as far as anything has measured it."""
+    waiting = duration(sum(place.duration_ns for place in recording.waits()))
+    waited = f"The host spent {waiting or 'no time'} in calls that wait for the device."
+    spans = [noted.occurrence for noted in recording.noted("device_time")]
+    if not spans:
+        return (
+            f"{waited} How long the device worked is not measured: ask events (`torch.mps.Event(enable_timing=True)`) "
+            "around a part of the loop, or see `torch.mps.profiler` in Instruments."
+        )
+    number = plural(sum(it.count for it in spans), "time")
+    return (
+        f"{waited} The device took {duration(sum(it.duration_ns for it in spans))} between events that the script "
+        f"measured {number}; how long it worked beside these is not measured."
+    )
 
 
 def not_modelled(recording: Recording) -> list[str]:

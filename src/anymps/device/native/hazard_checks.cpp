@@ -179,7 +179,8 @@ bool large_minibatch(const Seen& seen) {
 // convolution(input, weight, bias, stride, padding, dilation, transposed, ...): every dimension of the result.
 bool large_output(const Seen& seen) {
   const Impl input = seen.tensor(0), weight = seen.tensor(1);
-  if (input == nullptr || weight == nullptr || seen.all.size() < 7 || seen.all[6].number != 0 || input->dim() != weight->dim()) {
+  if (input == nullptr || weight == nullptr || seen.all.size() < 7 || seen.all[6].number != 0 || input->dim() == 0 ||
+      input->dim() != weight->dim()) {
     return false;
   }
   if (seen.above(input->size(0)) || seen.above(weight->size(0))) {

@@ -114,18 +114,35 @@ State& state() {
   return *the_state;
 }
 
-// Which module and line a forward operator belonged to, by the sequence number of its autograd node.
+// Which module and line a forward operator belonged to, by the sequence number of its autograd node. A table for each
+// thread, as each counts for itself: the graphs of recomputed checkpoints are built on the thread of the backward, and
+// have numbers that those of the program's own thread have too.
 struct ForwardSlot {
   std::atomic<uint64_t> key{0};
   std::atomic<uint32_t> module{0};
   std::atomic<uint32_t> site{0};
 };
-ForwardSlot* forward_slots() {
-  static auto* slots = new ForwardSlot[kForwardSlots];
-  return slots;
+constexpr size_t kForwardTables = 64;  // threads beyond that share
+std::atomic<ForwardSlot*>* forward_tables() {
+  static auto* tables = new std::atomic<ForwardSlot*>[kForwardTables]();  // never destroyed, nor are the tables
+  return tables;
 }
 inline uint64_t forward_key(uint64_t thread, uint64_t sequence) {
   return ((thread + 1) << 44) ^ (sequence + 1);
+}
+inline ForwardSlot* forward_slot(uint64_t thread, uint64_t sequence) {  // null: the thread has built no graph
+  ForwardSlot* table = forward_tables()[thread % kForwardTables].load(std::memory_order_acquire);
+  return table == nullptr ? nullptr : &table[sequence % kForwardSlots];
+}
+ForwardSlot& forward_slot_to_write(uint64_t thread, uint64_t sequence) {
+  if (C10_UNLIKELY(forward_slot(thread, sequence) == nullptr)) {
+    auto* made = new ForwardSlot[kForwardSlots];
+    ForwardSlot* none = nullptr;
+    if (!forward_tables()[thread % kForwardTables].compare_exchange_strong(none, made, std::memory_order_acq_rel)) {
+      delete[] made;  // of a thread that shares it, at the same moment
+    }
+  }
+  return *forward_slot(thread, sequence);
 }
 
 struct ThreadTape {
@@ -288,11 +305,10 @@ void place_in_backward(Entry& entry, const BackwardNode& node) {
   entry.sequence = static_cast<int64_t>(node.sequence);
   entry.phase = static_cast<uint8_t>(Phase::Backward);
   entry.flags |= kAutogradThread;
-  const uint64_t key = forward_key(node.thread, node.sequence);
-  const ForwardSlot& slot = forward_slots()[key & (kForwardSlots - 1)];
-  if (slot.key.load(std::memory_order_acquire) == key) {
-    entry.module = slot.module.load(std::memory_order_relaxed);
-    entry.site = slot.site.load(std::memory_order_relaxed);
+  const ForwardSlot* slot = forward_slot(node.thread, node.sequence);
+  if (slot != nullptr && slot->key.load(std::memory_order_acquire) == forward_key(node.thread, node.sequence)) {
+    entry.module = slot->module.load(std::memory_order_relaxed);
+    entry.site = slot->site.load(std::memory_order_relaxed);
   }
 }
 
@@ -327,7 +343,8 @@ void Span::begin() {
 }
 
 void Span::mix_tensor(const c10::TensorImpl* tensor) {
-  uint64_t hash = mix(hash_, (static_cast<uint64_t>(tensor->dtype() == caffe2::TypeMeta::Make<float>() ? 0 : 1 +
+  // Copies of either direction have the same operator, sizes and dtypes.
+  uint64_t hash = mix(hash_ + (tensor->is_mps() ? 0 : 1), (static_cast<uint64_t>(tensor->dtype() == caffe2::TypeMeta::Make<float>() ? 0 : 1 +
       static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype()))) << 8) | static_cast<uint64_t>(tensor->dim()));
   if (C10_LIKELY(!tensor->is_sparse())) {
     for (const int64_t size : tensor->sizes()) {
@@ -374,7 +391,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     tape.place(entry, hash, matters, [&] { return intern(hash, rule_, fate_, inputs, outputs); });
     if (sequence > 0) {
       const uint64_t key = forward_key(tape.torch_thread, sequence - 1);
-      ForwardSlot& slot = forward_slots()[key & (kForwardSlots - 1)];
+      ForwardSlot& slot = forward_slot_to_write(tape.torch_thread, sequence - 1);
       if (slot.key.load(std::memory_order_relaxed) != key) {  // the first operator under a node is the node's own
         slot.module.store(entry.module, std::memory_order_relaxed);
         slot.site.store(entry.site, std::memory_order_relaxed);
@@ -423,7 +440,6 @@ void start(uint64_t detail_limit) {
   origin_ns.store(steady_ns());
   s.step_start = 0;
   s.generation.fetch_add(1, std::memory_order_release);
-  forward_slots();
   tape_on.store(true, std::memory_order_release);
 }
 
@@ -598,7 +614,11 @@ void note_hazard(const Rule& rule) {
   entry.flags = kHazard;
   BackwardNode node;
   if (current_backward(node)) {
-    place_in_backward(entry, node);
+    entry.phase = static_cast<uint8_t>(Phase::Backward);
+    entry.flags |= kAutogradThread;
+    if (entry.module == 0) {  // else a checkpoint's recomputation
+      place_in_backward(entry, node);
+    }
   } else {
     const uint8_t phase = mine().phase;
     entry.phase = phase != 0 ? phase : static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
