@@ -22,16 +22,11 @@ class Reports:
         """Raises UsageError, in one line, for what can never be written."""
         self._root = config.rootpath
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
-        items = tuple(_output(config, text) for text in settings.reports)
+        items = tuple(_output(text, settings.reports_from) for text in settings.reports if text)
         self._outputs = Outputs(items, str(config.rootpath))
         self.path = settings.recording
         if not items:
             return
-        if config.getoption("numprocesses", None) or config.getoption("tx", None):
-            raise pytest.UsageError(
-                "--mps-report needs one process, and pytest-xdist starts several: leave out -n, or take "
-                "--mps-recording run.anymps, which writes one recording a worker, and `anymps report` for each"
-            )
         try:
             self._outputs.check(settings.recording)
             self._settings = read_settings(config.rootpath)
@@ -44,6 +39,11 @@ class Reports:
     def __bool__(self) -> bool:
         return bool(self._outputs)
 
+    def close(self) -> None:
+        """Take away what was only needed to write them."""
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
     def write(self) -> tuple[list[str], bool]:
         """Write all of them. What to say about it, and whether all is well."""
         assert self.path is not None
@@ -53,17 +53,14 @@ class Reports:
                 self._outputs.write(recording, found.findings, sys.stdout)
         except AnympsError as error:
             return [f"--mps-report: {str(error).removeprefix('anymps: ')}"], False
-        finally:
-            if self._scratch is not None:
-                self._scratch.cleanup()
         return [f"mps report ({it.form}): {it.path}" for it in self._outputs.items], True
 
 
-def _output(config: pytest.Config, text: str) -> Output:
+def _output(text: str, place: Path) -> Output:
     try:
         output = Output.parse(text)
     except ValueError as error:
         raise pytest.UsageError(f"--mps-report {error}") from None
     if output.path == STDOUT:
         raise pytest.UsageError(f"--mps-report {text}: standard output is pytest's own, name a file")
-    return Output(output.form, str(config.invocation_params.dir / output.path))
+    return Output(output.form, str(place / output.path))
