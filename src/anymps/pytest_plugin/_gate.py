@@ -142,7 +142,12 @@ class Gate:
             run.stack.close()
             verdict = run.verdict
             facts = Facts(
-                _test_id(item), verdict.ending, verdict.expected, verdict.fails is not None, verdict.judgement
+                test=_test_id(item),
+                ending=verdict.ending,
+                expected=verdict.expected,
+                marked=verdict.fails is not None,
+                judgement=verdict.judgement,
+                doctest=isinstance(item, pytest.DoctestItem),
             )
             if self.capture is not None:
                 facts.add(self.capture.cut())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,6 @@ class Reports:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         """Raises UsageError, in one line, for what can never be written."""
         self._root = config.rootpath
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         items = tuple(_output(text, settings.reports_from) for text in settings.reports if text)
         self._outputs = Outputs(items, str(config.rootpath))
         self.path = settings.recording
@@ -33,16 +35,12 @@ class Reports:
         except AnympsError as error:
             raise pytest.UsageError(f"--mps-report: {error}") from None
         if self.path is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="anymps-pytest-")
-            self.path = Path(self._scratch.name) / "run.anymps"
+            scratch = tempfile.mkdtemp(prefix="anymps-pytest-")
+            self.path = Path(scratch) / "run.anymps"
+            config.add_cleanup(partial(_remove, scratch, os.getpid()))
 
     def __bool__(self) -> bool:
         return bool(self._outputs)
-
-    def close(self) -> None:
-        """Take away what was only needed to write them."""
-        if self._scratch is not None:
-            self._scratch.cleanup()
 
     def write(self) -> tuple[list[str], bool]:
         """Write all of them. What to say about it, and whether all is well."""
@@ -64,3 +62,9 @@ def _output(text: str, place: Path) -> Output:
     if output.path == STDOUT:
         raise pytest.UsageError(f"--mps-report {text}: standard output is pytest's own, name a file")
     return Output(output.form, str(place / output.path))
+
+
+def _remove(folder: str, process: int) -> None:
+    """Take away a folder, but not from a forked child that came to the end of the session too."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)

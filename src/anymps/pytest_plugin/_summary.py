@@ -59,6 +59,7 @@ class Summary:
         self._outside: list[Facts] = []
         self._gone: list[str] | None = None  # None: nobody could tell
         self._root = str(config.rootpath)
+        self._process = os.getpid()
 
     def pytest_report_header(self) -> list[str]:
         """Which device this is, and the settings in force."""
@@ -113,10 +114,12 @@ class Summary:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, object, object]:
         """When all workers have ended, and before the terminal's summary."""
-        answer = yield
-        self._judge(session, exitstatus)
-        self._write_recording(session)
-        return answer
+        try:
+            return (yield)
+        finally:
+            if self._is_here():
+                self._judge(session, exitstatus)
+                self._write_recording(session)
 
     def _judge(self, session: pytest.Session, exitstatus: int) -> None:
         """Judge the manifest as a whole, or bring it up to date."""
@@ -147,12 +150,13 @@ class Summary:
         if self._reports and well:
             said, well = self._reports.write()
             self._remarks += said
-        self._reports.close()
         if not well:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end; nothing where there is nothing to say."""
+        if not self._is_here():
+            return
         facts = [*self._facts.values(), *self._outside]
         groups = group(facts)
         judged = self._judgements()
@@ -168,6 +172,10 @@ class Summary:
             path = str(self._manifest.path) if self._manifest is not None else ""
             for line in workflow_commands(groups, judged, path, at, self._new):
                 terminalreporter.write_line(line)
+
+    def _is_here(self) -> bool:
+        """Whether this is the process that pytest was started in, not a forked child that left its test alive."""
+        return os.getpid() == self._process
 
     def _take(self, rest: dict[str, Any]) -> None:
         gone = set(rest["gone"])
