@@ -135,6 +135,21 @@ def test_update(suite: Gate) -> None:
     assert suite.run(*STRICT).ret == pytest.ExitCode.OK
 
 
+def test_doctests(suite: Gate) -> None:
+    """A library file with doctests stays the library's: its lines count, the lines of the text do not."""
+    write(
+        suite,
+        WAITING + 'def shown():\n    """\n    >>> (lambda: torch.ones(1, device="mps").item())()\n    1.0\n    """\n',
+    )
+    result = suite.run(*STRICT, "--doctest-modules")
+    result.assert_outcomes(passed=4)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    lines = section(result)
+    at = lines.index("Not in the baseline b.txt:")
+    assert lines[at + 1] == "  waits for the GPU (item), 23 times  lib_under_test.py:6  | total = x.sum().item()"
+    assert len(lines) == at + 3
+
+
 def test_part_of_the_suite(suite: Gate) -> None:
     """A line that a part of the suite does not meet is neither an error nor taken out."""
     assert suite.run(*STRICT, "-k", "train").ret == pytest.ExitCode.OK

@@ -32,16 +32,16 @@ def test_reading(tmp_path: Path) -> None:
         "t/a.py::test_z": Entry("AssertionError+OSError@teardown", 5),
     }
     assert [entry.failures for entry in entries.values()] == [
-        {"call": "NotImplementedError"},
-        {"setup": "RuntimeError"},
-        {"call": "AssertionError", "teardown": "OSError"},
+        {"call": {"NotImplementedError"}},
+        {"setup": {"RuntimeError"}},
+        {"call": {"AssertionError"}, "teardown": {"OSError"}},
     ]
 
 
 def test_the_ending_is_what_is_read() -> None:
     """What is written for failures by phase is read as the same failures."""
-    failures = {"teardown": "OSError", "call": "AssertionError", "setup": "TypeError"}
-    assert ending_of(failures) == "TypeError@setup+AssertionError+OSError@teardown"
+    failures = {"teardown": {"OSError"}, "call": {"KeyError", "AssertionError"}, "setup": {"TypeError"}}
+    assert ending_of(failures) == "TypeError@setup+AssertionError+KeyError+OSError@teardown"
     assert Entry(ending_of(failures), 1).failures == failures
     assert ending_of({}) == ""
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from anymps.record import Recording
 from gate import Gate, gate, loaded, section
 
 __all__ = ["gate", "loaded"]  # fixtures
@@ -75,17 +76,38 @@ def test_mistakes_are_one_line(gate: Gate, report: str, text: str) -> None:
     assert [line for line in result.errlines if line][-1] == "ERROR: " + text.format(path=gate.path)
 
 
-def test_workers_are_refused(gate: Gate) -> None:
-    """With pytest-xdist there is one recording a worker and no report of all: one line says what to do."""
-    pytest.importorskip("xdist")
-    gate.write(test_it=SUITE)
-    result = gate.run_alone("--mps-report", "html=x.html", "-n", "2", plugins="xdist.plugin,anymps.pytest_plugin")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert [line for line in result.errlines if line][-1] == (
-        "ERROR: --mps-report needs one process, and pytest-xdist starts several: leave out -n, or take "
-        "--mps-recording run.anymps, which writes one recording a worker, and `anymps report` for each"
+def test_workers_are_joined(gate: Gate) -> None:
+    """With pytest-xdist there is one recording and one report, of all workers together, and nothing is left beside."""
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    gate.write(test_it=SUITE, test_other=SUITE)
+    arguments = ("--mps-report", "json=m.json", "--mps-recording", "r.db", "-n", "2", "--dist", "loadfile")
+    result = gate.run_alone(*arguments, plugins="xdist.plugin,anymps.pytest_plugin")
+    result.assert_outcomes(passed=2, failed=2)
+    report = json.loads((gate.path / "m.json").read_text())
+    assert {(it["site"]["file"], it["site"]["line"]) for it in report["refusals"]} == {
+        (str(gate.path / name), 4) for name in ("test_it.py", "test_other.py")
+    }
+    assert report["limits"][1] == (
+        "Joined from 2 workers (gw0, gw1), processes that ran side by side and stand here one after the other: times "
+        "and memory are of one at a time."
     )
-    assert (
-        gate.run_alone("--mps-report", "html=x.html", "-n", "0", plugins="xdist.plugin,anymps.pytest_plugin").ret
-        == pytest.ExitCode.TESTS_FAILED
-    )
+    assert sorted(path.name for path in gate.path.glob("r*")) == ["r.db"]
+    with Recording.open(gate.path / "r.db") as recording:
+        assert (recording.meta["script"], recording.meta["ending"]) == ("pytest", {"status": 1})
+        assert [part.name for part in recording.parts] == ["gw0", "gw1"]
+
+
+def test_a_worker_that_crashes_loses_nobody_elses_recording(gate: Gate) -> None:
+    """The report holds what a worker did before it was killed, and what the one in its place did."""
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    gate.write(test_it=SUITE + "def test_crash():\n    import os\n    os._exit(1)\n")
+    gate.write(test_last="import torch\ndef test_it():\n    torch.linalg.eigvals(torch.ones(2, 2, device='mps'))\n")
+    result = gate.run_alone("--mps-report", "json=m.json", "-n", "1", plugins="xdist.plugin,anymps.pytest_plugin")
+    result.assert_outcomes(passed=1, failed=3)
+    report = json.loads((gate.path / "m.json").read_text())
+    assert [(it["operator"], it["site"]["line"]) for it in report["refusals"]] == [
+        ("aten::linalg_eig", 4),
+        ("aten::_linalg_eigvals", 3),
+    ]
+    assert [(it["name"], it["complete"]) for it in report["run"]["parts"]] == [("gw0", False), ("gw1", True)]
+    assert report["limits"][2] == ("The recording of gw0 stops in the middle of the run: all this is true up to there.")

@@ -189,14 +189,6 @@ def test_a_file_that_cannot_be_collected(suite: Gate) -> None:
     assert suite.manifest.read_text() == "test_it.py::test_one OSError\n"
 
 
-def test_collect_only_judges_nothing(suite: Gate) -> None:
-    """`--collect-only` neither judges nor writes."""
-    suite.manifest.write_text("test_it.py::test_gone OSError\n")
-    assert suite.run(*STRICT, "--collect-only").ret == pytest.ExitCode.OK
-    assert suite.run(*UPDATE, "--collect-only").ret == pytest.ExitCode.OK
-    assert suite.entries() == ["test_it.py::test_gone OSError"]
-
-
 def test_an_expected_failure_stops_nothing(suite: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """With -x the run goes past expected failures and stops at the first other."""
     suite.manifest.write_text("".join(f"test_it.py::test_one[{x}] ValueError\n" for x in ("a b", "c::d", "e#f")))
@@ -225,6 +217,84 @@ def test_unittest_classes_and_subtests(suite: Gate) -> None:
     assert suite.run(*UPDATE).ret == pytest.ExitCode.OK
     assert suite.entries() == ["test_it.py::TestIt::test_error OSError", "test_it.py::TestIt::test_parts ValueError"]
     assert suite.run(*STRICT).ret == pytest.ExitCode.OK
+
+
+PARTS = """\
+    import os, unittest
+
+    FAILS = os.environ.get("FAILS", "").split()
+
+    class TestIt(unittest.TestCase):
+        def test_parts(self):
+            for name, error in (("one", ValueError), ("two", KeyError)):
+                with self.subTest(name):
+                    if name in FAILS:
+                        raise error(name)
+            if "own" in FAILS:
+                raise OSError
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "ending"),
+    [
+        ("one two", "KeyError+ValueError"),
+        ("one own", "OSError+ValueError"),
+        ("one two own", "KeyError+OSError+ValueError"),
+    ],
+)
+def test_parts_that_fail_in_different_ways(
+    suite: Gate, monkeypatch: pytest.MonkeyPatch, fails: str, ending: str
+) -> None:
+    """All exceptions of a test's parts are listed; one more, one less or another one is red."""
+    suite.write(test_it=PARTS)
+    monkeypatch.setenv("FAILS", fails)
+    assert suite.run(*UPDATE).ret == pytest.ExitCode.OK
+    assert suite.entries() == [f"test_it.py::TestIt::test_parts {ending}"]
+    result = suite.run(*STRICT)
+    assert (result.ret, judged(result)) == (pytest.ExitCode.OK, [])
+    for other, now in (("one", "ValueError"), ("two", "KeyError")):
+        monkeypatch.setenv("FAILS", other)
+        result = suite.run(*STRICT)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        assert judged(result) == [f"test_it.py::TestIt::test_parts: expected {ending}, now {now}"]
+        assert f"m.txt:1 expects {ending}, not {now}." in result.stdout.str()
+    suite.manifest.write_text("test_it.py::TestIt::test_parts ValueError\n")
+    monkeypatch.setenv("FAILS", fails)
+    result = suite.run(*STRICT)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert judged(result)[0].startswith("test_it.py::TestIt::test_parts: expected ValueError, now ")
+
+
+IDS = [
+    "a b", " lead", "trail ", "", "ünï ☃", "new\nline", "tab\t", "[br]ack]ets[", "a::b", "#no", "a #b", "x] # y",
+    "back\\slash", "ctl\x07", "\u202e\u2028", "x OSError", "d@setup",
+]  # fmt: skip
+
+
+def test_ids_with_odd_characters(suite: Gate) -> None:
+    """Whatever stands in a parametrised id, what an update writes is green, by the whole file and by single ids."""
+    suite.write(test_it=f"import pytest\n@pytest.mark.parametrize('x', {IDS!r})\ndef test_x(x):\n    raise OSError")
+    result = suite.run(*UPDATE)
+    result.assert_outcomes(xfailed=len(IDS))
+    assert len(suite.entries()) == len(IDS)
+    before = suite.manifest.read_text()
+    suite.run(*STRICT).assert_outcomes(xfailed=len(IDS))
+    suite.run(*STRICT, "test_it.py::test_x[a::b]", "test_it.py::test_x[[br]ack]ets[]").assert_outcomes(xfailed=2)
+    suite.run(*UPDATE, "-k", "lead").assert_outcomes(xfailed=1, deselected=len(IDS) - 1)
+    assert before == suite.manifest.read_text()
+
+
+@pytest.mark.parametrize("option", ["--collect-only", "--fixtures", "--setup-plan", "--setup-only"])
+def test_without_running_tests_nothing_is_judged_or_written(suite: Gate, option: str) -> None:
+    """What calls no test leaves manifest, baseline, recording and reports alone."""
+    files = {name: suite.path / name for name in ("m.txt", "b.txt", "run.anymps", "m.json")}
+    for name, path in files.items():
+        path.write_text("test_it.py::test_two OSError\n" if name == "m.txt" else "")
+    arguments = ("--mps-baseline=b.txt", "--mps-recording=run.anymps", "--mps-report=json=m.json")
+    for update in ((), ("--mps-update-manifest", "--mps-update-baseline")):
+        assert suite.run("--mps-manifest=m.txt", *arguments, *update, option).ret == pytest.ExitCode.OK
+    assert [path.read_text() for path in files.values()] == ["test_it.py::test_two OSError\n", "", "", ""]
 
 
 def test_strict_xfail_that_passes(suite: Gate) -> None:

@@ -65,10 +65,12 @@ class Baseline:
         """The lines that the tests met and the file does not have; without what test modules read for themselves."""
         found: dict[tuple[Known, int], New] = {}
         facts = list(all_facts)
-        tests = {os.path.join(root, it.test.partition("::")[0]) for it in facts if it.test}
+        # A doctest lies in the library's own file, and its lines in none.
+        tests = {os.path.join(root, it.test.partition("::")[0]) for it in facts if it.test and not it.doctest}
         for it in facts:
             for what, site, count, fallback in _happened(it):
-                if not site.known or (not fallback and (site.file in tests or site.file.endswith("/conftest.py"))):
+                own = site.file in tests or site.file.endswith("/conftest.py") or site.file.startswith("<")
+                if not site.known or (own and not fallback):
                     continue
                 name = known_as(what, site, root)
                 if name not in self.known:

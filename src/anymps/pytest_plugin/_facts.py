@@ -22,10 +22,10 @@ _LOOKERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (_
 class Facts:
     """One test, or with an empty `test` what happened outside of all tests.
 
-    `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`; `expected` whether it failed as
-    it should; `marked` whether `mps_fails` says how; `judgement` what the manifest has against it. Waits leave out the
-    copies to the device, which belong. What `torch.testing`, unittest and pytest read to compare or to show a tensor
-    is left out everywhere.
+    `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`; `expected` whether it failed as it should;
+    `marked` whether `mps_fails` says how; `judgement` what the manifest has against it; `doctest` whether its text lies
+    in the library's own file. Waits leave out the copies to the device, which belong. What `torch.testing`, unittest
+    and pytest read to compare or to show a tensor is left out everywhere.
     """
 
     test: str
@@ -33,6 +33,7 @@ class Facts:
     expected: bool = False
     marked: bool = False
     judgement: str = ""
+    doctest: bool = False
     waits: Counter[tuple[str, Wait, Site]] = field(default_factory=Counter)
     fallbacks: Counter[tuple[str, Fate, Site]] = field(default_factory=Counter)
     refusals: list[Refusal] = field(default_factory=list)
@@ -50,6 +51,7 @@ class Facts:
             "expected": self.expected,
             "marked": self.marked,
             "judgement": self.judgement,
+            "doctest": self.doctest,
             "waits": [[name, int(wait), _site(site), count] for (name, wait, site), count in self.waits.items()],
             "fallbacks": [
                 [name, int(fate), _site(site), count] for (name, fate, site), count in self.fallbacks.items()
@@ -70,6 +72,7 @@ class Facts:
             expected=parts.get("expected", False),
             marked=parts.get("marked", False),
             judgement=parts.get("judgement", ""),
+            doctest=parts.get("doctest", False),
             waits=Counter({(n, Wait(wait), Site(*site)): count for n, wait, site, count in parts.get("waits", ())}),
             fallbacks=Counter(
                 {(n, Fate(fate), Site(*site)): count for n, fate, site, count in parts.get("fallbacks", ())}

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,8 +39,10 @@ class _Run:
 class Gate:
     """A plugin for one session."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, manifest: Manifest | None) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, manifest: Manifest | None, detail_limit: int) -> None:
+        """`detail_limit` is how many calls the recording keeps one by one."""
         self.capture: SuiteCapture | None = None
+        self._detail_limit = detail_limit
         self._config = config
         self._settings = settings
         self._manifest = manifest
@@ -54,7 +55,9 @@ class Gate:
         """Begin to record, except in the controller of pytest-xdist, which runs no test."""
         if self._config.pluginmanager.hasplugin("dsession"):
             return
-        capture = SuiteCapture(self._recording_path(), script="pytest", argv=sys.argv[1:])
+        capture = SuiteCapture(
+            self._settings.recording, script="pytest", argv=sys.argv[1:], detail_limit=self._detail_limit
+        )
         try:
             capture.__enter__()
         except AnympsError as error:
@@ -139,7 +142,12 @@ class Gate:
             run.stack.close()
             verdict = run.verdict
             facts = Facts(
-                _test_id(item), verdict.ending, verdict.expected, verdict.fails is not None, verdict.judgement
+                test=_test_id(item),
+                ending=verdict.ending,
+                expected=verdict.expected,
+                marked=verdict.fails is not None,
+                judgement=verdict.judgement,
+                doctest=isinstance(item, pytest.DoctestItem),
             )
             if self.capture is not None:
                 facts.add(self.capture.cut())
@@ -176,12 +184,6 @@ class Gate:
             largest = capture.allocations() if added > marks.memory else []
             texts.append(exceeded_memory(added, marks.memory, largest, self._root))
         return "\n".join(text for text in texts if text)
-
-    def _recording_path(self) -> Path | None:
-        """Each worker of pytest-xdist has a file of its own: `run.gw0.anymps` beside `run.anymps`."""
-        path = self._settings.recording
-        worker = getattr(self._config, "workerinput", {}).get("workerid")
-        return path if path is None or worker is None else path.with_name(f"{path.stem}.{worker}{path.suffix}")
 
 
 def _test_id(item: pytest.Item) -> str:

@@ -5,7 +5,8 @@
     tests/test_models.py::test_load RuntimeError@setup
 
 A line is a test id, a space, and the name of the exception's class. Failures outside of the test's own call carry their
-phase, and several are joined: `AssertionError+RuntimeError@teardown`. A comment is a line of its own.
+phase, and several are joined: `AssertionError+RuntimeError@teardown`. Parts of a test (subtests) may fail in different
+ways: `KeyError+ValueError`. A comment is a line of its own.
 """
 
 from __future__ import annotations
@@ -31,16 +32,19 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class Entry:
-    """One expected failure: by phase, the exception's name; and the line of the file."""
+    """One expected failure: how it ends, and the line of the file."""
 
     ending: str
     line: int
 
     @property
-    def failures(self) -> dict[str, str]:
-        """The exception by phase."""
-        parts = (failure.partition("@") for failure in self.ending.split("+"))
-        return {phase or "call": name for name, _, phase in parts}
+    def failures(self) -> dict[str, set[str]]:
+        """The exceptions by phase."""
+        found: dict[str, set[str]] = {}
+        for failure in self.ending.split("+"):
+            name, _, phase = failure.partition("@")
+            found.setdefault(phase or "call", set()).add(name)
+        return found
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,12 @@ def key(test: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in test)
 
 
-def ending_of(failures: Mapping[str, str]) -> str:
-    """How a test ended, by phase and exception; the empty text if nothing failed."""
+def ending_of(failures: Mapping[str, Set[str]]) -> str:
+    """How a test ended, by phase and exceptions; the empty text if nothing failed."""
     return "+".join(
-        failures[phase] + ("" if phase == "call" else f"@{phase}")
+        name + ("" if phase == "call" else f"@{phase}")
         for phase in ("setup", "call", "teardown")
-        if phase in failures
+        for name in sorted(failures.get(phase, ()))
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -22,7 +23,7 @@ MARKERS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line and the configuration file ask for."""
+    """What the command line and the configuration file ask for; `reports` are as they were written there."""
 
     mac: str | None
     require: str | None
@@ -35,67 +36,60 @@ class Settings:
     baseline: Path | None
     update_baseline: bool
     reports: tuple[str, ...]
+    reports_from: Path
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: `name` with underscores is its twin in the configuration file, with hyphens the command line's."""
+
+    name: str
+    kind: Literal["flag", "text", "file", "reports"]
+    help: str
+    metavar: str | None = None
+
+    @property
+    def flag(self) -> str:
+        """As the command line has it."""
+        return "--" + self.name.replace("_", "-")
+
+
+OPTIONS = (
+    Option("mps", "flag", "run the tests with an mps device: the Mac's own, else a virtual one"),
+    Option("mps_mac", "text", "which Mac the virtual device is, such as 'M3 Pro 18GB'", "NAME"),
+    Option("mps_require", "text", "end unless the device is of this kind: real (a Mac's own) or virtual", "KIND"),
+    Option("mps_fallback", "flag", "PYTORCH_ENABLE_MPS_FALLBACK, on or off"),
+    Option("mps_fail_on_fallback", "flag", "a test fails if an operator runs on the CPU unmarked"),
+    Option("mps_default_device", "flag", "torch.set_default_device('mps') around each test"),
+    Option("mps_manifest", "file", "the tests that are expected to fail, and how; all others must pass", "FILE"),
+    Option("mps_update_manifest", "flag", "write how the tests of this run end to the manifest"),
+    Option("mps_baseline", "file", "the lines that are known to wait or to run on the CPU: no others may", "FILE"),
+    Option("mps_update_baseline", "flag", "write the lines of this run to the baseline"),
+    Option(
+        "mps_report",
+        "reports",
+        "write a report of the session, such as html=mps.html (forms as in anymps report); may be given several times",
+        "FORM=FILE",
+    ),
+    Option("mps_recording", "file", "keep the recording of the session (anymps report FILE)", "FILE"),
+)
+"""All of them. A switch has its opposite on the command line, `--no-mps` and so on."""
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Declare them. A flag's default is None: only then does the configuration file speak."""
+    """Declare them. On the command line the default is None: only then does the configuration file speak."""
     group = parser.getgroup("mps", "mps device (anymps)")
-    flags = (
-        ("--mps", "mps", "run the tests with an mps device: the Mac's own, else a virtual one"),
-        ("--mps-fail-on-fallback", "mps_fail_on_fallback", "a test fails if an operator runs on the CPU unmarked"),
-        ("--mps-default-device", "mps_default_device", "torch.set_default_device('mps') around each test"),
-    )
-    for flag, ini, text in flags:
-        group.addoption(flag, dest=ini, action="store_true", default=None, help=text)
-        parser.addini(ini, text, type="bool", default=None)
-    group.addoption(
-        "--mps-fallback",
-        dest="mps_fallback",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="PYTORCH_ENABLE_MPS_FALLBACK, on or off",
-    )
-    parser.addini("mps_fallback", "PYTORCH_ENABLE_MPS_FALLBACK, true or false", type="bool", default=None)
-    texts = (
-        ("--mps-mac", "mps_mac", "NAME", "which Mac the virtual device is, such as 'M3 Pro 18GB'"),
-        (
-            "--mps-manifest",
-            "mps_manifest",
-            "FILE",
-            "the tests that are expected to fail, and how; all others must pass",
-        ),
-        (
-            "--mps-baseline",
-            "mps_baseline",
-            "FILE",
-            "the lines that are known to wait or to run on the CPU: no others may",
-        ),
-        ("--mps-recording", "mps_recording", "FILE", "keep the recording of the session (anymps report FILE)"),
-    )
-    for flag, ini, metavar, text in texts:
-        group.addoption(flag, dest=ini, metavar=metavar, default=None, help=text)
-        parser.addini(ini, text, default="")
-    text = "end unless the device is a Mac's own, or the virtual one"
-    group.addoption("--mps-require", dest="mps_require", choices=("real", "virtual"), default=None, help=text)
-    parser.addini("mps_require", text, default="")
-    text = (
-        "write a report of the session, such as html=mps.html (forms as in anymps report); may be given several times"
-    )
-    group.addoption("--mps-report", dest="mps_report", metavar="FORM=FILE", action="append", default=None, help=text)
-    group.addoption(
-        "--mps-update-baseline",
-        dest="mps_update_baseline",
-        action="store_true",
-        default=None,
-        help="write the lines of this run to the baseline (command line only)",
-    )
-    group.addoption(
-        "--mps-update-manifest",
-        dest="mps_update_manifest",
-        action="store_true",
-        default=None,
-        help="write how the tests of this run end to the manifest (command line only)",
-    )
+    for it in OPTIONS:
+        words: dict[str, Any] = {"dest": it.name, "default": None, "help": it.help}
+        if it.kind == "flag":
+            group.addoption(it.flag, action=argparse.BooleanOptionalAction, **words)
+            parser.addini(it.name, it.help, type="bool", default=None)
+        elif it.kind == "reports":
+            group.addoption(it.flag, action="append", metavar=it.metavar, **words)
+            parser.addini(it.name, f"{it.help} (one a line)", type="linelist", default=[])
+        else:
+            group.addoption(it.flag, metavar=it.metavar, **words)
+            parser.addini(it.name, it.help, default="")
 
 
 def wanted(config: pytest.Config, options: argparse.Namespace) -> bool:
@@ -104,23 +98,25 @@ def wanted(config: pytest.Config, options: argparse.Namespace) -> bool:
 
 
 def check_unused(options: argparse.Namespace) -> None:
-    """Raise UsageError for an option that has no effect without `--mps`."""
-    for name, value in sorted(vars(options).items()):
-        if name.startswith("mps_") and value is not None:
-            raise pytest.UsageError(f"--{name.replace('_', '-')} needs --mps")
+    """Raise UsageError for an option that has no effect without `--mps`, unless that was taken back by `--no-mps`."""
+    if getattr(options, "mps", None) is False:
+        return
+    for it in OPTIONS:
+        if getattr(options, it.name, None) is not None:
+            raise pytest.UsageError(f"{it.flag} needs --mps")
 
 
 def read_settings(config: pytest.Config, options: argparse.Namespace) -> Settings:
     """All of them. Raises UsageError for values that make no sense."""
     require = _text(config, options, "mps_require")
     if require not in (None, "real", "virtual"):
-        raise pytest.UsageError(f"mps_require must be real or virtual, not {require!r}")
+        raise pytest.UsageError(f"--mps-require (ini: mps_require) must be real or virtual, not {require!r}")
     manifest = _path(config, options, "mps_manifest")
-    update = options.mps_update_manifest is True
-    if update and manifest is None:
+    update_manifest = _flag(config, options, "mps_update_manifest") is True
+    if update_manifest and manifest is None:
         raise pytest.UsageError("--mps-update-manifest needs --mps-manifest FILE (ini: mps_manifest)")
     baseline = _path(config, options, "mps_baseline")
-    update_baseline = options.mps_update_baseline is True
+    update_baseline = _flag(config, options, "mps_update_baseline") is True
     if update_baseline and baseline is None:
         raise pytest.UsageError("--mps-update-baseline needs --mps-baseline FILE (ini: mps_baseline)")
     return Settings(
@@ -129,13 +125,20 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
         fallback=_flag(config, options, "mps_fallback"),
         fail_on_fallback=_flag(config, options, "mps_fail_on_fallback") is True,
         manifest=manifest,
-        update_manifest=update,
+        update_manifest=update_manifest,
         default_device=_flag(config, options, "mps_default_device") is True,
         recording=_path(config, options, "mps_recording"),
         baseline=baseline,
         update_baseline=update_baseline,
-        reports=tuple(options.mps_report or ()),
+        reports=tuple(options.mps_report if options.mps_report is not None else config.getini("mps_report")),
+        reports_from=_directory(config, options, "mps_report"),
     )
+
+
+def runs_tests(options: argparse.Namespace) -> bool:
+    """Whether tests are called: not with `--collect-only`, `--fixtures`, `--setup-plan` and their like."""
+    others = ("collectonly", "showfixtures", "show_fixtures_per_test", "setuponly", "setupplan")
+    return not any(getattr(options, name, False) for name in others)
 
 
 def _flag(config: pytest.Config, options: argparse.Namespace, name: str) -> bool | None:
@@ -151,13 +154,16 @@ def _flag(config: pytest.Config, options: argparse.Namespace, name: str) -> bool
 
 def _text(config: pytest.Config, options: argparse.Namespace, name: str) -> str | None:
     value = getattr(options, name, None)
-    return str(value) if value is not None else str(config.getini(name)).strip() or None
+    return str(value if value is not None else config.getini(name)).strip() or None
 
 
 def _path(config: pytest.Config, options: argparse.Namespace, name: str) -> Path | None:
+    text = _text(config, options, name)
+    return _directory(config, options, name) / text if text is not None else None
+
+
+def _directory(config: pytest.Config, options: argparse.Namespace, name: str) -> Path:
     """A path of the command line lies where pytest was started, one of the configuration file beside that file."""
-    value = getattr(options, name, None)
-    if value is not None:
-        return config.invocation_params.dir / str(value)
-    text = str(config.getini(name)).strip()
-    return (config.inipath.parent if config.inipath else config.rootpath) / text if text else None
+    if getattr(options, name, None) is not None or config.inipath is None:
+        return config.invocation_params.dir
+    return config.inipath.parent

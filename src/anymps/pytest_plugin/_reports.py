@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,25 +24,20 @@ class Reports:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         """Raises UsageError, in one line, for what can never be written."""
         self._root = config.rootpath
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
-        items = tuple(_output(config, text) for text in settings.reports)
+        items = tuple(_output(text, settings.reports_from) for text in settings.reports if text)
         self._outputs = Outputs(items, str(config.rootpath))
         self.path = settings.recording
         if not items:
             return
-        if config.getoption("numprocesses", None) or config.getoption("tx", None):
-            raise pytest.UsageError(
-                "--mps-report needs one process, and pytest-xdist starts several: leave out -n, or take "
-                "--mps-recording run.anymps, which writes one recording a worker, and `anymps report` for each"
-            )
         try:
             self._outputs.check(settings.recording)
             self._settings = read_settings(config.rootpath)
         except AnympsError as error:
             raise pytest.UsageError(f"--mps-report: {error}") from None
         if self.path is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="anymps-pytest-")
-            self.path = Path(self._scratch.name) / "run.anymps"
+            scratch = tempfile.mkdtemp(prefix="anymps-pytest-")
+            self.path = Path(scratch) / "run.anymps"
+            config.add_cleanup(partial(_remove, scratch, os.getpid()))
 
     def __bool__(self) -> bool:
         return bool(self._outputs)
@@ -53,17 +51,20 @@ class Reports:
                 self._outputs.write(recording, found.findings, sys.stdout)
         except AnympsError as error:
             return [f"--mps-report: {str(error).removeprefix('anymps: ')}"], False
-        finally:
-            if self._scratch is not None:
-                self._scratch.cleanup()
         return [f"mps report ({it.form}): {it.path}" for it in self._outputs.items], True
 
 
-def _output(config: pytest.Config, text: str) -> Output:
+def _output(text: str, place: Path) -> Output:
     try:
         output = Output.parse(text)
     except ValueError as error:
         raise pytest.UsageError(f"--mps-report {error}") from None
     if output.path == STDOUT:
         raise pytest.UsageError(f"--mps-report {text}: standard output is pytest's own, name a file")
-    return Output(output.form, str(config.invocation_params.dir / output.path))
+    return Output(output.form, str(place / output.path))
+
+
+def _remove(folder: str, process: int) -> None:
+    """Take away a folder, but not from a forked child that came to the end of the session too."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)

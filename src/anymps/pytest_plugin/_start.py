@@ -13,9 +13,11 @@ from anymps.device import State, enable
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._manifest import Manifest, read_manifest
-from anymps.pytest_plugin._options import Settings, read_settings
+from anymps.pytest_plugin._options import Settings, read_settings, runs_tests
+from anymps.pytest_plugin._parts import of_worker
 from anymps.pytest_plugin._reports import Reports
 from anymps.pytest_plugin._summary import Expected, Summary
+from anymps.record._capture import DETAIL_LIMIT
 
 
 def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Settings, State]:
@@ -38,14 +40,23 @@ def install(config: pytest.Config) -> None:
     """Register the two plugins: one watches the tests where they run, the other reports where pytest was started."""
     # Again, for a worker of pytest-xdist that loads the plugin (`-p anymps.pytest_plugin`) after its conftests.
     settings, state = switch_on(config, config.option)
+    if not runs_tests(config.option):
+        settings = replace(
+            settings, manifest=None, update_manifest=False, baseline=None, update_baseline=False,
+            recording=None, reports=(),
+        )  # fmt: skip
     manifest = _manifest(settings)
-    worker = hasattr(config, "workerinput")
-    if not worker:
+    worker = getattr(config, "workerinput", None)
+    detail_limit = DETAIL_LIMIT
+    if worker is not None:
+        path, detail_limit = of_worker(worker)
+    else:
         reports = Reports(config, settings)
-        settings = replace(settings, recording=reports.path)
-    gate = Gate(config, settings, manifest)
+        path = reports.path
+    settings = replace(settings, recording=path)
+    gate = Gate(config, settings, manifest, detail_limit)
     config.pluginmanager.register(gate, "anymps-gate")
-    if not worker:
+    if worker is None:
         baseline = None
         if settings.baseline is not None:
             baseline = read_baseline(settings.baseline, update=settings.update_baseline)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from anymps._errors import RecordingError
 from anymps.device import State, banner
 from anymps.pytest_plugin._annotations import workflow_commands
 from anymps.pytest_plugin._baseline import Baseline, New
@@ -18,7 +19,9 @@ from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._limits import place, relative, times
 from anymps.pytest_plugin._manifest import Manifest, key, write_manifest
 from anymps.pytest_plugin._options import Settings
+from anymps.pytest_plugin._parts import Parts
 from anymps.pytest_plugin._reports import Reports
+from anymps.record._capture import DETAIL_LIMIT
 
 _SHOWN = 10  # lines of one kind; a recording holds the rest
 _NAMES = 3  # tests named for one line
@@ -49,12 +52,14 @@ class Summary:
         self._manifest, self._baseline = expected
         self._gate = gate
         self._reports = reports
+        self._parts: Parts | None = None  # with pytest-xdist, if anything is recorded
         self._new: list[New] = []
         self._remarks: list[str] = []
         self._facts: dict[str, Facts] = {}
         self._outside: list[Facts] = []
         self._gone: list[str] | None = None  # None: nobody could tell
         self._root = str(config.rootpath)
+        self._process = os.getpid()
 
     def pytest_report_header(self) -> list[str]:
         """Which device this is, and the settings in force."""
@@ -82,6 +87,23 @@ class Summary:
             facts = Facts.unpacked(packed)
             self._facts[key(facts.test)] = facts  # the last attempt counts
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """With pytest-xdist: take the place of the recording before the workers start."""
+        path = self._settings.recording
+        if path is None or not self._config.pluginmanager.hasplugin("dsession"):
+            return
+        try:
+            self._parts = Parts(path, DETAIL_LIMIT)
+        except RecordingError as error:
+            raise pytest.UsageError(f"--mps: {error}") from None
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker of pytest-xdist where to record."""
+        if self._parts is not None:
+            self._parts.begin(node)
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Take what a worker of pytest-xdist knows beyond its tests."""
@@ -89,7 +111,17 @@ class Summary:
         if rest is not None:
             self._take(rest)
 
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, object, object]:
+        """When all workers have ended, and before the terminal's summary."""
+        try:
+            return (yield)
+        finally:
+            if self._is_here():
+                self._judge(session, exitstatus)
+                self._write_recording(session)
+
+    def _judge(self, session: pytest.Session, exitstatus: int) -> None:
         """Judge the manifest as a whole, or bring it up to date."""
         if not self._config.pluginmanager.hasplugin("dsession"):
             self._take(self._gate.rest())
@@ -105,14 +137,26 @@ class Summary:
         red = self._new or (self._gone and not self._settings.update_manifest)
         if red and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if self._reports:
+
+    def _write_recording(self, session: pytest.Session) -> None:
+        """Join what the workers have recorded, and write the reports."""
+        well = True
+        if self._parts is not None:
+            try:
+                self._remarks += self._parts.join(int(session.exitstatus))
+            except RecordingError as error:
+                self._remarks.append(f"the recordings of the workers could not be joined: {error}")
+                well = False
+        if self._reports and well:
             said, well = self._reports.write()
             self._remarks += said
-            if not well:
-                session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        if not well:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end; nothing where there is nothing to say."""
+        if not self._is_here():
+            return
         facts = [*self._facts.values(), *self._outside]
         groups = group(facts)
         judged = self._judgements()
@@ -128,6 +172,10 @@ class Summary:
             path = str(self._manifest.path) if self._manifest is not None else ""
             for line in workflow_commands(groups, judged, path, at, self._new):
                 terminalreporter.write_line(line)
+
+    def _is_here(self) -> bool:
+        """Whether this is the process that pytest was started in, not a forked child that left its test alive."""
+        return os.getpid() == self._process
 
     def _take(self, rest: dict[str, Any]) -> None:
         gone = set(rest["gone"])

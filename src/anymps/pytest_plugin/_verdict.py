@@ -25,13 +25,14 @@ class Verdict:
     fails: Fails | None
     name: str | None
     update: bool
-    failures: dict[str, str] = field(default_factory=dict)
-    """By phase, the exception that the test really ended with."""
+    failures: dict[str, set[str]] = field(default_factory=dict)
+    """By phase, the exceptions that the test really ended with: more than one where parts of it fail."""
     outcome: str = "passed"
     """What it ended with if there are none."""
     judgement: str = ""
     """What the manifest has against it."""
-    _subtests: list[str] = field(default_factory=list)
+    _subtests: int = 0
+    """Parts of the test that failed."""
     _red: bool = False
 
     @property
@@ -48,6 +49,7 @@ class Verdict:
         """Judge one phase; may change the report."""
         if report.failed:
             self._failed(report, report.when, _exception_name(report, error), error)
+            self._miss(report)
         elif report.skipped:
             self._skipped(report)
         elif report.when in ("call", "teardown"):
@@ -56,14 +58,15 @@ class Verdict:
     def see_subtest(self, report: pytest.TestReport, error: BaseException | None) -> None:
         """Judge a part of a test that reports on its own; the test's own report comes later."""
         if report.failed:
-            name = _exception_name(report, error)
-            self._failed(report, "call", name, error)
-            self._subtests.append(name)
+            self._failed(report, "call", _exception_name(report, error), error)
+            self._subtests += 1
 
     def _failed(self, report: pytest.TestReport, phase: str, name: str, error: BaseException | None) -> None:
-        if phase == "call" and self._subtests and error is None:
-            return  # "contains 1 failed subtest": judged already
-        self.failures[phase] = name
+        if phase == "call" and self._subtests and error is None:  # "contains 1 failed subtest": judged already
+            if self.expected:
+                self._expect(report, "in subtests")
+            return
+        self.failures.setdefault(phase, set()).add(name)
         if self.fails is not None:
             if phase == "call" and self.fails.met_by(error):
                 self._expect(report, f"mps_fails({self.fails})")
@@ -74,7 +77,7 @@ class Verdict:
                 report.sections.append(("mps_fails", f"The mark expects {self.fails} in the test itself."))
             return
         wanted = self.entry.failures if self.entry is not None else {}
-        if wanted.get(phase) == name:
+        if name in wanted.get(phase, ()):
             self._expect(report, f"{self._line()}: {name}")
             return
         if self.update:
@@ -99,6 +102,7 @@ class Verdict:
         if report.when == "call" and self._subtests:
             if self.expected:
                 self._expect(report, "in subtests")
+            self._miss(report)
             return
         if self.fails is not None:
             if report.when == "call" and "call" not in self.failures:
@@ -109,6 +113,14 @@ class Verdict:
         due = {"call": ("setup", "call"), "teardown": ("teardown",)}[report.when]
         if any(phase in self.entry.failures and phase not in self.failures for phase in due):
             self._listed_needlessly(report, "passed")
+
+    def _miss(self, report: pytest.TestReport) -> None:
+        """A test of which parts fail must fail in all the ways that are listed."""
+        if self.entry is None or self.update or self._red or self.fails is not None or report.when != "call":
+            return
+        if self.entry.failures.get("call", set()) - self.failures.get("call", set()):
+            self.judgement = f"expected {self.entry.ending}, now {self.ending}"
+            self._fail(report, f"{self._line()} expects {self.entry.ending}, not {self.ending}.")
 
     def _listed_needlessly(self, report: pytest.TestReport, what: str) -> None:
         assert self.entry is not None

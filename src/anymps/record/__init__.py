@@ -11,6 +11,7 @@ from anymps.record._facts import (
     Noted,
     Occurrence,
     OperatorUse,
+    Part,
     PhaseShare,
     QueuedWait,
     Refusal,
@@ -25,6 +26,7 @@ from anymps.record._facts import (
     UnsafeCopy,
     WaitQueue,
 )
+from anymps.record._join import join
 from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
 from anymps.record._recording import Recording
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, Wait
@@ -46,6 +48,7 @@ __all__ = [
     "Noted",
     "Occurrence",
     "OperatorUse",
+    "Part",
     "Phase",
     "PhaseShare",
     "QueuedWait",
@@ -68,4 +71,5 @@ __all__ = [
     "UnsafeCopy",
     "Wait",
     "WaitQueue",
+    "join",
 ]

@@ -62,9 +62,15 @@ class SuiteCapture(Capture):
     _habits = False  # loaders, clocks and the like of a test are no business of a gate
 
     def __init__(
-        self, path: str | os.PathLike[str] | None = None, *, script: str = "", argv: Sequence[str] = ()
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        script: str = "",
+        argv: Sequence[str] = (),
+        detail_limit: int = DETAIL_LIMIT,
     ) -> None:
         super().__init__(path, script=script, argv=argv, detail_limit=1 << 62)  # it is limited here, by what is kept
+        self._detail_limit = detail_limit
         self._names: list[str] = []
         self._signatures: dict[int, SignatureRow] = {}
         self._sites: dict[int, tuple[int, str, int, str, str]] = {}
@@ -175,7 +181,7 @@ class SuiteCapture(Capture):
         self._section_calls += len(drained.entries) // ENTRY.size
         self._section += drained.entries if self._everything else _mattering(drained.entries)
         if self._path is not None:
-            entries = drained.entries if self._kept < DETAIL_LIMIT else _mattering(drained.entries)
+            entries = drained.entries if self._kept < self._detail_limit else _mattering(drained.entries)
             self._kept += len(entries) // ENTRY.size
             self._write(drained._replace(entries=entries))  # without totals: a suite has too many to write each time
 

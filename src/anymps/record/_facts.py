@@ -26,6 +26,18 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One process of a joined recording: `begin_ns` is where it begins on the clock of the whole.
+
+    `complete` is false if its recording stopped in the middle.
+    """
+
+    name: str
+    begin_ns: int
+    complete: bool
+
+
+@dataclass(frozen=True)
 class Step:
     """One training step, from the end of the one before it to the end of the optimizer's step. Times in ns."""
 

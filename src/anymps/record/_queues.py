@@ -7,7 +7,7 @@ kept its detail.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anymps.record._facts import QueuedWait, Site, Step, StepQueues, WaitQueue
@@ -41,7 +41,7 @@ clock AS (
   WINDOW time AS (ORDER BY e.start_ns, e.id ROWS UNBOUNDED PRECEDING)
 ),
 waits AS (
-  SELECT p.place, w.wait, w.step, MAX(w.step) OVER (PARTITION BY p.place, w.wait) AS last,
+  SELECT w.id, p.place, w.wait, w.step, MAX(w.step) OVER (PARTITION BY p.place, w.wait) AS last,
     operators - LAG(operators, 1, 0) OVER time AS queued, work - LAG(work, 1, 0) OVER time AS work,
     MAX(w.start_ns - LAG(w.end_ns, 1, 0) OVER time, 0) AS elapsed
   FROM clock w JOIN places p ON p.id = w.site WHERE w.wait <> 0 WINDOW time AS (ORDER BY w.start_ns, w.id)
@@ -55,6 +55,8 @@ SELECT place, wait, measured, MAX(CASE WHEN rank = (measured + 1) / 2 THEN queue
   AVG(MAX(elapsed - work, 0)), AVG(work)
 FROM ranked GROUP BY place, wait
 """
+
+_FIRST = "(SELECT id FROM entries WHERE wait <> 0 AND start_ns >= {} ORDER BY start_ns, id LIMIT 1)"
 
 _SHARES = f"""
 WITH places AS ({_PLACES}),
@@ -80,14 +82,21 @@ FROM (
 """
 
 
-def read_queues(rows: Rows, site: Callable[[int], Site], *, only_detailed: bool) -> tuple[WaitQueue, ...]:
-    """Every place where the host waited, by line and kind of wait, the most frequent first."""
+def read_queues(
+    rows: Rows, site: Callable[[int], Site], *, only_detailed: bool, begins: Sequence[int] = ()
+) -> tuple[WaitQueue, ...]:
+    """Every place where the host waited, by line and kind of wait, the most frequent first.
+
+    `begins` is where further processes begin on the clock: what the one before had queued is none of theirs.
+    """
     walls = list(read_walls(rows, only_detailed=False))
     first = walls[0] if walls else -1
     counted = rows(_COUNTS.format(first=first, later=">" if len(walls) > 1 else ">="))
     if not counted:
         return ()
     known = f"step < {last_detailed(rows)}" if only_detailed else "1"
+    if begins:
+        known += f" AND id NOT IN ({', '.join(map(_FIRST.format, begins))})"
     measured = {row[:2]: row[2:] for row in rows(_QUEUES.format(first=first, known=known))}
     queues = []
     shares = _shares(rows, only_detailed=only_detailed)

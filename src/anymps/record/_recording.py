@@ -23,6 +23,7 @@ from anymps.record._facts import (
     Noted,
     Occurrence,
     OperatorUse,
+    Part,
     Refusal,
     Signature,
     Site,
@@ -48,6 +49,9 @@ _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
 class Recording:
     """What happened in one run. Reads only: neither the file nor anything else ever changes through it.
 
+    `complete` says whether all of the run is in it. `parts` are the processes that one joined of several holds, none in
+    a recording of one process.
+
     Facts under `meta`, all optional: `script`, `arguments` (list), `directory` (where it ran), `mac` (short name),
     `mac_details`, `virtual` (bool), `fallback` (bool: `PYTORCH_ENABLE_MPS_FALLBACK`), `environment` (variables by
     name), `torch_version`, `python_version`, `platform`, `anymps_version`, `started` (text), and `ending`: how the run
@@ -63,9 +67,10 @@ class Recording:
             self._meta: dict[str, object] = {
                 str(key): json.loads(value) for key, value in self._rows("SELECT key, value FROM meta ORDER BY key")
             }
-            self.complete = self._meta.get("complete") is True
-            if not self.complete:
+            if self._meta.get("complete") is not True:
                 self._expand()
+            self.parts = _parts(self._meta.get("parts", []), name)
+            self.complete = self._meta.get("complete") is True and all(part.complete for part in self.parts)
         except ValueError as error:
             self.close()
             raise error if isinstance(error, RecordingError) else damaged(name, error) from None
@@ -152,9 +157,12 @@ class Recording:
 
     def calls(self) -> Iterator[Call]:
         """Every call with detail, in the order of time, one by one as they are read from the file."""
+        return map(Call._make, self.stream(f"SELECT {', '.join(Call._fields)} FROM entries ORDER BY start_ns, id"))
+
+    def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query over the tables of the file, one by one as they are read."""
         try:
-            cursor = self._connection.execute(f"SELECT {', '.join(Call._fields)} FROM entries ORDER BY start_ns, id")
-            yield from map(Call._make, cursor)
+            yield from self._connection.execute(statement)
         except sqlite3.ProgrammingError:
             raise self._was_closed() from None
         except sqlite3.Error as error:
@@ -192,7 +200,8 @@ class Recording:
 
     @cached_property
     def _queues(self) -> tuple[WaitQueue, ...]:
-        return read_queues(self._rows, self.site, only_detailed=self.dropped > 0)
+        begins = [part.begin_ns for part in self.parts[1:]]
+        return read_queues(self._rows, self.site, only_detailed=self.dropped > 0, begins=begins)
 
     def step_queues(self, step: Step) -> StepQueues:
         """The waits of one step with full detail, such as the typical one, each with the queue before it."""
@@ -467,3 +476,11 @@ class Recording:
         if not isinstance(value, dict):
             raise damaged(self._name, "a refusal's detail is not a JSON object")
         return value
+
+
+def _parts(stored: object, name: str) -> tuple[Part, ...]:
+    try:
+        assert isinstance(stored, list)
+        return tuple(Part(str(it["name"]), int(it["begin_ns"]), it["complete"] is True) for it in stored)
+    except (AssertionError, KeyError, TypeError, ValueError):
+        raise damaged(name, "its list of processes makes no sense") from None

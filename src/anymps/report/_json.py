@@ -32,7 +32,7 @@ _MOST_LINES = 20  # of those that held memory at its peak
 
 _FACTS = (
     "script", "arguments", "directory", "started", "mac", "mac_details", "virtual", "fallback", "environment",
-    "torch_version", "python_version", "platform", "anymps_version", "ending", "wall_seconds",
+    "torch_version", "python_version", "platform", "anymps_version", "ending", "wall_seconds", "parts",
 )  # fmt: skip
 
 

@@ -96,8 +96,16 @@ def limits(recording: Recording) -> list[str]:
         sentences.append("Recorded by a dispatch mode: a time is what the host spent in a call, not what the GPU took.")
         if recording.meta.get("virtual") is False:
             sentences.append(_device_time(recording))
+    if recording.parts:
+        names = ", ".join(clean(part.name) for part in recording.parts)
+        sentences.append(
+            f"Joined from {plural(len(recording.parts), 'worker')} ({names}), "
+            "processes that ran side by side and stand here one after the other: times and memory are of one at a time."
+        )
     if not recording.complete:
-        sentences.append("The recording stops in the middle of the run: all this is true up to there.")
+        cut = ", ".join(clean(part.name) for part in recording.parts if not part.complete)
+        which = f"The recording of {cut}" if cut else "The recording"
+        sentences.append(f"{which} stops in the middle of the run: all this is true up to there.")
     if recording.dropped:
         sentences.append(
             f"The detail of {plural(recording.dropped, 'plain call')} was not kept: counts by line and operator hold "

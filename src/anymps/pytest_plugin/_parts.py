@@ -1,0 +1,70 @@
+"""The recording of a session with pytest-xdist: each worker writes a part, and they are joined when all have ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from anymps._errors import RecordingError
+from anymps.record import Recording, RecordingWriter, join
+
+_WHERE, _DETAIL = "anymps_recording", "anymps_detail"
+
+
+class Parts:
+    """Where pytest was started. The parts lie beside the recording, `run.gw0.anymps` beside `run.anymps`."""
+
+    def __init__(self, path: Path, detail: int) -> None:
+        """Take the place at once; `detail` is how many calls all parts together may keep one by one.
+
+        Raises RecordingError if nothing can be recorded there.
+        """
+        self._path = path
+        self._detail = detail
+        self._paths: dict[str, Path] = {}
+        self._writer = RecordingWriter(path, {})
+
+    def begin(self, node: Any) -> None:
+        """Tell a worker that is about to start where to record. One that takes the place of another has a new name."""
+        name = node.workerinput["workerid"]
+        path = self._paths[name] = self._path.with_name(f"{self._path.stem}.{name}{self._path.suffix}")
+        node.workerinput[_WHERE] = str(path)
+        node.workerinput[_DETAIL] = self._detail // max(1, node.workerinput["workercount"])
+
+    def join(self, status: int) -> list[str]:
+        """Make one recording of all; what went wrong, one line each. A part that could not be read stays.
+
+        Raises RecordingError if nothing could be made; then all parts stay.
+        """
+        lost: list[str] = []
+        with ExitStack() as stack:
+            opened = {name: stack.enter_context(it) for name in self._paths if (it := self._open(name, lost))}
+            join(opened.items(), self._writer)
+            for key, value in (("script", "pytest"), ("arguments", sys.argv[1:]), ("ending", {"status": status})):
+                self._writer.set_meta(key, value)
+            self._writer.close()
+        for name in opened:
+            for file in _files(self._paths[name]):
+                file.unlink(missing_ok=True)
+        return lost
+
+    def _open(self, name: str, lost: list[str]) -> Recording | None:
+        try:
+            return Recording.open(self._paths[name])
+        except RecordingError as error:
+            lost.append(f"the recording of worker {name} is not in: {error}")
+            return None
+
+
+def of_worker(workerinput: dict[str, Any]) -> tuple[Path | None, int]:
+    """In a worker: where to record, if at all, and how many calls to keep one by one."""
+    path = workerinput.get(_WHERE)
+    return (Path(path) if path is not None else None), workerinput.get(_DETAIL, 0)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """A recording, and what SQLite leaves beside one whose process was killed."""
+    return (path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))

@@ -1,0 +1,267 @@
+"""Joining the recordings of several processes into one, as if they had run one after the other.
+
+Operators, lines and modules are the same in all, and their counts add up. What belongs to one process stays its own:
+its steps, threads, autograd nodes and allocator events are numbered after those of the process before, its clock goes
+on where that one's ended, and its buffers are freed when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from anymps.record._recording import Recording
+from anymps.record._schema import ALLOCATION, ENTRY
+from anymps.record._vocabulary import Flag
+from anymps.record._writer import RecordingWriter
+
+_OWN = ("process", "started", "wall_seconds", "ending")  # facts of each process
+_CHUNK = 16384  # entries: 1 MiB
+_NODE_LIMIT = 1 << 48  # of autograd: larger numbers are none, and adding to them could leave 64 bits
+
+# Columns of `allocations`.
+_BORN, _DIED, _BORN_NS, _DIED_NS, _STEP, _DIED_STEP, _DIED_PHASE = 1, 2, 3, 4, 12, 13, 15
+# Columns in the order of the packed entry, without its last two fields.
+_ENTRIES = (
+    "SELECT id, start_ns, duration_ns, moved_bytes, sequence, signature, module, site, step, thread, phase, wait, "
+    "direction, flags FROM entries ORDER BY id"
+)
+_LAST = (
+    "SELECT COALESCE(MAX(start_ns + duration_ns), 0), COALESCE(MAX(step), -1), COALESCE(MAX(thread), -1), "
+    f"COALESCE(MAX(sequence * (sequence < {_NODE_LIMIT} AND NOT flags & {Flag.UNSAFE_COPY | Flag.PAIR:d})), -1) "
+    "FROM entries"
+)
+_TOTALS = "SELECT signature, module, site, phase, wait, direction, {count}, {duration}, {moved} FROM {table}"
+
+
+def join(parts: Iterable[tuple[str, Recording]], writer: RecordingWriter) -> None:
+    """Write all of these recordings, each with a name, into a new one; the caller closes the writer.
+
+    `parts` under `meta` lists them: `name`, `begin_ns` (where its clock begins here), `complete`, and its
+    own `process`, `started`, `wall_seconds` and `ending`. The other facts are those that all have in common;
+    `started` is the earliest, `wall_seconds` the sum, `ending` the first that was no success.
+    One that stops in the middle goes in as far as it reaches. Raises RecordingError if one is damaged, or if the new
+    one cannot be written.
+    """
+    joiner = _Joiner(writer)
+    for name, recording in parts:
+        joiner.add(name, recording)
+    joiner.finish()
+
+
+@dataclass
+class _Reach:
+    """How far the processes so far have come: the next free number of each kind, and the end of the clock in ns."""
+
+    step: int = 0
+    thread: int = 0
+    node: int = 0
+    refusal: int = 1
+    buffer: int = 1
+    event: int = 1
+    clock: int = 0
+
+
+class _Table:
+    """Rows that processes have in common, numbered from 1 by what they say."""
+
+    def __init__(self, add: Callable[[Iterable[Any]], None]) -> None:
+        self._add = add
+        self._numbers: dict[tuple[Any, ...], int] = {}
+
+    def take(self, rows: Iterable[tuple[Any, ...]]) -> dict[int, int]:
+        """Take over rows that begin with their number there; the answer leads from it to the one here."""
+        numbers, new = {}, []
+        for own, *content in rows:
+            here = tuple(content)
+            if here not in self._numbers:
+                self._numbers[here] = len(self._numbers) + 1
+                new.append((self._numbers[here], *here))
+            numbers[own] = self._numbers[here]
+        self._add(new)
+        return numbers
+
+
+@dataclass
+class _Map:
+    """From the numbers in one recording to those in the whole; 0 stays 0."""
+
+    signature: dict[int, int]
+    module: dict[int, int]
+    site: dict[int, int]
+    refusal: dict[int, int] = field(default_factory=dict)
+    """By entry."""
+
+
+class _Joiner:
+    def __init__(self, writer: RecordingWriter) -> None:
+        self._writer = writer
+        self._operators = _Table(writer.add_operators)
+        self._signatures = _Table(writer.add_signatures)
+        self._modules = _Table(writer.add_modules)
+        self._sites = _Table(writer.add_sites)
+        self._sums: dict[tuple[int, int, int, int, int, int], tuple[int, int, int]] = {}
+        self._alive: list[list[int]] = []  # buffers that were there when the process before ended
+        self._facts: list[dict[str, Any]] = []
+        self._parts: list[dict[str, object]] = []
+        self._reach = _Reach()
+
+    def add(self, name: str, recording: Recording) -> None:
+        self._bury()
+        since = replace(self._reach)
+        numbers = self._map(recording)
+        self._refusals(recording, numbers, since)
+        entries = self._entries(recording, numbers, since)
+        while chunk := b"".join(islice(entries, _CHUNK)):
+            self._writer.spool(chunk)
+        self._steps(recording, since)
+        self._allocations(recording, numbers, since)
+        self._totals(recording, numbers)
+        facts = recording.meta
+        own = {key: facts[key] for key in _OWN if key in facts}
+        self._parts.append({"name": name, "begin_ns": since.clock, "complete": recording.complete, **own})
+        self._facts.append(facts)
+        self._reach.clock += 1
+        self._writer.commit()
+
+    def finish(self) -> None:
+        self._writer.spool_allocations(b"".join(ALLOCATION.pack(*row) for row in self._alive))
+        self._writer.add_totals((*key, count, duration, moved) for key, (count, duration, moved) in self._sums.items())
+        for key, value in _common(self._facts).items():
+            self._writer.set_meta(key, value)
+        self._writer.set_meta("parts", self._parts)
+
+    def _map(self, recording: Recording) -> _Map:
+        rows = recording.stream
+        operators = self._operators.take(rows("SELECT id, name FROM operators"))
+        signatures = (
+            (number, operators.get(operator, 0), *rest)
+            for number, operator, *rest in rows("SELECT id, operator, fate, inputs, outputs FROM signatures")
+        )
+        return _Map(
+            signature={0: 0} | self._signatures.take(signatures),
+            module={0: 0} | self._modules.take(rows("SELECT id, path, type FROM modules WHERE id > 0")),
+            site={0: 0}
+            | self._sites.take(rows("SELECT id, file, line, function, source, via FROM sites WHERE id > 0")),
+        )
+
+    def _refusals(self, recording: Recording, numbers: _Map, since: _Reach) -> None:
+        statement = "SELECT id, entry, kind, error, message, site, origin FROM refusals ORDER BY id"
+        rows = []
+        for row, refusal in zip(recording.stream(statement), recording.refusals(), strict=True):
+            own, entry, kind, error, message, site, origin = row
+            detail = dict(refusal.detail)
+            if isinstance(event := detail.get("event"), int):
+                detail["event"] = event + since.event - 1
+            number = numbers.refusal[entry] = own + since.refusal - 1
+            places = (numbers.site.get(site, 0), numbers.site.get(origin, 0))
+            rows.append((number, 0, kind, error, message, *places, detail))
+            self._reach.refusal = max(self._reach.refusal, number + 1)
+        self._writer.add_refusals(rows)
+
+    def _entries(self, recording: Recording, numbers: _Map, since: _Reach) -> Iterator[bytes]:
+        signature, module, site, refusal = numbers.signature, numbers.module, numbers.site, numbers.refusal
+        clock, step, thread, node, pack = since.clock, since.step, since.thread, since.node, ENTRY.pack
+        marks = Flag.UNSAFE_COPY | Flag.PAIR
+        for own, start, duration, moved, sequence, made_by, inside, line, at, by, *rest in recording.stream(_ENTRIES):
+            if rest[3] & marks:
+                lines = (sequence >> 32, sequence & 0xFFFFFFFF)
+                sequence = site.get(lines[0], 0) << 32 | site.get(lines[1], 0)
+            elif 0 <= sequence < _NODE_LIMIT:
+                sequence += node
+            yield pack(
+                start + clock, duration, moved, sequence, signature.get(made_by, 0), module.get(inside, 0),
+                site.get(line, 0), at + step, by + thread, *rest, refusal.get(own, 0), 0,
+            )  # fmt: skip
+        ((clock, step, thread, node),) = recording.stream(_LAST)
+        reach = self._reach
+        reach.clock, reach.step = since.clock + clock, since.step + step + 1
+        reach.thread, reach.node = since.thread + thread + 1, since.node + node + 1
+
+    def _steps(self, recording: Recording, since: _Reach) -> None:
+        reach, rows = self._reach, []
+        for it in recording.steps():
+            number, start = it.step + since.step, it.start_ns + since.clock
+            end = None if it.end_ns is None else it.end_ns + since.clock
+            rows.append((number, start, end))
+            reach.step, reach.clock = max(reach.step, number + 1), max(reach.clock, end or start)
+        self._writer.add_steps(rows)
+
+    def _allocations(self, recording: Recording, numbers: _Map, since: _Reach) -> None:
+        """Take over the buffers.
+
+        Those from before a later process was recorded are left out: before that process they were not there, and the
+        counters in the other rows hold them.
+        """
+        reach, ended = self._reach, bytearray()
+        for row in map(list, recording.stream("SELECT * FROM allocations ORDER BY id")):
+            if self._parts and not row[_BORN]:
+                continue
+            row[0] += since.buffer - 1
+            for place in (_BORN, _DIED):
+                row[place] += since.event - 1 if row[place] else 0
+            for place in (_BORN_NS, _DIED_NS):
+                row[place] += since.clock
+            for place in (_STEP, _DIED_STEP):
+                row[place] += since.step
+            made = (numbers.signature, numbers.module, numbers.site)
+            row[9:12] = (them.get(own, 0) for them, own in zip(made, row[9:12], strict=True))
+            reach.buffer = max(reach.buffer, row[0] + 1)
+            reach.event = max(reach.event, row[_BORN] + 1, row[_DIED] + 1)
+            reach.clock = max(reach.clock, row[_BORN_NS], row[_DIED_NS])
+            reach.step = max(reach.step, row[_STEP] + 1, row[_DIED_STEP] + 1)
+            if row[_DIED]:
+                ended += ALLOCATION.pack(*row)
+            else:
+                self._alive.append(row)
+        self._writer.spool_allocations(bytes(ended))
+
+    def _bury(self) -> None:
+        """A process has ended, and its buffers with it: one event, at the end of its clock."""
+        reach = self._reach
+        for row in self._alive:
+            row[_DIED], row[_DIED_NS], row[_DIED_STEP], row[_DIED_PHASE] = reach.event, reach.clock, reach.step, 0
+        self._writer.spool_allocations(b"".join(ALLOCATION.pack(*row) for row in self._alive))
+        reach.event += bool(self._alive)
+        self._alive = []
+
+    def _totals(self, recording: Recording, numbers: _Map) -> None:
+        table = "totals"
+        words = {"count": "count", "duration": "duration_ns", "moved": "moved_bytes"}
+        if recording.dropped == 0:  # a process that was killed leaves no totals; each call counts itself
+            words = {"count": "COUNT(*)", "duration": "SUM(duration_ns)", "moved": "SUM(moved_bytes)"}
+            table = "entries GROUP BY 1, 2, 3, 4, 5, 6"
+        statement = _TOTALS.format(table=table, **words)
+        for signature, module, site, phase, wait, direction, *sums in recording.stream(statement):
+            place = (numbers.module.get(module, 0), numbers.site.get(site, 0))
+            key = (numbers.signature.get(signature, 0), *place, phase, wait, direction)
+            count, duration, moved = (a + b for a, b in zip(self._sums.get(key, (0, 0, 0)), sums, strict=True))
+            self._sums[key] = (count, duration, moved)
+
+
+def _common(facts: list[dict[str, Any]]) -> dict[str, Any]:
+    """What all say alike; of the facts that differ by nature, what holds for the whole."""
+    if not facts:
+        return {}
+    common = {
+        key: value
+        for key, value in facts[0].items()
+        if key not in ("schema_version", "complete") and all(key in it and it[key] == value for it in facts)
+    }
+    started = [it["started"] for it in facts if "started" in it]
+    seconds = [it["wall_seconds"] for it in facts if "wall_seconds" in it]
+    endings = [it["ending"] for it in facts if isinstance(it.get("ending"), dict)]
+    environments = [it.get("environment") for it in facts]
+    if started:
+        common["started"] = min(started)
+    if seconds:
+        common["wall_seconds"] = sum(seconds)
+    if endings:
+        common["ending"] = next((it for it in endings if it.get("status")), endings[0])
+    if all(isinstance(it, dict) for it in environments):
+        shared = set.intersection(*(set(it.items()) for it in environments if it is not None))
+        common["environment"] = dict(sorted(shared))
+    common["allocations_dropped"] = any(it.get("allocations_dropped") for it in facts)
+    return common

@@ -1,0 +1,105 @@
+"""The options of `pytest --mps`: each has its twin in the configuration file, and the command line wins."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from anymps.pytest_plugin._options import OPTIONS, Settings, read_settings
+from gate import Gate, gate, loaded
+
+__all__ = ["gate", "loaded"]  # fixtures
+
+pytest_plugins = ["pytester"]
+
+PAGE = Path(__file__).parents[1] / "docs" / "pytest.md"
+
+# By option: what the configuration file says, what the command line says, and where and how settings show each.
+CASES = {
+    "mps_mac": ("M1 8GB", ["--mps-mac=M2 16GB"], "mac", "M1 8GB", "M2 16GB"),
+    "mps_require": ("virtual", ["--mps-require=real"], "require", "virtual", "real"),
+    "mps_fallback": ("true", ["--no-mps-fallback"], "fallback", True, False),
+    "mps_fail_on_fallback": ("true", ["--no-mps-fail-on-fallback"], "fail_on_fallback", True, False),
+    "mps_default_device": ("true", ["--no-mps-default-device"], "default_device", True, False),
+    "mps_manifest": ("m.txt", ["--mps-manifest=n.txt"], "manifest", "project/m.txt", "n.txt"),
+    "mps_update_manifest": ("true", ["--no-mps-update-manifest"], "update_manifest", True, False),
+    "mps_baseline": ("b.txt", ["--mps-baseline=c.txt"], "baseline", "project/b.txt", "c.txt"),
+    "mps_update_baseline": ("true", ["--no-mps-update-baseline"], "update_baseline", True, False),
+    "mps_report": (
+        "html=a.html\n  json=b.json",
+        ["--mps-report=sarif=c", "--mps-report=junit=d"],
+        "reports",
+        ("html=a.html", "json=b.json"),
+        ("sarif=c", "junit=d"),
+    ),
+    "mps_recording": ("r.db", ["--mps-recording=s.db"], "recording", "project/r.db", "s.db"),
+}
+# What an option needs beside it.
+WITH = {"mps_update_manifest": "mps_manifest = m.txt", "mps_update_baseline": "mps_baseline = b.txt"}
+
+
+def settings(gate: Gate, ini: str, *arguments: str) -> Settings:
+    """As read in a directory whose sub-directory `project` holds the configuration file."""
+    project = gate.path / "project"
+    project.mkdir(exist_ok=True)
+    (project / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
+    config = gate.pytester.parseconfig("-p", "anymps.pytest_plugin", "-c", "project/pytest.ini", *arguments)
+    return read_settings(config, config.option)
+
+
+def shown(gate: Gate, value: object) -> object:
+    """A setting, paths as seen from where pytest was started."""
+    return str(value.relative_to(gate.path)) if isinstance(value, Path) else value
+
+
+def test_every_option_is_tried() -> None:
+    """The options of the plugin, the cases here and the settings are the same; a switch `--mps` turns all of it on."""
+    assert [it.name for it in OPTIONS] == ["mps", *CASES]
+    assert {case[2] for case in CASES.values()} == {it.name for it in fields(Settings)} - {"reports_from"}
+
+
+def test_nothing_else_is_declared(gate: Gate) -> None:
+    """All that the plugin declares is in that list, for the command line and for the configuration file."""
+    config = gate.pytester.parseconfig("-p", "anymps.pytest_plugin")
+    names = {it.name for it in OPTIONS}
+    assert {name for name in vars(config.option) if name.startswith("mps")} == names
+    assert {name for name in config._parser._inidict if name.startswith("mps")} == names
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_file_and_the_command_line(gate: Gate, name: str) -> None:
+    """The file's value is taken, its paths beside it; the command line's wins, its paths where pytest was started."""
+    said, arguments, setting, from_file, from_command = CASES[name]
+    needed = WITH.get(name, "")
+    default = getattr(settings(gate, needed), setting)
+    assert default in (None, False, ())
+    ini = f"{needed}\n{name} = {said}"
+    assert from_file == shown(gate, getattr(settings(gate, ini), setting))
+    assert from_command == shown(gate, getattr(settings(gate, ini, *arguments), setting))
+    if isinstance(from_file, str):
+        assert getattr(settings(gate, ini, f"--{name.replace('_', '-')}="), setting) is None
+    if name == "mps_report":
+        assert settings(gate, ini).reports_from == gate.path / "project"
+        assert settings(gate, ini, *arguments).reports_from == gate.path
+        assert settings(gate, ini, "--mps-report=").reports == ("",)
+
+
+def test_the_device_by_the_file(gate: Gate) -> None:
+    """`mps = true` is `--mps`, and `--no-mps` takes it back, with all that the command line says beside it."""
+    gate.write(test_it="def test_x(request):\n    assert request.config.pluginmanager.hasplugin('anymps-gate')")
+    gate.pytester.makeini("[pytest]\nmps = true\naddopts = --mps-fail-on-fallback")
+
+    def run(*arguments: str) -> pytest.RunResult:
+        return gate.pytester.runpytest_inprocess("-p", "anymps.pytest_plugin", "-p", "no:cacheprovider", *arguments)
+
+    run().assert_outcomes(passed=1)
+    run("--no-mps").assert_outcomes(failed=1)
+
+
+def test_the_page_lists_them() -> None:
+    """docs/pytest.md has one table of all options, each with its twin."""
+    rows = re.findall(r"(?m)^\| `(--mps[\w-]*)[^|]*\| `(mps\w*)[^|]*\|", PAGE.read_text())
+    assert rows == [(it.flag, it.name) for it in OPTIONS]
