@@ -124,8 +124,7 @@ def read_step_queues(rows: Rows, site: Callable[[int], Site], step: Step) -> Ste
         waits.append(QueuedWait(clock, start, end, Wait(wait), site(identity), operators, host, work))
         clock = max(end, clock)
     (in_all,) = rows(
-        f"SELECT COALESCE(SUM({_QUEUED}), 0) FROM entries e JOIN signatures s ON s.id = e.signature "
-        f"WHERE {inside}"
+        f"SELECT COALESCE(SUM({_QUEUED}), 0) FROM entries e JOIN signatures s ON s.id = e.signature WHERE {inside}"
     )[0]
     return StepQueues(step, tuple(waits), in_all - sum(wait.operators for wait in waits))
 
