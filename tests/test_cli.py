@@ -104,7 +104,10 @@ def test_run_options(
         (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),
         (["run", "nowhere.py"], "there is no script nowhere.py"),
         (["run", "-m", "no_such_module"], "there is no module named 'no_such_module'"),
-        (["report", "nowhere.db"], "nowhere.db does not exist: make a recording with `anymps run script.py`"),
+        (
+            ["report", "nowhere.db"],
+            "nowhere.db does not exist: make a recording with `anymps run --record FILE script.py`",
+        ),
     ],
 )
 def test_mistakes_are_one_line(
@@ -382,4 +385,7 @@ def test_report_of_something_else(capsys: pytest.CaptureFixture[str], tmp_path: 
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     assert status_of("report", str(path)) == 2
-    assert capsys.readouterr() == ("", f"anymps: {path} is not a recording: give a file that `anymps run` made\n")
+    assert capsys.readouterr() == (
+        "",
+        f"anymps: {path} is not a recording: give a file that `anymps run --record` made\n",
+    )
