@@ -324,6 +324,8 @@ UP_TO_THERE = "up to there MPS on M3 Pro 18GB refused 1 call."
             "The script ended with TypeError, which MPS did not raise.",
         ),
         ({"kind": "exception", "error": "KeyError: 'x'"}, "The script ended with KeyError, which MPS did not raise."),
+        ({"status": 130, "exception": "KeyboardInterrupt", "message": ""}, f"Ctrl-C ended the run; {UP_TO_THERE}"),
+        ({"kind": "exception", "error": "KeyboardInterrupt"}, f"Ctrl-C ended the run; {UP_TO_THERE}"),
         ({"status": 2}, f"The script ended with status 2; {UP_TO_THERE}"),
         ({"status": 143, "how": "SIGTERM"}, f"SIGTERM ended the run; {UP_TO_THERE}"),
         ({"status": 0, "how": "os._exit"}, CAUGHT),

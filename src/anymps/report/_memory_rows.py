@@ -12,6 +12,7 @@ from anymps.report._words import fact
 
 MOST_LINES: Final = 3
 _MUCH: Final = 0.1  # of the peak: as much rounding as needs a word
+_LITTLE: Final = 1 << 20  # bytes: less matters to nobody
 
 CATEGORY_COLUMNS: Final = ("held by", "size", "share")
 LINE_COLUMNS: Final = ("size", "asked for", "buffers", "what", "operator", "where")
@@ -66,7 +67,7 @@ def _sentences(recording: Recording, peak: Moment) -> list[str]:
         share = text.percent(peak.allocated, limits.working_set)
         first += f", {share or '0 %'} of the working set of {text.size(limits.working_set)}"
     sentences = [f"{first}; the allocator took up to {text.size(story.peak_reserved) or '0'} in heaps."]
-    if peak.rounding > _MUCH * peak.allocated:
+    if peak.rounding > max(_MUCH * peak.allocated, _LITTLE):
         sentences.append(
             f"{text.size(peak.rounding)} of the peak was not asked for: the allocator rounds sizes up, and gives a "
             "buffer of its cache as a whole."

@@ -175,9 +175,15 @@ def _ending(recording: Recording) -> dict[str, object]:
     return ending if isinstance(ending, dict) else {}
 
 
+def _interrupted(ending: dict[str, object]) -> bool:
+    return str(ending.get("exception", ending.get("error", ""))).partition(":")[0] == "KeyboardInterrupt"
+
+
 def _exception(recording: Recording) -> tuple[str, str]:
     """Class name and message of the exception that ended the run; empty texts if none did."""
     ending = _ending(recording)
+    if _interrupted(ending):
+        return "", ""
     if "exception" in ending:
         return clean(str(ending["exception"])), str(ending.get("message", ""))
     name, _, message = str(ending.get("error", "")).partition(": ")  # of a `with anymps.record():` block
@@ -190,6 +196,8 @@ def _early_end(recording: Recording) -> str:
     if not recording.complete:
         return "The recording stops in the middle of the run"
     how, status = str(ending.get("how", "")), ending.get("status", 0)
+    if _interrupted(ending):
+        return "Ctrl-C ended the run"
     if how.startswith("SIG"):
         return f"{clean(how)} ended the run"
     return f"The script ended with status {clean(str(status))}" if status else ""
