@@ -3,7 +3,8 @@
     python benchmarks/million_entries.py [--entries N] [--steps N] [--keep FOLDER]
 
 The recording is made up: steps of forward, backward and optimizer with a fallback in every two hundred operators, a
-read at the end of each step, 400 lines in 20 files, 200 modules. Each form is written by a process of its own
+read at the end of each step, 400 lines in 20 files, 200 modules, totals as the tape writes them, and as many buffers of
+memory as a recording keeps one by one. Each form is written by a process of its own
 (`anymps report FILE --format FORM`), start of Python included. The budget is 10 s of one core for each, which depends
 less on what else the machine does than the clock on the wall, and 10 MB for the page. Needs no torch.
 """
@@ -16,15 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from anymps.record import Direction, Fate, Phase, RecordingBuilder, RecordingWriter, Wait
+from anymps.record._capture import ALLOCATION_LIMIT
 from anymps.report import FORMATS
 
 SECONDS = 10.0
 PAGE_BYTES = 10_000_000
 FILES, LINES, MODULES, OPERATORS = 20, 400, 200, 150
-CALL_NS, GAP_NS = 4_000, 1_000
+CALL_NS, GAP_NS, BUFFER = 4_000, 1_000, 4_096
+TENSORS = {"inputs": ["float32[8, 128]"], "outputs": ["float32[8, 128]"]}
 META = {
     "mac": "M3 Pro 18GB", "virtual": True, "torch_version": "2.13.0", "directory": "/home/me", "ending": {"status": 0},
     "script": "/home/me/train.py",
@@ -33,7 +37,10 @@ META = {
 
 def make(path: Path, entries: int, steps: int) -> None:
     """Write the recording."""
-    builder = RecordingBuilder(RecordingWriter(path, META))
+    writer = RecordingWriter(path, META)
+    builder = RecordingBuilder(writer)
+    totals: Counter[tuple[int, ...]] = Counter()
+    buffers = 0
     lines = [builder.site(f"/home/me/m{n % FILES}.py", n, "forward", f"x = layer_{n}(x)") for n in range(1, LINES + 1)]
     modules = [builder.module(f"block.{n}", "Block") for n in range(MODULES)]
     per_step = entries // steps
@@ -41,22 +48,34 @@ def make(path: Path, entries: int, steps: int) -> None:
     clock = 0
     for step in range(steps):
         first = step * backward
+        alive: list[int] = []
         for n in range(per_step):
             fallback, read = n % 200 == 7, n == per_step - 1
             phase = Phase.FORWARD if n < backward else Phase.BACKWARD if n < optimizer else Phase.OPTIMIZER
             sequence = {Phase.FORWARD: first + n, Phase.BACKWARD: first + max(2 * backward - n, 0)}.get(phase, -1)
+            phase = Phase.LOSS_READ if read else phase
+            operator, fate = "aten::_local_scalar_dense" if read else f"aten::op{n % OPERATORS}", Fate(int(fallback))
+            wait = Wait.ITEM if read else Wait.FALLBACK if fallback else Wait.NONE
+            direction = Direction.MPS_TO_CPU if read else Direction.NONE
+            site, module = lines[n % LINES], modules[n % MODULES]
             builder.entry(
-                "aten::_local_scalar_dense" if read else f"aten::op{n % OPERATORS}",
-                start_ns=clock, duration_ns=CALL_NS, phase=Phase.LOSS_READ if read else phase, sequence=sequence,
-                fate=Fate.FALLBACK if fallback else Fate.NATIVE,
-                wait=Wait.ITEM if read else Wait.FALLBACK if fallback else Wait.NONE,
-                direction=Direction.MPS_TO_CPU if read else Direction.NONE,
-                site=lines[n % LINES], module=modules[n % MODULES], thread=int(phase is Phase.BACKWARD),
-                inputs=["float32[8, 128]"], outputs=["float32[8, 128]"],
+                operator, start_ns=clock, duration_ns=CALL_NS, phase=phase, sequence=sequence, fate=fate, wait=wait,
+                direction=direction, site=site, module=module, thread=int(phase is Phase.BACKWARD), **TENSORS,
             )  # fmt: skip
+            signature = builder._signature(operator, fate, **TENSORS)
+            totals[signature, module, site, int(phase), int(wait), int(direction)] += 1
+            if phase is Phase.FORWARD and buffers < ALLOCATION_LIMIT:
+                held = (len(alive) + 1) * BUFFER
+                alive.append(builder.allocation(
+                    BUFFER, operator, time_ns=clock, allocated=held, phase=phase, site=site, module=module
+                ))  # fmt: skip
+                buffers += 1
+            elif phase is Phase.BACKWARD and alive:
+                builder.free(alive.pop(), time_ns=clock, phase=phase)
             clock += CALL_NS + GAP_NS
         builder.end_step(clock)
         builder.flush()
+    writer.add_totals((*key, count, count * CALL_NS, 0) for key, count in totals.items())
     builder.close().close()
 
 

@@ -104,7 +104,10 @@ def test_run_options(
         (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),
         (["run", "nowhere.py"], "there is no script nowhere.py"),
         (["run", "-m", "no_such_module"], "there is no module named 'no_such_module'"),
-        (["report", "nowhere.db"], "nowhere.db does not exist: make a recording with `anymps run script.py`"),
+        (
+            ["report", "nowhere.db"],
+            "nowhere.db does not exist: make a recording with `anymps run --record FILE script.py`",
+        ),
     ],
 )
 def test_mistakes_are_one_line(
@@ -341,7 +344,7 @@ def test_session_writes_other_forms(
         assert session.finish({"status": 0}) == 0
         monkeypatch.setattr(sys, "stdout", ours)
         assert json.loads((tmp_path / "r.json").read_text())["run"] == {"mac": "M1 8GB"}
-        assert ours.getvalue().startswith("::notice title=anymps::Would run on M1 8GB.")
+        assert ours.getvalue().startswith("::notice title=anymps::Nothing ran on mps: this tells nothing about M1 8GB.")
         assert bool(capsys.readouterr().err) is shown
 
 
@@ -382,4 +385,7 @@ def test_report_of_something_else(capsys: pytest.CaptureFixture[str], tmp_path: 
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     assert status_of("report", str(path)) == 2
-    assert capsys.readouterr() == ("", f"anymps: {path} is not a recording: give a file that `anymps run` made\n")
+    assert capsys.readouterr() == (
+        "",
+        f"anymps: {path} is not a recording: give a file that `anymps run --record` made\n",
+    )

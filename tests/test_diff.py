@@ -173,5 +173,5 @@ def test_command_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert main(["diff", clean, dirty, "--format", "json", "--output", str(output), "--fail-on", "never"]) == 0
     assert len(json.loads(output.read_text())["findings"]["new"]) == 1
     assert main(["diff", clean, str(output)]) == 2
-    expected = f"anymps: {output} is not a recording: give a file that `anymps run` made\n"
+    expected = f"anymps: {output} is not a recording: give a file that `anymps run --record` made\n"
     assert capsys.readouterr() == ("", expected)

@@ -44,15 +44,16 @@ def test_terminal_has_the_peak_and_what_held_it() -> None:
         "  up to 1 GiB in heaps.\n"
         "  Each step leaves 16 MiB more than the one before.\n"
         "\n"
-        "  held by                size  share\n"
-        "  activations         256 MiB   64 %\n"
-        "  held by the script   80 MiB   20 %\n"
-        "  parameters           64 MiB   16 %\n"
+        "  held by                      size  share\n"
+        "  activations               256 MiB   64 %\n"
+        "  held by the script         80 MiB   20 %\n"
+        "  parameters                 64 MiB   16 %\n"
+        "  heaps beyond that: cache  624 MiB\n"
         "\n"
-        "     size  buffers  what                operator             where\n"
-        "  256 MiB        1  activations         aten::relu           nets/model.py:18\n"
-        "   80 MiB        5  held by the script  aten::clone          train.py:36\n"
-        "   64 MiB        1  parameters          aten::empty_strided  train.py:20\n"
+        "     size  asked for  buffers  what                operator             where\n"
+        "  256 MiB    256 MiB        1  activations         aten::relu           nets/model.py:18\n"
+        "   80 MiB     80 MiB        5  held by the script  aten::clone          train.py:36\n"
+        "   64 MiB     64 MiB        1  parameters          aten::empty_strided  train.py:20\n"
     )
 
 
@@ -76,4 +77,32 @@ def test_page_stacks_the_categories() -> None:
     assert [f"<title>{name}</title>" in page for name in names] == [True, True, True]
     assert "gradients, at most" not in page
     assert '<table id="memory-categories">' in page
-    assert "<td>nets/model.py:18</td>" in page
+    assert '<td class="path">nets/model.py:18</td>' in page
+
+
+def test_rounding_is_told_apart() -> None:
+    """A gradient that got a larger buffer of the cache: what it asked for, the rounding, and a sentence on both."""
+    builder = RecordingBuilder(meta=META)
+    line = builder.site(SCRIPT, 30, "main", "loss.backward()")
+    builder.allocation(19 * MIB, "aten::mm", requested=3 * MIB, reserved=32 * MIB, site=line, phase=Phase.BACKWARD)
+    builder.end_step(1000)
+    recording = builder.close()
+    section = "".join(renderer("terminal").pieces(recording, ())).partition("\nMemory\n")[2].partition("\nFindings")[0]
+    assert section == (
+        "\n"
+        "  Peak 19 MiB in tensors (step 0, backward), <1 % of the working set of 13.3 GiB; the allocator took\n"
+        "  up to 32 MiB in heaps.\n"
+        "  16 MiB of the peak was not asked for: the allocator rounds sizes up, and gives a buffer of its\n"
+        "  cache as a whole.\n"
+        "\n"
+        "  held by                     size  share\n"
+        "  gradients                 19 MiB  100 %\n"
+        "  rounding, in the above    16 MiB   84 %\n"
+        "  heaps beyond that: cache  13 MiB\n"
+        "\n"
+        "    size  asked for  buffers  what       operator  where\n"
+        "  19 MiB      3 MiB        1  gradients  aten::mm  train.py:30\n"
+    )
+    peak = json.loads("".join(renderer("json").pieces(recording, ())))["memory_peak"]
+    assert (peak["allocated_bytes"], peak["rounding_bytes"]) == (19 * MIB, 16 * MIB)
+    assert [(line["bytes"], line["requested_bytes"]) for line in peak["lines"]] == [(19 * MIB, 3 * MIB)]

@@ -139,6 +139,26 @@ def test_full_disk_is_one_line(recording: Path, form: str) -> None:
     assert (answer.returncode, answer.stderr) == (2, f"anymps: {what}: No space left on device\n")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is Linux's")
+@pytest.mark.parametrize("arguments", [["explain"], ["--help"], ["coverage", "add", "--torch", "2.13"]])
+def test_full_output_of_any_command_is_one_line(arguments: list[str]) -> None:
+    """What only prints says in one line that it cannot, and ends with 2."""
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(
+            [sys.executable, "-m", "anymps", *arguments], check=False, env=ENVIRONMENT, stdout=full,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    line = "anymps: standard output cannot be written: No space left on device\n"
+    assert (answer.returncode, answer.stderr) == (2, line)
+
+
+def test_output_that_is_closed() -> None:
+    """Where whoever started us has closed standard output, there is nothing to print to and nothing to complain of."""
+    command = f"{sys.executable} -m anymps explain >&-"
+    answer = subprocess.run(["bash", "-c", command], check=False, env=ENVIRONMENT, capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
+
+
 def test_a_reader_that_goes_away(recording: Path) -> None:
     """A pipe whose reader has gone ends the command quietly."""
     command = f"{sys.executable} -m anymps report {recording} --format html | head -c 10"

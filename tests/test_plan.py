@@ -75,8 +75,8 @@ def test_a_scenario_has_a_label_and_survives_a_process() -> None:
         ("optimizer=lion", "--what-if optimizer=lion: optimizer is one of sgd, adam, adamw"),
         (
             "bigger",
-            "--what-if 'bigger' is not known; known: batch, sequence, accumulate, precision, checkpoint, fused, "
-            "optimizer, checkpoint, bf16, fp16, fused, unfused, sgd, adam, adamw",
+            "--what-if 'bigger' is not known; known: batch=N, sequence=N, accumulate=N, checkpoint, bf16, fp16, fused, "
+            "unfused, sgd, adam, adamw",
         ),
     ],
 )

@@ -289,8 +289,8 @@ def test_recording_in_use_is_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"epoch,loss\n1,0.5\n", "is not a recording: give a file that `anymps run` made"),
-        ("database", "is another program's SQLite file: give a file that `anymps run` made"),
+        (b"epoch,loss\n1,0.5\n", "is not a recording: give a file that `anymps run --record` made"),
+        ("database", "is another program's SQLite file: give a file that `anymps run --record` made"),
     ],
 )
 def test_other_files_are_never_overwritten(tmp_path: Path, content: bytes | str, reason: str) -> None:
@@ -314,7 +314,7 @@ def test_empty_file_may_be_recorded_into(tmp_path: Path) -> None:
     """A file without content, as `mktemp` makes it, is a fine place; reading it before that is an error."""
     path = tmp_path / "run.anymps"
     path.touch()
-    assert one_line_error(path) == f"{path} is empty: give a file that `anymps run` made"
+    assert one_line_error(path) == f"{path} is empty: give a file that `anymps run --record` made"
     write(path)
     Recording.open(path).close()
 
@@ -347,7 +347,10 @@ def test_link_to_a_recording_stays_a_link(tmp_path: Path) -> None:
 def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
     """What is not there, or is a directory, is named with what to do."""
     missing = tmp_path / "none"
-    assert one_line_error(missing) == f"{missing} does not exist: make a recording with `anymps run script.py`"
+    assert (
+        one_line_error(missing)
+        == f"{missing} does not exist: make a recording with `anymps run --record FILE script.py`"
+    )
     assert one_line_error(tmp_path) == f"{tmp_path} is a directory, not a recording: give the file inside it"
 
 

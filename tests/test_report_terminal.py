@@ -17,7 +17,7 @@ from anymps.record import (
     RefusalKind,
     Wait,
 )
-from anymps.report import Renderer, TerminalRenderer, print_terminal, render_terminal
+from anymps.report import Renderer, TerminalRenderer, print_terminal, render_terminal, renderer
 from anymps.report import _text as text
 from anymps.report._words import limits
 from recordings import META, SCRIPT, hostile, refusing, training
@@ -327,6 +327,8 @@ UP_TO_THERE = "up to there MPS on M3 Pro 18GB refused 1 call."
             "The script ended with TypeError, which MPS did not raise.",
         ),
         ({"kind": "exception", "error": "KeyError: 'x'"}, "The script ended with KeyError, which MPS did not raise."),
+        ({"status": 130, "exception": "KeyboardInterrupt", "message": ""}, f"Ctrl-C ended the run; {UP_TO_THERE}"),
+        ({"kind": "exception", "error": "KeyboardInterrupt"}, f"Ctrl-C ended the run; {UP_TO_THERE}"),
         ({"status": 2}, f"The script ended with status 2; {UP_TO_THERE}"),
         ({"status": 143, "how": "SIGTERM"}, f"SIGTERM ended the run; {UP_TO_THERE}"),
         ({"status": 0, "how": "os._exit"}, CAUGHT),
@@ -339,6 +341,33 @@ def test_verdict_by_the_end_of_the_run(ending: dict[str, object], first: str) ->
     line = builder.site(SCRIPT, 5, "main", "x.double()")
     builder.refusal(RefusalKind.DTYPE, "TypeError", "refused so", operator="aten::mm", start_ns=0, site=line)
     assert verdict(builder.close()) == first
+
+
+@pytest.mark.parametrize(
+    ("ending", "lines", "mark"),
+    [
+        (
+            {"status": 0},
+            [
+                "Nothing ran on mps: this tells nothing about M3 Pro 18GB.",
+                'No findings. The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.',
+            ],
+            "info",
+        ),
+        (
+            {"status": 1, "exception": "KeyError", "message": "x"},
+            ["The script ended with KeyError, before anything reached mps.", "No findings."],
+            "info",
+        ),
+    ],
+)
+def test_verdict_on_a_run_without_mps(ending: dict[str, object], lines: list[str], mark: str) -> None:
+    """A script that never used the device is no script that would run on a Mac, and the page has no tick for it."""
+    builder = RecordingBuilder(meta={**META, "ending": ending})
+    builder.note("loader", start_ns=5, workers=0, pin_memory=False)
+    recording = builder.close()
+    assert report(recording).splitlines()[:2] == lines
+    assert f'<span class="state {mark}"' in "".join(renderer("html").pieces(recording, ()))
 
 
 def test_verdict_on_a_real_mac() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anymps.findings import Ahead, Severity, ahead, find, wait_places
+from anymps.findings import Ahead, Finding, Severity, ahead, find, wait_places
 from anymps.record import (
     Direction,
     Fate,
@@ -304,3 +304,16 @@ def test_many_places_that_belong() -> None:
     assert (len(rows.belonging), rows.left_out, rows.hurting, rows.remarks) == (8, "3 more places that belong.", (), ())
     assert rows.belonging[0] == ("train.py:100", "item", "1", "in 1 of 6 steps")
     assert wait_rows(RecordingBuilder().close()) is None
+
+
+def test_copies_that_a_finding_is_about_do_not_belong() -> None:
+    """A copy to the device of which MPS4xx says how to do without it is told apart from those that belong."""
+    recording = loop(waiting(30, Wait.COPY_TO_MPS, 850), waiting(31, Wait.COPY_TO_MPS, 870)).close()
+    copy = next(place.site for place in wait_places(recording) if place.site.line == 30)
+    avoidable = Finding("MPS404", Severity.WARNING, "copied", copy, 6, 1.0, (0, 0), "what", "why", "fix", "source")
+    rows = wait_rows(recording, [avoidable])
+    assert rows is not None
+    assert rows.remarks == (
+        "Copies to the device wait too; the findings tell how to do without: train.py:30 (MPS404).",
+    )
+    assert [row[0] for row in rows.belonging] == ["train.py:31"]

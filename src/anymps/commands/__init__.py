@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["main"]
 
+import errno
 import os
 import sys
 import traceback
@@ -25,6 +26,8 @@ from anymps.commands._run import run
 from anymps.commands._runner import FAULT
 from anymps.commands._show import say
 from anymps.commands._target import INTERRUPTED
+
+_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 _EPILOG = """\b
 Exit codes (docs/exit-codes.md):
@@ -57,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A mistake of the user's is one line on stderr. Raises nothing.
     """
+    if sys.stdout is None:  # closed by whoever started us (`>&-`)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
     try:
         # standalone_mode off: click would swallow exceptions and exit codes that belong to a script.
         status = _commands.main(None if arguments is None else list(arguments), "anymps", standalone_mode=False)
@@ -69,14 +74,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # The reader has gone (`anymps report x | head`). Python's own flush at exit must not fail a second time
-        # (docs.python.org/3/library/signal.html, "Note on SIGPIPE").
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()  # the reader has gone (`anymps report x | head`)
         return 0
+    except OSError as error:
+        if error.errno not in _CANNOT_BE_WRITTEN or error.filename is not None:
+            traceback.print_exc()
+            return FAULT
+        _forget_output()
+        return _fail(f"standard output cannot be written: {error.strerror}", UsageError.exit_code)
     except Exception:
         traceback.print_exc()
         return FAULT
     return status if isinstance(status, int) else 0
+
+
+def _forget_output() -> None:
+    """Let Python's own flush at exit not fail a second time (docs.python.org/3/library/signal.html, SIGPIPE)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(text: str, status: int) -> int:

@@ -18,7 +18,7 @@ from anymps.checkpoints import convert as convert_checkpoint
 from anymps.report._text import clean, plural, size
 
 
-@click.command()
+@click.command(short_help="Make a checkpoint loadable on mps.")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", required=False, type=click.Path(path_type=Path))
 @click.option("--to", type=click.Choice(["safetensors"]), help="Write torch files in this format.")

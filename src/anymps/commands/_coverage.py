@@ -43,7 +43,7 @@ _KINDS = {
 }
 
 
-@click.command()
+@click.command(short_help="Tell what torch does on mps with an operator.")
 @click.argument("operator", required=False)
 @click.option("--torch", "version", metavar="VERSION", help="Ask about this release instead of the installed one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")

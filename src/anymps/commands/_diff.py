@@ -18,7 +18,7 @@ WORSE = 1
 _DEFAULT = "warning"
 
 
-@click.command()
+@click.command(short_help="Compare two recordings: what is new, gone, worse.")
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["terminal", "html", "json"]), default="terminal", help="The form.")

@@ -25,7 +25,7 @@ _DEVICES = {
 }
 
 
-@click.command()
+@click.command(short_help="Tell why mps is or is not there, and what to do next.")
 @click.option("--json", "as_json", is_flag=True, help="Print facts and diagnosis as JSON.")
 def doctor(as_json: bool) -> int:
     """Tell why mps is or is not there on this machine, and what to do next.

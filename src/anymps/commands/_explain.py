@@ -13,7 +13,7 @@ from anymps.findings import RULES, nearest_rule
 from anymps.report import rule_page
 
 
-@click.command()
+@click.command(short_help="Explain a rule: why it matters on MPS, the fix, an example.")
 @click.argument("rule", required=False)
 def explain(rule: str | None) -> int:
     """Explain a rule (MPS201): why it matters on MPS, the fix, an example, the source. Without one: list all rules."""

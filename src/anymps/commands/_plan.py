@@ -17,7 +17,11 @@ from anymps.commands._show import say
 from anymps.commands._target import Target
 
 
-@click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.command(
+    cls=ScriptCommand,
+    short_help="Say on which Macs a training script fits.",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
 @click.option("--mac", metavar="MAC", help='Only this Mac: "M3 Pro 18GB". Without it, one Mac of each memory size.')
 @click.option(
     "--what-if",

@@ -84,7 +84,7 @@ def read_file(file: str) -> str | None:
     try:
         with tokenize.open(Path(file)) as stream:
             return stream.read()
-    except (OSError, SyntaxError, UnicodeDecodeError):
+    except (OSError, SyntaxError, UnicodeError):  # the locale may not be able to write the file's name
         return None
 
 

@@ -94,8 +94,8 @@ def _value(name: str, value: str, word: str) -> Any:
         return value != "off"
     choices = {"precision": PRECISIONS, "optimizer": OPTIMIZERS}.get(name)
     if choices is None:
-        known = ", ".join([*(field.name for field in fields(Scenario)), *WORDS])
-        raise UsageError(f"--what-if {word!r} is not known; known: {known}")
+        numbers = [f"{field.name}=N" for field in fields(Scenario) if field.name in ("batch", "sequence", "accumulate")]
+        raise UsageError(f"--what-if {word!r} is not known; known: {', '.join([*numbers, *WORDS])}")
     if value not in choices:
         raise UsageError(f"--what-if {word}: {name} is one of {', '.join(choices)}")
     return value

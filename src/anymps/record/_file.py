@@ -31,12 +31,14 @@ def open_readonly(path: Path) -> sqlite3.Connection:
         with path.open("rb") as file:
             header = file.read(len(_SQLITE_HEADER))
     except FileNotFoundError:
-        raise RecordingError(f"{path} does not exist: make a recording with `anymps run script.py`") from None
+        raise RecordingError(
+            f"{path} does not exist: make a recording with `anymps run --record FILE script.py`"
+        ) from None
     except OSError as error:
         raise RecordingError(f"{path} cannot be read: {error.strerror}") from None
     if header != _SQLITE_HEADER:
         what = "is empty" if not header else "is not a recording"
-        raise RecordingError(f"{path} {what}: give a file that `anymps run` made")
+        raise RecordingError(f"{path} {what}: give a file that `anymps run --record` made")
     try:
         connection = _connect(path)
         try:
@@ -98,7 +100,7 @@ def _check_identity(path: Path, connection: sqlite3.Connection) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if application != APPLICATION_ID or "meta" not in tables:
-        raise RecordingError(f"{path} is another program's SQLite file: give a file that `anymps run` made")
+        raise RecordingError(f"{path} is another program's SQLite file: give a file that `anymps run --record` made")
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
     version = json.loads(row[0]) if row else None
     if version != SCHEMA_VERSION:

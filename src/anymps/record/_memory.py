@@ -63,7 +63,7 @@ class Allocation(NamedTuple):
 
 @dataclass(frozen=True)
 class Holding:
-    """Bytes of one category, module or line, in `count` buffers."""
+    """Bytes of one category, module or line, in `count` buffers; the tensors in them asked for `requested` bytes."""
 
     bytes: int
     count: int
@@ -71,6 +71,7 @@ class Holding:
     module: str = ""
     site: Site = _NOWHERE
     operator: str = ""
+    requested: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,24 +100,30 @@ class Moment:
 
     def by_module(self, category: Category = Category.ACTIVATIONS) -> tuple[Holding, ...]:
         """The modules that hold most of a category, largest first."""
-        sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for one in self.alive:
             if one.category is category:
-                sums[one.module][0] += one.bytes
-                sums[one.module][1] += 1
-        rows = (Holding(size, count, category, module=module) for module, (size, count) in sums.items())
+                total = sums[one.module]
+                total[0] += one.bytes
+                total[1] += 1
+                total[2] += one.requested
+        rows = (
+            Holding(size, count, category, module=module, requested=requested)
+            for module, (size, count, requested) in sums.items()
+        )
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.module)))
 
     def by_site(self) -> tuple[Holding, ...]:
         """The lines that hold most, largest first; a line counts once for each category and operator."""
-        sums: dict[tuple[Category, Site, str], list[int]] = defaultdict(lambda: [0, 0])
+        sums: dict[tuple[Category, Site, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         for one in self.alive:
             total = sums[one.category, one.site, one.operator]
             total[0] += one.bytes
             total[1] += 1
+            total[2] += one.requested
         rows = (
-            Holding(size, count, category, site=site, operator=operator)
-            for (category, site, operator), (size, count) in sums.items()
+            Holding(size, count, category, site=site, operator=operator, requested=requested)
+            for (category, site, operator), (size, count, requested) in sums.items()
         )
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.site.file, row.site.line, row.operator)))
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from anymps.record._facts import QueuedWait, Site, Step, StepQueues, WaitQueue
 from anymps.record._schema import ON_MPS
-from anymps.record._step_table import Rows, last_detailed, read_walls
+from anymps.record._step_table import Rows, last_detailed, read_walls, within
 from anymps.record._vocabulary import Flag, Phase, Wait
 
 _SAMPLED_STEPS = 10  # in which the phases and lines behind a queue are looked up
@@ -76,7 +76,7 @@ SELECT start_ns, end_ns, wait, site, queued - LAG(queued, 1, 0) OVER time, work 
 FROM (
   SELECT e.id, e.start_ns, e.start_ns + e.duration_ns AS end_ns, e.wait, e.site,
     SUM({_QUEUED}) OVER time AS queued, SUM({_QUEUED} * e.duration_ns) OVER time AS work
-  FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {{step}}
+  FROM entries e JOIN signatures s ON s.id = e.signature WHERE {{within}}
   WINDOW time AS (ORDER BY e.start_ns, e.id ROWS UNBOUNDED PRECEDING)
 ) WHERE wait <> 0 WINDOW time AS (ORDER BY start_ns, id)
 """
@@ -127,13 +127,13 @@ def read_step_queues(rows: Rows, site: Callable[[int], Site], step: Step) -> Ste
     """The waits of one step, each with its queue, and what was queued after the last."""
     waits = []
     clock = step.start_ns
-    for start, end, wait, identity, operators, work in rows(_IN_STEP.format(step=step.step)):
+    inside = within(rows, step.step)
+    for start, end, wait, identity, operators, work in rows(_IN_STEP.format(within=inside)):
         host = max(start - clock - work, 0)
         waits.append(QueuedWait(clock, start, end, Wait(wait), site(identity), operators, host, work))
         clock = max(end, clock)
     (in_all,) = rows(
-        f"SELECT COALESCE(SUM({_QUEUED}), 0) FROM entries e JOIN signatures s ON s.id = e.signature "
-        f"WHERE e.step = {step.step}"
+        f"SELECT COALESCE(SUM({_QUEUED}), 0) FROM entries e JOIN signatures s ON s.id = e.signature WHERE {inside}"
     )[0]
     return StepQueues(step, tuple(waits), in_all - sum(wait.operators for wait in waits))
 

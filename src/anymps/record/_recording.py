@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +40,7 @@ from anymps.record._memory import MemoryStory, tell
 from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table
+from anymps.record._sums import read_lines, read_occurrences, read_operators
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 
@@ -63,6 +64,8 @@ class Recording:
         """Take over an open connection; `Recording.open` and `RecordingWriter.recording` are the ways in."""
         self._connection = connection
         self._name = name
+        self._answers: dict[tuple[str, tuple[object, ...]], tuple[Occurrence, ...]] = {}
+        self._step_queues: dict[int, StepQueues] = {}
         try:
             self._meta: dict[str, object] = {
                 str(key): json.loads(value) for key, value in self._rows("SELECT key, value FROM meta ORDER BY key")
@@ -157,7 +160,9 @@ class Recording:
 
     def calls(self) -> Iterator[Call]:
         """Every call with detail, in the order of time, one by one as they are read from the file."""
-        return map(Call._make, self.stream(f"SELECT {', '.join(Call._fields)} FROM entries ORDER BY start_ns, id"))
+        rows = self.stream(f"SELECT {', '.join(Call._fields)} FROM entries ORDER BY start_ns, id")
+        # Not `Call._make`, which is Python: there may be a million, and the columns are those of the statement.
+        return map(partial(tuple.__new__, Call), rows)
 
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a query over the tables of the file, one by one as they are read."""
@@ -205,7 +210,10 @@ class Recording:
 
     def step_queues(self, step: Step) -> StepQueues:
         """The waits of one step with full detail, such as the typical one, each with the queue before it."""
-        return read_step_queues(self._rows, self.site, step)
+        known = self._step_queues.get(step.step)
+        if known is None:
+            known = self._step_queues[step.step] = read_step_queues(self._rows, self.site, step)
+        return known
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
         """Marks of our own whose name starts with `prefix`, in the order of the run."""
@@ -308,34 +316,19 @@ class Recording:
 
     def operators(self) -> tuple[OperatorUse, ...]:
         """Calls by operator and fate, the most frequent first; marks of our own are left out."""
-        rows = self._rows(
-            f"SELECT o.name, s.fate, SUM(t.count), SUM(t.duration_ns), SUM(t.moved_bytes) FROM {self._counts} t "
-            "JOIN signatures s ON s.id = t.signature JOIN operators o ON o.id = s.operator "
-            f"WHERE s.fate <> {Fate.MARK:d} GROUP BY o.name, s.fate ORDER BY 3 DESC, 1, 2"
-        )
-        return tuple(OperatorUse(name, self._word(Fate, fate), *numbers) for name, fate, *numbers in rows)
+        return self._operators
+
+    @cached_property
+    def _operators(self) -> tuple[OperatorUse, ...]:
+        return read_operators(self._rows, self._counts, self._word)
 
     def lines(self) -> tuple[Line, ...]:
         """The run line by line, by file and line; what no line is known for comes last."""
-        rows = self._rows(
-            f"SELECT site, SUM({ON_MPS} * count), SUM({ON_CPU} * count), SUM((wait <> 0) * count), 0, "
-            f"SUM(duration_ns) FROM {self._counts} JOIN signatures s ON s.id = signature "
-            f"WHERE s.fate <> {Fate.MARK:d} GROUP BY site "
-            "UNION ALL SELECT site, 0, 0, 0, COUNT(*), 0 FROM refusals GROUP BY site"
-        )
-        sums: dict[tuple[str, int], list[int]] = {}
-        sources: dict[tuple[str, int], str] = {}
-        for identity, *numbers in rows:
-            site = self.site(identity)
-            place = (site.file, site.line)
-            sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 5), numbers, strict=True)]
-            sources[place] = sources.get(place) or site.source
-        return tuple(
-            Line(*place, sources[place], on_mps, on_cpu, waits, refused, 2 * on_cpu, duration)
-            for place, (on_mps, on_cpu, waits, refused, duration) in sorted(
-                sums.items(), key=lambda item: (not item[0][0], item[0])
-            )
-        )
+        return self._lines
+
+    @cached_property
+    def _lines(self) -> tuple[Line, ...]:
+        return read_lines(self._rows, self._counts, self.site)
 
     def backend_changes_per_step(self) -> dict[int, int]:
         """How often each complete step went from the GPU to the CPU or back: twice a fallback (see `Line`)."""
@@ -400,50 +393,14 @@ class Recording:
         return dict(self._rows("SELECT id, path FROM modules"))
 
     def _occurrences(self, condition: str, values: tuple[object, ...] = ()) -> tuple[Occurrence, ...]:
-        rows = self._rows(
-            f"SELECT o.name, s.fate, wait, direction, flags & {Flag.NON_BLOCKING:d}, site, "
-            "GROUP_CONCAT(DISTINCT phase), GROUP_CONCAT(DISTINCT module), COUNT(*), COUNT(DISTINCT c.step), "
-            f"SUM(c.step {'>' if self.complete_steps > 1 else '>='} f.step), SUM(duration_ns), SUM(moved_bytes) "
-            "FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
-            "LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
-            "LEFT JOIN (SELECT MIN(step) AS step FROM steps WHERE end_ns IS NOT NULL) f "
-            f"WHERE {condition} GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY COUNT(*) DESC, MIN(e.id)",
-            values,
-        )
-        return tuple(self._occurrence(*row) for row in rows)
-
-    def _occurrence(
-        self,
-        operator: str,
-        fate: int,
-        wait: int,
-        direction: int,
-        non_blocking: int,
-        site: int,
-        phases: str,
-        modules: str,
-        count: int,
-        steps: int,
-        in_steps: int | None,
-        duration: int,
-        moved: int,
-    ) -> Occurrence:
-        paths = {self._modules.get(int(module), "") for module in modules.split(",")}
-        return Occurrence(
-            operator=operator,
-            fate=self._word(Fate, fate),
-            wait=self._word(Wait, wait),
-            direction=self._word(Direction, direction),
-            blocking=not non_blocking,
-            site=self.site(site),
-            phases=tuple(sorted(self._word(Phase, int(phase)) for phase in phases.split(","))),
-            modules=tuple(sorted(paths - {""})),
-            count=count,
-            steps=steps,
-            per_step=(in_steps or 0) / max(self.complete_steps - 1, 1),
-            duration_ns=duration,
-            moved_bytes=moved,
-        )
+        # Rules and reports ask the same again, and each answer takes a pass over all entries.
+        known = self._answers.get((condition, values))
+        if known is None:
+            known = read_occurrences(
+                self._rows, condition, values, self.complete_steps, self._modules, self.site, self._word
+            )
+            self._answers[condition, values] = known
+        return known
 
     def _rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         try:

@@ -71,6 +71,15 @@ def read_walls(rows: Rows, *, only_detailed: bool) -> dict[int, int]:
     return walls
 
 
+def within(rows: Rows, step: int) -> str:
+    """The condition on an entry `e` that it belongs to a step, with the numbers between which it then lies.
+
+    Entries have no index: with their range known, SQLite does not read through all others for each question.
+    """
+    first, last = rows(f"SELECT MIN(id), MAX(id) FROM entries WHERE step = {step}")[0]
+    return f"(e.step = {step} AND e.id BETWEEN {first or 0} AND {last or 0})"
+
+
 def last_detailed(rows: Rows) -> int:
     """The step before which every call has kept its detail, in a recording where some have not."""
     return int(rows(_LAST_DETAILED)[0][0] or 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from anymps.record._facts import Site, Span, Step, StepSum, StepTimeline
 from anymps.record._schema import ON_CPU, ON_MPS
-from anymps.record._step_table import Rows, read_walls
+from anymps.record._step_table import Rows, read_walls, within
 from anymps.record._vocabulary import Flag, Phase, Wait
 
 # SQLite takes the other columns of a group from the row that holds the maximum (sqlite.org/lang_select.html, "bare
@@ -16,7 +16,7 @@ from anymps.record._vocabulary import Flag, Phase, Wait
 _SPANS = """
 SELECT MIN(e.start_ns), MAX(e.start_ns + e.duration_ns), COUNT(*), e.phase, e.wait, o.name, e.site, MAX(e.duration_ns)
 FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator
-WHERE e.step = {step} AND {condition}
+WHERE {within} AND {condition}
 GROUP BY (e.start_ns - {start}) * {resolution} / {length}, {key} ORDER BY 1, 2
 """
 
@@ -35,11 +35,12 @@ def read_timeline(rows: Rows, site: Callable[[int], Site], step: Step, resolutio
     """Read the tracks of a complete step, in spans no finer than a `resolution`-th of it."""
     end = step.start_ns if step.end_ns is None else step.end_ns
     length = max(end - step.start_ns, 1)
+    inside = within(rows, step.step)
 
     def spans(condition: str, key: str) -> list[Span]:
         found = rows(
             _SPANS.format(
-                step=step.step, condition=condition, start=step.start_ns, resolution=resolution, length=length, key=key
+                within=inside, condition=condition, start=step.start_ns, resolution=resolution, length=length, key=key
             )
         )
         return [_span(row, site, step.start_ns, end) for row in found]

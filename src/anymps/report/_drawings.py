@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from anymps.record import Category, Recording, Sample, Span, StepQueues, StepSum, StepTimeline
+from anymps.record import Category, MemoryStory, Recording, Sample, Span, StepQueues, StepSum, StepTimeline
 from anymps.report import _text as text
 from anymps.report._words import fact
 
 _TICKS: Final = 5  # parts of the axis at most
+_POINTS: Final = 400  # of the curve of memory
 _MOST_ROWS: Final = 200  # of the table beside the timeline
 _MOST_BARS: Final = 200
 _MOST_RAMPS: Final = 500
@@ -133,29 +134,50 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
     }
 
 
-def memory_drawing(recording: Recording) -> dict[str, Any] | None:
-    """The device's memory over the run, stacked by what it was used for; None if the recording holds none."""
-    samples = recording.memory_story.samples()
+def memory_drawing(story: MemoryStory, first_step: int = 0) -> dict[str, Any] | None:
+    """Memory over the steps, stacked by what it is used for, with the peak; None if there is too little of it.
+
+    From left to right are allocations in their order: by time, the start of a run would take most of the room, and a
+    plan knows no times. The page calls the first step `first_step`.
+    """
+    samples = story.samples(_POINTS)
     if len(samples) < 2:
         return None
-    start, length = samples[0].at_ns, max(samples[-1].at_ns - samples[0].at_ns, 1)
-    highest = max(max(it.reserved, sum(it.by_category)) for it in samples) or 1
-    peak = max(sum(it.by_category) for it in samples)
-    across = [(it.at_ns - start) / length for it in samples]
-    bands, driver = stacked(samples, across, highest)
-    held = ", ".join(f"{it['name']} {it['most']}" for it in bands) or "nothing"
-    sentence = f"At most {text.size(peak) or 'nothing'} held by tensors, {text.size(highest)} taken from the system."
+    sums = [sum(sample.by_category) for sample in samples]
+    peak = max(sums)
+    across = [place / (len(samples) - 1) for place in range(len(samples))]
+    highest = max(peak, *(sample.reserved for sample in samples)) or 1
+    bands, driver = _stacked(samples, across, highest)
+    at = sums.index(peak)
+    step = samples[at].step + first_step
+    held = ", ".join(f"{band['name']} {band['most']}" for band in bands) or "nothing"
     return {
-        "sentence": sentence,
-        "label": f"Memory over the run. {sentence} At most: {held}.",
+        "label": f"Memory over the steps. At most {text.size(peak) or 'nothing'}, in step {step}. "
+        f"At most by use: {held}. The tables below hold the same for the peak.",
         "highest": text.size(highest),
-        "ticks": _ticks(length),
+        "ticks": _step_ticks(samples, across, first_step),
         "bands": bands,
         "driver": driver,
+        "peak": {
+            "at": round_(100 * across[at]),
+            "top": round_(20 + 140 - 138 * peak / highest),
+            "name": f"peak {text.size(peak)}, step {step}",
+            "anchor": "end" if across[at] > 0.5 else "start",
+            "shift": -8 if across[at] > 0.5 else 8,
+        },
     }
 
 
-def stacked(samples: Sequence[Sample], across: Sequence[float], highest: int) -> tuple[list[dict[str, Any]], str]:
+def _step_ticks(samples: Sequence[Sample], across: Sequence[float], first_step: int) -> list[dict[str, Any]]:
+    first: dict[int, float] = {}
+    for sample, at in zip(samples, across, strict=True):
+        first.setdefault(sample.step, at)
+    every = -(-len(first) // _TICKS)
+    starts = list(first.items())[::every]
+    return [{"at": round_(100 * at), "label": f"step {step + first_step}"} for step, at in starts]
+
+
+def _stacked(samples: Sequence[Sample], across: Sequence[float], highest: int) -> tuple[list[dict[str, Any]], str]:
     """Memory by what it is used for as bands of a drawing 1000 wide and 140 high, and the heaps' line above them.
 
     `across` are the places of the samples, from 0 to 1; `highest` is the number of bytes at the top.
@@ -196,9 +218,12 @@ def _rows(line: StepTimeline, start: int, directory: str) -> Iterator[dict[str, 
 
 def _label(name: str, width: float) -> str:
     """How much room the name of a span has, in a drawing that is `width` per cent of its own wide."""
-    if width >= 2.6 * len(name):
-        return "label"
-    return "label wide" if width >= 0.95 * len(name) else ""  # of a wide page only
+    # 8 pixels a character and 6 before them, on a drawing of 290, 560 or 920 pixels: a phone, a tablet, a desk.
+    pixels = 8 * len(name) + 6
+    for kind, narrowest in (("label", 290), ("label mid", 560), ("label wide", 920)):
+        if width * narrowest >= 100 * pixels:
+            return kind
+    return ""
 
 
 def _span_title(span: Span, name: str, directory: str) -> str:

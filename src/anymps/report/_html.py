@@ -17,12 +17,13 @@ from anymps.record import Line, OperatorUse, Recording, Site
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing, runs_drawing, timeline_drawing
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
+from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._page import assets, templates
 from anymps.report._source import excerpt
 from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
 from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
-from anymps.report._words import cost, environment, fact, limits, not_modelled, times, verdict
+from anymps.report._words import cost, environment, fact, limits, not_modelled, state, times, verdict
 
 # A page has an end: what lies beyond is summed up, and whole in the JSON report.
 _MOST_FINDINGS: Final = 200
@@ -55,22 +56,22 @@ class HtmlRenderer:
         shown = [
             self._finding(number, finding, directory) for number, finding in enumerate(findings[:_MOST_FINDINGS], 1)
         ]
-        timeline, runs, memory = timeline_drawing(recording), runs_drawing(recording), memory_drawing(recording)
+        timeline, runs = timeline_drawing(recording), runs_drawing(recording)
+        memory = memory_drawing(recording.memory_story)
         operators = recording.operators()
         lines = recording.lines()
-        worst = min((finding.severity for finding in findings), default=None)
         page = {
             "title": _title(recording),
             "kind": "report",
             "made_from": "from a recording",
             "version": __version__,
             "eyebrow": _eyebrow(recording),
-            "state": "clean" if worst is None else worst.label,
+            "state": _state(recording, findings),
             "verdict": verdict(recording, findings),
             "figures": _figures(recording),
             "first": _first(findings, shown),
             "step": _step(recording),
-            "waits": _waits(recording),
+            "waits": _waits(recording, findings),
             "timeline": timeline,
             "runs": runs,
             "memory": memory,
@@ -122,6 +123,11 @@ def _title(recording: Recording) -> str:
     return "anymps report" + (f": {script}" if script else "") + (f" on {mac}" if mac else "")
 
 
+def _state(recording: Recording, findings: Sequence[Finding]) -> str:
+    worst = state(recording, findings)
+    return "clean" if worst is None else worst.label
+
+
 def _eyebrow(recording: Recording) -> list[str]:
     torch_version = fact(recording, "torch_version")
     words = [
@@ -141,8 +147,8 @@ def _figures(recording: Recording) -> list[dict[str, str]]:
         here = "" if recording.meta.get("virtual") is False else ", here"
         figures = [
             {"name": f"time a step{here}", "value": text.duration(share.time_ns) or "0"},
-            {"name": "on mps, a step", "value": text.count(share.on_mps) or "0"},
-            {"name": "on CPU, a step", "value": text.count(share.on_cpu) or "0"},
+            {"name": "operators on mps, a step", "value": text.count(share.on_mps) or "0"},
+            {"name": "operators on CPU, a step", "value": text.count(share.on_cpu) or "0"},
             {"name": "waits, a step", "value": text.count(share.waits) or "0"},
         ]
     return figures
@@ -164,18 +170,24 @@ def _step(recording: Recording) -> dict[str, Any]:
     shares = table.mean or table.first
     whole, first = total(shares), total(table.first)
     mean = f"Mean of {text.plural(table.averaged, 'step')}, without the first" if table.mean else "The only step"
+    rows = [[share.phase.label, *cells(share, whole.time_ns)] for share in sorted(shares, key=by_place)]
     sums = [["whole step", *cells(whole, 0)]] + ([["first step", *cells(first, 0)]] if table.mean else [])
+    columns = ["phase", *COLUMNS]
+    fallback = columns.index("by fallback")
+    if not any(row[fallback] for row in (*rows, *sums)):
+        for row in (columns, *rows, *sums):
+            del row[fallback]
     return {
         "caption": f"{mean}: operators, waits, bytes and wall clock by phase",
-        "columns": ("phase", *COLUMNS),
-        "rows": [[share.phase.label, *cells(share, whole.time_ns)] for share in sorted(shares, key=by_place)],
+        "columns": columns,
+        "rows": rows,
         "sums": sums,
         "remarks": remarks(recording, whole),
     }
 
 
-def _waits(recording: Recording) -> dict[str, Any] | None:
-    rows = wait_rows(recording)
+def _waits(recording: Recording, findings: Sequence[Finding]) -> dict[str, Any] | None:
+    rows = wait_rows(recording, findings)
     if rows is None:
         return None
     return {
@@ -196,10 +208,10 @@ def _memory_peak(recording: Recording) -> dict[str, Any] | None:
     return {
         "sentences": rows.sentences,
         "tables": [
-            ("memory-categories", "What held the memory at its peak", CATEGORY_COLUMNS, rows.categories),
-            ("memory-lines", "The lines that held most at the peak", LINE_COLUMNS, rows.lines),
+            ("memory-categories", "What held the memory at its peak", CATEGORY_COLUMNS, rows.categories, rows.beyond),
+            ("memory-lines", "The lines that held most at the peak", LINE_COLUMNS, rows.lines, ()),
         ],
-        "numbers": ("size", "share", "buffers"),
+        "numbers": MEMORY_NUMBERS,
     }
 
 

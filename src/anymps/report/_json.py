@@ -223,6 +223,7 @@ def _memory_peak(recording: Recording) -> dict[str, object] | None:
         "phase": peak.phase.label,
         "site": site_object(peak.site),
         "allocated_bytes": peak.allocated,
+        "rounding_bytes": peak.rounding,
         "heap_bytes": peak.reserved,
         "most_heap_bytes": story.peak_reserved,
         "working_set_bytes": limits.working_set if limits is not None else None,
@@ -231,6 +232,7 @@ def _memory_peak(recording: Recording) -> dict[str, object] | None:
         "lines": [
             {
                 "bytes": line.bytes,
+                "requested_bytes": line.requested,
                 "buffers": line.count,
                 "category": line.category.value,
                 "operator": line.operator,

@@ -11,17 +11,25 @@ from anymps.report import _text as text
 from anymps.report._words import fact
 
 MOST_LINES: Final = 3
+_MUCH: Final = 0.1  # of the peak: as much rounding as needs a word
+_LITTLE: Final = 1 << 20  # bytes: less matters to nobody
 
 CATEGORY_COLUMNS: Final = ("held by", "size", "share")
-LINE_COLUMNS: Final = ("size", "buffers", "what", "operator", "where")
+LINE_COLUMNS: Final = ("size", "asked for", "buffers", "what", "operator", "where")
+NUMBERS: Final = ("size", "asked for", "share", "buffers")
 
 
 @dataclass(frozen=True)
 class MemoryRows:
-    """The peak: sentences, then `categories` and `lines` as the cells of `CATEGORY_COLUMNS` and `LINE_COLUMNS`."""
+    """The peak: sentences, then tables.
+
+    `categories`, and `beyond` them what is no category, are cells of `CATEGORY_COLUMNS`, `lines` those of
+    `LINE_COLUMNS`.
+    """
 
     sentences: tuple[str, ...]
     categories: tuple[tuple[str, ...], ...]
+    beyond: tuple[tuple[str, ...], ...]
     lines: tuple[tuple[str, ...], ...]
 
 
@@ -38,7 +46,16 @@ def memory_rows(recording: Recording) -> MemoryRows | None:
         categories=tuple(
             (category.value, text.size(size), text.percent(size, peak.allocated)) for category, size in sizes if size
         ),
+        beyond=tuple(row for row in beyond(peak) if row[1]),
         lines=tuple(_line(line, directory) for line in peak.by_site()[:MOST_LINES]),
+    )
+
+
+def beyond(peak: Moment) -> tuple[tuple[str, ...], ...]:
+    """What the categories hold without having asked for it, and what the heaps hold beyond them; empty cells are 0."""
+    return (
+        ("rounding, in the above", text.size(peak.rounding), text.percent(peak.rounding, max(1, peak.allocated))),
+        ("heaps beyond that: cache", text.size(peak.cached), ""),  # no share: it is no part of the peak
     )
 
 
@@ -50,6 +67,11 @@ def _sentences(recording: Recording, peak: Moment) -> list[str]:
         share = text.percent(peak.allocated, limits.working_set)
         first += f", {share or '0 %'} of the working set of {text.size(limits.working_set)}"
     sentences = [f"{first}; the allocator took up to {text.size(story.peak_reserved) or '0'} in heaps."]
+    if peak.rounding > max(_MUCH * peak.allocated, _LITTLE):
+        sentences.append(
+            f"{text.size(peak.rounding)} of the peak was not asked for: the allocator rounds sizes up, and gives a "
+            "buffer of its cache as a whole."
+        )
     growth = growth_per_step(recording)
     if growth:
         sentences.append(f"Each step leaves {text.size(growth)} more than the one before.")
@@ -61,6 +83,7 @@ def _sentences(recording: Recording, peak: Moment) -> list[str]:
 def _line(line: Holding, directory: str) -> tuple[str, ...]:
     return (
         text.size(line.bytes),
+        text.size(line.requested),
         text.count(line.count),
         line.category.value,
         text.clean(line.operator) or "unknown",

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from anymps._version import __version__
 from anymps.report import _plan_words as words
 from anymps.report import _text as text
+from anymps.report._drawings import memory_drawing
+from anymps.report._memory_rows import beyond
 from anymps.report._page import assets, templates
-from anymps.report._plan_drawings import macs_drawing, plan_memory_drawing
+from anymps.report._plan_drawings import macs_drawing
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -52,7 +54,7 @@ def _page(plan: Plan) -> dict[str, Any]:
         "figures": _figures(plan, peak),
         "macs_drawing": macs_drawing(plan),
         "macs": words.mac_rows(plan),
-        "memory_drawing": plan_memory_drawing(plan.base.story),
+        "memory_drawing": memory_drawing(plan.base.story, first_step=1),
         "categories": _categories(peak),
         "modules": words.module_rows(peak),
         "lines": words.line_rows(peak),
@@ -80,7 +82,5 @@ def _figures(plan: Plan, peak: Moment) -> list[dict[str, str]]:
 
 def _categories(peak: Moment) -> words.Rows:
     whole = max(1, peak.allocated)
-    rows = [(name, size) for name, size in words.categories(peak)]
-    rows += [("rounding, in the above", peak.rounding), ("heaps beyond that: cache", peak.cached)]
-    cells = tuple((name, text.size(size) or "0", text.percent(size, whole) or "0 %") for name, size in rows)
-    return words.Rows(("used for", "size", "share"), (1, 2), cells)
+    rows = [(name, text.size(size), text.percent(size, whole)) for name, size in words.categories(peak)]
+    return words.Rows(("used for", "size", "share"), (1, 2), (*rows, *beyond(peak)))

@@ -15,6 +15,7 @@ from rich.text import Text
 from anymps.report import _plan_words as words
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, fitting, heading, indented, printed
+from anymps.report._memory_rows import beyond
 from anymps.report._plan_chart import BLOCKS, Glyphs, glyphs_for, mac_chart, memory_chart
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ def _peak(peak: Moment) -> Iterator[RenderableType]:
     whole = max(1, peak.allocated)
     for name, size in words.categories(peak):
         grid.add_row(name, text.size(size), text.percent(size, whole), "#" * max(1, round(_BAR * size / whole)))
-    for name, size in (("rounding, in the above", peak.rounding), ("heaps beyond that: cache", peak.cached)):
-        grid.add_row(Text(name, QUIET), text.size(size), text.percent(size, whole), "")
+    for name, *cells in beyond(peak):
+        grid.add_row(Text(name, QUIET), *cells, "")
     yield indented(grid)
 
 

@@ -22,10 +22,11 @@ from anymps.record import Line, PhaseShare, Recording
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
+from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
 from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
-from anymps.report._words import cost, environment, fact, limits, times, verdict
+from anymps.report._words import cost, environment, fact, limits, state, times, verdict
 
 _ROOMY = 80  # below, the source line needs the room of the column that is twice another one
 _MOST_LINES = 60  # of the script; the rest is summed up
@@ -87,13 +88,13 @@ def print_terminal(
 
 
 def _parts(recording: Recording, findings: Sequence[Finding], width: int) -> Iterator[RenderableType]:
-    worst = min((finding.severity for finding in findings), default=None)
+    worst = state(recording, findings)
     first, *others = verdict(recording, findings)
     yield Text(first, style=STYLES.get(worst, "bold green") if worst is not None else "bold green")
     for sentence in others:
         yield Text(sentence)
     yield from _step(recording, width)
-    yield from _waits(recording, width)
+    yield from _waits(recording, findings, width)
     yield from _memory(recording)
     yield from _findings(recording, findings)
     yield from _lines(recording, width)
@@ -132,11 +133,12 @@ def _step(recording: Recording, width: int) -> Iterator[RenderableType]:
         yield indented(Text(" ".join(sentences)))
 
 
-def _waits(recording: Recording, width: int) -> Iterator[RenderableType]:
-    rows = wait_rows(recording)
+def _waits(recording: Recording, findings: Sequence[Finding], width: int) -> Iterator[RenderableType]:
+    rows = wait_rows(recording, findings)
     if rows is None:
         return
-    remark = f"{text.plural(len(rows.hurting), 'line')} in every step" if rows.hurting else "all belong"
+    remark = f"{text.plural(len(rows.hurting), 'line')} in every step" if rows.hurting else ""
+    remark = remark or ("" if rows.remarks else "all belong")
     yield from heading("Waits", remark)
     if rows.hurting:
         table = list(zip(*rows.hurting, strict=True))
@@ -155,12 +157,12 @@ def _waits(recording: Recording, width: int) -> Iterator[RenderableType]:
     for sentence in rows.remarks:
         yield indented(Text(sentence))
     if rows.belonging:
-        if rows.hurting:
+        if rows.remarks:
             yield Text()
         grid = Table.grid(padding=(0, 2, 0, 0))
         for header in BELONGING_COLUMNS:
             grid.add_column(justify="right" if header == "times" else "left", style=QUIET, overflow="fold")
-        if rows.hurting:
+        if rows.remarks:
             yield indented(Text("These belong:"))
         for row in rows.belonging:
             grid.add_row(*map(Text, row))
@@ -176,13 +178,16 @@ def _memory(recording: Recording) -> Iterator[RenderableType]:
     yield from heading("Memory")
     for sentence in rows.sentences:
         yield indented(Text(sentence))
-    tables = ((CATEGORY_COLUMNS, rows.categories, ("size", "share")), (LINE_COLUMNS, rows.lines, ("size", "buffers")))
-    for columns, cells_of, numbers in tables:
+    tables = ((CATEGORY_COLUMNS, rows.categories, rows.beyond), (LINE_COLUMNS, rows.lines, ()))
+    for columns, cells_of, quiet in tables:
         grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
         for column in columns:
-            grid.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+            numeric = column in MEMORY_NUMBERS
+            grid.add_column(column, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
         for row in cells_of:
             grid.add_row(*map(Text, row))
+        for row in quiet:
+            grid.add_row(*map(Text, row), style=QUIET)
         if cells_of:
             yield Text()
             yield indented(grid)

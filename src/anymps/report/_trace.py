@@ -19,7 +19,9 @@ _PROCESS: Final = 1
 _STEPS, _PHASES, _THREADS = 1, 2, 10  # numbers of tracks; a thread has two, its calls and its waits
 _BLOCK = 2000  # events written at once
 
-_NOT_AUTOGRADS: Final = Flag.PAIR | Flag.UNSAFE_COPY  # marks whose `sequence` holds lines
+# Plain numbers: an operation with a member of an enumeration costs more than all else that is done for a call.
+_PAIR, _BACKWARD = int(Flag.PAIR), int(Phase.BACKWARD)
+_NOT_AUTOGRADS = int(Flag.PAIR | Flag.UNSAFE_COPY)  # marks whose `sequence` holds lines
 _PHASE_WORDS = {int(phase): json.dumps(phase.label) for phase in Phase}
 _WAIT_WORDS = {int(wait): json.dumps(wait.label) for wait in Wait}
 
@@ -79,7 +81,7 @@ class _Events:
             if self._zero is None:
                 self._zero = min([call.start_ns, *(step.start_ns for step in self.recording.steps()[:1])])
             yield self._call(call)
-            if call.flags & Flag.PAIR:
+            if call.flags & _PAIR:
                 continue  # takes no time, and no phase
             end = call.start_ns + call.duration_ns
             if run is not None and run.phase == call.phase:
@@ -125,7 +127,7 @@ class _Events:
     def _flow(self, call: Call, track: int) -> str:
         """An arrow from the call that made an autograd node to the first one that its backward runs, or nothing."""
         number = call.sequence
-        if call.phase != Phase.BACKWARD:
+        if call.phase != _BACKWARD:
             # Numbers only grow; a call without a node of its own carries the last one again.
             if number > self._newest:
                 self._newest = number
@@ -203,8 +205,10 @@ class _Events:
 
 
 def _micro(nanoseconds: int) -> str:
-    sign, nanoseconds = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
-    return f"{sign}{nanoseconds // 1000}.{nanoseconds % 1000:03d}"
+    if nanoseconds < 0:
+        return f"-{_micro(-nanoseconds)}"
+    digits = f"{nanoseconds:04d}"
+    return f"{digits[:-3]}.{digits[-3:]}"
 
 
 def _members(words: dict[str, object]) -> str:

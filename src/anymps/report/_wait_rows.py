@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anymps.findings import WaitPlace, wait_places
-from anymps.record import Recording, WaitQueue
+from anymps.findings import Finding, WaitPlace, wait_places
+from anymps.record import Recording, Wait, WaitQueue
 from anymps.report import _text as text
 from anymps.report._words import fact
 
@@ -15,6 +15,7 @@ COLUMNS: Final = ("where", "waits for", "a step", "queued", "host", "work", "cos
 NUMBERS: Final = COLUMNS[2:]
 BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why it belongs")
 MOST_BELONGING: Final = 8
+_ABOUT_COPIES: Final = "MPS4"
 
 
 @dataclass(frozen=True)
@@ -27,21 +28,37 @@ class WaitRows:
     remarks: tuple[str, ...]
 
 
-def wait_rows(recording: Recording) -> WaitRows | None:
+def wait_rows(recording: Recording, findings: Sequence[Finding] = ()) -> WaitRows | None:
     """What a report says about waits; None if there was none."""
     places = wait_places(recording)
     if not places:
         return None
     directory = fact(recording, "directory")
     hurting = [place for place in places if place.hurts]
-    belonging = [place for place in places if not place.hurts]
+    avoidable = [(place, ids) for place in places if not place.hurts and (ids := _about(place, findings))]
+    belonging = [place for place in places if not place.hurts and not _about(place, findings)]
     left = belonging[MOST_BELONGING:]
     return WaitRows(
         hurting=tuple(_hurting(place, directory) for place in hurting),
         belonging=tuple(_belonging(place, directory) for place in belonging[:MOST_BELONGING]),
         left_out=f"{text.plural(len(left), 'more place')} that belong." if left else "",
-        remarks=tuple(_remarks(recording, hurting, directory)),
+        remarks=(*_avoidable(avoidable, directory), *_remarks(recording, hurting, directory)),
     )
+
+
+def _about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:
+    """The findings that say of a copy to the device that it need not be."""
+    if place.kinds != (Wait.COPY_TO_MPS,):
+        return []
+    at = (place.site.file, place.site.line)
+    return [it.id for it in findings if it.id.startswith(_ABOUT_COPIES) and at == (it.site.file, it.site.line)]
+
+
+def _avoidable(places: Sequence[tuple[WaitPlace, Sequence[str]]], directory: str) -> list[str]:
+    if not places:
+        return []
+    told = [f"{text.place(place.site, directory)} ({', '.join(ids)})" for place, ids in places]
+    return [f"Copies to the device wait too; the findings tell how to do without: {', '.join(told)}."]
 
 
 def queued(queue: WaitQueue) -> str:

@@ -17,6 +17,17 @@ def fact(recording: Recording, key: str) -> str:
     return clean(value) if isinstance(value, str) else ""
 
 
+def state(recording: Recording, findings: Sequence[Finding]) -> Severity | None:
+    """How a report's first line is marked: as the worst finding, or as a note where there was nothing to judge."""
+    nothing = unused(recording) or bool(_exception(recording)[0] or _early_end(recording))
+    return min((it.severity for it in findings), default=Severity.INFO if nothing else None)
+
+
+def unused(recording: Recording) -> bool:
+    """Whether nothing reached mps in the whole run."""
+    return not recording.operators() and not recording.refusals() and recording.memory_story.peak is None
+
+
 def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     """Two lines: whether it would run on that Mac, then how much there is to change and where to begin."""
     summary = _how_many(findings)
@@ -24,6 +35,8 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     if first is not None and first.severity is not Severity.INFO:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
         summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
+    if unused(recording) and not _exception(recording)[0] and not _early_end(recording):
+        summary += ' The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
     return [_would_it_run(recording), " ".join(filter(None, (summary, waits(recording, findings))))]
 
 
@@ -165,13 +178,16 @@ def _would_it_run(recording: Recording) -> str:
             late = raised[-1].kind is RefusalKind.INDEX
             where = place(raised[-1].origin if late else raised[-1].site, fact(recording, "directory"))
             return f"{failed} on {mac}: {where} raises {exception}."
-        return f"The script ended with {exception}, which MPS did not raise."
+        before = ", before anything reached mps" if unused(recording) else ", which MPS did not raise"
+        return f"The script ended with {exception}{before}."
     early = _early_end(recording)
     if early:
         refused = f"refused {plural(len(refusals), 'call')}" if refusals else "refused nothing"
         return f"{early}; up to there MPS on {mac} {refused}."
     if refusals:
         return f"{ran} on {mac}, but {plural(len(refusals), 'call')} raised and the script went on."
+    if unused(recording):
+        return f"Nothing ran on mps: this tells nothing about {mac}."
     fallbacks = {fallback.operator for fallback in recording.fallbacks()}
     if fallbacks:
         return f"{ran} on {mac}, with {plural(len(fallbacks), 'operator')} on the CPU."
@@ -183,9 +199,15 @@ def _ending(recording: Recording) -> dict[str, object]:
     return ending if isinstance(ending, dict) else {}
 
 
+def _interrupted(ending: dict[str, object]) -> bool:
+    return str(ending.get("exception", ending.get("error", ""))).partition(":")[0] == "KeyboardInterrupt"
+
+
 def _exception(recording: Recording) -> tuple[str, str]:
     """Class name and message of the exception that ended the run; empty texts if none did."""
     ending = _ending(recording)
+    if _interrupted(ending):
+        return "", ""
     if "exception" in ending:
         return clean(str(ending["exception"])), str(ending.get("message", ""))
     name, _, message = str(ending.get("error", "")).partition(": ")  # of a `with anymps.record():` block
@@ -198,6 +220,8 @@ def _early_end(recording: Recording) -> str:
     if not recording.complete:
         return "The recording stops in the middle of the run"
     how, status = str(ending.get("how", "")), ending.get("status", 0)
+    if _interrupted(ending):
+        return "Ctrl-C ended the run"
     if how.startswith("SIG"):
         return f"{clean(how)} ended the run"
     return f"The script ended with status {clean(str(status))}" if status else ""

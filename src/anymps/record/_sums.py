@@ -1,0 +1,103 @@
+"""All calls of a run added up: by operator, by line of the script, and by place for what a condition picks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from anymps.record._facts import Line, Occurrence, OperatorUse, Site
+from anymps.record._schema import ON_CPU, ON_MPS
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, Wait
+
+_V = TypeVar("_V", Phase, Wait, Direction, Fate)
+
+
+class Word(Protocol):
+    """Reads a stored number as a word of a vocabulary."""
+
+    def __call__(self, vocabulary: type[_V], stored: Any, /) -> _V:
+        """The word; raises RecordingError if there is none of that number."""
+        ...
+
+
+class Rows(Protocol):
+    """Runs a query."""
+
+    def __call__(self, statement: str, values: tuple[object, ...] = (), /) -> list[tuple[Any, ...]]:
+        """All of its rows."""
+        ...
+
+
+def read_operators(rows: Rows, counts: str, word: Word) -> tuple[OperatorUse, ...]:
+    """Calls by operator and fate, the most frequent first; `counts` is the table that counts every call."""
+    found = rows(
+        f"SELECT o.name, s.fate, SUM(t.count), SUM(t.duration_ns), SUM(t.moved_bytes) FROM {counts} t "
+        "JOIN signatures s ON s.id = t.signature JOIN operators o ON o.id = s.operator "
+        f"WHERE s.fate <> {Fate.MARK:d} GROUP BY o.name, s.fate ORDER BY 3 DESC, 1, 2"
+    )
+    return tuple(OperatorUse(name, word(Fate, fate), *numbers) for name, fate, *numbers in found)
+
+
+def read_lines(rows: Rows, counts: str, site: Callable[[int], Site]) -> tuple[Line, ...]:
+    """The run line by line, by file and line; what no line is known for comes last."""
+    found = rows(
+        f"SELECT site, SUM({ON_MPS} * count), SUM({ON_CPU} * count), SUM((wait <> 0) * count), 0, "
+        f"SUM(duration_ns) FROM {counts} JOIN signatures s ON s.id = signature "
+        f"WHERE s.fate <> {Fate.MARK:d} GROUP BY site "
+        "UNION ALL SELECT site, 0, 0, 0, COUNT(*), 0 FROM refusals GROUP BY site"
+    )
+    sums: dict[tuple[str, int], list[int]] = {}
+    sources: dict[tuple[str, int], str] = {}
+    for identity, *numbers in found:
+        at = site(identity)
+        place = (at.file, at.line)
+        sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 5), numbers, strict=True)]
+        sources[place] = sources.get(place) or at.source
+    return tuple(
+        Line(*place, sources[place], on_mps, on_cpu, waits, refused, 2 * on_cpu, duration)
+        for place, (on_mps, on_cpu, waits, refused, duration) in sorted(
+            sums.items(), key=lambda item: (not item[0][0], item[0])
+        )
+    )
+
+
+def read_occurrences(
+    rows: Rows,
+    condition: str,
+    values: tuple[object, ...],
+    complete_steps: int,
+    modules: Mapping[int, str],
+    site: Callable[[int], Site],
+    word: Word,
+) -> tuple[Occurrence, ...]:
+    """What fulfils a condition on entries `e`, signatures `s` and operators `o`, the most frequent place first."""
+    found = rows(
+        f"SELECT o.name, s.fate, wait, direction, flags & {Flag.NON_BLOCKING:d}, site, "
+        "GROUP_CONCAT(DISTINCT phase), GROUP_CONCAT(DISTINCT module), COUNT(*), COUNT(DISTINCT c.step), "
+        f"SUM(c.step {'>' if complete_steps > 1 else '>='} f.step), SUM(duration_ns), SUM(moved_bytes) "
+        "FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
+        "LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
+        "LEFT JOIN (SELECT MIN(step) AS step FROM steps WHERE end_ns IS NOT NULL) f "
+        f"WHERE {condition} GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY COUNT(*) DESC, MIN(e.id)",
+        values,
+    )
+    return tuple(
+        Occurrence(
+            operator=operator,
+            fate=word(Fate, fate),
+            wait=word(Wait, wait),
+            direction=word(Direction, direction),
+            blocking=not non_blocking,
+            site=site(at),
+            phases=tuple(sorted(word(Phase, int(phase)) for phase in phases.split(","))),
+            modules=tuple(sorted({modules.get(int(module), "") for module in paths.split(",")} - {""})),
+            count=count,
+            steps=steps,
+            per_step=(in_steps or 0) / max(complete_steps - 1, 1),
+            duration_ns=duration,
+            moved_bytes=moved,
+        )
+        for (
+            operator, fate, wait, direction, non_blocking, at, phases, paths, count, steps, in_steps, duration, moved
+        ) in found
+    )  # fmt: skip
