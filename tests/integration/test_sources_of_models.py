@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 import anymps
 from anymps.record import Recording
+from device.counters import settle
 from integration.models import CASES, OPTIMIZERS, tokens, train
 from sources import calls_of, fates_of, findings_of, memory_of, steps_of, waits_of
 
@@ -21,8 +23,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
 ]
 
-PEAK_TOLERANCE = 0.05
-"""Of the native peak: see `sources.summed`; for an instant one gradient more is alive."""
+PEAK_TOLERANCE = 0.1
+"""Of the native peak. More: for an instant one gradient more is alive (see `sources.summed`). Less: what a kernel takes
+and gives back inside is in no sample of the dispatch mode."""
 
 Run = Callable[[], object]
 
@@ -88,11 +91,15 @@ def lightning_trainer(folder: Path) -> Run:
     return run
 
 
-def recorded(run: Run, source: str) -> Recording:
-    """The recording of one run."""
+def recorded(run: Run, source: str) -> tuple[Recording, int]:
+    """The recording of one run, and its peak above what was there before."""
+    settle()
+    before = torch.mps.current_allocated_memory()
     with anymps.record(source=source) as capture:
         run()
-    return capture.recording
+    peak = capture.recording.memory_story.peak
+    assert peak is not None
+    return capture.recording, peak.allocated - before
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "vit", "unet2d", "lstm_tagger", "accelerate", "lightning"])
@@ -101,14 +108,11 @@ def test_both_sources_tell_the_same(name: str, tmp_path: Path) -> None:
     others = {"accelerate": accelerate_loop, "lightning": lambda: lightning_trainer(tmp_path)}
     run = others[name]() if name in others else model(name)
     run()  # what libraries do once is done
-    native, dispatch = (recorded(run, source) for source in ("native", "dispatch"))
+    (native, native_peak), (dispatch, dispatch_peak) = (recorded(run, source) for source in ("native", "dispatch"))
     assert (native.meta["source"], dispatch.meta["source"]) == ("native", "dispatch mode")
     assert native.complete_steps >= 2
     for told in (findings_of, waits_of, fates_of, steps_of):
         assert told(dispatch) == told(native)
     assert calls_of(dispatch) == calls_of(native)
     assert memory_of(dispatch) == memory_of(native)
-    peaks = [recording.memory_story.peak for recording in (native, dispatch)]
-    assert peaks[0] is not None
-    assert peaks[1] is not None
-    assert abs(peaks[1].allocated - peaks[0].allocated) <= PEAK_TOLERANCE * peaks[0].allocated
+    assert abs(dispatch_peak - native_peak) <= PEAK_TOLERANCE * native_peak
