@@ -179,12 +179,13 @@ class Twice(nn.Module):
         return self.layer(x)  # again
 
 
-def test_a_module_called_twice_has_the_line_of_each_call() -> None:
+@pytest.mark.parametrize("source", ["native", "dispatch"])
+def test_a_module_called_twice_has_the_line_of_each_call(source: str) -> None:
     """Within another module and outside of all, in the first step and in later ones, which look no line up."""
     inner, outer = Twice().to("mps"), nn.Linear(4, 4).to("mps")
     optimizer = torch.optim.SGD(inner.parameters())
     x = torch.ones(2, 4, device="mps")
-    with anymps.record() as recorder:
+    with anymps.record(source=source) as recorder:
         for _ in range(3):
             inner(x)
             outer(x)  # here

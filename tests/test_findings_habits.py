@@ -358,6 +358,7 @@ def test_other_devices_without_mps() -> None:
 
 LOADER: dict[str, object] = {
     "workers": 2, "pin_memory": False, "persistent": True, "start_method": "", "guarded": True, "unpicklable": "",
+    "on_mps": "",
 }  # fmt: skip
 
 
@@ -372,6 +373,8 @@ LOADER: dict[str, object] = {
         ({"guarded": False, "start_method": "spawn"}, 1, ["MPS802"]),
         ({"guarded": False, "workers": 0}, 1, []),
         ({"unpicklable": "collate_fn"}, 1, ["MPS803"]),
+        ({"on_mps": "dataset.tensors[0]"}, 1, ["MPS805"]),
+        ({"on_mps": "dataset.tensors[0]", "start_method": "fork"}, 1, ["MPS805"]),
         ({"persistent": False}, 3, ["MPS804"]),
         ({"persistent": False}, 2, []),
         ({"persistent": False, "workers": 0}, 3, []),
@@ -390,6 +393,9 @@ def test_words_about_workers() -> None:
     )
     assert only(once("loader", **{**LOADER, "workers": 1, "unpicklable": "dataset.transform"})).what == (
         "`dataset.transform` of a DataLoader with 1 worker is a lambda or a local one, which cannot be sent to them."
+    )
+    assert only(once("loader", **{**LOADER, "on_mps": "dataset.tensors[0]"})).what == (
+        "`dataset.tensors[0]` of a DataLoader with 2 workers lies on mps."
     )
     restarted = only(once("loader", times=4, **{**LOADER, "persistent": False}))
     assert (restarted.what, restarted.count) == ("2 workers started 4 times, once an epoch.", 4)

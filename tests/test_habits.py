@@ -286,6 +286,25 @@ def test_what_cannot_be_sent_to_workers(options: dict[str, object], unpicklable:
     assert next(_unpicklable(loader), "") == unpicklable
 
 
+@pytest.mark.parametrize(
+    ("dataset", "collate", "on_mps"),
+    [
+        (lambda: torch.utils.data.TensorDataset(torch.ones(4)), None, ""),
+        (lambda: torch.utils.data.TensorDataset(torch.ones(4).to("mps")), None, "dataset.tensors[0]"),
+        (lambda: [{"x": torch.ones(1, device="mps")}], None, "dataset[0]['x']"),
+        (Rows, lambda: functools.partial(torch.add, torch.ones(1, device="mps")), "collate_fn.args[0]"),
+    ],
+)
+def test_what_workers_are_given_on_mps(
+    dataset: Callable[[], object], collate: Callable[[], object] | None, on_mps: str
+) -> None:
+    """Tensors on mps in the data set or in the arguments of a function for it; a batch that is moved later is none."""
+    from anymps.record._capture_habits import _on_mps
+
+    loader = DataLoader(dataset(), num_workers=1, collate_fn=collate() if collate is not None else None)  # type: ignore[arg-type, call-overload]
+    assert next(_on_mps(loader), "") == on_mps
+
+
 GUARDED = """
 import torch, anymps
 from torch.utils.data import DataLoader

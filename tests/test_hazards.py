@@ -359,9 +359,12 @@ def test_sizes_that_no_test_can_run(
 
 
 def test_every_fault_is_proved() -> None:
-    """Each row has a case here, in this process or by its sizes; two threads have a test of their own."""
-    proved = {case.id for case in CASES} | {row[0] for row in SHAPES} | {"MPS673"}
+    """Each row has a case here, in this process or by its sizes; what no call shows has tests of its own."""
+    proved = {case.id for case in CASES} | {row[0] for row in SHAPES} | {"MPS673", "MPS681"}
     assert {hazard.id for hazard in all_hazards()} == proved
+
+
+NO_CALLS = (Check.THREADS, Check.COMPILED_LAYER_NORM)
 
 
 def text_of_finding(finding: Finding) -> str:
@@ -380,7 +383,7 @@ def text_of_finding(finding: Finding) -> str:
 def test_the_words_of_every_finding() -> None:
     """The whole text of each finding, as tests/data/hazard_findings.txt has it."""
     builder = RecordingBuilder(meta={"torch_version": "2.15.0"})
-    for identity in dict.fromkeys(hazard.id for hazard in all_hazards() if hazard.check is not Check.THREADS):
+    for identity in dict.fromkeys(hazard.id for hazard in all_hazards() if hazard.check not in NO_CALLS):
         builder.entry(f"{MARK}{identity} aten::op", start_ns=0, fate=Fate.MARK, flags=Flag.HAZARD)
     in_two_threads(builder)
     found = sorted(find(builder.close()), key=lambda finding: finding.id)
@@ -409,6 +412,36 @@ def test_two_threads_at_once(version: str, apart: int, flags: Flag | None, expec
     builder = RecordingBuilder(meta={"torch_version": version})
     in_two_threads(builder, apart=apart, flags=flags)
     assert [finding.id for finding in find(builder.close())] == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "facts", "expected"),
+    [
+        ("2.12.0", {}, ["MPS681"]),
+        ("2.13.0", {}, []),
+        ("unknown", {}, []),
+        ("2.12.0", {"layer_norm": False}, []),
+        ("2.12.0", {"backend": "aot_eager"}, []),
+    ],
+)
+def test_compiled_layer_norm(version: str, facts: dict[str, object], expected: list[str]) -> None:
+    """MPS681: a compiled module with a LayerNorm, by the default backend, where torch compiles it wrong."""
+    builder = RecordingBuilder(meta={"torch_version": version})
+    builder.entry("aten::mm", start_ns=0)
+    given = {"backend": "inductor", "mode": "", "layer_norm": True, **facts}
+    builder.note("compile", start_ns=1, site=builder.site("train.py", 7), **given)
+    found = find(builder.close())
+    assert [finding.id for finding in found] == expected
+    for finding in found:
+        assert text_of_finding(finding) == (
+            "MPS681 warning: Compiled LayerNorm\n"
+            "A module with an nn.LayerNorm was compiled in a way that MPS can compute wrong: an nn.LayerNorm compiled "
+            "by inductor was off by more than the range of its input, without a warning.\n"
+            "A known fault of the backend. The values here are right; a Mac's may not be.\n"
+            "Use torch 2.13 or newer, or do not compile.\n"
+            "pytorch issue #191976; reported in August 2026 of a release before 2.13; right in 2.13 (the reporter and "
+            "a maintainer); torch 2.11 to 2.12 (fixed in 2.13)"
+        )
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings._example import Example
-from anymps.findings._loop import is_library
+from anymps.findings._loop import is_library, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.record import Fate, Recording
+from anymps.record import Recording
 
 BACKEND = Rule(
     id="MPS831",
@@ -69,9 +69,5 @@ def find(recording: Recording) -> Iterator[Finding]:
             continue
         if backend in _NOT_BACKENDS:
             yield BACKEND.finding(site, what=f'`torch.compile` was given `backend="{backend}"`.', count=count)
-        elif mode in _GPU_MODES and backend == "inductor" and _uses_mps(recording):
+        elif mode in _GPU_MODES and backend == "inductor" and uses_mps(recording):
             yield MODE.finding(site, what=f'`torch.compile` was given `mode="{mode}"`.', count=count)
-
-
-def _uses_mps(recording: Recording) -> bool:
-    return any(use.fate in (Fate.NATIVE, Fate.COPY) for use in recording.operators())

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
-from anymps.findings._loop import by_line, times
+from anymps.findings._loop import by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Occurrence, Recording
 from anymps.rules import Check, Hazard, Outcome, all_hazards, parse_torch_version
@@ -65,6 +65,7 @@ def find(recording: Recording) -> Iterator[Finding]:
             count=line.count,
             per_step=line.per_step,
         )
+    yield from _compiled(recording)
     for thread in _threads(recording):
         hazard = next(hazard for hazard in all_hazards() if hazard.check is Check.THREADS)
         yield _RULE_OF[hazard.id].finding(
@@ -91,11 +92,29 @@ def _verb(hazard: Hazard) -> str:
     }[hazard.outcome]
 
 
+def _compiled(recording: Recording) -> Iterator[Finding]:
+    """Modules with a LayerNorm that were compiled for mps, if the recording's torch is known to compile it wrong."""
+    hazard = _in_force(recording, Check.COMPILED_LAYER_NORM)
+    for compiled in recording.noted("compile") if hazard is not None else ():
+        site, facts = compiled.occurrence.site, compiled.facts
+        if hazard and facts.get("backend") == "inductor" and facts.get("layer_norm") and uses_mps(recording):
+            yield _RULE_OF[hazard.id].finding(
+                site,
+                what=f"A module with an nn.LayerNorm was compiled in a way that {_verb(hazard)}: {hazard.what}.",
+                count=compiled.occurrence.count,
+            )
+
+
 def _threads(recording: Recording) -> tuple[Occurrence, ...]:
     """Operators of several threads at the same time, if the recording's torch is known to mind."""
+    return recording.concurrent() if _in_force(recording, Check.THREADS) is not None else ()
+
+
+def _in_force(recording: Recording, check: Check) -> Hazard | None:
+    """The fault with that check, if the recording's torch has it."""
     try:
         release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
     except UnsupportedTorchError:
-        return ()
-    known = [hazard for hazard in all_hazards() if hazard.check is Check.THREADS]
-    return recording.concurrent() if any(hazard.since <= release <= hazard.until for hazard in known) else ()
+        return None
+    known = (hazard for hazard in all_hazards() if hazard.check is check)
+    return next((hazard for hazard in known if hazard.since <= release <= hazard.until), None)

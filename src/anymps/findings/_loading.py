@@ -125,7 +125,37 @@ RESTARTED = Rule(
     ),
 )
 
-RULES = (PINNED, UNGUARDED, UNPICKLABLE, RESTARTED)
+ON_MPS = Rule(
+    id="MPS805",
+    title="Workers are given tensors on mps",
+    severity=Severity.ERROR,
+    why=(
+        "A tensor on mps cannot go to another process. Where workers are spawned, as on macOS, torch raises "
+        "RuntimeError: _share_filename_: only available on CPU. Where they are forked, Metal crashes or hangs in the "
+        "worker, since its parent has used it."
+    ),
+    fix="Keep the data set on the CPU and move each batch in the loop; data that is on mps already needs no workers.",
+    source="pytorch issue #87688; pytorch pull request #178037 (fork), torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            from torch.utils.data import DataLoader, TensorDataset
+
+            if __name__ == "__main__":
+                data = TensorDataset(torch.rand(8, 4).to(device))
+                batches = iter(DataLoader(data, batch_size=4, num_workers=1))
+        """,
+        good="""
+            from torch.utils.data import DataLoader, TensorDataset
+
+            if __name__ == "__main__":
+                data = TensorDataset(torch.rand(8, 4))
+                batches = iter(DataLoader(data, batch_size=4, num_workers=1))
+                x = next(batches)[0].to(device)
+        """,
+    ),
+)
+
+RULES = (PINNED, UNGUARDED, UNPICKLABLE, RESTARTED, ON_MPS)
 
 _SPAWNING: Final = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
 _FEWEST_EPOCHS: Final = 3
@@ -140,6 +170,7 @@ def find(recording: Recording) -> Iterator[Finding]:
             loaders.setdefault((site.file, site.line), []).append(loader)
     for group in loaders.values():
         yield from _pinned(group)
+        yield from _on_mps(group)
         yield from _workers([loader for loader in group if _spawns(loader)])
 
 
@@ -157,6 +188,15 @@ def _pinned(loaders: list[Noted]) -> Iterator[Finding]:
     if pinned:
         what = "A DataLoader with `pin_memory=True`: on mps it warns, and its batches are not pinned."
         yield PINNED.finding(pinned[0].occurrence.site, what=what, count=_count(pinned))
+
+
+def _on_mps(loaders: list[Noted]) -> Iterator[Finding]:
+    given = [loader for loader in loaders if loader.facts.get("on_mps")]
+    if given:
+        name, workers = given[0].facts["on_mps"], given[0].facts["workers"]
+        processes = "1 worker" if workers == 1 else f"{workers} workers"
+        what = f"`{name}` of a DataLoader with {processes} lies on mps."
+        yield ON_MPS.finding(given[0].occurrence.site, what=what, count=_count(given))
 
 
 def _workers(loaders: list[Noted]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from anymps.record import Occurrence, Phase, Recording, Site
+from anymps.record import Fate, Occurrence, Phase, Recording, Site
 
 MIN_STEPS = 3
 """Complete steps that a recording must hold before anything in it can be said to happen every step."""
@@ -66,6 +66,11 @@ def by_line(occurrences: Iterable[Occurrence], *, split_operators: bool = False)
         operator = occurrence.operator if split_operators or not site.known else ""
         groups.setdefault((site.file, site.line, operator), []).append(occurrence)
     return [AtLine(group[0].site, tuple(group)) for group in groups.values()]
+
+
+def uses_mps(recording: Recording) -> bool:
+    """Whether anything ran on mps."""
+    return any(use.fate in (Fate.NATIVE, Fate.COPY) for use in recording.operators())
 
 
 def is_library(site: Site) -> bool:

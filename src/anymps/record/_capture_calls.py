@@ -52,6 +52,9 @@ class Kind(Enum):
     """As the birth of a buffer."""
     COPY = auto()
     READ = auto()
+    LIFT = auto()
+    """As a copy to mps, if its tensor lies there: what `torch.tensor` and its like end with. They fill a CPU tensor and
+    copy it out of sight of every mode (torch 2.13, torch/csrc/utils/tensor_new.cpp)."""
     KERNEL = auto()
 
 
@@ -84,6 +87,8 @@ class Plan:
         if aten and self.base in _WHOLE:
             self._composite = None
             self._dense = True
+        elif self.kind is Kind.LIFT:
+            self._composite = None
         elif aten and self._dense and row is None and self._composite is _KEY.CompositeImplicitAutograd:
             # lstm, attention: made of others on a Mac; the virtual device has a kernel that does the same.
             self._composite, self._dense = _KEY.MPS, False
@@ -229,6 +234,8 @@ def _kind(func: OpOverload, base: str) -> Kind:
         return Kind.READ
     if base in _ALLOCATIONS:
         return Kind.ALLOCATION
+    if base == "lift_fresh":
+        return Kind.LIFT
     # `to`, `reshape` and others of many faces are made of a view or of a copy; they come by in inference mode only.
     is_view = func.is_view and not _has_kernel(_name(func), "CompositeImplicitAutograd")
-    return Kind.VIEW if is_view or base in ("_unsafe_view", "lift_fresh", "_reshape_alias") else Kind.KERNEL
+    return Kind.VIEW if is_view or base in ("_unsafe_view", "_reshape_alias") else Kind.KERNEL

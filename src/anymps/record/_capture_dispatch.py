@@ -165,7 +165,7 @@ class DispatchCore:
                 if source.is_mps:
                     self.copies.overwritten(destination)
                 return  # queues behind the others
-        if plan.kind is not Kind.VIEW:
+        if plan.kind not in (Kind.VIEW, Kind.LIFT):
             self.copies.touched(plan.name, tensors, plan.writes)
 
     def call(self, plan: Plan, func: Any, args: Any, kwargs: Any, tensors: Tensors) -> Any:
@@ -190,6 +190,9 @@ class DispatchCore:
             return result
         if plan.kind is Kind.READ:
             self._read(plan, tensors, start)
+            return result
+        if plan.kind is Kind.LIFT:
+            self._lifted(result, start)
             return result
         outputs = plan.fresh(result)
         if outputs:
@@ -287,6 +290,19 @@ class DispatchCore:
         elif early:
             self.copies.started(destination, source)
         return result
+
+    def _lifted(self, made: torch.Tensor, now: int) -> None:
+        """A tensor was made of a program's numbers: filled on the CPU and copied, for how long is not known."""
+        if made.layout is not torch.strided or made.numel() == 0 or self.ledger.knows(made):
+            return  # one that was copied in sight
+        filled = torch.empty((), dtype=made.dtype).expand(made.shape)  # as it was
+        self.ledger.see([made])
+        self._write(
+            self.plans.of(_COPY), Fate.COPY, [filled, made], [], now, wait=Wait.COPY_TO_MPS,
+            direction=Direction.CPU_TO_MPS, moved=made.nbytes,
+        )  # fmt: skip
+        self._copied(filled)
+        self._waited()
 
     def _copied(self, source: torch.Tensor) -> None:
         """Tell, once a line, what is copied to mps there."""

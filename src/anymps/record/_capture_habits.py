@@ -78,7 +78,6 @@ class Habits:
             self._write("born", site, origin, {"expression": birth.expression, "generator": birth.generator})
 
     def _loader(self, original: Callable[..., None], iterator: Any, loader: Any, *rest: Any, **named: Any) -> None:
-        original(iterator, loader, *rest, **named)
         workers = loader.num_workers
         facts: dict[str, object] = {
             "workers": workers,
@@ -90,7 +89,9 @@ class Habits:
             method = str(context.get_start_method()) if context is not None else _chosen_start_method()
             facts |= {"start_method": method, "guarded": _is_guarded()}
             facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in ("", "spawn", "forkserver") else {}
+            facts |= {"on_mps": next(_on_mps(loader), "")}
         self._note("loader", **facts)
+        original(iterator, loader, *rest, **named)  # starts the workers, which may fail
 
     def _autocast(self, original: Callable[..., None], region: Any, *given: Any, **named: Any) -> None:
         original(region, *given, **named)
@@ -113,7 +114,15 @@ class Habits:
 
     def _compile(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         backend, mode = named.get("backend", "inductor"), named.get("mode")
-        self._note_once("compile", backend=backend if isinstance(backend, str) else "", mode=mode or "")
+        model = given[0] if given else named.get("model")
+        owner = getattr(model, "__self__", model)  # of a method
+        parts = owner.modules() if isinstance(owner, torch.nn.Module) else ()
+        self._note_once(
+            "compile",
+            backend=backend if isinstance(backend, str) else "",
+            mode=mode or "",
+            layer_norm=any(isinstance(part, torch.nn.LayerNorm) for part in parts),
+        )
         return original(*given, **named)
 
     def _replace(self, undo: Undo, owner: Any, name: str, watched: Callable[..., Any]) -> None:
@@ -195,6 +204,28 @@ def _unpicklable(loader: Any) -> Iterator[str]:
         elif "<locals>" in type(value).__qualname__ and _pickles_as_usual(value):
             yield path
         elif not isinstance(value, (torch.Tensor, type, ModuleType)) and _pickles_as_usual(value):
+            queue += [(f"{path}.{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
+
+
+def _on_mps(loader: Any) -> Iterator[str]:
+    """What a worker is given and lies on mps: tensors that the data set or a function for it holds."""
+    queue = [(name, getattr(loader, name)) for name in ("dataset", "collate_fn", "worker_init_fn")]
+    seen: set[int] = set()
+    while queue and len(seen) < _MAX_LOOKED:
+        path, value = queue.pop(0)
+        if value is None or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, torch.Tensor):
+            if value.device.type == "mps":
+                yield path
+        elif isinstance(value, functools.partial):
+            queue += [(f"{path}.func", value.func), (f"{path}.args", value.args)]
+        elif isinstance(value, (list, tuple)):
+            queue += [(f"{path}[{number}]", item) for number, item in enumerate(value[:20])]
+        elif isinstance(value, dict):
+            queue += [(f"{path}[{name!r}]", item) for name, item in list(value.items())[:20]]
+        elif not isinstance(value, (type, ModuleType, FunctionType, torch.nn.Module)):
             queue += [(f"{path}.{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
 
 

@@ -79,6 +79,10 @@ class PythonLedger:
             )
             self._tape.here.unattributed.append((row, None))
 
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether the buffer of a tensor was seen before."""
+        return tensor.untyped_storage()._cdata in self._living
+
     def attribute(self, entry: Entry) -> None:
         """Put the buffers that the calling thread has made since its last entry down to this one.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import count
 from time import perf_counter_ns  # bound before the clocks of a script are watched
 from typing import Any
@@ -40,10 +40,15 @@ class ThreadState:
     def __init__(self, number: int) -> None:
         self.number = number
         self.phase = 0
+        # Where the thread is in the modules' calls. An operator's position is its place (`ordinal`) among those of one
+        # call, and a call is known by the line of the outermost one and the places of those within: one module, called
+        # twice, has two positions.
         self.module = 0
         self.ordinal = 0
+        self.calls = 0
+        self.path: Hashable = None
         self.below = 0  # how many operators are being called below autograd
-        self.stack: list[tuple[int, int]] = []
+        self.stack: list[tuple[int, int, int, Hashable]] = []
         self.known: dict[Any, tuple[int, int]] = {}
         # Rows of buffers that no entry has explained yet, each with the line of its allocation where that is known.
         self.unattributed: list[tuple[list[int], int | None]] = []
@@ -145,7 +150,7 @@ class PythonTape:
         else:
             following = sequence_number()
             sequence = following - 1
-            position = (kind, module, here.ordinal)
+            position = (kind, here.path, here.ordinal)
             here.ordinal += 1
             known = here.known.get(position)
             if known is None:
@@ -278,14 +283,19 @@ class PythonTape:
     def enter_module(self, number: int) -> None:
         """A module's call begins."""
         here = self.here
-        here.stack.append((here.module, here.ordinal))
-        here.module, here.ordinal = number, 0
+        if here.module == 0:
+            within = self.sites.current()
+        else:
+            here.calls += 1
+            within = hash((here.path, here.calls))
+        here.stack.append((here.module, here.ordinal, here.calls, here.path))
+        here.module, here.ordinal, here.calls, here.path = number, 0, 0, hash((within, number))
 
     def leave_module(self) -> None:
         """The innermost module's call ends."""
         here = self.here
         if here.stack:
-            here.module, here.ordinal = here.stack.pop()
+            here.module, here.ordinal, here.calls, here.path = here.stack.pop()
 
     def drain(self, first: int) -> tuple[Any, ...]:
         """What was written since the last drain, as the native core hands it over."""

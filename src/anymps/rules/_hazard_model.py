@@ -51,7 +51,8 @@ class Check(IntEnum):
     EVENT_HANGS = 32
     EVENT_MAY_HANG = 33
     THREADS = 34
-    """Not recognised at a call: read from the recording."""
+    COMPILED_LAYER_NORM = 35
+    """This and the one before are not recognised at a call: they are read from the recording."""
 
 
 class Outcome(Enum):

@@ -1,4 +1,4 @@
-"""The rows of `_hazards`: sizes beyond 2^31 and 2^32, determinism, events and threads. Sources: see each row."""
+"""The rows of `_hazards`: sizes beyond 2^31, determinism, events, threads, compiled code. Sources: see each row."""
 
 from __future__ import annotations
 
@@ -198,5 +198,19 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         (197805,),
         "reported with 2.14.0 and nightly builds of 2.15",
         since=(2, 14),
+    ),
+    # compiled code
+    Hazard(
+        "MPS681",
+        "Compiled LayerNorm",
+        (),
+        Check.COMPILED_LAYER_NORM,
+        Outcome.MAY_BE_WRONG,
+        "an nn.LayerNorm compiled by inductor was off by more than the range of its input, without a warning",
+        "Use torch 2.13 or newer, or do not compile.",
+        (191976,),
+        "reported in August 2026 of a release before 2.13; right in 2.13 (the reporter and a maintainer)",
+        until=(2, 12),
+        fixed=(2, 13),
     ),
 )
