@@ -49,6 +49,7 @@ class PythonTape:
 
     def __init__(self, sites: Sites) -> None:
         self.on = False
+        self.sparse = False  # plain calls are only counted
         self.sites = sites
         self.here = ThreadState()
         self._threads: dict[int, int] = {}
@@ -258,7 +259,7 @@ class PythonTape:
                 or entry[_DIRECTION] in _HOST_COPIES
                 or entry[_FLAGS] & (Flag.HAZARD | Flag.UNSAFE_COPY | Flag.PAIR)
             )
-            if self._detailed < self._limit or matters:
+            if matters or (self._detailed < self._limit and not self.sparse):
                 kept += ENTRY.pack(*entry)
                 self._detailed += 1
             else:
