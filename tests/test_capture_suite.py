@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.utils.checkpoint
 
 import anymps
 from anymps.record import Fate, RefusalKind, Wait
@@ -55,6 +56,57 @@ def test_fallbacks() -> None:
         section = capture.cut()
     assert [(name, fate) for name, fate, _ in section.fallbacks] == [("aten::embedding_renorm_", Fate.ALWAYS_FALLBACK)]
     assert [name for name, wait, _ in section.waits if wait is Wait.FALLBACK] == ["aten::embedding_renorm_"]
+
+
+def gather(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Waits in the forward, and again in the backward."""
+    return x[mask] * 2
+
+
+def step(layer: torch.nn.Module) -> None:
+    """A step with reads in forward, backward and the recomputation of a checkpoint."""
+    x = torch.ones(3, 2, device="mps", requires_grad=True)
+    mask = torch.tensor([True, False, True], device="mps")
+    kept = gather(torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False), mask)
+    kept.square().sum().backward()
+    assert kept.detach().sum().item() != 0
+    layer.zero_grad()
+
+
+class Reading(torch.nn.Module):
+    """Reads a value in its forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2, device="mps")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x)
+        return y * (1 + y.detach().abs().max().item())
+
+
+def test_a_section_is_the_same_whatever_is_kept(tmp_path: Path) -> None:
+    """Without a file plain calls are not written; what waits, where, and how many calls there were is the same."""
+    layer = Reading()
+    with SuiteCapture() as alone:
+        step(layer)
+        first = alone.cut()
+        with alone.every_call():
+            step(layer)
+            assert alone.position() > 10 * ENTRY.size
+            second = alone.cut()
+        step(layer)
+        assert alone.cut() == first
+    with SuiteCapture(tmp_path / "run.anymps") as kept:
+        step(layer)
+        third = kept.cut()
+    assert first == second == third
+    lines = {site.source for _, wait, site in first.waits if wait is not Wait.COPY_TO_MPS}
+    assert lines == {
+        "return x[mask] * 2",
+        "return y * (1 + y.detach().abs().max().item())",
+        "assert kept.detach().sum().item() != 0",
+    }
 
 
 def test_a_block_holds_every_call() -> None:

@@ -84,7 +84,7 @@ def test_the_file_and_the_command_line(gate: Gate, name: str) -> None:
     if name == "mps_report":
         assert settings(gate, ini).reports_from == gate.path / "project"
         assert settings(gate, ini, *arguments).reports_from == gate.path
-        assert settings(gate, ini, "--mps-report=").reports == ("",)
+        assert settings(gate, ini, "--mps-report=").reports == ()
 
 
 def test_the_device_by_the_file(gate: Gate) -> None:

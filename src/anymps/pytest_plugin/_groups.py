@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from anymps.findings import find
 from anymps.pytest_plugin._facts import Facts
 from anymps.record import Fate, RecordingBuilder, Refusal, RefusalKind, Site, Wait
 
@@ -44,6 +43,8 @@ class Group:
 
     def fix(self) -> str:
         """The smallest fix that `anymps.findings` knows, the empty text for none."""
+        from anymps.findings import find  # only where there is something to say: it takes its time to load
+
         builder = RecordingBuilder()
         site = builder.site(self.site.file, self.site.line, source=self.site.source)
         refusal = self.refusal

@@ -119,6 +119,7 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
     update_baseline = _flag(config, options, "mps_update_baseline") is True
     if update_baseline and baseline is None:
         raise pytest.UsageError("--mps-update-baseline needs --mps-baseline FILE (ini: mps_baseline)")
+    reports = options.mps_report if options.mps_report is not None else config.getini("mps_report")
     return Settings(
         mac=_text(config, options, "mps_mac"),
         require=require,
@@ -130,7 +131,7 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
         recording=_path(config, options, "mps_recording"),
         baseline=baseline,
         update_baseline=update_baseline,
-        reports=tuple(options.mps_report if options.mps_report is not None else config.getini("mps_report")),
+        reports=tuple(text for text in reports if text),
         reports_from=_directory(config, options, "mps_report"),
     )
 

@@ -24,27 +24,22 @@ class Reports:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         """Raises UsageError, in one line, for what can never be written."""
         self._root = config.rootpath
-        items = tuple(_output(text, settings.reports_from) for text in settings.reports if text)
+        items = tuple(_output(text, settings.reports_from) for text in settings.reports)
         self._outputs = Outputs(items, str(config.rootpath))
-        self.path = settings.recording
-        if not items:
-            return
         try:
             self._outputs.check(settings.recording)
             self._settings = read_settings(config.rootpath)
         except AnympsError as error:
             raise pytest.UsageError(f"--mps-report: {error}") from None
-        if self.path is None:
+        if settings.recording is not None:
+            self.path = settings.recording
+        else:
             scratch = tempfile.mkdtemp(prefix="anymps-pytest-")
             self.path = Path(scratch) / "run.anymps"
             config.add_cleanup(partial(_remove, scratch, os.getpid()))
 
-    def __bool__(self) -> bool:
-        return bool(self._outputs)
-
     def write(self) -> tuple[list[str], bool]:
         """Write all of them. What to say about it, and whether all is well."""
-        assert self.path is not None
         try:
             with Recording.open(self.path) as recording:
                 found = select(find(recording), self._settings, roots(recording, self._settings))

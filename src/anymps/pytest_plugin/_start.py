@@ -15,7 +15,6 @@ from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._manifest import Manifest, read_manifest
 from anymps.pytest_plugin._options import Settings, read_settings, runs_tests
 from anymps.pytest_plugin._parts import of_worker
-from anymps.pytest_plugin._reports import Reports
 from anymps.pytest_plugin._summary import Expected, Summary
 from anymps.record._capture import DETAIL_LIMIT
 
@@ -48,12 +47,15 @@ def install(config: pytest.Config) -> None:
     manifest = _manifest(settings)
     worker = getattr(config, "workerinput", None)
     detail_limit = DETAIL_LIMIT
+    reports = None
     if worker is not None:
         path, detail_limit = of_worker(worker)
-    else:
+        settings = replace(settings, recording=path)
+    elif settings.reports:
+        from anymps.pytest_plugin._reports import Reports  # renderers take their time to load
+
         reports = Reports(config, settings)
-        path = reports.path
-    settings = replace(settings, recording=path)
+        settings = replace(settings, recording=reports.path)
     gate = Gate(config, settings, manifest, detail_limit)
     config.pluginmanager.register(gate, "anymps-gate")
     if worker is None:

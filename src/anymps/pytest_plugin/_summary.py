@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -20,8 +20,10 @@ from anymps.pytest_plugin._limits import place, relative, times
 from anymps.pytest_plugin._manifest import Manifest, key, write_manifest
 from anymps.pytest_plugin._options import Settings
 from anymps.pytest_plugin._parts import Parts
-from anymps.pytest_plugin._reports import Reports
 from anymps.record._capture import DETAIL_LIMIT
+
+if TYPE_CHECKING:
+    from anymps.pytest_plugin._reports import Reports
 
 _SHOWN = 10  # lines of one kind; a recording holds the rest
 _NAMES = 3  # tests named for one line
@@ -44,7 +46,7 @@ class Summary:
         state: State,
         expected: Expected,
         gate: Gate,
-        reports: Reports,
+        reports: Reports | None,
     ) -> None:
         self._config = config
         self._settings = settings
@@ -147,7 +149,7 @@ class Summary:
             except RecordingError as error:
                 self._remarks.append(f"the recordings of the workers could not be joined: {error}")
                 well = False
-        if self._reports and well:
+        if self._reports is not None and well:
             said, well = self._reports.write()
             self._remarks += said
         if not well:

@@ -52,6 +52,8 @@ class Drained(NamedTuple):
     """`(id, file, line, function, via)`"""
     steps: list[StepRow]
     refusals: list[RefusalRow]
+    dropped: int
+    """Calls that were only counted."""
 
 
 def site_row(site: tuple[int, str, int, str, str]) -> SiteRow:
@@ -72,6 +74,7 @@ class Capture:
         script: str = "",
         argv: Sequence[str] = (),
         detail_limit: int = DETAIL_LIMIT,
+        allocation_limit: int = ALLOCATION_LIMIT,
         source: str | None = None,
     ) -> None:
         self._path = path
@@ -79,6 +82,7 @@ class Capture:
         self._script = script
         self._argv = list(argv)
         self._limit = detail_limit
+        self._allocation_limit = allocation_limit
         self._writer: RecordingWriter | None = None
         self._closed = threading.Event()
         self._lock = threading.RLock()
@@ -107,7 +111,7 @@ class Capture:
         self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
         if self._source == "dispatch":
             self.core.save = self.flush
-        self.core.ledger_start(ALLOCATION_LIMIT)
+        self.core.ledger_start(self._allocation_limit)
         self.core.tape_start(self._limit)
         self._hooks.install()
         _current = self
@@ -139,7 +143,8 @@ class Capture:
             if self._writer is None or self._closed.is_set():
                 return
             self._drain()
-            self._writer.commit()
+            if self._path is not None:
+                self._writer.commit()
 
     def close(self, ending: Mapping[str, object]) -> None:
         """Stop, write the rest, and say in the file how the run ended. Closing twice is harmless."""
@@ -186,13 +191,15 @@ class Capture:
         }
 
     def _drain(self, at_end: bool = False) -> None:
-        entries, signatures, steps, sites, names, _dropped = self.core.tape_drain(self._operators)
+        entries, signatures, steps, sites, names, dropped = self.core.tape_drain(self._operators)
         operators = [(self._operators + index, name) for index, name in enumerate(names)]
         self._operators += len(names)
         refusals, self._refusals = self._refusals, []
-        self._store(Drained(entries, operators, signatures, list(drain_modules(self._hooks)), sites, steps, refusals))
-        assert self._writer is not None
-        self._writer.spool_allocations(self.core.ledger_drain(at_end))  # at the end those still alive, too
+        modules = list(drain_modules(self._hooks))
+        self._store(Drained(entries, operators, signatures, modules, sites, steps, refusals, dropped))
+        if self._allocation_limit:
+            assert self._writer is not None
+            self._writer.spool_allocations(self.core.ledger_drain(at_end))  # at the end those still alive, too
 
     def _store(self, drained: Drained) -> None:
         self._write(drained)

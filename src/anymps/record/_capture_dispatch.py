@@ -99,6 +99,10 @@ class DispatchCore:
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._mode = None
 
+    def tape_sparse(self, on: bool) -> None:
+        """Leave plain calls out from now on, or take them in again."""
+        self.tape.sparse = on
+
     def tape_pause(self, paused: bool) -> None:
         """Pause, or go on."""
         self.tape.on = not paused

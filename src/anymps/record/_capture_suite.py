@@ -15,20 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from anymps.record._capture import DETAIL_LIMIT, Capture, Drained, site_row
+from anymps.record._capture import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture, Drained, site_row
 from anymps.record._facts import Refusal, Site
 from anymps.record._recording import Recording
-from anymps.record._schema import ENTRY, ModuleRow, RefusalRow, SignatureRow, StepRow
+from anymps.record._schema import ENTRY, ModuleRow, RefusalRow, SignatureRow, StepRow, mattering
 from anymps.record._vocabulary import Fate, Flag, RefusalKind, Wait
 from anymps.record._writer import RecordingWriter
 
 # Fields of an entry, in their order.
 _SEQUENCE, _SIGNATURE, _SITE, _STEP, _WAIT, _FLAGS, _REFUSAL = 3, 4, 6, 7, 10, 12, 13
-_WAIT_BYTE, _DIRECTION_BYTE, _REFUSAL_BYTES = 53, 54, (56, 57, 58, 59)  # where they lie in its 64 bytes
 # A factory allocates without an entry and then fills: these name its line.
 _FILLS = {f"aten::{name}_" for name in ("bernoulli", "copy", "fill", "normal", "random", "uniform", "zero")}
 _FILLS |= {"aten::arange", "aten::eye", "aten::linspace"}
-_NOT_ZERO = re.compile(rb"[^\0]")
 _TENSOR = re.compile(r"(?:complex|[a-z]+)?(\d*)\w*\[([\d, ]*)\]")  # `float32[2, 3]`
 
 
@@ -69,7 +67,9 @@ class SuiteCapture(Capture):
         argv: Sequence[str] = (),
         detail_limit: int = DETAIL_LIMIT,
     ) -> None:
-        super().__init__(path, script=script, argv=argv, detail_limit=1 << 62)  # it is limited here, by what is kept
+        # The tape's own limit is none: what is kept is limited here. Memory is a matter of the file alone.
+        allocations = 0 if path is None else ALLOCATION_LIMIT
+        super().__init__(path, script=script, argv=argv, detail_limit=1 << 62, allocation_limit=allocations)
         self._detail_limit = detail_limit
         self._names: list[str] = []
         self._signatures: dict[int, SignatureRow] = {}
@@ -81,6 +81,15 @@ class SuiteCapture(Capture):
         self._section_refusals: list[RefusalRow] = []
         self._everything = 0  # how many ask for every call
         self._kept = 0
+
+    def __enter__(self) -> SuiteCapture:
+        super().__enter__()
+        self._choose()
+        return self
+
+    def _choose(self) -> None:
+        """Whether plain calls are written at all: for the file, or for somebody who asks for every call."""
+        self.core.tape_sparse(self._path is None and not self._everything)
 
     def cut(self) -> Section:
         """What happened since the last cut."""
@@ -103,12 +112,14 @@ class SuiteCapture(Capture):
         with self._lock:
             self.flush()
             self._everything += 1
+            self._choose()
         try:
             yield
         finally:
             with self._lock:
                 self.flush()
                 self._everything -= 1
+                self._choose()
 
     def position(self) -> int:
         """Where the running section stands now, for `block`."""
@@ -178,15 +189,17 @@ class SuiteCapture(Capture):
         self._modules += drained.modules
         self._steps += drained.steps
         self._section_refusals += drained.refusals
-        self._section_calls += len(drained.entries) // ENTRY.size
-        self._section += drained.entries if self._everything else _mattering(drained.entries)
+        self._section_calls += len(drained.entries) // ENTRY.size + drained.dropped
+        self._section += drained.entries if self._everything else mattering(drained.entries)
         if self._path is not None:
-            entries = drained.entries if self._kept < self._detail_limit else _mattering(drained.entries)
+            entries = drained.entries if self._kept < self._detail_limit else mattering(drained.entries)
             self._kept += len(entries) // ENTRY.size
             self._write(drained._replace(entries=entries))  # without totals: a suite has too many to write each time
 
     def _read(self, packed: bytes, rows: Sequence[RefusalRow], calls: int) -> Section:
         section = Section(calls=calls, refusals=[self._refusal(row) for row in rows])
+        if not packed:
+            return section
         counts = Counter((entry[_SIGNATURE], entry[_WAIT], entry[_SITE]) for entry in ENTRY.iter_unpack(packed))
         for (signature, wait, site), count in counts.items():
             if wait == Wait.NONE:
@@ -221,11 +234,3 @@ def tensor_bytes(tensor: str) -> int:
         return 0
     width = 8 if match[1] == "" else int(match[1])  # bool
     return math.prod(int(size) for size in match[2].split(",") if size.strip()) * width // 8
-
-
-def _mattering(packed: bytes) -> bytes:
-    """The entries that waited, were refused or copied between CPU and device ."""
-    found: set[int] = set()
-    for byte in (_WAIT_BYTE, _DIRECTION_BYTE, *_REFUSAL_BYTES):
-        found.update(match.start() for match in _NOT_ZERO.finditer(packed[byte :: ENTRY.size]))
-    return b"".join(packed[index * ENTRY.size : (index + 1) * ENTRY.size] for index in sorted(found))

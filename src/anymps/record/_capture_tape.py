@@ -65,6 +65,7 @@ class PythonTape:
 
     def __init__(self, sites: Sites) -> None:
         self.on = False
+        self.sparse = False  # plain calls are only counted
         self.sites = sites
         self._threads = _Threads()
         self._numbered = count()
@@ -308,7 +309,7 @@ class PythonTape:
             matters = (
                 entry[_WAIT] or entry[_REFUSAL] or entry[_DIRECTION] in _HOST_COPIES or entry[_FLAGS] & _KEPT_FLAGS
             )
-            if self._detailed < self._limit or matters:
+            if matters or (self._detailed < self._limit and not self.sparse):
                 kept += ENTRY.pack(*entry)
                 self._detailed += 1
             else:

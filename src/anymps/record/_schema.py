@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import struct
 from collections.abc import Mapping
@@ -72,6 +73,8 @@ ALLOCATION: Final = struct.Struct("<QQQqqQQQQIIIIIBBBx")
 # The same 64 bytes without the last two fields, so that unpacked tuples go into the table as they come.
 _ENTRY_ROW = struct.Struct("<qqqqIIIIIBBBB8x")
 _ENTRY_REFUSAL = struct.Struct("<56xI4x")
+_WAIT_BYTE, _DIRECTION_BYTE, _REFUSAL_BYTES = 53, 54, (56, 57, 58, 59)  # where they lie in the 64 bytes
+_NOT_ZERO = re.compile(rb"[^\0]")
 _INSERT_ENTRY = (
     "INSERT INTO entries (start_ns, duration_ns, moved_bytes, sequence, signature, module, site, step, thread, "
     "phase, wait, direction, flags) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -121,3 +124,11 @@ def expand_spool(connection: sqlite3.Connection) -> None:
         connection.executemany(
             f"INSERT OR REPLACE INTO allocations VALUES ({', '.join('?' * 17)})", ALLOCATION.iter_unpack(chunk)
         )
+
+
+def mattering(packed: bytes) -> bytes:
+    """The packed entries that waited, were refused or copied between CPU and device."""
+    found: set[int] = set()
+    for byte in (_WAIT_BYTE, _DIRECTION_BYTE, *_REFUSAL_BYTES):
+        found.update(match.start() for match in _NOT_ZERO.finditer(packed[byte :: ENTRY.size]))
+    return b"".join(packed[index * ENTRY.size : (index + 1) * ENTRY.size] for index in sorted(found))

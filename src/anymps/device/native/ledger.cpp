@@ -5,6 +5,7 @@
 
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -29,6 +30,8 @@ State& state() {
   static State* the_state = new State;  // outlives every tensor
   return *the_state;
 }
+
+std::atomic<bool> kept_at_all{false};
 
 constexpr uint32_t kSlotBits = 24;
 constexpr uint32_t kSlotMask = (uint32_t(1) << kSlotBits) - 1;
@@ -70,7 +73,7 @@ uint32_t open_row(State& s, const Block* block) {
 }  // namespace
 
 uint32_t born(const Block* block) {
-  if (C10_LIKELY(!recording()) || block == nullptr) {
+  if (C10_LIKELY(!recording()) || block == nullptr || !kept_at_all.load(std::memory_order_relaxed)) {
     return 0;
   }
   const uint64_t allocated = books().model().current(), reserved = books().model().total();
@@ -157,7 +160,7 @@ void name(const Entry& entry) {
 }
 
 uint32_t assign(uint32_t number, const Block* block, Role role, uint32_t module) {
-  if (!recording() || block == nullptr) {
+  if (!recording() || block == nullptr || !kept_at_all.load(std::memory_order_relaxed)) {
     return number;
   }
   State& s = state();
@@ -182,6 +185,7 @@ void start(uint64_t limit) {
   s.ended.clear();
   s.ids = s.events = s.kept = s.dropped = 0;
   s.limit = limit;
+  kept_at_all.store(limit > 0, std::memory_order_relaxed);
   s.generation = s.generation % 0xFF + 1;  // never 0: a buffer from before any recording has the number 0
 }
 

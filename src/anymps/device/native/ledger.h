@@ -46,7 +46,8 @@ void name(const Entry& entry);
 // Says what a live buffer is; begins a row for one that is older than the recording. Returns the row.
 uint32_t assign(uint32_t row, const Block* block, Role role, uint32_t module);
 
-void start(uint64_t limit);  // rows of buffers that died, kept one by one; later ones are only counted
+// `limit` rows of buffers that died are kept one by one, later ones only counted; with 0 there is no ledger at all.
+void start(uint64_t limit);
 std::string drain(bool with_living);  // packed rows that ended since the last drain; all of them at the end
 uint64_t events();
 uint64_t dropped();

@@ -373,6 +373,11 @@ PyObject* tape_pause(PyObject*, PyObject* pause) {
   Py_RETURN_NONE;
 }
 
+PyObject* tape_sparse(PyObject*, PyObject* on) {
+  tape::sparse(PyObject_IsTrue(on) == 1);
+  Py_RETURN_NONE;
+}
+
 PyObject* tape_pending(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(tape::pending());
 }
@@ -555,6 +560,7 @@ PyMethodDef methods[] = {
     {"tape_start", tape_start, METH_O, "Starts a new tape; entries beyond the limit are only counted."},
     {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},
     {"tape_pause", tape_pause, METH_O, "Pauses the running tape, or lets it go on."},
+    {"tape_sparse", tape_sparse, METH_O, "Leaves plain calls out from now on, or takes them in again."},
     {"tape_pending", tape_pending, METH_NOARGS, "Entries not drained yet."},
     {"tape_drain", tape_drain, METH_O, "Takes what was written since the last drain."},
     {"tape_totals", tape_totals, METH_NOARGS, "Sums over everything drained so far."},

@@ -8,6 +8,8 @@
 namespace anymps {
 namespace {
 
+constexpr uint32_t kSomeModule = 1;  // where only matters that there is one
+
 std::unordered_map<PyObject*, uint32_t> numbers;  // of modules, by address; guarded by the GIL
 PyFunctionObject* watched = nullptr;
 vectorcallfunc former = nullptr;
@@ -36,7 +38,7 @@ uint32_t number_of(PyObject* module) {
 PyObject* call(PyObject* function, PyObject* const* args, size_t flags, PyObject* names) {
   const bool on = recording() && PyVectorcall_NARGS(flags) > 0;
   if (on) {
-    tape::enter_module(number_of(args[0]));
+    tape::enter_module(tape::is_sparse() ? kSomeModule : number_of(args[0]));
   }
   PyObject* result = former(function, args, flags, names);
   if (on) {

@@ -106,6 +106,8 @@ struct State {
   std::atomic<uint32_t> step{0};
   std::atomic<uint32_t> backward_step{UINT32_MAX};  // the last step in which a backward ran
   std::atomic<uint32_t> refusals{0};
+  std::atomic<bool> sparse{false};
+  std::atomic<uint64_t> plain{0};  // calls since the last drain that wrote no entry because of that
   std::atomic<uint32_t> generation{0};  // one more at each start, so that threads drop what they remember of an older tape
 };
 
@@ -312,6 +314,21 @@ void place_in_backward(Entry& entry, const BackwardNode& node) {
   }
 }
 
+// A forward operator's module and line, for what its node will run in the backward.
+template <class Site>
+void remember_forward(const ThreadTape& tape, uint64_t sequence, uint32_t module, const Site& site) {
+  if (sequence == 0) {
+    return;
+  }
+  const uint64_t key = forward_key(tape.torch_thread, sequence - 1);
+  ForwardSlot& slot = forward_slot_to_write(tape.torch_thread, sequence - 1);
+  if (slot.key.load(std::memory_order_relaxed) != key) {  // the first operator under a node is the node's own
+    slot.module.store(module, std::memory_order_relaxed);
+    slot.site.store(site(), std::memory_order_relaxed);
+    slot.key.store(key, std::memory_order_release);
+  }
+}
+
 }  // namespace
 
 static thread_local bool refusal_noted = false;
@@ -360,10 +377,17 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   ThreadTape& tape = mine();
   tape.refresh();
   const bool matters = wait_ != Wait::None || fate_ != Fate::Native || direction_ == Direction::CpuToMps || direction_ == Direction::MpsToCpu;
-  const uint64_t hash = mix(hash_, static_cast<uint64_t>(fate_)) | 1;
-  Entry entry{};
   BackwardNode node;
   const bool in_backward = current_backward(node);
+  if (s.sparse.load(std::memory_order_relaxed) && !matters && (flags_ & kRaised) == 0) {
+    s.plain.fetch_add(1, std::memory_order_relaxed);
+    if (!in_backward || tape.call.module != 0) {
+      remember_forward(tape, at::sequence_number::peek(), tape.call.module, current_site);
+    }
+    return;
+  }
+  const uint64_t hash = mix(hash_, static_cast<uint64_t>(fate_)) | 1;
+  Entry entry{};
   if (in_backward) {
     entry.phase = static_cast<uint8_t>(Phase::Backward);
     entry.flags = kAutogradThread;
@@ -389,15 +413,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     const uint64_t sequence = at::sequence_number::peek();
     entry.sequence = static_cast<int64_t>(sequence) - 1;
     tape.place(entry, hash, matters, [&] { return intern(hash, rule_, fate_, inputs, outputs); });
-    if (sequence > 0) {
-      const uint64_t key = forward_key(tape.torch_thread, sequence - 1);
-      ForwardSlot& slot = forward_slot_to_write(tape.torch_thread, sequence - 1);
-      if (slot.key.load(std::memory_order_relaxed) != key) {  // the first operator under a node is the node's own
-        slot.module.store(entry.module, std::memory_order_relaxed);
-        slot.site.store(entry.site, std::memory_order_relaxed);
-        slot.key.store(key, std::memory_order_release);
-      }
-    }
+    remember_forward(tape, sequence, entry.module, [&] { return entry.site; });
   }
   entry.start_ns = start_;
   entry.duration_ns = end - start_;
@@ -437,6 +453,8 @@ void start(uint64_t detail_limit) {
   s.step.store(0);
   s.backward_step.store(UINT32_MAX);
   s.refusals.store(0);
+  s.sparse.store(false);
+  s.plain.store(0);
   origin_ns.store(steady_ns());
   s.step_start = 0;
   s.generation.fetch_add(1, std::memory_order_release);
@@ -451,10 +469,19 @@ void pause(bool paused) {
   tape_on.store(!paused, std::memory_order_release);
 }
 
+void sparse(bool on) {
+  state().sparse.store(on, std::memory_order_relaxed);
+}
+
+bool is_sparse() {
+  return state().sparse.load(std::memory_order_relaxed);
+}
+
 Drained drain() {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
   Drained result;
+  result.dropped = s.plain.exchange(0, std::memory_order_relaxed);
   std::vector<Chunk*> still_open;
   for (Chunk* chunk : s.chunks) {
     const uint32_t count = chunk->count.load(std::memory_order_acquire);
@@ -539,7 +566,7 @@ uint8_t set_phase(uint8_t phase) {
 
 void enter_module(uint32_t module) {
   ThreadTape& tape = mine();
-  const uint64_t within = tape.call.module == 0 ? current_site() : mix(tape.call.path, ++tape.call.calls);
+  const uint64_t within = is_sparse() ? 0 : tape.call.module == 0 ? current_site() : mix(tape.call.path, ++tape.call.calls);
   tape.stack.push_back(tape.call);
   tape.call = {module, 0, 0, mix(within, module)};
 }

@@ -137,11 +137,15 @@ struct Drained {
   std::string entries;  // packed; empty once the detail limit is reached
   std::vector<SignatureText> signatures;
   std::vector<StepMark> steps;
-  uint64_t dropped = 0;  // entries counted in the totals only, since the last drain
+  uint64_t dropped = 0;  // calls without an entry here, since the last drain
 };
 
 namespace tape {
 void start(uint64_t detail_limit);
+// While sparse, a plain call (a native kernel that neither waits nor copies to or from the CPU) writes no entry, and is only
+// counted as dropped; modules are not told apart. What a backward runs still gets the line of its forward operator.
+void sparse(bool on);
+bool is_sparse();
 void stop();
 void pause(bool paused);
 Drained drain();
