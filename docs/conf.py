@@ -37,6 +37,12 @@ def _put_rules_into_the_tree(app: Any, document: str, source: list[str]) -> None
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\nMPS*\n```\n"
 
 
+def _leave_out_what_says_nothing(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
+    # Fields of named tuples, which the signature shows already.
+    return True if str(getattr(value, "__doc__", "")).startswith("Alias for field number") else None
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.connect("autodoc-skip-member", _leave_out_what_says_nothing)
     app.connect("source-read", _put_rules_into_the_tree)

@@ -57,16 +57,16 @@ Findings that are gone
 
 The training step  before, after, and after / before of the times
 
-  phase          on mps  on CPU  waits              time  ratio
-  batch                                          1.00 ms   1.00
-  move                               2           90.0 us   1.00
-  forward           101   1 > 0  1 > 0           3.54 ms   1.00
-  loss read       1 > 0          1 > 0        975 us > 0
-  backward          200                          6.07 ms   1.00
-  optimizer           1                 630 us > 1.60 ms   2.55
+  phase           on mps  on CPU   waits               time  ratio
+  batch                                             1.00 ms   1.00
+  move                                 2            90.0 us   1.00
+  forward            101  1 -> 0  1 -> 0            3.54 ms   1.00
+  loss read       1 -> 0          1 -> 0        975 us -> 0
+  backward           200                            6.07 ms   1.00
+  optimizer            1                  630 us -> 1.60 ms   2.55
   other
 
-  whole step  303 > 302   1 > 0  4 > 2           12.3 ms   1.00
+  whole step  303 -> 302  1 -> 0  4 -> 2            12.3 ms   1.00
 
 Operators without an MPS kernel
 

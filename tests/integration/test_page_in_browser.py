@@ -88,6 +88,12 @@ NAMELESS = """
 }).map((it) => it.outerHTML.slice(0, 80))
 """
 
+CUT_OFF = """
+() => [...document.querySelectorAll("text.label")].filter((it) => getComputedStyle(it).display !== "none")
+  .filter((it) => it.getBoundingClientRect().right > it.previousElementSibling.getBoundingClientRect().right)
+  .map((it) => it.textContent)
+"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -133,6 +139,7 @@ def test_page(browser: Browser, tmp_path: Path, name: str, width: int, scheme: A
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CONTRAST) == []
     assert page.evaluate(NAMELESS) == []
+    assert page.evaluate(CUT_OFF) == []
     page.context.close()
 
 
@@ -185,6 +192,18 @@ def test_without_scripts(browser: Browser, tmp_path: Path) -> None:
     assert troubles == []
     assert page.locator("h1").inner_text().endswith("Would run on M3 Pro 18GB, with 1 operator on the CPU.")
     assert page.locator("#operator-table button").count() == 0
+    page.context.close()
+
+
+def test_paper_is_wide_enough(browser: Browser, tmp_path: Path) -> None:
+    """On paper long names wrap: what is wider than the sheet makes Chromium print all of it smaller."""
+    builder = training()
+    line = builder.site("/opt" + "/a_long_name_of_a_directory" * 9 + "/train.py", 7, "main", "x = y")
+    builder.allocation(1 << 20, "aten::mm", site=line)
+    page, _ = opened(browser, tmp_path / "page.html", builder.close(), viewport={"width": 718, "height": 1000})  # A4
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 718
     page.context.close()
 
 

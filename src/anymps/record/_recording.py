@@ -36,11 +36,12 @@ from anymps.record._facts import (
     WaitQueue,
 )
 from anymps.record._file import connect_memory, damaged, open_readonly
+from anymps.record._marks import read_noted, read_unsafe_copies
 from anymps.record._memory import MemoryStory, tell
 from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table
-from anymps.record._sums import read_lines, read_occurrences, read_operators
+from anymps.record._sums import read_backend_changes, read_lines, read_occurrences, read_operators
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 
@@ -222,19 +223,7 @@ class Recording:
 
     def noted(self, what: str) -> tuple[Noted, ...]:
         """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
-        quoted = what.replace("'", "''")
-        named = f"substr(o.name, 1, {len(what) + 9}) = 'anymps::{quoted} '"
-        if not self._rows(f"SELECT 1 FROM operators o WHERE {named} LIMIT 1"):
-            return ()
-        others = self._rows(
-            "SELECT e.sequence FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o "
-            f"ON o.id = s.operator WHERE e.flags & {Flag.PAIR:d} AND {named} GROUP BY 1 ORDER BY MIN(e.id)"
-        )
-        return tuple(
-            Noted(occurrence, self._json_object(occurrence.operator.partition(" ")[2]), self.site(other))
-            for (other,) in others
-            for occurrence in self._occurrences(f"e.flags & {Flag.PAIR:d} AND {named} AND e.sequence = {other:d}")
-        )
+        return read_noted(self._rows, self._occurrences, self._json_object, self.site, what)
 
     def clock_pairs(self) -> tuple[ClockPair, ...]:
         """What lay between clock reads of the program, by the lines of the two reads, in the order of the run."""
@@ -266,16 +255,7 @@ class Recording:
 
     def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:
         """Non_blocking copies whose host side was touched before a wait, in the order of the run."""
-        rows = self._rows(
-            "SELECT o.name, e.site, e.sequence & 4294967295, e.sequence >> 32, COUNT(*) FROM entries e "
-            "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
-            f"WHERE e.flags & {Flag.UNSAFE_COPY:d} GROUP BY o.name, e.site, e.sequence ORDER BY MIN(e.id)"
-        )
-        found = []
-        for mark, site, copy, wait, count in rows:
-            finding, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
-            found.append(UnsafeCopy(finding, operator, self.site(site), self.site(copy), self.site(wait), count))
-        return tuple(found)
+        return read_unsafe_copies(self._rows, self.site)
 
     def concurrent(self) -> tuple[Occurrence, ...]:
         """Operators that began while another thread was inside one; autograd's own threads do not count."""
@@ -332,13 +312,7 @@ class Recording:
 
     def backend_changes_per_step(self) -> dict[int, int]:
         """How often each complete step went from the GPU to the CPU or back: twice a fallback (see `Line`)."""
-        changes = {step.step: 0 for step in self.steps() if step.complete}
-        for step, fallbacks in self._rows(
-            f"SELECT step, COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE {ON_CPU} GROUP BY step"
-        ):
-            if step in changes:
-                changes[step] = 2 * fallbacks
-        return changes
+        return read_backend_changes(self._rows, (step.step for step in self.steps() if step.complete))
 
     @cached_property
     def memory_story(self) -> MemoryStory:

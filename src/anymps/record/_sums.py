@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from anymps.record._facts import Line, Occurrence, OperatorUse, Site
@@ -101,3 +101,13 @@ def read_occurrences(
             operator, fate, wait, direction, non_blocking, at, phases, paths, count, steps, in_steps, duration, moved
         ) in found
     )  # fmt: skip
+
+
+def read_backend_changes(rows: Rows, complete: Iterable[int]) -> dict[int, int]:
+    """How often each complete step went from the GPU to the CPU or back: twice a fallback."""
+    fallbacks = dict(
+        rows(
+            f"SELECT step, COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE {ON_CPU} GROUP BY step"
+        )
+    )
+    return {step: 2 * fallbacks.get(step, 0) for step in complete}

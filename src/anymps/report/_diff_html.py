@@ -96,7 +96,7 @@ def _figures(diff: Diff) -> list[dict[str, str]]:
         whole = words.step_row(diff.phases[-1])
         columns = dict(zip(words.STEP_COLUMNS, whole[1:], strict=True))
         figures += [
-            {"name": "on CPU, a step", "value": columns["on CPU"] or "0"},
+            {"name": "operators on CPU, a step", "value": columns["on CPU"] or "0"},
             {"name": "waits, a step", "value": columns["waits"] or "0"},
         ]
     return figures

@@ -77,7 +77,7 @@ def _numbers(before: PhaseShare, after: PhaseShare) -> list[tuple[float, float]]
 def _both(before: str, after: str) -> str:
     if before == after:
         return before
-    return f"{before or '0'} > {after or '0'}"
+    return f"{before or '0'} -> {after or '0'}"
 
 
 def _bytes(number: int | None) -> str:

@@ -1,4 +1,4 @@
-"""How long something takes, told with everything that makes such a number wrong.
+"""How long something takes, told with everything that makes such a number wrong::
 
     from anymps.train import timing
 

@@ -11,7 +11,7 @@ from anymps.train.timing._words import table, warnings_of
 
 
 class Timer:
-    """Times the regions of a loop.
+    """Times the regions of a loop::
 
         timer = Timer("mps")
         for batch in loader:

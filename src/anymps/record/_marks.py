@@ -1,0 +1,45 @@
+"""Marks of our own among the entries: facts noted about a line, and non_blocking copies that were touched too early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anymps.record._facts import Noted, Occurrence, Site, UnsafeCopy
+from anymps.record._step_table import Rows
+from anymps.record._vocabulary import Flag
+
+
+def read_noted(
+    rows: Rows,
+    occurrences: Callable[[str], tuple[Occurrence, ...]],
+    facts: Callable[[str], dict[str, object]],
+    site: Callable[[int], Site],
+    what: str,
+) -> tuple[Noted, ...]:
+    """Marks `anymps::<what> {"fact": value}`, in the order of the run; `occurrences` answers a condition."""
+    quoted = what.replace("'", "''")
+    named = f"substr(o.name, 1, {len(what) + 9}) = 'anymps::{quoted} '"
+    if not rows(f"SELECT 1 FROM operators o WHERE {named} LIMIT 1"):
+        return ()
+    others = rows(
+        "SELECT e.sequence FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o "
+        f"ON o.id = s.operator WHERE e.flags & {Flag.PAIR:d} AND {named} GROUP BY 1 ORDER BY MIN(e.id)"
+    )
+    return tuple(
+        Noted(occurrence, facts(occurrence.operator.partition(" ")[2]), site(other))
+        for (other,) in others
+        for occurrence in occurrences(f"e.flags & {Flag.PAIR:d} AND {named} AND e.sequence = {other:d}")
+    )
+
+
+def read_unsafe_copies(rows: Rows, site: Callable[[int], Site]) -> tuple[UnsafeCopy, ...]:
+    """Non_blocking copies whose host side was touched before a wait, in the order of the run."""
+    found = []
+    for mark, touched, copy, wait, count in rows(
+        "SELECT o.name, e.site, e.sequence & 4294967295, e.sequence >> 32, COUNT(*) FROM entries e "
+        "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
+        f"WHERE e.flags & {Flag.UNSAFE_COPY:d} GROUP BY o.name, e.site, e.sequence ORDER BY MIN(e.id)"
+    ):
+        finding, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
+        found.append(UnsafeCopy(finding, operator, site(touched), site(copy), site(wait), count))
+    return tuple(found)
