@@ -20,7 +20,11 @@ def fact(recording: Recording, key: str) -> str:
 def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     """Two lines: whether it would run on that Mac, then how much there is to change and where to begin."""
     summary = _how_many(findings)
-    first = min(findings, key=lambda finding: (finding.severity, -finding.cost_per_step_ns[1]), default=None)
+    first = min(
+        findings,
+        key=lambda finding: (finding.severity, not finding.site.known, -finding.cost_per_step_ns[1]),
+        default=None,
+    )
     if first is not None and first.severity is not Severity.INFO:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
         summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
