@@ -40,7 +40,7 @@ def only(run: Callable[[], object], identity: str, source: str = "native") -> li
 
 @SOURCES
 def test_a_closure_is_not_the_optimizers(source: str) -> None:
-    """What a closure runs is forward and backward, as Lightning runs a whole step; only the update is the optimizer's."""
+    """What a closure runs is forward and backward, as Lightning runs a step; only the update is the optimizer's."""
     model = nn.Linear(4, 4).to("mps")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x = torch.ones(2, 4, device="mps")

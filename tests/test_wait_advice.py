@@ -242,16 +242,14 @@ def test_waits_of_a_package_are_one_note() -> None:
         ("MPS201", "info"),
         ("MPS204", "info"),
     ]
-    assert copied.what == (
-        "The package `agents` made the host wait 2 times a step, at 2 lines of its own, at this one the costliest."
-    )
+    assert copied.what == ("The package `agents` made the host wait 2 times a step, at 2 lines: this one costs most.")
     assert copied.fix == (
         "Nothing in your own files: see whether a setting or a newer release of `agents` goes without, or tell its "
         "authors."
     )
     assert (copied.count, copied.per_step, copied.related_as) == (10, 2.0, "also at")
     assert [site.line for site in copied.related_sites] == [31]
-    assert read.what == "The package `agents` made the host wait once a step, at this line of its own."
+    assert read.what == "The package `agents` made the host wait once a step."
 
 
 @pytest.mark.parametrize(
@@ -272,12 +270,32 @@ def test_waits_of_a_package_are_one_note() -> None:
             "The Trainer looked whether the loss is finite once a step.",
             "Give `TrainingArguments(..., logging_nan_inf_filter=False)`; a loss that is NaN then shows in the log.",
         ),
+        (
+            "return value.item()",
+            "",
+            "/venv/site-packages/lightning_fabric/utilities/apply_func.py",
+            "Lightning read a value that was logged once a step.",
+            "What is logged with `prog_bar=True` is read at every refresh: leave it out, or refresh less often, "
+            "`Trainer(callbacks=[TQDMProgressBar(refresh_rate=50)])`.",
+        ),
     ],
 )
 def test_waits_of_a_package_that_a_setting_ends(source: str, via: str, file: str, what: str, fix: str) -> None:
     """What the user can switch off stays a warning, and says how."""
     (finding,) = packaged((source, Wait.ITEM), via=via, file=file)
     assert (finding.severity.label, finding.what, finding.fix) == ("warning", what, fix)
+
+
+def test_waits_that_one_setting_ends_are_one_finding() -> None:
+    """The same remedy at several lines is told once."""
+    (finding,) = packaged(
+        ("a = Normal(0, x)", Wait.ITEM), ("a.log_prob(y)", Wait.ITEM), via="torch/distributions/normal.py:__init__",
+        file="train.py",
+    )  # fmt: skip
+    assert finding.what == (
+        "A distribution looked whether its arguments are valid 2 times a step, at 2 lines: this one costs most."
+    )
+    assert [site.line for site in finding.related_sites] == [31]
 
 
 def test_a_mask_that_is_compared() -> None:

@@ -110,7 +110,7 @@ CONSTANT = Rule(
         "Its values were the same each time. A copy to mps waits until the GPU has finished all queued work; a tensor "
         "that lies there already needs none."
     ),
-    fix="Copy it once, before the loop; in a module make it a buffer (`register_buffer`), which `.to()` of the module moves.",
+    fix="Copy it once, before the loop; in a module make it a buffer (`register_buffer`), which `model.to()` moves.",
     source=_COPY,
     example=Example(
         bad="""

@@ -34,6 +34,7 @@ _SHOWING_CALL = re.compile(
 )
 _METRICS: Final = re.compile(r"[/\\](torchmetrics|torcheval|ignite)[/\\]")
 _TRAINER: Final = re.compile(r"[/\\]transformers[/\\]trainer\.py$")
+_LIGHTNING: Final = re.compile(r"[/\\]lightning(?:_fabric|[/\\]fabric)[/\\]utilities[/\\]apply_func\.py$")
 _SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precision)_score\(|\bconfusion_matrix\(")
 _LONGEST = 90  # characters of a line that a fix repeats
 
@@ -41,7 +42,7 @@ INSTEAD: Final = {
     "nonzero": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
     "masked_select": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
     "masked_scatter_": "Write `torch.where(mask, value, x)`, if the values are as many as the elements.",
-    "index": "For a mask that stays the same, `index = mask.nonzero(as_tuple=True)` once before the loop and `x[index]` "
+    "index": "For a mask that stays as it is, `index = mask.nonzero(as_tuple=True)` once before the loop and `x[index]` "
     "in it; else keep the mask instead of indexing: `torch.where(mask, x, 0)`, or multiply by it.",
     "_index_put_impl_": "Write `x = torch.where(mask, value, x)` for `x[mask] = value`.",
     "repeat_interleave": "Give `output_size=`: the result's size is then known without a read.",
@@ -180,6 +181,14 @@ def _in_library(line: AtLine) -> Advice | None:
             "The Trainer looked whether the loss is finite",
             "Give `TrainingArguments(..., logging_nan_inf_filter=False)`; a loss that is NaN then shows in the log.",
             "transformers/trainer.py (transformers 4.46 to 5.23); " + ITEM.source,
+            elsewhere=True,
+        )
+    if _LIGHTNING.search(line.site.file):
+        return Advice(
+            "Lightning read a value that was logged",
+            "What is logged with `prog_bar=True` is read at every refresh: leave it out, or refresh less often, "
+            "`Trainer(callbacks=[TQDMProgressBar(refresh_rate=50)])`.",
+            "lightning/pytorch/callbacks/progress/tqdm_progress.py (lightning 2.6); " + ITEM.source,
             elsewhere=True,
         )
     found = _METRICS.search(line.site.file)

@@ -154,6 +154,7 @@ DRAINED = Rule(
 
 RULES = (READ, PRINT, INSIDE, TO_CPU, SYNCHRONIZED, DRAINED)
 
+_BY_ID = {rule.id: rule for rule in RULES}
 _RULE_OF = {
     Wait.ITEM: READ,
     Wait.INSIDE_OPERATOR: INSIDE,
@@ -167,16 +168,27 @@ _RULE_OF = {
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about host waits in every step."""
     routine = [wait for wait in recording.waits() if wait.wait in _RULE_OF and is_every_step(recording, wait)]
+    # What one setting ends is one finding wherever it waits, and so is what a package does in lines of its own.
+    settled: dict[tuple[str, Advice], list[AtLine]] = {}
     packaged: dict[tuple[str, str], list[AtLine]] = {}
     for line in by_line(routine):
         for rule, mine in _by_rule(line):
-            package = package_of(line.site)
-            if package and not _advice(recording, rule, mine).elsewhere:
+            advice = _advice(recording, rule, mine)
+            if advice.elsewhere:
+                settled.setdefault((rule.id, advice), []).append(mine)
+            elif package := package_of(line.site):
                 packaged.setdefault((rule.id, package), []).append(mine)
             else:
-                yield _finding(recording, rule, mine)
+                yield _finding(rule, advice, [mine])
+    for (rule_id, advice), lines in settled.items():
+        yield _finding(_BY_ID[rule_id], advice, lines)
     for (rule_id, package), lines in packaged.items():
-        yield _of_package(next(rule for rule in RULES if rule.id == rule_id), package, lines)
+        advice = Advice(
+            f"The package `{package}` made the host wait",
+            f"Nothing in your own files: see whether a setting or a newer release of `{package}` goes without, or "
+            "tell its authors.",
+        )
+        yield _finding(_BY_ID[rule_id], advice, lines, severity=Severity.INFO)
 
 
 def _by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
@@ -187,40 +199,23 @@ def _by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
         yield rule, AtLine(line.site, tuple(wait for wait in line.occurrences if _RULE_OF[wait.wait] is rule))
 
 
-def _finding(recording: Recording, rule: Rule, line: AtLine) -> Finding:
-    what, fix, source, _ = _advice(recording, rule, line)
-    return rule.finding(
-        line.site,
-        what=f"{what} {times(line.per_step)} a step.",
-        count=line.count,
-        per_step=line.per_step,
-        cost_ns=_cost(line),
-        fix=fix,
-        source=source,
-    )
-
-
-def _of_package(rule: Rule, package: str, lines: list[AtLine]) -> Finding:
-    """Waits of an installed package, in one finding: the user can change none of these lines."""
+def _finding(rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity | None = None) -> Finding:
+    """One finding about lines with the same remedy, at the costliest of them."""
     lines = sorted(lines, key=lambda line: -_cost(line)[1])
     costs = [_cost(line) for line in lines]
     per_step = sum(line.per_step for line in lines)
-    at = (
-        "at this line of its own" if len(lines) == 1 else f"at {len(lines)} lines of its own, at this one the costliest"
-    )
+    places = "" if len(lines) == 1 else f", at {len(lines)} lines: this one costs most"
     return rule.finding(
         lines[0].site,
-        what=f"The package `{package}` made the host wait {times(per_step)} a step, {at}.",
+        what=f"{advice.what} {times(per_step)} a step{places}.",
         count=sum(line.count for line in lines),
         per_step=per_step,
         cost_ns=(sum(low for low, _ in costs), sum(high for _, high in costs)),
-        fix=(
-            f"Nothing in your own files: see whether a setting or a newer release of `{package}` goes without, or tell "
-            "its authors."
-        ),
+        fix=advice.fix,
+        source=advice.source,
         related_sites=[line.site for line in lines[1:]],
         related_as="also at",
-        severity=Severity.INFO,
+        severity=severity,
     )
 
 
