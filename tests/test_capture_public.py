@@ -16,6 +16,7 @@ from torch import nn
 import anymps
 from anymps.findings import Finding, find
 from anymps.record import Phase, Recording
+from processes import ENABLE, run_python
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 SOURCES = pytest.mark.parametrize("source", ["native", "dispatch"])
@@ -229,3 +230,44 @@ def test_a_refusal_in_a_package_names_the_call(source: str, tmp_path: Path) -> N
     (finding,) = only(lambda: lends.move(torch.zeros(2, dtype=torch.float64)), "MPS301", source)
     assert finding.what.endswith(f"raised TypeError (called from test_capture_public.py:{line}).")
     assert finding.site.file.endswith("lends.py")
+
+
+def test_operators_of_torchvision() -> None:
+    """Those with a kernel in torchvision's wheels for macOS run on mps, nms with a wait inside; others are missing."""
+    answer = run_python(
+        ENABLE
+        + """
+import anymps
+library = torch.library.Library("torchvision", "DEF")
+library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+library.define("other(Tensor x) -> Tensor")
+library.impl("nms", lambda dets, scores, threshold: scores.argsort(descending=True)[:1], "CPU")
+library.impl("other", lambda x: x, "CPU")
+boxes, scores = torch.rand(3, 4, device="mps"), torch.tensor([0.1, 0.9, 0.2], device="mps")
+with anymps.record() as capture:
+    kept = torch.ops.torchvision.nms(boxes, scores, 0.5)
+print(kept, [(wait.operator, wait.wait.label) for wait in capture.recording.waits()])
+try:
+    torch.ops.torchvision.other(boxes)
+except NotImplementedError as error:
+    print(str(error)[:36])
+"""
+    )
+    assert answer.lines == [
+        "tensor([1], device='mps:0') [('torchvision::nms', 'inside operator')]",
+        "The operator 'torchvision::other' is",
+    ]
+
+
+def test_a_function_behind_a_default_device() -> None:
+    """A default device stands between an operator and torch's function, which is named all the same."""
+
+    def run() -> None:
+        torch.set_default_device("mps")
+        try:
+            torch.distributions.Normal(torch.zeros(2), torch.ones(2))
+        finally:
+            torch.set_default_device(None)
+
+    vias = {wait.site.via for wait in recorded(run).waits()}
+    assert vias and all(via.startswith("torch/distributions/") for via in vias)

@@ -275,8 +275,8 @@ def test_waits_of_a_package_are_one_note() -> None:
             "",
             "/venv/site-packages/lightning_fabric/utilities/apply_func.py",
             "Lightning read a value that was logged once a step.",
-            "What is logged with `prog_bar=True` is read at every refresh: leave it out, or refresh less often, "
-            "`Trainer(callbacks=[TQDMProgressBar(refresh_rate=50)])`.",
+            "Leave `prog_bar=True` out of `self.log(...)`: such a value is read after every batch, however rarely the "
+            "bar is drawn.",
         ),
     ],
 )

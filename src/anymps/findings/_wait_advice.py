@@ -42,7 +42,7 @@ INSTEAD: Final = {
     "nonzero": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
     "masked_select": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
     "masked_scatter_": "Write `torch.where(mask, value, x)`, if the values are as many as the elements.",
-    "index": "For a mask that stays as it is, `index = mask.nonzero(as_tuple=True)` once before the loop and `x[index]` "
+    "index": "For a mask that stays as it is, `index = mask.nonzero(as_tuple=True)` before the loop and `x[index]` "
     "in it; else keep the mask instead of indexing: `torch.where(mask, x, 0)`, or multiply by it.",
     "_index_put_impl_": "Write `x = torch.where(mask, value, x)` for `x[mask] = value`.",
     "repeat_interleave": "Give `output_size=`: the result's size is then known without a read.",
@@ -186,9 +186,9 @@ def _in_library(line: AtLine) -> Advice | None:
     if _LIGHTNING.search(line.site.file):
         return Advice(
             "Lightning read a value that was logged",
-            "What is logged with `prog_bar=True` is read at every refresh: leave it out, or refresh less often, "
-            "`Trainer(callbacks=[TQDMProgressBar(refresh_rate=50)])`.",
-            "lightning/pytorch/callbacks/progress/tqdm_progress.py (lightning 2.6); " + ITEM.source,
+            "Leave `prog_bar=True` out of `self.log(...)`: such a value is read after every batch, however rarely the "
+            "bar is drawn.",
+            "lightning/pytorch/trainer/connectors/logger_connector/result.py (lightning 2.6); " + ITEM.source,
             elsewhere=True,
         )
     found = _METRICS.search(line.site.file)

@@ -214,7 +214,7 @@ def _finding(rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity
         fix=advice.fix,
         source=advice.source,
         related_sites=[line.site for line in lines[1:]],
-        related_as="also at",
+        related_as="also at" if lines[1:] else "",
         severity=severity,
     )
 

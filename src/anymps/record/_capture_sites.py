@@ -44,7 +44,8 @@ class Sites:
                 return self._number(code, frame.f_lineno, via)
             if in_backward and facts.function == "_engine_run_backward":
                 return 0
-            if via is None and "/torch/" in facts.file:
+            # A mode, such as a default device, stands between an operator and the function of torch that called it.
+            if via is None and facts.function != "__torch_function__" and "/torch/" in facts.file:
                 via = code
             frame = frame.f_back
         return 0

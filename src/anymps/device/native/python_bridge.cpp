@@ -169,7 +169,8 @@ static uint32_t site_of_frames(bool until_engine) {
       Py_DECREF(frame);
       break;
     }
-    if (via == nullptr && facts.file.find("/torch/") != std::string::npos) {
+    // A mode, such as a default device, stands between an operator and the function of torch that called it.
+    if (via == nullptr && facts.function != "__torch_function__" && facts.file.find("/torch/") != std::string::npos) {
       via = code;
     }
     Py_DECREF(code);
