@@ -171,6 +171,70 @@ def test_copies_that_are_no_habit() -> None:
     assert ids(loop(born("torch.arange(n)", file=LIBRARY))) == []
 
 
+# MPS406
+
+
+def constants(name: str, *, every: int = 1, file: str = "model.py", module: str = "", marks: int = 1) -> Extra:
+    """Two copies of 64 bytes at one line in every `every`-th step, and marks that so many of them are the same."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site(file, 9, "forward", "x = x * self.mask.to(x.device)")
+        for number in range(2 if step % every == 0 else 0):
+            builder.entry(
+                "aten::copy_", start_ns=time + number, fate=Fate.COPY, phase=Phase.FORWARD, wait=Wait.COPY_TO_MPS,
+                direction=Direction.CPU_TO_MPS, moved_bytes=64, site=site,
+                module=builder.module(module, "Masked") if module else 0,
+            )  # fmt: skip
+        for number in range(marks if step == 2 else 0):
+            builder.note("constant", start_ns=time + number, site=site, name=name, bytes=64)
+
+    return extra
+
+
+def test_a_tensor_copied_in_every_step() -> None:
+    """MPS406: its name, one copy a step for each tensor, and a buffer where a module keeps it."""
+    finding = only(loop(constants("self.mask", module="Net.masked")))
+    assert (finding.id, finding.count, finding.per_step) == ("MPS406", 10, 1.0)
+    assert finding.what == "`self.mask` was copied to mps from the CPU in every step, and had not changed."
+    assert finding.fix == (
+        'Write `self.register_buffer("mask", ..., persistent=False)` where the module makes it; `.to()` of the module '
+        "then moves it, once."
+    )
+    assert finding.cost_ns == (2_100_009, 5_700_016)
+
+
+def test_tensors_copied_in_every_step() -> None:
+    """MPS406: several at one line are one finding; outside of a module they are copied before the loop."""
+    finding = only(loop(constants("table", marks=2)))
+    assert (finding.count, finding.per_step) == (20, 2.0)
+    assert finding.what == "`table` and another one were copied to mps from the CPU in every step, and had not changed."
+    assert finding.fix == "Copy it once, before the loop: `table = table.to(device)`."
+
+
+def test_copies_that_are_no_constants() -> None:
+    """MPS406 is silent where the copy is no routine, in a package, and where it was made just before (MPS404)."""
+    assert ids(loop(constants("self.mask", every=5))) == []
+    assert ids(loop(constants("self.mask", file=LIBRARY))) == []
+    assert ids(loop(constants("self.mask", marks=0))) == []
+
+
+# MPS407
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [("AssertionError: Torch not compiled with CUDA enabled", ["MPS407"]), ("", [])]
+)
+def test_cuda_asked_for(error: str, expected: list[str]) -> None:
+    """MPS407: what asks for CUDA and ends the run; a program that catches the error knows what to do."""
+    builder = RecordingBuilder(meta={**META, "ending": {"kind": "exception", "error": error}})
+    builder.note("cuda", start_ns=0, site=builder.site("train.py", 7, "main", "model.cuda()"))
+    findings = find(builder.close())
+    assert [finding.id for finding in findings] == expected
+    if expected:
+        assert findings[0].what == "What needs CUDA raised AssertionError: Torch not compiled with CUDA enabled"
+        assert findings[0].site.line == 7
+
+
 # MPS811, MPS812
 
 
@@ -218,7 +282,7 @@ def test_unfused_optimizer() -> None:
     """MPS812: the line of the step, its kernels, and what starting them costs."""
     finding = only(loop(stepping(140)))
     assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS812", 30, 10, 1.0)
-    assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters."
+    assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
     assert finding.fix == "Give it `fused=True`: `AdamW(..., fused=True)`."
     assert finding.cost_ns == (1400 * 1_200, 1400 * 20_000)
 
@@ -226,7 +290,9 @@ def test_unfused_optimizer() -> None:
 def test_foreach_optimizer() -> None:
     """MPS812: `foreach=True` is named, as it brings nothing on mps."""
     finding = only(loop(stepping(140, foreach=["True"])))
-    assert finding.what == "`AdamW`, with `foreach=True`, ran 140 kernels a step for 10 parameters."
+    assert finding.what == (
+        "`AdamW`, with `foreach=True`, ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
+    )
     assert finding.fix == "Give it `fused=True`: `AdamW(..., fused=True)`, in place of `foreach=True`."
 
 
@@ -248,6 +314,18 @@ def test_foreach_optimizer() -> None:
 def test_optimizers_that_are_as_they_should_be(extra: Extra) -> None:
     """MPS812 is silent where the fused kernel is used, is not there, or would save little."""
     assert ids(loop(extra)) == []
+
+
+@pytest.mark.parametrize(("forward", "expected"), [(558, ["MPS812"]), (560, [])])
+def test_unfused_optimizer_of_a_long_step(forward: int, expected: list[str]) -> None:
+    """MPS812 is silent where the optimizer's kernels are less than a fifth of the step's: 140 of 700."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        stepping(140)(builder, step, time)
+        for number in range(forward):
+            builder.entry("aten::gelu", start_ns=time + 200 + number, phase=Phase.FORWARD)
+
+    assert ids(loop(extra)) == expected
 
 
 def test_unfused_optimizer_needs_a_loop() -> None:

@@ -73,6 +73,12 @@ def gaps(stride: int) -> torch.Tensor:
     return torch.zeros(40)[::stride][:10].copy_(torch.arange(20.0, device="mps")[::2])
 
 
+def read_after_cast(x: torch.Tensor, dtype: torch.dtype) -> None:
+    """A casting copy to the CPU of what is needed later."""
+    x.to("cpu", dtype)
+    x.sum()
+
+
 def linear(rows: int, grad: bool) -> None:
     """Forward and backward of a layer of 16 to 16, whose weight may need no gradient."""
     layer = nn.Linear(16, 16, bias=False).to("mps").requires_grad_(grad)
@@ -155,8 +161,9 @@ TABLE = torch.tensor([1.0, 2.0])
 CASES = (
     Case(
         "MPS601",
-        lambda: on(4).to("cpu", torch.float16),
-        (lambda: on(4, dtype=torch.int32).to("cpu", torch.int64), lambda: on(4).to("cpu"), lambda: on(4).half(),
+        lambda: read_after_cast(on(4), torch.float16),
+        (lambda: on(4).to("cpu", torch.float16), lambda: read_after_cast(on(4, dtype=torch.int32), torch.int64),
+         lambda: on(4, dtype=torch.int32).to("cpu", torch.int64), lambda: on(4).to("cpu"), lambda: on(4).half(),
          lambda: torch.zeros(2, 2, dtype=torch.float16).copy_(on(2, 2).t())),
     ),
     Case(

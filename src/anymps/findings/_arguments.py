@@ -80,7 +80,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         for refused in refused_as(recording, kind):
             yield rule.finding(
                 refused.site,
-                what=f"`{refused.operator}` raised {refused.error}: {refused.message}",
+                what=f"`{refused.operator}` raised {refused.error}: {refused.message}{refused.called}",
                 count=refused.count,
                 related_sites=[refused.origin],
             )

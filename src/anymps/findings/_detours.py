@@ -1,7 +1,11 @@
-"""MPS403 to MPS405: tensors that pass through the CPU in every step and need not: round trips, and those made there."""
+"""MPS403 to MPS406: tensors that pass through the CPU in every step and need not.
+
+Round trips, tensors that are made on the CPU, and those that are kept there.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from anymps._errors import UnsupportedTorchError
@@ -98,7 +102,51 @@ DRAWN = Rule(
     ),
 )
 
-RULES = (ROUND_TRIP, BORN, DRAWN)
+CONSTANT = Rule(
+    id="MPS406",
+    title="Same tensor copied to mps in every step",
+    severity=Severity.WARNING,
+    why=(
+        "Its values were the same each time. A copy to mps waits until the GPU has finished all queued work; a tensor "
+        "that lies there already needs none."
+    ),
+    fix="Copy it once, before the loop; in a module make it a buffer (`register_buffer`), which `model.to()` moves.",
+    source=_COPY,
+    example=Example(
+        bad="""
+            class Masked(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.mask = torch.tensor([1.0, 1.0, 0.0, 0.0])
+
+                def forward(self, x):
+                    return x * self.mask.to(x.device)
+
+
+            masked = Masked().to(device)
+            for x in batches:
+                train(x)
+                masked(x.to(device))
+        """,
+        good="""
+            class Masked(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.register_buffer("mask", torch.tensor([1.0, 1.0, 0.0, 0.0]))
+
+                def forward(self, x):
+                    return x * self.mask
+
+
+            masked = Masked().to(device)
+            for x in batches:
+                train(x)
+                masked(x.to(device))
+        """,
+    ),
+)
+
+RULES = (ROUND_TRIP, BORN, DRAWN, CONSTANT)
 
 # Whole modules that move on purpose: their weights are saved, swapped or kept away while not in use.
 _MODULES_MOVE = ("torch/nn/modules/module.py", "torch/optim/optimizer.py")
@@ -119,6 +167,57 @@ def find(recording: Recording) -> Iterator[Finding]:
         routine = tuple(copy for copy in line.occurrences if copy.site == site and is_every_step(recording, copy))
         if routine and not _stands_for_data(born, AtLine(site, routine)):
             yield _born(born, AtLine(site, routine))
+    yield from _constants(recording, lines, {(site.file, site.line) for site in told})
+
+
+def _constants(
+    recording: Recording, lines: dict[tuple[str, int], AtLine], told: set[tuple[str, int]]
+) -> Iterator[Finding]:
+    constants: dict[tuple[str, int], list[Noted]] = {}
+    for constant in recording.noted("constant"):
+        site = constant.occurrence.site
+        if (site.file, site.line) not in told and not is_library(site) and not site.via.startswith(_MODULES_MOVE):
+            constants.setdefault((site.file, site.line), []).append(constant)
+    for place, found in constants.items():
+        routine = (
+            [copy for copy in lines[place].occurrences if is_every_step(recording, copy)] if place in lines else []
+        )
+        if routine:
+            yield _constant(recording, found, AtLine(found[0].occurrence.site, tuple(routine)))
+
+
+def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Finding:
+    name = str(constants[0].facts.get("name", ""))
+    copies = sum(constant.occurrence.count for constant in constants)
+    others = copies - 1
+    # Once a step each, at least; the line may copy the batch as well.
+    per_step = min(line.per_step, float(copies))
+    count = min(line.count, copies * recording.complete_steps)
+    moved = sum(_bytes(constant) * constant.occurrence.count for constant in constants) * count // copies
+    subject = f"`{name}`" if name else "A tensor"
+    subject += "" if not others else " and another one" if others == 1 else f" and {others} others"
+    verb = "was" if not others else "were"
+    attribute = re.fullmatch(r"self\.(\w+)", name)
+    return CONSTANT.finding(
+        line.site,
+        what=f"{subject} {verb} copied to mps from the CPU in every step, and had not changed.",
+        count=count,
+        per_step=per_step,
+        cost_ns=COPY.of(count, moved),
+        fix=(
+            f'Write `self.register_buffer("{attribute[1]}", ..., persistent=False)` where the module makes it; '
+            "`.to()` of the module then moves it, once."
+            if attribute and line.modules
+            else f"Copy it once, before the loop: `{name} = {name}.to(device)`."
+            if name.isidentifier()
+            else ""
+        ),
+    )
+
+
+def _bytes(constant: Noted) -> int:
+    size = constant.facts.get("bytes")
+    return size if isinstance(size, int) else 0
 
 
 def _stands_for_data(born: Noted, line: AtLine) -> bool:

@@ -110,7 +110,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         for refused in refused_as(recording, kind):
             yield rule.finding(
                 refused.site,
-                what=f"`{refused.operator}` raised {refused.error}: {refused.message}",
+                what=f"`{refused.operator}` raised {refused.error}: {refused.message}{refused.called}",
                 count=refused.count,
                 fix="Make it complex64 before it goes to the device." if kind is RefusalKind.COMPLEX128 else "",
                 related_sites=[refused.origin],
@@ -119,6 +119,7 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 def _float64(refused: Refused) -> Finding:
     name, expression = refused.name, refused.expression
+    looped = refused.origin.source.strip().startswith(("for ", "async for "))
     subject = name[0].upper() + name[1:]
     what = f"{subject} is float64, and going to mps raised {refused.error}."
     fix = ""
@@ -129,11 +130,15 @@ def _float64(refused: Refused) -> Finding:
             f"{subject}, made{made} at {at(refused.origin)}, is float64{default}; going to mps raised {refused.error}."
         )
         float32 = _as_float32(expression)
-        if float32:
+        if looped:
+            fix = "Make it float32 where the data set makes it, or write `.float()` before it goes to the device."
+        elif float32:
             fix = f"Write `{float32}` at {at(refused.origin)}, or `.float()` before it goes to the device."
         else:
             fix = f"Make it float32 at {at(refused.origin)}, or write `.float()` before it goes to the device."
-    return FLOAT64.finding(refused.site, what=what, count=refused.count, fix=fix, related_sites=[refused.origin])
+    return FLOAT64.finding(
+        refused.site, what=f"{what[:-1]}{refused.called}.", count=refused.count, fix=fix, related_sites=[refused.origin]
+    )
 
 
 def _as_float32(expression: str) -> str:

@@ -59,9 +59,10 @@ def find(recording: Recording) -> Iterator[Finding]:
         if identity not in _RULE_OF:
             continue  # of another anymps
         hazard = _HAZARDS[identity]
+        later = " The tensor was read again later." if hazard.check is Check.NARROWING_COPY else ""
         yield _RULE_OF[identity].finding(
             line.site,
-            what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.",
+            what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.{later}",
             count=line.count,
             per_step=line.per_step,
         )

@@ -75,7 +75,16 @@ def uses_mps(recording: Recording) -> bool:
 
 def is_library(site: Site) -> bool:
     """Whether a line belongs to an installed package: what its loop does is not the user's habit."""
-    return "/site-packages/" in site.file.replace("\\", "/")
+    return bool(package_of(site))
+
+
+def package_of(site: Site) -> str:
+    """The folder or file of an installed package that a line belongs to, `timm`; empty for a line of the user's."""
+    parts = site.file.replace("\\", "/").split("/")
+    for folder in ("site-packages", "dist-packages"):
+        if folder in parts[:-1]:
+            return parts[len(parts) - parts[::-1].index(folder)].removesuffix(".py")
+    return ""
 
 
 def times(count: float) -> str:

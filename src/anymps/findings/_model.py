@@ -55,8 +55,9 @@ class Finding:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Sorts findings: the most severe first, then the costliest, then by place."""
-        return (self.severity, -self.cost_ns[1], self.id, self.site.file, self.site.line, self.what)
+        """Sorts findings: the most severe first, of these the ones with a known place, the costliest, then by place."""
+        place = (self.site.file, self.site.line)
+        return (self.severity, not self.site.known, -self.cost_ns[1], self.id, *place, self.what)
 
     @property
     def cost_per_step_ns(self) -> tuple[int, int]:
@@ -104,11 +105,13 @@ class Rule:
         fix: str = "",
         source: str = "",
         related_sites: Iterable[Site] = (),
+        related_as: str = "",
+        severity: Severity | None = None,
     ) -> Finding:
-        """A finding of this rule; `fix` and `source` replace the general ones where the place allows a better word."""
+        """A finding of this rule; what is given replaces the rule's own where the place allows a better word."""
         return Finding(
             id=self.id,
-            severity=self.severity,
+            severity=self.severity if severity is None else severity,
             title=self.title,
             site=site,
             count=count,
@@ -119,5 +122,5 @@ class Rule:
             fix=fix or self.fix,
             source=source or self.source,
             related_sites=tuple(related for related in related_sites if related.known),
-            related_as=self.related_as,
+            related_as=related_as or self.related_as,
         )

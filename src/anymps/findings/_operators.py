@@ -137,7 +137,7 @@ def _missing(recording: Recording, refused: Refused) -> Finding:
     variable = "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
     return MISSING.finding(
         refused.site,
-        what=f"`{refused.operator}` has no MPS kernel and raised {refused.error}.",
+        what=f"`{refused.operator}` has no MPS kernel and raised {refused.error}{refused.called}.",
         count=refused.count,
         fix=f"{native} Or: {variable}" if native else variable,
         related_sites=[refused.origin],
@@ -190,6 +190,10 @@ def _always_words(line: AtLine) -> str:
 def _native_words(recording: Recording, operator: str) -> str:
     """What to use instead of `operator`, if anything is known."""
     words = []
+    if operator.startswith("aten::_nested_tensor_from_mask"):
+        words.append(
+            "Build the encoder without nested tensors: `nn.TransformerEncoder(..., enable_nested_tensor=False)`."
+        )
     known = equivalent(operator)
     if known is not None:
         words.append(f"Write `{known.instead}` for `{known.call}`.")

@@ -13,6 +13,9 @@ from anymps.record import Noted, Phase, Recording
 _MIN_SAVED = 50
 """Kernels a step that a finding must save; below that the step does not show it."""
 
+_MIN_SHARE = 0.2
+"""Of all kernels of the step, the optimizer's: with less, one kernel instead of them hardly shortens the step."""
+
 ZEROED = Rule(
     id="MPS811",
     title="Gradients filled with zeros in every step",
@@ -106,20 +109,23 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
     shares = {share.phase: share for share in recording.step_table().mean}
     if Phase.OPTIMIZER not in shares or len(optimizers) != 1:
         return  # whose kernels they are cannot be told
-    share = shares[Phase.OPTIMIZER]
+    kernels = shares[Phase.OPTIMIZER].on_mps - shares[Phase.OPTIMIZER].views
+    part = kernels / max(sum(share.on_mps - share.views for share in shares.values()), 1)
     for optimizer in optimizers:
-        kernels = share.on_mps - share.views
         site = optimizer.occurrence.site
         if not _could_be_fused(optimizer) or is_library(site):
             continue
-        if kernels < _MIN_SAVED:
+        if kernels < _MIN_SAVED or part < _MIN_SHARE:
             continue
         name, tensors = str(optimizer.facts["name"]), optimizer.facts["tensors"]
         steps = recording.complete_steps
         foreach = ", with `foreach=True`," if optimizer.facts.get("foreach") == ["True"] else ""
         yield UNFUSED.finding(
             site,
-            what=f"`{name}`{foreach} ran {number(kernels)} kernels a step for {tensors} parameters.",
+            what=(
+                f"`{name}`{foreach} ran {number(kernels)} kernels a step for {tensors} parameters, "
+                f"{part:.0%} of all kernels of the step."
+            ),
             count=steps,
             per_step=1.0,
             cost_ns=LAUNCH.of(round(kernels * steps)),

@@ -1,4 +1,4 @@
-"""MPS4xx: tensors and generators that lie on the wrong device."""
+"""MPS401, MPS402 and MPS407: tensors and generators on the wrong device, and a device that no Mac has."""
 
 from __future__ import annotations
 
@@ -49,7 +49,27 @@ GENERATOR = Rule(
     ),
 )
 
-RULES = (DEVICES, GENERATOR)
+CUDA = Rule(
+    id="MPS407",
+    title="CUDA asked for on a Mac",
+    severity=Severity.ERROR,
+    why="torch for macOS is built without CUDA: whatever asks for it raises AssertionError.",
+    fix=(
+        'Write `.to("mps")` for `.cuda()` and `device="mps"` for `device="cuda"`; for every machine alike, '
+        "`device = torch.accelerator.current_accelerator()`."
+    ),
+    source="torch/cuda/__init__.py (_lazy_init), torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.ones(3).cuda()
+        """,
+        good="""
+            x = torch.ones(3).to(torch.accelerator.current_accelerator())
+        """,
+    ),
+)
+
+RULES = (DEVICES, GENERATOR, CUDA)
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -63,6 +83,17 @@ def find(recording: Recording) -> Iterator[Finding]:
             count=refused.count,
             related_sites=[refused.origin],
         )
+    # A program that catches the error and goes on knows what to do without CUDA.
+    asked = recording.noted("cuda") if "not compiled with CUDA" in _last_words(recording) else ()
+    for mark in asked[-1:]:
+        words = "What needs CUDA raised AssertionError: Torch not compiled with CUDA enabled"
+        yield CUDA.finding(mark.occurrence.site, what=words, count=1)
+
+
+def _last_words(recording: Recording) -> str:
+    """What the exception said that ended the run."""
+    ending = recording.meta.get("ending")
+    return " ".join(str(ending.get(key, "")) for key in ("error", "message")) if isinstance(ending, dict) else ""
 
 
 def _devices(refused: Refused) -> Finding:
@@ -75,7 +106,10 @@ def _devices(refused: Refused) -> Finding:
     variable = name if isinstance(name, str) and name.isidentifier() else ""
     return DEVICES.finding(
         refused.site,
-        what=f"{subject}{made} is on the CPU, and `{refused.operator}` raised {refused.error}: {refused.message}",
+        what=(
+            f"{subject}{made} is on the CPU, and `{refused.operator}` raised {refused.error}: "
+            f"{refused.message}{refused.called}"
+        ),
         count=refused.count,
         fix=f"Move it before this line: `{variable} = {variable}.to(device)`." if variable else "",
         related_sites=[refused.origin],

@@ -33,6 +33,12 @@ class Refused:
         expression = self.detail.get("expression")
         return expression.strip() if isinstance(expression, str) else ""
 
+    @property
+    def called(self) -> str:
+        """` (called from train.py:12)`, where the line is an installed package's and the user's call is known."""
+        caller = self.detail.get("caller")
+        return f" (called from {caller})" if isinstance(caller, str) and caller else ""
+
 
 def refused_as(recording: Recording, *kinds: RefusalKind) -> list[Refused]:
     """The refusals of these kinds, in the order of the run, one for each operator, line and origin."""

@@ -56,6 +56,7 @@ _OVER_STEPS: Final = (
     _precision.UNSCALED.id,
     _detours.BORN.id,
     _detours.DRAWN.id,
+    _detours.CONSTANT.id,
     *(rule.id for rule in (*_memory_growth.RULES, *_optimizer.RULES)),
 )
 

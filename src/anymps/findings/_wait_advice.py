@@ -13,11 +13,15 @@ from anymps.record import Phase
 
 
 class Advice(NamedTuple):
-    """What happened, and a fix and a source of its own; empty where the rule's own is best."""
+    """What happened, and a fix and a source of its own; empty where the rule's own is best.
+
+    `elsewhere`: the fix is no change of the line itself but a setting, which the user can make wherever the line lies.
+    """
 
     what: str
     fix: str = ""
     source: str = ""
+    elsewhere: bool = False
 
 
 # Formatting a tensor ends up in these torch functions (torch/_tensor_str.py, Tensor.__format__ and __repr__).
@@ -29,6 +33,8 @@ _SHOWING_CALL = re.compile(
     r"|\.(?:add_scalars?|set_postfix|set_postfix_str|set_description)\(|\b(?:tqdm|stdout|stderr)\.write\("
 )
 _METRICS: Final = re.compile(r"[/\\](torchmetrics|torcheval|ignite)[/\\]")
+_TRAINER: Final = re.compile(r"[/\\]transformers[/\\]trainer\.py$")
+_LIGHTNING: Final = re.compile(r"[/\\]lightning(?:_fabric|[/\\]fabric)[/\\]utilities[/\\]apply_func\.py$")
 _SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precision)_score\(|\bconfusion_matrix\(")
 _LONGEST = 90  # characters of a line that a fix repeats
 
@@ -36,7 +42,8 @@ INSTEAD: Final = {
     "nonzero": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
     "masked_select": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
     "masked_scatter_": "Write `torch.where(mask, value, x)`, if the values are as many as the elements.",
-    "index": "Keep the mask instead of indexing with it: `torch.where(mask, x, 0)`, or multiply by it.",
+    "index": "For a mask that stays as it is, `index = mask.nonzero(as_tuple=True)` before the loop and `x[index]` "
+    "in it; else keep the mask instead of indexing: `torch.where(mask, x, 0)`, or multiply by it.",
     "_index_put_impl_": "Write `x = torch.where(mask, value, x)` for `x[mask] = value`.",
     "repeat_interleave": "Give `output_size=`: the result's size is then known without a read.",
     "equal": "Compare on the device, `(a == b).all()`, and read the answer every 50 steps.",
@@ -116,6 +123,22 @@ def _in_torch(line: AtLine, vias: str) -> Advice | None:
             "GradScaler read whether a gradient was infinite",
             "Train in bfloat16 or float32, which need no GradScaler.",
             "torch/amp/grad_scaler.py (torch 2.13); " + ITEM.source,
+            elsewhere=True,
+        )
+    if "torch/distributions/" in vias:
+        return Advice(
+            "A distribution looked whether its arguments are valid",
+            "Once the values are known to be right, switch these checks off for all distributions: "
+            "`torch.distributions.Distribution.set_default_validate_args(False)`.",
+            "torch/distributions/distribution.py (torch 2.13); " + ITEM.source,
+            elsewhere=True,
+        )
+    if "_detect_is_causal_mask" in vias:
+        return Advice(
+            "The layer compared its mask with a causal one",
+            "Tell it: `is_causal=True` for a causal mask, `is_causal=False` for another (`tgt_is_causal=`, "
+            "`memory_is_causal=` of a decoder).",
+            "torch/nn/modules/transformer.py (torch 2.13); " + ITEM.source,
         )
     if "clip_grad" in vias or re.search(r"error_if_nonfinite\s*=\s*True", code):
         return Advice(
@@ -128,6 +151,7 @@ def _in_torch(line: AtLine, vias: str) -> Advice | None:
             "LBFGS read its loss and its directions back",
             "LBFGS decides on the host in each iteration; an optimizer that does not, such as AdamW, needs no wait.",
             "torch/optim/lbfgs.py (torch 2.13); " + ITEM.source,
+            elsewhere=True,
         )
     if "optim/lr_scheduler" in vias:
         return Advice(
@@ -140,6 +164,7 @@ def _in_torch(line: AtLine, vias: str) -> Advice | None:
             "The optimizer read a value back",
             "Use the fused optimizer: `AdamW(..., fused=True)`, with the learning rate as a Python number.",
             "scvi-tools PR 3998 (17 of 22 waits of a step were an unfused Adam's); " + ITEM.source,
+            elsewhere=True,
         )
     if re.search(r"\bone_hot\(", code) and not re.search(r"num_classes|\bone_hot\([^()]*,", code):
         return Advice(
@@ -151,13 +176,30 @@ def _in_torch(line: AtLine, vias: str) -> Advice | None:
 
 
 def _in_library(line: AtLine) -> Advice | None:
+    if _TRAINER.search(line.site.file) and re.match(r"if \(?$|.*\bisnan\(", line.site.source.strip()):
+        return Advice(
+            "The Trainer looked whether the loss is finite",
+            "Give `TrainingArguments(..., logging_nan_inf_filter=False)`; a loss that is NaN then shows in the log.",
+            "transformers/trainer.py (transformers 4.46 to 5.23); " + ITEM.source,
+            elsewhere=True,
+        )
+    if _LIGHTNING.search(line.site.file):
+        return Advice(
+            "Lightning read a value that was logged",
+            "Leave `prog_bar=True` out of `self.log(...)`: such a value is read after every batch, however rarely the "
+            "bar is drawn.",
+            "lightning/pytorch/trainer/connectors/logger_connector/result.py (lightning 2.6); " + ITEM.source,
+            elsewhere=True,
+        )
     found = _METRICS.search(line.site.file)
     if found is None:
         return None
     library = found[1]
     checks = ", and leave out its checks of the values: `validate_args=False`" if library == "torchmetrics" else ""
     return Advice(
-        f"A metric of {library} read a value", f"Update the metric on the device, compute it once an epoch{checks}."
+        f"A metric of {library} read a value",
+        f"Update the metric on the device, compute it once an epoch{checks}.",
+        elsewhere=True,
     )
 
 

@@ -72,9 +72,11 @@ class Ahead:
 def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
     """Lines where the host waited: those that hurt first, the costliest before the others, then those that belong."""
     routine = _routine(recording)
+    kept = {(mark.occurrence.site.file, mark.occurrence.site.line) for mark in recording.noted("constant")}
     groups: dict[tuple[str, int, str], list[WaitQueue]] = {}
     for queue in recording.queues():
-        reason = "" if _key(queue.site, queue.wait) in routine else _reason(recording, queue)
+        constant = queue.wait is Wait.COPY_TO_MPS and (queue.site.file, queue.site.line) in kept
+        reason = "" if _key(queue.site, queue.wait) in routine else _reason(recording, queue, constant=constant)
         groups.setdefault((queue.site.file, queue.site.line, reason), []).append(queue)
     places = [
         WaitPlace(queues[0].site, tuple(queues), hurts=not reason, reason=reason)
@@ -123,7 +125,7 @@ def _key(site: Site, wait: Wait) -> tuple[str, int, Wait]:
     return site.file, site.line, wait
 
 
-def _reason(recording: Recording, queue: WaitQueue) -> str:
+def _reason(recording: Recording, queue: WaitQueue, *, constant: bool) -> str:
     """Why a wait belongs; never empty."""
     steps = [step.step for step in recording.steps() if step.complete]
     if not steps:
@@ -133,6 +135,8 @@ def _reason(recording: Recording, queue: WaitQueue) -> str:
     if queue.last_step <= steps[0] and len(steps) > 1:
         return "at the start"
     if queue.wait is Wait.COPY_TO_MPS and 2 * queue.steps >= len(steps):
+        if constant:
+            return "copied to the device, though it had not changed"
         return "the batch on its way to the device" if Phase.MOVE in queue.phases else "copied to the device"
     often = f"in {queue.steps:,} of {len(steps):,} {'step' if len(steps) == 1 else 'steps'}"
     return often if len(steps) >= MIN_STEPS else f"{often}, too few to tell whether in every one"

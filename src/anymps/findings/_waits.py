@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
 from anymps.findings._example import Example
-from anymps.findings._loop import AtLine, by_line, is_every_step, times
+from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._wait_advice import INSTEAD, Advice, copy_advice, read_advice, show_advice, shows
 from anymps.record import Recording, Wait
@@ -154,6 +154,7 @@ DRAINED = Rule(
 
 RULES = (READ, PRINT, INSIDE, TO_CPU, SYNCHRONIZED, DRAINED)
 
+_BY_ID = {rule.id: rule for rule in RULES}
 _RULE_OF = {
     Wait.ITEM: READ,
     Wait.INSIDE_OPERATOR: INSIDE,
@@ -167,27 +168,60 @@ _RULE_OF = {
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about host waits in every step."""
     routine = [wait for wait in recording.waits() if wait.wait in _RULE_OF and is_every_step(recording, wait)]
+    # What one setting ends is one finding wherever it waits, and so is what a package does in lines of its own.
+    settled: dict[tuple[str, Advice], list[AtLine]] = {}
+    packaged: dict[tuple[str, str], list[AtLine]] = {}
     for line in by_line(routine):
-        if shows(line):
-            yield _finding(recording, PRINT, line)
-            continue
-        for rule in dict.fromkeys(_RULE_OF[wait.wait] for wait in line.occurrences):
-            mine = tuple(wait for wait in line.occurrences if _RULE_OF[wait.wait] is rule)
-            yield _finding(recording, rule, AtLine(line.site, mine))
+        for rule, mine in _by_rule(line):
+            advice = _advice(recording, rule, mine)
+            if advice.elsewhere:
+                settled.setdefault((rule.id, advice), []).append(mine)
+            elif package := package_of(line.site):
+                packaged.setdefault((rule.id, package), []).append(mine)
+            else:
+                yield _finding(rule, advice, [mine])
+    for (rule_id, advice), lines in settled.items():
+        yield _finding(_BY_ID[rule_id], advice, lines)
+    for (rule_id, package), lines in packaged.items():
+        advice = Advice(
+            f"The package `{package}` made the host wait",
+            f"Nothing in your own files: see whether a setting or a newer release of `{package}` goes without, or "
+            "tell its authors.",
+        )
+        yield _finding(_BY_ID[rule_id], advice, lines, severity=Severity.INFO)
 
 
-def _finding(recording: Recording, rule: Rule, line: AtLine) -> Finding:
-    costs = [cost_of_wait(wait.wait, wait.count, wait.moved_bytes) for wait in line.occurrences]
-    what, fix, source = _advice(recording, rule, line)
+def _by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
+    if shows(line):
+        yield PRINT, line
+        return
+    for rule in dict.fromkeys(_RULE_OF[wait.wait] for wait in line.occurrences):
+        yield rule, AtLine(line.site, tuple(wait for wait in line.occurrences if _RULE_OF[wait.wait] is rule))
+
+
+def _finding(rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity | None = None) -> Finding:
+    """One finding about lines with the same remedy, at the costliest of them."""
+    lines = sorted(lines, key=lambda line: -_cost(line)[1])
+    costs = [_cost(line) for line in lines]
+    per_step = sum(line.per_step for line in lines)
+    places = "" if len(lines) == 1 else f", at {len(lines)} lines: this one costs most"
     return rule.finding(
-        line.site,
-        what=f"{what} {times(line.per_step)} a step.",
-        count=line.count,
-        per_step=line.per_step,
+        lines[0].site,
+        what=f"{advice.what} {times(per_step)} a step{places}.",
+        count=sum(line.count for line in lines),
+        per_step=per_step,
         cost_ns=(sum(low for low, _ in costs), sum(high for _, high in costs)),
-        fix=fix,
-        source=source,
+        fix=advice.fix,
+        source=advice.source,
+        related_sites=[line.site for line in lines[1:]],
+        related_as="also at" if lines[1:] else "",
+        severity=severity,
     )
+
+
+def _cost(line: AtLine) -> tuple[float, float]:
+    costs = [cost_of_wait(wait.wait, wait.count, wait.moved_bytes) for wait in line.occurrences]
+    return sum(low for low, _ in costs), sum(high for _, high in costs)
 
 
 def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:

@@ -16,7 +16,7 @@ from anymps._errors import EnableError
 from anymps._version import __version__
 from anymps.device import State, native, state, this_mac
 from anymps.record._capture_hooks import Hooks, drain_modules
-from anymps.record._capture_origins import find_origin
+from anymps.record._capture_origins import find_caller, find_origin
 from anymps.record._recording import Recording
 from anymps.record._schema import ModuleRow, OperatorRow, RefusalRow, SignatureRow, SiteRow, StepRow
 from anymps.record._vocabulary import RefusalKind
@@ -237,6 +237,9 @@ class Capture:
         if origin is not None:
             detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}
             origin_site = self.core.site(origin.file, origin.line, origin.function, "")
+        caller = None if delayed else find_caller(self.core.is_internal)
+        if caller is not None:
+            detail["caller"] = caller
         row: RefusalRow = (number, 0, kind, error, message, self.core.current_site(), origin_site, detail)
         if delayed:
             self._delayed[number] = row

@@ -65,6 +65,20 @@ def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birt
     return None
 
 
+def find_name(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> str:
+    """What the running line of the user's calls `tensor`, `self.mask`; the empty text if that cannot be told."""
+    frame = next(user_frames(is_internal), None)
+    tree = parsed(frame.f_code.co_filename) if frame is not None else None
+    statement = statement_at(tree, frame.f_lineno) if frame is not None and tree is not None else None
+    if frame is None or statement is None:
+        return ""
+    for part in _own_parts(statement):
+        for node in ast.walk(part):
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and resolve(node, frame)[1] is tensor:
+                return ast.unparse(node)
+    return ""
+
+
 def _own_parts(statement: ast.stmt) -> list[ast.AST]:
     """The statement, or of a compound one its first line only."""
     if hasattr(statement, "body"):

@@ -20,6 +20,7 @@ from anymps.record._capture_ledger import PythonLedger
 from anymps.record._capture_mode import RecordingMode, keep_compiler_out
 from anymps.record._capture_reach import Reach
 from anymps.record._capture_refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
+from anymps.record._capture_repeats import Repeats
 from anymps.record._capture_roundtrip import RoundTrips
 from anymps.record._capture_sites import Sites
 from anymps.record._capture_tape import PythonTape, graph_task
@@ -50,7 +51,8 @@ class DispatchCore:
         self._mode: RecordingMode | None = None
         self._note_refusal: Callable[..., None] | None = None
         self._note_surfaced: Callable[[int], None] | None = None
-        self._note_copied: Callable[[torch.Tensor, int], None] | None = None
+        self._note_copied: Callable[[torch.Tensor, int, bool], None] | None = None
+        self._repeats = Repeats()
         self._copying_lines: set[int] = set()
         self._number_of: Callable[[Any], int] | None = None
         self._modules: dict[int, int] = {}
@@ -78,7 +80,7 @@ class DispatchCore:
 
     def current_site(self) -> int:
         """The line that runs, or the one that a late error is put down to."""
-        return self._blamed or self.sites.current()
+        return self._blamed or self.tape.place()
 
     def tape_start(self, limit: int) -> None:
         """Start to watch, on this thread and those that it starts from now on."""
@@ -309,13 +311,14 @@ class DispatchCore:
         self._waited()
 
     def _copied(self, source: torch.Tensor) -> None:
-        """Tell, once a line, what is copied to mps there."""
+        """Tell, once a line, what is copied to mps there, and once what comes by unchanged in every step."""
         if self._note_copied is None or graph_task() != -1:
             return
         site = self.current_site()
-        if site and site not in self._copying_lines:
+        again = site != 0 and self._repeats.is_third(source, site, self.tape.step)
+        if site and (again or site not in self._copying_lines):
             self._copying_lines.add(site)
-            self._note_copied(source, site)
+            self._note_copied(source, site, again)
 
     def _write(
         self,

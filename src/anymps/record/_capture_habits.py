@@ -22,7 +22,7 @@ from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from anymps.record._capture_births import find_birth
+from anymps.record._capture_births import find_birth, find_name
 from anymps.record._capture_clocks import watch_clocks
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
@@ -47,6 +47,7 @@ class Habits:
         self._replace(undo, GradScaler, "__init__", self._scaler)
         self._replace(undo, torch.autograd, "backward", self._backward)
         self._replace(undo, torch, "compile", self._compile)
+        self._replace(undo, torch.cuda, "_lazy_init", self._cuda)
         return undo + watch_clocks(self._core)
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
@@ -70,8 +71,13 @@ class Habits:
             },
         )
 
-    def copied(self, tensor: torch.Tensor, site: int) -> None:
-        """A CPU tensor was copied to mps at a line for the first time."""
+    def copied(self, tensor: torch.Tensor, site: int, again: bool) -> None:
+        """A CPU tensor was copied to mps at a line for the first time, or unchanged for the third step."""
+        if again:
+            self._write(
+                "constant", site, 0, {"name": find_name(tensor, self._core.is_internal), "bytes": tensor.nbytes}
+            )
+            return
         birth = find_birth(tensor, self._core.is_internal)
         if birth is not None:
             origin = self._core.site(birth.file, birth.line, birth.function, "")
@@ -124,6 +130,13 @@ class Habits:
             layer_norm=any(isinstance(part, torch.nn.LayerNorm) for part in parts),
         )
         return original(*given, **named)
+
+    def _cuda(self, original: Callable[..., None], *given: Any, **named: Any) -> None:
+        try:
+            original(*given, **named)
+        except AssertionError:  # built without
+            self._note_once("cuda")
+            raise
 
     def _replace(self, undo: Undo, owner: Any, name: str, watched: Callable[..., Any]) -> None:
         original = getattr(owner, name)

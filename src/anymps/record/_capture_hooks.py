@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -85,10 +86,31 @@ class Hooks:
         self._numbers.pop(address, None)
         self._core.forget_module(address)
 
-    def _before_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _before_optimizer(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if self.habits is not None:
             self.habits.optimizer(optimizer)
         self._former_phase.append(self._core.set_phase(int(Phase.OPTIMIZER)))
+        # What a closure runs is forward and backward, not the optimizer's own: Lightning runs the whole step in one.
+        if callable(kwargs.get("closure")):
+            return args, kwargs | {"closure": self._outside(kwargs["closure"])}
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], self._outside(args[1]), *args[2:]), kwargs
+        return None
+
+    def _outside(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        """The closure in no phase of its own."""
+
+        @functools.wraps(closure)
+        def outside(*args: Any, **kwargs: Any) -> Any:
+            former = self._core.set_phase(0)
+            try:
+                return closure(*args, **kwargs)
+            finally:
+                self._core.set_phase(former)
+
+        return outside
 
     def _after_optimizer(self, *_: Any) -> None:
         self._core.set_phase(self._former_phase.pop() if self._former_phase else 0)

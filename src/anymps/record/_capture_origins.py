@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 _MAX_FRAMES = 12  # user frames looked at, outwards
+_MAX_CALLERS = 100  # packages call each other through many
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,15 @@ def find_origin(culprit: torch.Tensor | None, kind: str, is_internal: Callable[[
             path = matches(value) if found else None
             if path is not None:
                 return _made_at(frame, name, path, is_internal)
+    return None
+
+
+def find_caller(is_internal: Callable[[str], bool]) -> str | None:
+    """`train.py:12`, the line of the user's that called an installed package; None where none was called."""
+    for depth, frame in enumerate(user_frames(is_internal, most=_MAX_CALLERS)):
+        file = frame.f_code.co_filename.replace("\\", "/")
+        if "/site-packages/" not in file and "/dist-packages/" not in file:
+            return f"{file.rpartition('/')[2]}:{frame.f_lineno}" if depth and not file.startswith("<") else None
     return None
 
 
@@ -80,10 +90,10 @@ def _path_to(value: Any, wanted: Callable[[Any], bool]) -> str | None:
     return None
 
 
-def user_frames(is_internal: Callable[[str], bool]) -> Iterator[FrameType]:
+def user_frames(is_internal: Callable[[str], bool], most: int = _MAX_FRAMES) -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(1)
     seen = 0
-    while frame is not None and seen < _MAX_FRAMES:
+    while frame is not None and seen < most:
         if not is_internal(frame.f_code.co_filename):
             seen += 1
             yield frame

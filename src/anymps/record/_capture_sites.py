@@ -30,8 +30,11 @@ class Sites:
         """Whether a file is torch's or anymps' own, hence no place in the user's code."""
         return file.startswith(self._internal)
 
-    def current(self) -> int:
-        """The line of the user's code that runs, 0 where a thread has none, as the autograd engine's."""
+    def current(self, *, in_backward: bool = False) -> int:
+        """The line of the user's code that runs, 0 where a thread has none, as the autograd engine's.
+
+        `in_backward`: only frames of the user's own backward count, not those outside of the engine.
+        """
         frame: FrameType | None = sys._getframe(1)
         via: CodeType | None = None
         while frame is not None:
@@ -39,7 +42,10 @@ class Sites:
             facts = self._codes.get(code) or self._facts(code)
             if not facts.internal:
                 return self._number(code, frame.f_lineno, via)
-            if via is None and "/torch/" in facts.file:
+            if in_backward and facts.function == "_engine_run_backward":
+                return 0
+            # A mode, such as a default device, stands between an operator and the function of torch that called it.
+            if via is None and facts.function != "__torch_function__" and "/torch/" in facts.file:
                 via = code
             frame = frame.f_back
         return 0

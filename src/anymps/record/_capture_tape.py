@@ -360,7 +360,14 @@ class PythonTape:
         found = outside
         if inside[0] == sequence and (outside[0] != sequence or self._is_named(inside, node.name())):
             found = inside
-        return (sequence, found[1], found[2]) if found[0] == sequence else (sequence, 0, 0)
+        # A torch.autograd.Function of Python: its backward has lines of its own.
+        own = self.sites.current(in_backward=True) if isinstance(node, torch.autograd.function.BackwardCFunction) else 0
+        return (sequence, found[1], own or found[2]) if found[0] == sequence else (sequence, 0, own)
+
+    def place(self) -> int:
+        """The line of the user's code that runs; in a backward that of the forward operator, or of its own backward."""
+        in_backward = graph_task() != -1 and self.here.module == 0
+        return (self._forward_of()[2] if in_backward else 0) or self.sites.current()
 
     def _is_named(self, forward: _Forward, node: str) -> bool:
         """Whether a node, `NativeLayerNormBackward0`, is that of an operator, `aten::native_layer_norm`."""

@@ -31,13 +31,22 @@ def unused(recording: Recording) -> bool:
 def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     """Two lines: whether it would run on that Mac, then how much there is to change and where to begin."""
     summary = _how_many(findings)
-    first = min(findings, key=lambda finding: (finding.severity, -finding.cost_per_step_ns[1]), default=None)
+    first = min(
+        findings,
+        key=lambda finding: (finding.severity, not finding.site.known, -finding.cost_per_step_ns[1]),
+        default=None,
+    )
     if first is not None and first.severity is not Severity.INFO:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
         summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
-    if unused(recording) and not _exception(recording)[0] and not _early_end(recording):
+    no_cuda = next((finding for finding in findings if finding.id == "MPS407"), None)
+    runs = _would_it_run(recording)
+    if no_cuda is not None:
+        where = place(no_cuda.site, fact(recording, "directory"))
+        runs = f"{_failed(recording)} on {_mac(recording)}: {where} asks for CUDA."
+    elif unused(recording) and not _exception(recording)[0] and not _early_end(recording):
         summary += ' The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
-    return [_would_it_run(recording), " ".join(filter(None, (summary, waits(recording, findings))))]
+    return [runs, " ".join(filter(None, (summary, waits(recording, findings))))]
 
 
 def waits(recording: Recording, findings: Sequence[Finding]) -> str:
@@ -167,9 +176,17 @@ def _fallback_words(on: bool) -> str:
     return f"{'on' if on else 'off'} (PYTORCH_ENABLE_MPS_FALLBACK)"
 
 
+def _mac(recording: Recording) -> str:
+    return fact(recording, "mac") or "a Mac"
+
+
+def _failed(recording: Recording) -> str:
+    return "Did not run" if recording.meta.get("virtual") is False else "Would not run"
+
+
 def _would_it_run(recording: Recording) -> str:
-    mac = fact(recording, "mac") or "a Mac"
-    ran, failed = ("Ran", "Did not run") if recording.meta.get("virtual") is False else ("Would run", "Would not run")
+    mac, failed = _mac(recording), _failed(recording)
+    ran = "Ran" if recording.meta.get("virtual") is False else "Would run"
     refusals = recording.refusals()
     exception, message = _exception(recording)
     if exception:

@@ -5,6 +5,9 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <cstring>
+#include <typeinfo>
+
 namespace anymps {
 
 bool current_backward(BackwardNode& node) {
@@ -15,6 +18,8 @@ bool current_backward(BackwardNode& node) {
   if (current) {
     node.sequence = current->sequence_nr();
     node.thread = current->thread_id();
+    // A torch.autograd.Function of Python. Its class is in a header that takes long to compile, so it goes by name.
+    node.python = std::strcmp(typeid(*current).name(), "N5torch8autograd6PyNodeE") == 0;
   }
   return true;
 }

@@ -9,6 +9,7 @@ namespace anymps {
 struct BackwardNode {
   uint64_t sequence = 0;
   uint64_t thread = 0;
+  bool python = false;  // a torch.autograd.Function: its backward has lines of its own
 };
 
 // True on a thread that runs a backward; then `node` names the forward operator it belongs to.

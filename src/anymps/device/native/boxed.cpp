@@ -417,6 +417,10 @@ class CatchAll final : public c10::OperatorKernel {
  public:
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     const Rule& rule = unlisted_rule(op);
+    if (rule.fate == Fate::Native) {
+      Redirect(rule, c10::DispatchKey::CPU)(op, {}, stack);
+      return;
+    }
     if (rule.name.rfind("c10d::", 0) == 0 && !texts().distributed.empty()) {
       refuse(Refusal::Distributed, rule, ErrorClass::NotImplemented, fill_in(texts().distributed, rule.name));
     }

@@ -2,6 +2,7 @@
 #include "hazards.h"
 
 #include "hazard_checks.h"
+#include "overwritten.h"
 #include "registry.h"
 #include "tape.h"
 
@@ -25,6 +26,8 @@ struct OperatorHazards {
 };
 
 namespace {
+
+constexpr int kNarrowingCopy = 0;  // anymps.rules.Check: what it spoils shows only where it is read again
 
 using hazard_checks::checks;
 using hazard_checks::Seen;
@@ -73,8 +76,12 @@ void each_met(const Rule& rule, c10::ArrayRef<Operand> operands, Found&& found) 
   }
 }
 
+std::string mark_of(const HazardRow& row, const std::string& call) {
+  return "anymps::hazard." + row.id + " " + call;
+}
+
 void meet(const HazardRow& row, const std::string& call) {
-  tape::note_hazard(mark_rule("anymps::hazard." + row.id + " " + call));
+  tape::note_hazard(mark_rule(mark_of(row, call)));
   if (row.text.empty()) {
     return;
   }
@@ -164,7 +171,13 @@ void set_hazards(std::vector<HazardRow> rows) {
 }
 
 void meet_hazards(const Rule& rule, c10::ArrayRef<Operand> operands) {
-  each_met(rule, operands, [&](const HazardRow& row) { meet(row, rule.name); });
+  each_met(rule, operands, [&](const HazardRow& row) {
+    if (row.check != kNarrowingCopy) {
+      meet(row, rule.name);
+    } else if (recording() && !muted()) {
+      overwritten::remember(operands[1].tensor, mark_of(row, rule.name), current_site());
+    }
+  });
 }
 
 void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {

@@ -14,6 +14,7 @@
 #include "nonblocking.h"
 #include "python_bridge.h"
 #include "registry.h"
+#include "overwritten.h"
 #include "roundtrip.h"
 #include "replay.h"
 #include "streams.h"
@@ -353,6 +354,7 @@ PyObject* tape_start(PyObject*, PyObject* limit) {
   return guarded([&]() -> PyObject* {
     nonblocking::recording_starts();
     roundtrip::recording_starts();
+    overwritten::forget_all();
     forget_sites();
     tape::start(PyLong_AsUnsignedLongLong(limit));
     Py_RETURN_NONE;
@@ -363,6 +365,7 @@ PyObject* tape_stop(PyObject*, PyObject*) {
   return guarded([]() -> PyObject* {
     nonblocking::recording_ends();
     roundtrip::recording_ends();
+    overwritten::forget_all();
     tape::stop();
     Py_RETURN_NONE;
   });
@@ -486,7 +489,7 @@ PyObject* site(PyObject*, PyObject* args) {
 }
 
 PyObject* here(PyObject*, PyObject*) {
-  return PyLong_FromUnsignedLong(current_site());
+  return PyLong_FromUnsignedLong(current_place());
 }
 
 PyObject* internal(PyObject*, PyObject* file) {

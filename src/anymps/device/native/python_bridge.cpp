@@ -2,6 +2,7 @@
 #include "python_bridge.h"
 
 #include "autograd.h"
+#include "repeats.h"
 #include "tape.h"
 
 #include <atomic>
@@ -138,7 +139,7 @@ void set_internal_prefixes(std::vector<std::string> prefixes) {
   internal_prefixes = std::move(prefixes);
 }
 
-uint32_t current_site() {
+static uint32_t site_of_frames(bool until_engine) {
   GilGuard gil;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -163,7 +164,13 @@ uint32_t current_site() {
       Py_DECREF(frame);
       break;
     }
-    if (via == nullptr && facts.file.find("/torch/") != std::string::npos) {
+    if (until_engine && facts.function == "_engine_run_backward") {
+      Py_DECREF(code);
+      Py_DECREF(frame);
+      break;
+    }
+    // A mode, such as a default device, stands between an operator and the function of torch that called it.
+    if (via == nullptr && facts.function != "__torch_function__" && facts.file.find("/torch/") != std::string::npos) {
       via = code;
     }
     Py_DECREF(code);
@@ -173,6 +180,14 @@ uint32_t current_site() {
   }
   PyErr_Restore(type, value, traceback);
   return id;
+}
+
+uint32_t current_site() {
+  return site_of_frames(false);
+}
+
+uint32_t current_site_in_backward() {
+  return site_of_frames(true);
 }
 
 uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via) {
@@ -196,6 +211,7 @@ void forget_sites() {
   named_sites.clear();
   new_sites.clear();
   lines_told.clear();
+  repeats::forget_all();
   site_count = 0;
 }
 
@@ -283,8 +299,9 @@ void note_copy_to_mps(const at::Tensor& source) {
     return;
   }
   const uint32_t site = current_site();
+  const bool again = site != 0 && repeats::is_third(source, site);
   GilGuard gil;
-  if (site == 0 || !lines_told.insert(site).second) {
+  if (site == 0 || !(lines_told.insert(site).second || again)) {
     return;
   }
   call_python(callbacks().copied, [&]() -> PyObject* {
@@ -292,7 +309,7 @@ void note_copy_to_mps(const at::Tensor& source) {
     if (tensor == nullptr) {
       return nullptr;
     }
-    PyObject* result = PyObject_CallFunction(callbacks().copied, "OI", tensor, site);
+    PyObject* result = PyObject_CallFunction(callbacks().copied, "OIO", tensor, site, again ? Py_True : Py_False);
     Py_DECREF(tensor);
     return result;
   });

@@ -13,7 +13,7 @@ namespace anymps {
 struct Callbacks {
   PyObject* refusal = nullptr;  // (number, kind, operator, error class, message, tensor or None) -> None
   PyObject* surfaced = nullptr;  // (number of a refusal) -> None: its delayed error is raised now
-  PyObject* copied = nullptr;  // (CPU tensor, number of the line) -> None: it was copied to mps there
+  PyObject* copied = nullptr;  // (CPU tensor, number of the line, bool) -> None: it was copied to mps there, for the third step unchanged
   PyObject* module = nullptr;   // (module) -> int: the number of an nn.Module on the tape
 };
 Callbacks& callbacks();
@@ -47,10 +47,14 @@ void forget_sites();
 // The number of one place in the user's code, for Python callers: file, line, function.
 uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via);
 
+// The place in the user's code that runs; in a backward that of the forward operator, or of the user's own backward.
+uint32_t current_place();
+
 // Answers the refusal's number on the tape; 0 while nothing records.
 uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit);
 
-// A CPU tensor was copied to mps: Python is told once a line, and looks there for what made it.
+// A CPU tensor was copied to mps: Python is told once a line, and looks there for what made it; and once a tensor that
+// comes by in every step as it was.
 void note_copy_to_mps(const at::Tensor& source);
 
 // A delayed error, noted before under that number, is raised by the calling line.

@@ -10,6 +10,7 @@
 #include <deque>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace anymps {
 namespace {
@@ -215,7 +216,14 @@ const Rule& unlisted_rule(const c10::OperatorHandle& op) {
     return *found->second;
   }
   Rule& rule = new_rule(op, name);
-  rule.fate = Fate::Fallback;
+  // The wheels of torchvision for macOS bring kernels for mps (torchvision/csrc/ops/mps, torchvision 0.22 to 0.28; nms
+  // finishes on the CPU), those for other systems none.
+  static const std::unordered_set<std::string> of_torchvision{
+      "nms", "roi_align", "_roi_align_backward", "roi_pool", "_roi_pool_backward",
+      "ps_roi_align", "_ps_roi_align_backward", "ps_roi_pool", "_ps_roi_pool_backward"};
+  const bool native = name.rfind("torchvision::", 0) == 0 && of_torchvision.count(name.substr(13)) == 1;
+  rule.fate = native ? Fate::Native : Fate::Fallback;
+  rule.wait = name == "torchvision::nms" ? Wait::InsideOperator : Wait::None;
   return rule;
 }
 

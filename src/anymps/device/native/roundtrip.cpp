@@ -45,16 +45,6 @@ const c10::StorageImpl* host_storage(const at::Tensor& tensor) {
   return tensor.defined() && impl->is_cpu() && impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr;
 }
 
-size_t hash_of(const c10::StorageImpl& storage) {
-  const std::string_view bytes(static_cast<const char*>(storage.data()), storage.nbytes());
-  const std::hash<std::string_view> hash;
-  if (bytes.size() <= 3 * kLooked) {
-    return hash(bytes);
-  }
-  const size_t first = hash(bytes.substr(0, kLooked)), last = hash(bytes.substr(bytes.size() - kLooked));
-  return (first * 31 + hash(bytes.substr(bytes.size() / 2, kLooked))) * 31 + last;
-}
-
 Trip* find(const c10::StorageImpl* storage) {  // under the mutex
   const auto found = storage == nullptr || storage->data() == nullptr ? trips.end() : trips.find(storage->data());
   if (found == trips.end()) {
@@ -191,6 +181,16 @@ bool counts() {
 }
 
 }  // namespace
+
+size_t hash_of(const c10::StorageImpl& storage) {
+  const std::string_view bytes(static_cast<const char*>(storage.data()), storage.nbytes());
+  const std::hash<std::string_view> hash;
+  if (bytes.size() <= 3 * kLooked) {
+    return hash(bytes);
+  }
+  const size_t first = hash(bytes.substr(0, kLooked)), last = hash(bytes.substr(bytes.size() - kLooked));
+  return (first * 31 + hash(bytes.substr(bytes.size() / 2, kLooked))) * 31 + last;
+}
 
 void left(const at::Tensor& host) {
   if (!counts()) {

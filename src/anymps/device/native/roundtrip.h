@@ -8,6 +8,9 @@
 
 namespace anymps::roundtrip {
 
+// Of the bytes at the beginning, in the middle and at the end, which tell a change.
+size_t hash_of(const c10::StorageImpl& storage);
+
 // After a copy to the CPU. Does nothing unless a recording runs, in a backward, and inside another call.
 void left(const at::Tensor& host);
 

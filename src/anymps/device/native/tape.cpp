@@ -3,6 +3,8 @@
 
 #include "autograd.h"
 #include "ledger.h"
+#include "overwritten.h"
+#include "python_bridge.h"
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
@@ -302,7 +304,7 @@ Phase natural_phase(const ThreadTape& tape, Wait wait, Direction direction) {
   return Phase::Forward;
 }
 
-// Phase, module and line of an operator that a backward runs: those of its forward one.
+// Phase, module and line of an operator that a backward runs: those of its forward one, or a line of the user's backward.
 void place_in_backward(Entry& entry, const BackwardNode& node) {
   entry.sequence = static_cast<int64_t>(node.sequence);
   entry.phase = static_cast<uint8_t>(Phase::Backward);
@@ -327,9 +329,23 @@ void remember_forward(const ThreadTape& tape, uint64_t sequence, uint32_t module
     slot.site.store(site(), std::memory_order_relaxed);
     slot.key.store(key, std::memory_order_release);
   }
+  if (node.python) {
+    if (const uint32_t own = current_site_in_backward()) {
+      entry.site = own;
+    }
+  }
 }
 
 }  // namespace
+
+uint32_t current_place() {
+  Entry entry{};
+  BackwardNode node;
+  if (current_backward(node) && mine().call.module == 0) {
+    place_in_backward(entry, node);
+  }
+  return entry.site != 0 ? entry.site : current_site();
+}
 
 static thread_local bool refusal_noted = false;
 
@@ -427,6 +443,9 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   tape.publish();
   if (ledger::has_unattributed()) {
     ledger::attribute(entry);
+  }
+  if (C10_UNLIKELY(overwritten::any.load(std::memory_order_relaxed))) {
+    overwritten::look(rule_, inputs);
   }
 }
 
@@ -625,14 +644,14 @@ uint32_t note_refusal(const Rule& rule, Fate fate) {
   BackwardNode node;
   entry.phase = current_backward(node) ? static_cast<uint8_t>(Phase::Backward)
                                        : static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
-  entry.site = current_site();
+  entry.site = current_place();
   entry.flags = kRaised;
   entry.refusal = state().refusals.fetch_add(1) + 1;
   put(rule, fate, entry);
   return entry.refusal;
 }
 
-void note_hazard(const Rule& rule) {
+void note_hazard(const Rule& rule, uint32_t site) {
   if (!recording() || muted()) {
     return;
   }
@@ -650,7 +669,9 @@ void note_hazard(const Rule& rule) {
     const uint8_t phase = mine().phase;
     entry.phase = phase != 0 ? phase : static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
   }
-  if (entry.site == 0) {
+  if (site != 0) {
+    entry.site = site;
+  } else if (entry.site == 0) {
     entry.site = current_site();
   }
   put(rule, Fate::Mark, entry);

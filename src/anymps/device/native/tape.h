@@ -117,6 +117,8 @@ class Span {
 
 // Where in the user's code the calling thread is. Takes the GIL; answers 0 where there is no Python frame of the user's.
 uint32_t current_site();
+// Where in the user's own backward, 0 outside of it: the frames between here and the engine that calls it.
+uint32_t current_site_in_backward();
 
 struct SignatureText {
   uint32_t id, op;
@@ -160,7 +162,8 @@ void leave_module();
 void end_step();
 bool take_refusal_note();  // whether the calling thread has noted a refusal since it last asked
 uint32_t note_refusal(const Rule& rule, Fate fate);  // writes a refused entry for the calling thread, returns its number
-void note_hazard(const Rule& rule);  // writes a mark for a known fault of MPS that the call about to run would meet
+// Writes a mark for a known fault of MPS that the call about to run would meet, or that a call at `site` has met.
+void note_hazard(const Rule& rule, uint32_t site = 0);
 // Writes a mark for a copy whose host side was touched too early: where that was, and as related lines the copy and the
 // wait that came later (0: none).
 void note_unsafe_copy(const Rule& rule, uint32_t site, uint32_t copy, uint32_t wait);
