@@ -18,6 +18,9 @@ MAC = "M3 Pro 18GB"
 ENABLE = f"import torch, anymps\nanymps.enable({MAC!r})\n"
 """First lines of a script that uses the device."""
 
+PATIENCE = 900
+"""Seconds after which a process hangs: far more than any takes on the slowest and busiest of machines."""
+
 _OURS = ("PYTORCH_MPS_", "PYTORCH_ENABLE_MPS_", "ANYMPS_MAC", "ANYMPS_STRICT_COPIES")
 
 
@@ -46,7 +49,7 @@ def clean_environment() -> dict[str, str]:
     return {**inherited, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
-def run_python(code: str, env: Mapping[str, str] | None = None, *, timeout: float = 120) -> Result:
+def run_python(code: str, env: Mapping[str, str] | None = None, *, timeout: float = PATIENCE) -> Result:
     """Runs `code` in a fresh Python, with `env` added to this process's environment.
 
     Of the settings of the mps backend a script sees only those of `env`.

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from harness import compile_harness
+from processes import PATIENCE
 from reference_philox import BYTES, DEFAULT_SEED, INT_BITS, Number, Reference, block, narrow, philox, unit
 
 FLOATING = ["float", "half", "bfloat"]
@@ -48,7 +49,7 @@ def send(tmp_path_factory: pytest.TempPathFactory) -> Send:
 
     def lines(*commands: str) -> list[str]:
         text = "\n".join(("default", *commands)) + "\n"
-        done = subprocess.run([str(binary)], input=text, capture_output=True, text=True, check=True, timeout=120)
+        done = subprocess.run([str(binary)], input=text, capture_output=True, text=True, check=True, timeout=PATIENCE)
         answers = done.stdout.splitlines()
         assert len(commands) + 1 == len(answers)
         return answers[1:]

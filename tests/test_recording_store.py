@@ -15,6 +15,7 @@ import pytest
 
 from anymps._errors import RecordingError
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, RefusalKind
+from processes import PATIENCE
 
 ADD = "aten::add.Tensor"
 
@@ -83,7 +84,7 @@ for number in range(300):
 writer.spool(b"\\0" * 64 * 5000)
 {end}
 """
-    done = subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=PATIENCE, check=False)
     assert done.returncode in (-signal.SIGKILL, 3)
     with Recording.open(path) as recording:
         assert not recording.complete
@@ -216,7 +217,7 @@ builder.entry("{ADD}", start_ns=1)
 builder.flush()
 writer.close()
 """
-    subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=120, check=True)
+    subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=PATIENCE, check=True)
     with Recording.open(path) as recording:
         assert (recording.complete, recording.entry_count) == (True, 2)
 

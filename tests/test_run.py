@@ -15,6 +15,7 @@ import pytest
 import anymps
 from anymps.commands._runner import run_target
 from anymps.commands._target import Target, TargetNotFoundError
+from processes import PATIENCE
 
 SOURCE_ROOT = str(Path(anymps.__file__).parents[1])
 
@@ -113,7 +114,7 @@ class Runner:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         return Result(answer.returncode, answer.stdout, answer.stderr, self.read_notes())
 

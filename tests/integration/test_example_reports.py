@@ -11,7 +11,7 @@ import pytest
 from anymps.findings import Finding, find
 from anymps.record import Recording
 from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, plant
-from processes import MAC, clean_environment
+from processes import MAC, PATIENCE, clean_environment
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +28,7 @@ def run(script: Path, example: str, record: Path, *options: str) -> tuple[int, l
         [*command, str(script), *QUICK[example]],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         env=clean_environment(),
         check=False,
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from processes import Result, clean_environment, run_python
+from processes import PATIENCE, Result, clean_environment, run_python
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +38,7 @@ for batch in batches:
 """
 
 
-def plan(*words: str, cwd: Path, timeout: float = 200) -> Result:
+def plan(*words: str, cwd: Path, timeout: float = PATIENCE) -> Result:
     """Runs the command as a user does."""
     env = {**clean_environment(), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "anymps", "plan", *words]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from processes import clean_environment, run_python
+from processes import PATIENCE, clean_environment, run_python
 
 pytestmark = pytest.mark.integration
 DOCS = Path(__file__).parents[2] / "docs"
@@ -40,7 +40,7 @@ def test_the_quick_start(tmp_path: Path) -> None:
                     env=environment,
                     capture_output=True,
                     text=True,
-                    timeout=300,
+                    timeout=PATIENCE,
                 )
                 assert ended.returncode == 0, f"{line}\n{ended.stderr}"
                 said[line] = ended.stdout + ended.stderr

@@ -54,7 +54,7 @@ def numbers() -> dict[str, dict[str, list[int]]]:
     found = {}
     for substrate in ("host", "shape"):
         program = PROGRAM.format(mac=MAC, substrate=substrate, tests=tests, names=usable())
-        found[substrate] = json.loads(run_python(program, timeout=300).lines[-1])
+        found[substrate] = json.loads(run_python(program).lines[-1])
     return found
 
 

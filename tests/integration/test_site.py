@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from processes import PATIENCE
+
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +34,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(target / "doctrees")]
     ended = subprocess.run(
-        [*command, str(ROOT / "docs"), str(target / "html")], check=False, capture_output=True, text=True, timeout=300
+        [*command, str(ROOT / "docs"), str(target / "html")],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     return target / "html"

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 import anymps
-from processes import clean_environment
+from processes import PATIENCE, clean_environment
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ class Runner:
         """Run a command in the checkout."""
         environment = {**self.environment, **(own or {})}
         return subprocess.run(
-            command, check=False, cwd=self.path, env=environment, capture_output=True, text=True, timeout=240
+            command, check=False, cwd=self.path, env=environment, capture_output=True, text=True, timeout=PATIENCE
         )
 
     def _filled(self, text: str) -> str:

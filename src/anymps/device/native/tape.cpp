@@ -314,6 +314,11 @@ void place_in_backward(Entry& entry, const BackwardNode& node) {
     entry.module = slot->module.load(std::memory_order_relaxed);
     entry.site = slot->site.load(std::memory_order_relaxed);
   }
+  if (node.python) {
+    if (const uint32_t own = current_site_in_backward()) {
+      entry.site = own;
+    }
+  }
 }
 
 // A forward operator's module and line, for what its node will run in the backward.
@@ -328,11 +333,6 @@ void remember_forward(const ThreadTape& tape, uint64_t sequence, uint32_t module
     slot.module.store(module, std::memory_order_relaxed);
     slot.site.store(site(), std::memory_order_relaxed);
     slot.key.store(key, std::memory_order_release);
-  }
-  if (node.python) {
-    if (const uint32_t own = current_site_in_backward()) {
-      entry.site = own;
-    }
   }
 }
 
@@ -395,6 +395,9 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   const bool matters = wait_ != Wait::None || fate_ != Fate::Native || direction_ == Direction::CpuToMps || direction_ == Direction::MpsToCpu;
   BackwardNode node;
   const bool in_backward = current_backward(node);
+  if (C10_UNLIKELY(overwritten::any.load(std::memory_order_relaxed))) {
+    overwritten::look(rule_, inputs);
+  }
   if (s.sparse.load(std::memory_order_relaxed) && !matters && (flags_ & kRaised) == 0) {
     s.plain.fetch_add(1, std::memory_order_relaxed);
     if (!in_backward || tape.call.module != 0) {
@@ -443,9 +446,6 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   tape.publish();
   if (ledger::has_unattributed()) {
     ledger::attribute(entry);
-  }
-  if (C10_UNLIKELY(overwritten::any.load(std::memory_order_relaxed))) {
-    overwritten::look(rule_, inputs);
   }
 }
 
