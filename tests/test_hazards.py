@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import anymps
 from anymps.device import enforce_hazards, native, state
@@ -528,6 +529,27 @@ def test_a_fault_of_a_backward_is_at_its_forwards_line() -> None:
     (found,) = capture.recording.hazards()
     assert (found.operator, found.phases) == (f"{MARK}MPS627 aten::native_batch_norm_backward", (Phase.BACKWARD,))
     assert found.site.source.endswith("# here")
+
+
+class Scaled(nn.Module):
+    """A fault on one line, and what a backward needs of it on the next."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scaled = x * TABLE[1]  # scaled
+        return scaled.exp()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_fault_in_a_recomputed_block_is_at_its_own_line(source: str) -> None:
+    """A checkpoint computes its block again while the backward of a later line runs; the call's line is its own."""
+    Case("MPS605", print, ()).enforce()
+    block = Scaled()
+    with anymps.record(source=source) as capture:
+        checkpoint(block, on(3, grad=True), use_reentrant=False).mean().backward()
+    (found,) = capture.recording.hazards()
+    # The forward, the recomputation, and the gradient, which is a product with the same scalar.
+    assert (found.count, found.phases, found.modules) == (3, (Phase.FORWARD, Phase.BACKWARD), ("Scaled",))
+    assert found.site.source.endswith("# scaled")
 
 
 def test_a_rule_for_every_fault() -> None:
