@@ -95,20 +95,20 @@ def test_workers(gate: Gate) -> None:
     result.assert_outcomes(passed=3, xfailed=1, failed=3)
     assert section(result)[-9:] == [
         "Not as the manifest m.txt has it:",
-        "  test_it.py::test_eig[2]",
-        "      passed, expected NotImplementedError",
-        "  test_it.py::test_eig[3]",
-        "      not listed: NotImplementedError",
-        "  test_it.py::test_eig[5]",
-        "      not listed: NotImplementedError",
-        "  test_it.py::test_eig[7]",
-        "      no longer exists, expected NotImplementedError",
+        "  passed, expected NotImplementedError",
+        "      test_it.py::test_eig[2]",
+        "  not listed: NotImplementedError",
+        "      test_it.py::test_eig[3]",
+        "      test_it.py::test_eig[5]",
+        "  no longer exists, expected NotImplementedError",
+        "      test_it.py::test_eig[7]",
+        "If that is meant: run with --mps-update-manifest.",
     ]
     assert section(result)[1:4:2] == [
         "  aten::linalg_eig",
         '    3 times  test_it.py:6  | torch.linalg.eig(torch.ones(2, 2, device="mps"))',
     ]
-    assert sorted(path.name for path in gate.path.glob("r*.db")) == ["r.gw0.db", "r.gw1.db"]
+    assert [path.name for path in gate.path.glob("r*.db*")] == ["r.db"]
 
 
 def test_a_worker_that_crashes(gate: Gate) -> None:
