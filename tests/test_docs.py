@@ -17,7 +17,7 @@ from markdown_it.token import Token
 
 from anymps.commands import _commands
 from anymps.mac import parse_mac
-from anymps.pytest_plugin import _options
+from anymps.pytest_plugin._options import OPTIONS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -81,8 +81,8 @@ def mistakes(words: list[str]) -> Iterator[str]:
         yield from (word for word in arguments if "=" not in word and word not in targets and word[0] != "-")
         return
     if tool == "pytest":
-        known = Path(_options.__file__).read_text(encoding="utf-8")
-        yield from (word for word in arguments if word.startswith("--mps") and f'"{word}"' not in known)
+        known = {it.flag for it in OPTIONS}
+        yield from (word for word in arguments if word.startswith("--mps") and word.partition("=")[0] not in known)
     else:
         command = _commands.commands.get(arguments[0])
         if command is None:

@@ -413,8 +413,9 @@ def test_annotations_for_github(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> 
     result = gate.run("--mps-manifest", "m.txt")
     assert [line for line in result.outlines if line.startswith("::")] == [
         f"::error file=library.py,line=10,title=RuntimeError on MPS::{MISMATCH}%0A"
-        "Move the tensor to the device of the others: `.to(device)`.",
-        f"::error file=library.py,line=7,title=TypeError on MPS::{FLOAT64}%0A{FIX_FLOAT64}",
+        "Move the tensor to the device of the others: `.to(device)`.%0AIn 1 test, such as test_it.py::test_mismatch",
+        f"::error file=library.py,line=7,title=TypeError on MPS::{FLOAT64}%0A{FIX_FLOAT64}%0A"
+        "In 1 test, such as test_it.py::test_float64",
         "::error file=m.txt,line=1,title=mps manifest::test_it.py::test_fine: passed, expected AssertionError",
     ]
 

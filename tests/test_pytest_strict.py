@@ -55,12 +55,16 @@ def judged(result: pytest.RunResult) -> list[str]:
     lines = result.outlines
     if JUDGED not in lines:
         return []
-    block = []
+    found, why = [], ""
     for line in lines[lines.index(JUDGED) + 1 :]:
         if not line.startswith("  "):
+            assert line == "If that is meant: run with --mps-update-manifest."
             break
-        block.append(line.strip())
-    return [f"{test}: {why}" for test, why in zip(block[::2], block[1::2], strict=True)]
+        if line.startswith("      "):
+            found.append(f"{line.strip()}: {why}")
+        else:
+            why = line.strip()
+    return sorted(found)
 
 
 @pytest.fixture

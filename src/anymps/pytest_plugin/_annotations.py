@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from anymps.pytest_plugin._baseline import New
 from anymps.pytest_plugin._groups import Group, Groups
-from anymps.pytest_plugin._limits import times
+from anymps.pytest_plugin._limits import plural, times
 from anymps.record import Site
 
 
@@ -27,16 +27,17 @@ def workflow_commands(
         if it.unexpected and it.site.known and it.refusal is not None:
             title = "No MPS kernel" if it.what == it.refusal.operator else f"{it.what} on MPS"
             message = it.what if it.what == it.refusal.operator else it.refusal.message
-            yield _command("error", it.site, title, _with_fix(message, it))
+            yield _command("error", it.site, title, f"{_with_fix(message, it)}{_tests(it.tests)}")
     for it in groups.waits:
         if it.unexpected and it.site.known:
-            yield _command("error", it.site, "Waits for the GPU", f"{it.what}, {times(it.count)}")
+            yield _command("error", it.site, "Waits for the GPU", f"{it.what}, {times(it.count)}{_tests(it.tests)}")
     for it in groups.fallbacks:
         if it.site.known:
             yield _command("warning", it.site, "Runs on the CPU", _with_fix(f"{it.what}, {times(it.count)}", it))
     for line in new:
         title = "Runs on the CPU" if line.fallback else "Waits for the GPU"
-        yield _command("error", line.site, title, f"{line.what}, {times(line.count)}, not in the baseline")
+        message = f"{line.what}, {times(line.count)}, not in the baseline{_tests(line.tests)}"
+        yield _command("error", line.site, title, f"{message}\nIf that is meant: run with --mps-update-baseline.")
     for test, why in judged:
         if test in lines:
             place = f"file={_property(_path(manifest))},line={lines[test]}"
@@ -51,6 +52,12 @@ def _command(level: str, site: Site, title: str, message: str) -> str:
 def _with_fix(message: str, it: Group) -> str:
     fix = it.fix()
     return f"{message}\n{fix}" if fix else message
+
+
+def _tests(tests: set[str]) -> str:
+    """A line that says where it happened; nothing for what lies outside of all tests."""
+    names = sorted(tests - {""})
+    return f"\nIn {plural(len(names), 'test')}, such as {names[0]}" if names else ""
 
 
 def _path(file: str) -> str:

@@ -82,6 +82,11 @@ def times(number: int) -> str:
     return "once" if number == 1 else f"{number:,} times"
 
 
+def plural(number: int, words: str) -> str:
+    """`1 more test`, `3 more tests`."""
+    return f"{number:,} {words}" if number == 1 else f"{number:,} {words}s"
+
+
 def _always(fate: Fate) -> str:
     return ", whatever PYTORCH_ENABLE_MPS_FALLBACK says" if fate is Fate.ALWAYS_FALLBACK else ""
 

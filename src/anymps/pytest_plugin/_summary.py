@@ -16,7 +16,7 @@ from anymps.pytest_plugin._baseline import Baseline, New
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
-from anymps.pytest_plugin._limits import place, relative, times
+from anymps.pytest_plugin._limits import place, plural, relative, times
 from anymps.pytest_plugin._manifest import Manifest, key, write_manifest
 from anymps.pytest_plugin._options import Settings
 from anymps.pytest_plugin._parts import Parts
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from anymps.pytest_plugin._reports import Reports
 
 _SHOWN = 10  # lines of one kind; a recording holds the rest
+_GONE = "no longer exists"
 _NAMES = 3  # tests named for one line
 
 
@@ -222,21 +223,31 @@ class Summary:
                 how = f"{it.what} ran on the CPU" if it.fallback else f"waits for the GPU ({it.what})"
                 yield f"  {how}, {times(it.count)}  {place(it.site, self._root)}"
                 yield f"      in {_names(it.tests)}"
+            yield "If that is meant: run with --mps-update-baseline."
 
     def _judgements(self) -> list[tuple[str, str]]:
         """Tests that the manifest is not at one with, and why."""
         judged = [(test, facts.judgement) for test, facts in self._facts.items() if facts.judgement]
         if not self._settings.update_manifest and self._manifest is not None:
             entries = self._manifest.entries
-            judged += [(test, f"no longer exists, expected {entries[test].ending}") for test in self._gone or ()]
+            judged += [(test, f"{_GONE}, expected {entries[test].ending}") for test in self._gone or ()]
         return sorted(judged)
 
     def _manifest_lines(self, judged: list[tuple[str, str]]) -> Iterator[str]:
-        if judged:
-            yield f"Not as the manifest {self._name()} has it:"
-            for test, why in judged:
-                yield f"  {test}"
-                yield f"      {why}"
+        if not judged:
+            return
+        yield f"Not as the manifest {self._name()} has it:"
+        tests: dict[str, list[str]] = {}
+        for test, why in judged:
+            tests.setdefault(why, []).append(test)
+        for why, alike in tests.items():
+            yield f"  {why}"
+            # pytest lists all that failed; a test that is gone is named here alone.
+            shown = alike if why.startswith(_GONE) else alike[:_SHOWN]
+            yield from (f"      {test}" for test in shown)
+            if len(alike) > len(shown):
+                yield f"      and {plural(len(alike) - len(shown), 'more test')}"
+        yield "If that is meant: run with --mps-update-manifest."
 
     def _section(self, groups: Groups) -> Iterator[str]:
         yield from self._block("Operators without an MPS kernel:", groups.missing)
