@@ -43,6 +43,7 @@ from anymps.record._step_table import read_step_table
 from anymps.record._sums import read_backend_changes, read_lines, read_occurrences, read_operators
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps.record._walk import Walk, walk
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
 
@@ -130,8 +131,12 @@ class Recording:
 
     @cached_property
     def _step_table(self) -> StepTable:
-        # What it reads cannot change, it takes seconds in a long recording, and a report asks for it more than once.
-        return read_step_table(self._rows, only_detailed=self.dropped > 0)
+        return read_step_table(self._rows, self._walk, only_detailed=self.dropped > 0)
+
+    @cached_property
+    def _walk(self) -> Walk:
+        # What it reads cannot change, it takes seconds in a long recording, and a report needs it more than once.
+        return walk(self._rows, self._stream)
 
     def typical_step(self) -> Step | None:
         """The complete step of median length, the first left out if there are others; None if there is none."""
@@ -156,14 +161,9 @@ class Recording:
 
     def calls(self) -> Iterator[Call]:
         """Every call with detail, in the order of time, one by one as they are read from the file."""
-        try:
-            cursor = self._connection.execute(f"SELECT {', '.join(Call._fields)} FROM entries ORDER BY start_ns, id")
-            # Not `Call._make`, which is Python: there may be a million, and the columns are those of the statement.
-            yield from map(partial(tuple.__new__, Call), cursor)
-        except sqlite3.ProgrammingError:
-            raise self._was_closed() from None
-        except sqlite3.Error as error:
-            raise damaged(self._name, error) from None
+        # Not `Call._make`, which is Python: there may be a million, and the columns are those of the statement.
+        fields = f"SELECT {', '.join(Call._fields)} FROM entries ORDER BY start_ns, id"
+        return map(partial(tuple.__new__, Call), self._stream(fields))
 
     def signature(self, identity: int) -> Signature:
         """The operator, fate and tensors that a call's number stands for."""
@@ -197,7 +197,7 @@ class Recording:
 
     @cached_property
     def _queues(self) -> tuple[WaitQueue, ...]:
-        return read_queues(self._rows, self.site, only_detailed=self.dropped > 0)
+        return read_queues(self._rows, self._walk, self.site, only_detailed=self.dropped > 0)
 
     def step_queues(self, step: Step) -> StepQueues:
         """The waits of one step with full detail, such as the typical one, each with the queue before it."""
@@ -369,6 +369,15 @@ class Recording:
     def _rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(statement, values).fetchall()
+        except sqlite3.ProgrammingError:
+            raise self._was_closed() from None
+        except sqlite3.Error as error:
+            raise damaged(self._name, error) from None
+
+    def _stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement one by one, as they are read."""
+        try:
+            yield from self._connection.execute(statement)
         except sqlite3.ProgrammingError:
             raise self._was_closed() from None
         except sqlite3.Error as error:
