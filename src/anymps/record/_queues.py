@@ -6,14 +6,16 @@ kept its detail.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from anymps.record._facts import QueuedWait, Site, Step, StepQueues, WaitQueue
 from anymps.record._schema import ON_MPS
 from anymps.record._step_table import Rows, last_detailed, read_walls, within
 from anymps.record._vocabulary import Flag, Phase, Wait
+from anymps.record._walk import WaitAt, Walk
 
 _SAMPLED_STEPS = 10  # in which the phases and lines behind a queue are looked up
 
@@ -29,34 +31,6 @@ SELECT p.place, e.wait, COUNT(*), COUNT(DISTINCT c.step), SUM(c.step {{later}} {
 FROM entries e JOIN places p ON p.id = e.site LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL
 WHERE e.wait <> 0 GROUP BY 1, 2 ORDER BY COUNT(*) DESC, MIN(e.id)
 """
-
-# Running sums over all calls, of which each wait takes what has been added since the one before. The first step is left
-# out of a place that later ones have too, as in the step table.
-_QUEUES = f"""
-WITH places AS ({_PLACES}),
-clock AS (
-  SELECT e.id, e.start_ns, e.start_ns + e.duration_ns AS end_ns, e.wait, e.site, e.step,
-    SUM({_QUEUED}) OVER time AS operators, SUM({_QUEUED} * e.duration_ns) OVER time AS work
-  FROM entries e JOIN signatures s ON s.id = e.signature
-  WINDOW time AS (ORDER BY e.start_ns, e.id ROWS UNBOUNDED PRECEDING)
-),
-waits AS (
-  SELECT w.id, p.place, w.wait, w.step, MAX(w.step) OVER (PARTITION BY p.place, w.wait) AS last,
-    operators - LAG(operators, 1, 0) OVER time AS queued, work - LAG(work, 1, 0) OVER time AS work,
-    MAX(w.start_ns - LAG(w.end_ns, 1, 0) OVER time, 0) AS elapsed
-  FROM clock w JOIN places p ON p.id = w.site WHERE w.wait <> 0 WINDOW time AS (ORDER BY w.start_ns, w.id)
-),
-ranked AS (
-  SELECT *, ROW_NUMBER() OVER (PARTITION BY place, wait ORDER BY queued) AS rank,
-    COUNT(*) OVER (PARTITION BY place, wait) AS measured
-  FROM waits WHERE {{known}} AND (step <> {{first}} OR last = {{first}})
-)
-SELECT place, wait, measured, MAX(CASE WHEN rank = (measured + 1) / 2 THEN queued END), MAX(queued),
-  AVG(MAX(elapsed - work, 0)), AVG(work)
-FROM ranked GROUP BY place, wait
-"""
-
-_FIRST = "(SELECT id FROM entries WHERE wait <> 0 AND start_ns >= {} ORDER BY start_ns, id LIMIT 1)"
 
 _SHARES = f"""
 WITH places AS ({_PLACES}),
@@ -83,7 +57,7 @@ FROM (
 
 
 def read_queues(
-    rows: Rows, site: Callable[[int], Site], *, only_detailed: bool, begins: Sequence[int] = ()
+    rows: Rows, walk: Walk, site: Callable[[int], Site], *, only_detailed: bool, begins: Sequence[int] = ()
 ) -> tuple[WaitQueue, ...]:
     """Every place where the host waited, by line and kind of wait, the most frequent first.
 
@@ -94,10 +68,10 @@ def read_queues(
     counted = rows(_COUNTS.format(first=first, later=">" if len(walls) > 1 else ">="))
     if not counted:
         return ()
-    known = f"step < {last_detailed(rows)}" if only_detailed else "1"
-    if begins:
-        known += f" AND id NOT IN ({', '.join(map(_FIRST.format, begins))})"
-    measured = {row[:2]: row[2:] for row in rows(_QUEUES.format(first=first, known=known))}
+    starts = [wait.start_ns for wait in walk.waits]
+    foreign = {bisect_left(starts, begin) for begin in begins}
+    own = [wait for number, wait in enumerate(walk.waits) if number not in foreign]
+    measured = _measured(own, dict(rows(_PLACES)), first, last_detailed(rows) if only_detailed else None)
     queues = []
     shares = _shares(rows, only_detailed=only_detailed)
     for place, wait, count, steps, in_steps, since, until, phases, moved in counted:
@@ -136,6 +110,28 @@ def read_step_queues(rows: Rows, site: Callable[[int], Site], step: Step) -> Ste
         f"SELECT COALESCE(SUM({_QUEUED}), 0) FROM entries e JOIN signatures s ON s.id = e.signature WHERE {inside}"
     )[0]
     return StepQueues(step, tuple(waits), in_all - sum(wait.operators for wait in waits))
+
+
+def _measured(
+    waits: Sequence[WaitAt], places: Mapping[int, int], first: int, until: int | None
+) -> dict[tuple[int, int], tuple[int, int, int, float, float]]:
+    """By place and kind of wait: how many waits before step `until`, median and most operators, mean times (ns).
+
+    The first step is left out of a place that later ones have too, as in the step table.
+    """
+    groups: dict[tuple[int, int], list[WaitAt]] = {}
+    for wait in waits:
+        groups.setdefault((places[wait.site], wait.wait), []).append(wait)
+    found = {}
+    for key, alike in groups.items():
+        only_first = max(wait.step for wait in alike) == first
+        known = [it for it in alike if (until is None or it.step < until) and (it.step != first or only_first)]
+        if known:
+            queues = sorted(wait.operators for wait in known)
+            host = sum(max(wait.elapsed_ns - wait.work_ns, 0) for wait in known) / len(known)
+            work = sum(wait.work_ns for wait in known) / len(known)
+            found[key] = (len(known), queues[(len(known) - 1) // 2], queues[-1], host, work)
+    return found
 
 
 def _shares(rows: Rows, *, only_detailed: bool) -> dict[tuple[int, int], tuple[Counter[int], Counter[int]]]:

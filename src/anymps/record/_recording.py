@@ -44,6 +44,7 @@ from anymps.record._step_table import read_step_table
 from anymps.record._sums import read_backend_changes, read_lines, read_occurrences, read_operators
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps.record._walk import Walk, walk
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
 
@@ -135,8 +136,12 @@ class Recording:
 
     @cached_property
     def _step_table(self) -> StepTable:
-        # What it reads cannot change, it takes seconds in a long recording, and a report asks for it more than once.
-        return read_step_table(self._rows, only_detailed=self.dropped > 0)
+        return read_step_table(self._rows, self._walk, only_detailed=self.dropped > 0)
+
+    @cached_property
+    def _walk(self) -> Walk:
+        # What it reads cannot change, it takes seconds in a long recording, and a report needs it more than once.
+        return walk(self._rows, self.stream)
 
     def typical_step(self) -> Step | None:
         """The complete step of median length, the first left out if there are others; None if there is none."""
@@ -207,7 +212,7 @@ class Recording:
     @cached_property
     def _queues(self) -> tuple[WaitQueue, ...]:
         begins = [part.begin_ns for part in self.parts[1:]]
-        return read_queues(self._rows, self.site, only_detailed=self.dropped > 0, begins=begins)
+        return read_queues(self._rows, self._walk, self.site, only_detailed=self.dropped > 0, begins=begins)
 
     def step_queues(self, step: Step) -> StepQueues:
         """The waits of one step with full detail, such as the typical one, each with the queue before it."""
