@@ -181,7 +181,8 @@ class Told:
 def record(source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = False) -> dict[str, Told]:
     """Runs scripts one after the other in a process of their own; by file name without `.py`."""
     environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0"}
-    answer = run_python(RUN.format(mac=mac, source=source, paths=[str(path) for path in paths]), environment)
+    code = RUN.format(mac=mac, source=source, paths=[str(path) for path in paths])
+    answer = run_python(code, environment, timeout=900)  # all of them, on a machine that others may load
     return {name: Told(**told) for name, told in json.loads(answer.lines[-1]).items()}
 
 
