@@ -271,3 +271,21 @@ def test_a_function_behind_a_default_device() -> None:
 
     vias = {wait.site.via for wait in recorded(run).waits()}
     assert vias and all(via.startswith("torch/distributions/") for via in vias)
+
+
+def test_numbers_in_tensors_places() -> None:
+    """A number that torch passes as a tensor runs under the dispatch mode too, as the operator that the device gets."""
+    x = torch.arange(5, device="mps")
+    calls: list[Callable[[], torch.Tensor]] = [
+        lambda: x % 3, lambda: x.float().fmod(2), lambda: x ^ 1, lambda: 3 ^ x, lambda: torch.xlogy(2, x + 1),
+        lambda: torch.xlogy(x, 2.0), lambda: x.float().copysign(-1.0), lambda: x.clone().remainder_(2), lambda: x + 1,
+    ]  # fmt: skip
+    expected = [call().cpu() for call in calls]
+    named = {}
+    for source in ("native", "dispatch"):
+        found: list[torch.Tensor] = []
+        recording = recorded(lambda found=found: found.extend(call() for call in calls), source)  # type: ignore[misc]
+        assert [result.cpu().tolist() for result in found] == [result.tolist() for result in expected]
+        named[source] = [recording.signature(call.signature).operator for call in recording.calls()]
+    assert named["dispatch"] == named["native"]
+    assert "aten::remainder.Tensor" in named["native"]

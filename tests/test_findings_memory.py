@@ -139,7 +139,13 @@ def test_watermark_variables_that_are_none(variables: dict[str, str]) -> None:
 
 
 def growing(
-    size: int, *, steps: int = 4, kept: bool = True, chain: bool = False, sizes: tuple[int, ...] = ()
+    size: int,
+    *,
+    steps: int = 4,
+    kept: bool = True,
+    chain: bool = False,
+    sizes: tuple[int, ...] = (),
+    requested: int | None = None,
 ) -> Recording:
     """Steps that each leave a buffer of `size` (`kept`), and its forward's others (`chain`), or free one of `sizes`."""
     builder = RecordingBuilder(meta=META)
@@ -147,7 +153,7 @@ def growing(
     forward = builder.site(FILE, 8, "forward", "return self.head(x)")
     reserved = 8 * MIB
     for step in range(steps + 1):  # the last is not complete: what the one before left is seen then
-        buffers = [builder.allocation(size, "aten::add.Tensor", site=line, phase=Phase.FORWARD)]
+        buffers = [builder.allocation(size, "aten::add.Tensor", site=line, phase=Phase.FORWARD, requested=requested)]
         if chain:
             builder.allocation(4 * size, "aten::addmm", site=forward, phase=Phase.FORWARD)
         if sizes:
@@ -160,6 +166,12 @@ def growing(
         if step < steps:
             builder.end_step((step + 1) * 1000)
     return builder.close()
+
+
+def test_small_tensors_that_are_charged_too_much() -> None:
+    """MPS505 is silent where the tensors asked for less than half a MiB a step, whatever the allocator charged."""
+    assert find(growing(2 * MIB, requested=MIB // 2 - 1)) == []
+    assert [finding.id for finding in find(growing(2 * MIB, requested=MIB // 2))] == ["MPS505"]
 
 
 def test_memory_that_every_step_leaves() -> None:

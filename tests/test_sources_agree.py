@@ -187,7 +187,7 @@ def record(source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = F
     """Runs scripts one after the other in a process of their own; by file name without `.py`."""
     environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0"}
     code = RUN.format(mac=mac, source=source, paths=[str(path) for path in paths], tests=str(Path(__file__).parent))
-    answer = run_python(code, environment, timeout=1200)  # dozens of scripts, on a machine that others may use
+    answer = run_python(code, environment)
     return {name: Told(**told) for name, told in json.loads(answer.lines[-1]).items()}
 
 

@@ -114,34 +114,14 @@ CONSTANT = Rule(
     source=_COPY,
     example=Example(
         bad="""
-            class Masked(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.mask = torch.tensor([1.0, 1.0, 0.0, 0.0])
-
-                def forward(self, x):
-                    return x * self.mask.to(x.device)
-
-
-            masked = Masked().to(device)
+            weights = torch.tensor([1.0, 0.0, 0.5])
             for x in batches:
-                train(x)
-                masked(x.to(device))
+                loss = (train(x) * weights.to(device)).sum()
         """,
         good="""
-            class Masked(torch.nn.Module):
-                def __init__(self):
-                    super().__init__()
-                    self.register_buffer("mask", torch.tensor([1.0, 1.0, 0.0, 0.0]))
-
-                def forward(self, x):
-                    return x * self.mask
-
-
-            masked = Masked().to(device)
+            weights = torch.tensor([1.0, 0.0, 0.5], device=device)
             for x in batches:
-                train(x)
-                masked(x.to(device))
+                loss = (train(x) * weights).sum()
         """,
     ),
 )

@@ -101,6 +101,22 @@ class Plan:
         self._wait = Wait(row[4]) if row is not None else Wait.NONE
         self._conditional = self._wait is not Wait.NONE and bool(self._flags & _CONDITIONS)
         self._always = fate_of(row) is Fate.ALWAYS_FALLBACK
+        # Python may pass a number in a tensor's place to the operators of a list in torch, and to no others.
+        self._takes_numbers = not self.numbers or torch._C._should_allow_numbers_as_tensors(self.base)
+        self._with_numbers: dict[tuple[int, ...], OpOverload] = {}
+
+    def callable_with(self, func: OpOverload, args: Any) -> OpOverload:
+        """`func`, or its overload that takes numbers where `args` has numbers in tensors' places.
+
+        `x % 1` is `remainder.Scalar`, a kernel of torch's own that makes a tensor of the number and calls
+        `remainder.Tensor`. A mode is given the number back, with which only the former can be called again.
+        """
+        if self._takes_numbers:
+            return func
+        places = tuple(place for place in self.numbers if place < len(args) and type(args[place]) in NUMBERS)
+        if places and places not in self._with_numbers:
+            self._with_numbers[places] = _overload_with_numbers(func, places) or func
+        return self._with_numbers.get(places, func)
 
     def composite_key(self, tensors: Tensors) -> Any:
         """Where torch's own kernel made of other operators is, if that serves this call; None: the device has one."""
@@ -172,6 +188,21 @@ class Plan:
                 if tensor.layout is not _STRIDED:
                     return self._sparse
         return self._dense
+
+
+def _overload_with_numbers(func: OpOverload, places: tuple[int, ...]) -> OpOverload | None:
+    """The overload that has a number at these places and is `func` otherwise."""
+    packet = func.overloadpacket
+    wanted = [
+        (argument.name, "number" if place in places else str(argument.type))
+        for place, argument in enumerate(func._schema.arguments)
+    ]
+    for name in packet.overloads():
+        other: OpOverload = getattr(packet, name)
+        types = [(argument.name, str(argument.type)) for argument in other._schema.arguments]
+        if types == wanted:
+            return other
+    return None
 
 
 class Plans:

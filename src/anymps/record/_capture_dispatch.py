@@ -184,7 +184,7 @@ class DispatchCore:
             self._fallen.add(plan.name)  # torch may warn before the call is over
         start = self.tape.clock_ns()
         try:
-            result = func(*args, **kwargs)
+            result = plan.callable_with(func, args)(*args, **kwargs)
         except Exception as error:
             self._failed(plan, error, args, kwargs, tensors, start)
             raise
