@@ -15,9 +15,10 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from anymps.device import internal_folders, known_hazards
 from anymps.record._capture_calls import Kind, Plan, Plans, Tensors
 from anymps.record._capture_copies import PendingCopies, returns_early
-from anymps.record._capture_hazards import KnownFaults, is_dire
+from anymps.record._capture_hazards import KnownFaults, is_dire, mark_of
 from anymps.record._capture_ledger import PythonLedger
 from anymps.record._capture_mode import RecordingMode, keep_compiler_out
+from anymps.record._capture_overwritten import Overwritten
 from anymps.record._capture_reach import Reach
 from anymps.record._capture_refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
 from anymps.record._capture_repeats import Repeats
@@ -40,6 +41,7 @@ class DispatchCore:
         self.ledger = PythonLedger(self.tape)
         self.copies = PendingCopies(self.tape)
         self.trips = RoundTrips(self.tape)
+        self._overwritten = Overwritten(self.tape)
         self._faults = KnownFaults(known_hazards())
         self.plans = Plans(self._faults)
         self._waits = Waits(self.tape, self.copies, self._waited, self._fell_back, self._surfaced, self._event_fault)
@@ -209,13 +211,18 @@ class DispatchCore:
         self._kernel(plan, tensors, outputs, start, plan.wait_of(tensors, args, kwargs))
         return result
 
-    def meet(self, plan: Plan, args: Any, kwargs: Any) -> None:
-        """Note each known fault that a call would meet."""
+    def meet(self, plan: Plan, args: Any, kwargs: Any) -> str:
+        """Note each known fault that a call would meet; give the mark of one that shows once its source is read again."""
+        later = ""
         if plan.hazards is not None:
             for hazard, operator in plan.hazards.met_by(args, kwargs):
+                if hazard.check is Check.NARROWING_COPY:
+                    later = mark_of(hazard, operator)
+                    continue
                 self._note_fault(hazard, operator)
                 if hazard.text:
-                    return  # refused for this one
+                    break  # refused for this one
+        return later
 
     def meet_lstm(self, *args: Any) -> None:
         """Note the known faults that an LSTM would meet in the kernel that a Mac has for it."""
@@ -229,7 +236,7 @@ class DispatchCore:
             self._note_fault(hazard, "torch.mps.Event.elapsed_time")
 
     def _note_fault(self, hazard: Hazard, operator: str) -> None:
-        site = self.tape.hazard(f"anymps::hazard.{hazard.id} {operator}")
+        site = self.tape.hazard(mark_of(hazard, operator))
         if is_dire(hazard) and self.save is not None and (hazard.id, site) not in self._dire:
             self._dire.add((hazard.id, site))
             self.save()
@@ -267,8 +274,9 @@ class DispatchCore:
             early = non_blocking and returns_early(destination, source)
             if not early:
                 wait = Wait.COPY_TO_MPS if destination.is_mps else Wait.COPY_TO_CPU
+        spoilt = ""
         if direction is Direction.MPS_TO_CPU:
-            self.meet(self.plans.of(_COPY), (destination, source), {})
+            spoilt = self.meet(self.plans.of(_COPY), (destination, source), {})
         start = self.tape.clock_ns()
         late: Exception | None = None
         result = destination
@@ -283,6 +291,8 @@ class DispatchCore:
             plan, Fate.COPY, [source, destination], [], start, wait=wait, direction=direction,
             flags=Flag.NON_BLOCKING if early else 0, moved=destination.nbytes,
         )  # fmt: skip
+        if spoilt:
+            self._overwritten.remember(source, spoilt, self.current_site())
         if late is not None:
             self._surfaced(late)
             raise late
@@ -334,6 +344,8 @@ class DispatchCore:
             number = plan.number = self.tape.operator(plan.name)
         entry = self.tape.write(number, fate, inputs, outputs, start, **rest)
         self.ledger.attribute(entry)
+        if self._overwritten:
+            self._overwritten.look(plan.name, inputs)
         return entry[6]
 
     def _failed(self, plan: Plan, error: Exception, args: Any, kwargs: Any, tensors: Tensors, start: int) -> None:

@@ -85,6 +85,11 @@ def is_dire(hazard: Hazard) -> bool:
     return hazard.outcome in _DIRE
 
 
+def mark_of(hazard: Hazard, operator: str) -> str:
+    """The name of a fault's mark on the tape."""
+    return f"anymps::hazard.{hazard.id} {operator}"
+
+
 def _of_family(row: CoreRow | None, family: Family) -> bool:
     return row is not None and row[2] == int(family) and bool(RuleFlag(row[3]) & RuleFlag.DENSE)
 

@@ -190,14 +190,15 @@ class PythonTape:
             site=self.sites.current(),
         )
 
-    def hazard(self, name: str) -> int:
-        """Write a mark for a known fault of MPS that the call about to run would meet, and give its line."""
-        here, flags, sequence, module, site = self.here, Flag.HAZARD, -1, self.here.module, 0
+    def hazard(self, name: str, site: int = 0) -> int:
+        """Write a mark for a known fault of MPS, at the line of the call about to run or another; give the line."""
+        here, flags, sequence, module = self.here, Flag.HAZARD, -1, self.here.module
         if graph_task() != -1:
             phase: int = Phase.BACKWARD
             flags |= Flag.AUTOGRAD_THREAD
             if module == 0:  # else a checkpoint's recomputation
-                sequence, module, site = self._forward_of()
+                sequence, module, forward = self._forward_of()
+                site = site or forward
         else:
             phase = here.phase or self._natural_phase(Wait.NONE, Direction.NONE)
         site = site or self.sites.current()
