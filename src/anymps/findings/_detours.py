@@ -119,7 +119,7 @@ CONSTANT = Rule(
                 loss = (train(x) * weights.to(device)).sum()
         """,
         good="""
-            weights = torch.tensor([1.0, 0.0, 0.5], device=device)
+            weights = torch.tensor([1.0, 0.0, 0.5]).to(device)
             for x in batches:
                 loss = (train(x) * weights).sum()
         """,
