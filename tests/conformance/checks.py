@@ -39,7 +39,11 @@ class _Random(Exception):
     """Results of random numbers, of which the two devices have streams of their own."""
 
 
-def forward(op: Any, dtype: torch.dtype, limit: int) -> Outcome:
+Tell = Callable[[], object]
+"""Called after every sample, so that a pair of large samples is told from one that hangs."""
+
+
+def forward(op: Any, dtype: torch.dtype, limit: int, tell: Tell = lambda: None) -> Outcome:
     """Runs the samples of an operator on mps and on the CPU; stops at the first that raises on mps or differs."""
 
     def check(sample: Any) -> None:
@@ -52,10 +56,10 @@ def forward(op: Any, dtype: torch.dtype, limit: int) -> Outcome:
             _compare(result, expected, lambda: reference(_same))
 
     wants_gradients = (dtype.is_floating_point or dtype.is_complex) and op.supports_autograd
-    return _over(lambda: op.sample_inputs("mps:0", dtype, requires_grad=wants_gradients), check, limit)
+    return _over(lambda: op.sample_inputs("mps:0", dtype, requires_grad=wants_gradients), check, limit, tell)
 
 
-def gradient(op: Any, dtype: torch.dtype, limit: int) -> Outcome:
+def gradient(op: Any, dtype: torch.dtype, limit: int, tell: Tell = lambda: None) -> Outcome:
     """As `forward`, and compares the gradients of all differentiable arguments for random output gradients."""
 
     def check(sample: Any) -> bool:
@@ -84,7 +88,7 @@ def gradient(op: Any, dtype: torch.dtype, limit: int) -> Outcome:
             _compare(found, right, lambda: reference(_same), strict=True)
         return True
 
-    return _over(lambda: op.sample_inputs("mps:0", dtype, requires_grad=True), check, limit)
+    return _over(lambda: op.sample_inputs("mps:0", dtype, requires_grad=True), check, limit, tell)
 
 
 def errors(op: Any, limit: int, returned: bool = False) -> Outcome:
@@ -124,13 +128,14 @@ def errors(op: Any, limit: int, returned: bool = False) -> Outcome:
     return Outcome(RAN, samples)
 
 
-def _over(samples: Callable[[], Iterable[Any]], check: Callable[[Any], object], limit: int) -> Outcome:
+def _over(samples: Callable[[], Iterable[Any]], check: Callable[[Any], object], limit: int, tell: Tell) -> Outcome:
     done = scored = 0
     try:
         with _quiet():
             for sample in islice(_on_device(samples), limit):
                 done += 1
                 scored += check(sample) is not False
+                tell()
     except _Refused as refused:
         return Outcome(RAISED, done, str(refused))
     except _Random:

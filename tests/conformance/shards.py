@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 90.0
-"""Seconds without a word after which a worker counts as hanging."""
+"""Seconds without a word, which comes after every sample, after which a worker counts as hanging."""
 START_PATIENCE = 900.0
 """The same for a worker's start, which imports torch and its database: slow on a busy machine, and no pair's fault."""
 
@@ -111,7 +111,7 @@ def _listen(
             begun = (message["begin"], message["pair"], message["row"])
         elif "done" in message:
             rows.append({**message["row"], "seconds": message["seconds"]})
-        else:
+        elif "alive" not in message:  # else a sample of a pair is done, and the next one has all the patience again
             _end(process, readers)
             return None
 

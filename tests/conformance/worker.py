@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 LIMIT = 24
@@ -52,8 +53,15 @@ def expected_row(expectations: Any, kind: str, index: int, dtype_name: str) -> d
     }
 
 
-def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int | None = None) -> dict[str, Any]:
-    """Runs one pair: its row, with what the device did."""
+def check(
+    expectations: Any,
+    kind: str,
+    index: int,
+    dtype_name: str,
+    limit: int | None = None,
+    tell: Callable[[], object] = lambda: None,
+) -> dict[str, Any]:
+    """Runs one pair: its row, with what the device did; `tell` is called after every sample of results."""
     import torch
 
     from conformance import checks
@@ -67,7 +75,7 @@ def check(expectations: Any, kind: str, index: int, dtype_name: str, limit: int 
     if kind == "errors":
         outcome = checks.errors(op, limit, expectations.returned_errors)
     else:
-        outcome = getattr(checks, kind)(op, getattr(torch, dtype_name), limit)
+        outcome = getattr(checks, kind)(op, getattr(torch, dtype_name), limit, tell)
     return {**row, "actual": outcome.what, "detail": outcome.detail, "samples": outcome.samples}
 
 
@@ -89,7 +97,7 @@ def main() -> None:
     for number, pair in enumerate(todo[int(start) :], int(start)):
         print(json.dumps({"begin": number, "pair": pair, "row": expected_row(expectations, *pair)}), file=out)
         begun = time.perf_counter()
-        row = check(expectations, *pair)
+        row = check(expectations, *pair, tell=lambda: print(json.dumps({"alive": True}), file=out))
         print(json.dumps({"done": number, "seconds": round(time.perf_counter() - begun, 3), "row": row}), file=out)
     print(json.dumps({"end": len(todo)}), file=out)
 

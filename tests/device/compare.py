@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map
 
 import anymps
+from anymps.rules import operator_rules
 
 Function = Callable[..., Any]
 
@@ -33,6 +34,12 @@ def values(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> to
         return torch.randint(0, 10, shape, generator=generator).to(dtype)
     drawn = torch.complex64 if dtype.is_complex else torch.float32
     return torch.randn(shape, generator=generator, dtype=drawn).to(dtype)
+
+
+def needs_kernel(operator: str) -> None:
+    """Skips the test where MPS has no kernel for the operator (`linalg_qr.out`) in this torch release."""
+    if not operator_rules()[operator].mps:
+        pytest.skip(f"torch {torch.__version__} has no mps kernel for {operator}")
 
 
 def to_mps(tensor: torch.Tensor) -> torch.Tensor:

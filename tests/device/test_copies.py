@@ -101,13 +101,25 @@ def test_copy_broadcasts(source: tuple[int, ...]) -> None:
 
 
 def test_copy_of_empty_tensors() -> None:
-    """An empty source changes nothing; an empty destination on mps takes the source's shape (Copy.mm)."""
-    full = torch.ones(3, device="mps")
-    full.copy_(torch.empty(0))
-    assert_same(full, torch.ones(3))
+    """An empty tensor is copied like any other: what broadcasts moves nothing, the rest is refused (Copy.cpp)."""
+    for first, second in (("cpu", "mps"), ("mps", "cpu"), ("mps", "mps")):
+        empty = torch.empty(0, 2, 2, device=first)
+        assert (0, 2, 2) == empty.copy_(torch.ones(2, 2, device=second)).shape
+        assert (0,) == torch.empty(0, device=first).copy_(torch.ones(1, device=second)).shape
+        text = text_of(RuntimeError, torch.empty(0, device=first).copy_, torch.ones(3, device=second))
+        assert "The size of tensor a (0) must match the size of tensor b (3) at non-singleton dimension 0" == text
+        text = text_of(RuntimeError, torch.ones(2, device=first).copy_, torch.empty(0, 2, device=second))
+        assert "output with shape [2] doesn't match the broadcast shape [0, 2]" == text
+
+
+def test_an_empty_destination_of_copy_from() -> None:
+    """_copy_from looks at no shapes: an empty destination takes the source's (Copy.mm)."""
     empty = torch.empty(0, device="mps")
-    assert_same(empty.copy_(torch.ones(2, 2)), torch.ones(2, 2))
-    assert_same(torch.empty(0, device="mps").copy_(torch.ones(3, device="mps")), torch.ones(3))
+    torch.ops.aten._copy_from(torch.ones(2, 2), empty)
+    assert_same(empty, torch.ones(2, 2))
+    full = torch.ones(3, device="mps")
+    torch.ops.aten._copy_from(torch.empty(0), full)
+    assert_same(full, torch.ones(3))
 
 
 def test_copy_that_does_not_broadcast_is_refused() -> None:

@@ -26,6 +26,13 @@ def lstm_with_projection() -> object:
     return nn.LSTM(4, 6, proj_size=3).to("mps")(there(2, 1, 4))
 
 
+def fused(kind: type[torch.optim.Optimizer], **options: object) -> object:
+    """A step of a fused optimizer with a gradient that is one element, shown four times."""
+    weight = nn.Parameter(there(4))
+    weight.grad = there(1).expand(4)
+    return kind([weight], lr=0.1, fused=True, **options).step()  # type: ignore[call-arg]
+
+
 LIMITS: dict[str, Callable[[], object]] = {
     "adaptive pool input": lambda: F.adaptive_avg_pool2d(there(1, 1, 5, 5), 3),
     "adaptive pool output": lambda: F.adaptive_avg_pool2d(there(1, 1, 3, 3), 5),
@@ -34,6 +41,12 @@ LIMITS: dict[str, Callable[[], object]] = {
     "conv_transpose3d half": lambda: F.conv_transpose3d(
         there(1, 1, 2, 2, 2, dtype=torch.float16), there(1, 1, 1, 1, 1, dtype=torch.float16)
     ),
+    "conj_physical real": lambda: torch.conj_physical(there(2), out=there(2)),
+    "fused adam": lambda: fused(torch.optim.Adam),
+    "fused adam amsgrad": lambda: fused(torch.optim.AdamW, amsgrad=True),
+    "fused sgd": lambda: fused(torch.optim.SGD),
+    "fused sgd momentum": lambda: fused(torch.optim.SGD, momentum=0.9),
+    "grid_sampler_3d": lambda: torch.ops.aten.grid_sampler_3d(there(1, 1, 2, 2, 2), there(1, 2, 2, 2, 3), 2, 0, False),
     "grid_sampler_3d backward": lambda: torch.ops.aten.grid_sampler_3d_backward(
         there(1, 1, 2, 2, 2), there(1, 1, 2, 2, 2), there(1, 2, 2, 2, 3), 2, 0, False, [True, True]
     ),
@@ -102,3 +115,51 @@ def test_normal_with_tensors_on_two_devices() -> None:
         assert text == "Placeholder storage has not been allocated on MPS device!"
     else:
         assert text == "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc])
+def test_compressed_layouts_are_asked_of_their_own_operator(layout: torch.layout) -> None:
+    """to_sparse into a compressed layout ends in the operator of that layout, which MPS lacks."""
+    block = (1, 1) if layout in (torch.sparse_bsr, torch.sparse_bsc) else None
+    operator = str(layout).replace("torch.sparse_", "aten::_to_sparse_")
+    text = text_of(NotImplementedError, lambda: there(2, 2).to_sparse(layout=layout, blocksize=block))
+    assert text.startswith(f"The operator '{operator}' is not currently implemented for the MPS device.")
+    text = text_of(NotImplementedError, lambda: there(2, 2).to_sparse().to_sparse(layout=layout, blocksize=block))
+    assert text.startswith(f"Could not run '{operator}' with arguments from the 'SparseMPS' backend.")
+
+
+@pytest.mark.parametrize("given", [torch.int64, torch.uint8, torch.bfloat16, torch.float16, torch.float32])
+def test_weighted_counts_have_a_dtype_of_their_own(given: torch.dtype) -> None:
+    """bincount casts other weights than float32, float16 and int32 to int32, where the CPU counts in float64."""
+    counts = torch.bincount(torch.tensor([0, 2, 2], device="mps"), there(3, dtype=given))
+    assert [1, 0, 2] == counts.tolist()
+    assert counts.dtype == (given if given in (torch.float16, torch.float32) else torch.int32)
+    assert torch.int64 == torch.bincount(torch.tensor([0, 2, 2], device="mps")).dtype
+
+
+def test_results_have_no_more_than_sixteen_dimensions() -> None:
+    """A view may have more; a result that is allocated by its sizes may not, and work in place needs none."""
+    many = there(2).view([1] * 17 + [2])
+    for call in (lambda: many + 1, many.exp, lambda: many.transpose(0, 1).contiguous().mul(2)):
+        assert "MPS supports tensors with dimensions <= 16, but got 18." == text_of(RuntimeError, call)
+    assert 2.0 == many.add_(1).sum().item() / 2
+    assert (18, 18) == (many.clone().dim(), many.cpu().dim())
+
+
+def test_results_of_an_iterator_lie_on_the_device() -> None:
+    """A single number on the CPU is an operand of its own kind; as out= it is refused."""
+    text = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
+    number = there(1)[0]
+    assert text == text_of(RuntimeError, torch.add, number, number, out=torch.tensor(0.0))
+    assert text == text_of(RuntimeError, torch.tensor(1.0).add_, number)
+    assert 2.0 == (torch.tensor(1.0) + number).item()
+
+
+def test_conjugation_in_place() -> None:
+    """conj_physical_ works from torch 2.14 on; before, the table of kernels has no entry for mps."""
+    x = torch.tensor([1 + 2j], device="mps")
+    if VERSION.release < (2, 14):
+        assert "An unexpected device type was provided mps" in text_of(RuntimeError, x.conj_physical_)
+    else:
+        assert [1 - 2j] == x.conj_physical_().tolist()
+    assert [1.0] == there(1).conj_physical_().tolist()

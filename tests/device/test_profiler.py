@@ -79,6 +79,7 @@ def test_metal_capture_is_off_without_its_variable(
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events at the end of each cycle:UserWarning")
 def test_torch_profiler_sees_mps_operators(tmp_path: Path) -> None:
     """torch.profiler records the operators of mps tensors on the host's side and writes a trace."""
     x = values(8, 8).to("mps").requires_grad_()

@@ -18,6 +18,7 @@ from anymps.rules import (
     family,
     float64_allocation,
     generator_device,
+    installed_torch,
     item_of_empty,
     linear_argument,
     numpy_conversion,
@@ -265,9 +266,11 @@ def test_generators_of_another_device() -> None:
         assert text_of(RuntimeError, call) == generator_device("mps", "cpu").text
     text = text_of(RuntimeError, torch.randperm, 3, device="mps", generator=cpu)
     assert text == generator_device("mps:0", "cpu", with_index=True).text
-    assert "Expected a 'cpu' device type for generator but found 'mps'" in text_of(
-        RuntimeError, torch.rand, 2, generator=mps
-    )
+    text = text_of(RuntimeError, torch.rand, 2, generator=mps)
+    if installed_torch().version.release < (2, 13):  # the generator leads to MPSGraph, and its tensor is not there
+        assert text == devices_differ(Family.PLACEHOLDER).text
+    else:
+        assert text == generator_device("cpu", "mps").text
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled:UserWarning")

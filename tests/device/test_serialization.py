@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import shared_memory
+from anymps.rules import installed_torch, shared_memory
 from device.compare import assert_same, text_of, values
 from processes import run_python
 
@@ -222,8 +222,13 @@ def test_a_queue_between_processes_refuses_them() -> None:
 
 
 def test_share_memory_changes_nothing() -> None:
-    """share_memory_() of an mps tensor is a silent no-op (torch 2.13)."""
+    """share_memory_() of an mps tensor is a silent no-op from torch 2.13 on; before, it raises."""
     x = values(2).to("mps")
+    if installed_torch().version.release < (2, 13):
+        assert (
+            text_of(RuntimeError, x.share_memory_) == shared_memory(torch.multiprocessing.get_sharing_strategy()).text
+        )
+        return
     assert x.share_memory_() is x
     assert x.is_shared()
 

@@ -12,6 +12,7 @@ import torch
 import anymps
 from anymps.record import Wait
 from anymps.rules import check_supported
+from device.compare import needs_kernel
 
 pytestmark = [
     pytest.mark.usefixtures("virtual_device"),
@@ -33,6 +34,7 @@ class Case:
     make: Callable[[], tuple[object, ...]]
     since: tuple[int, int] = (2, 11)
     until: tuple[int, int] = (2, 15)
+    kernel: str = ""  # an operator that not every release has
 
 
 def matrix() -> tuple[torch.Tensor]:
@@ -168,7 +170,7 @@ READS = {
     "tolist": Case(lambda x: x.tolist(), {Wait.COPY_TO_CPU}, matrix),
     "one_hot": Case(lambda x: torch.nn.functional.one_hot(x), {Wait.ITEM}, numbers),
     "one_hot of known size": Case(lambda x: torch.nn.functional.one_hot(x, 4), NOTHING, numbers),
-    "assert_async": Case(lambda x: torch._assert_async(x), NOTHING, one),
+    "assert_async": Case(lambda x: torch._assert_async(x), NOTHING, one, kernel="_assert_async"),
 }
 
 COPIES = {
@@ -190,7 +192,7 @@ COPIES = {
 
 SIZES = {
     "nonzero": Case(lambda x: x.nonzero(), INSIDE, matrix),
-    "nonzero_static": Case(lambda x: torch.nonzero_static(x, size=3), NOTHING, matrix),
+    "nonzero_static": Case(lambda x: torch.nonzero_static(x, size=3), NOTHING, matrix, kernel="nonzero_static"),
     "argwhere": Case(lambda x: x.argwhere(), INSIDE, matrix),
     "where of a condition": Case(lambda x, m: torch.where(m), INSIDE, mask),
     "where": Case(lambda x, m: torch.where(m, x, 0), NOTHING, mask),
@@ -254,7 +256,7 @@ VALUES = {
     "inv_ex": Case(lambda x: torch.linalg.inv_ex(x), INSIDE, matrix, until=(2, 13)),
     "det": Case(lambda x: torch.linalg.det(x), INSIDE, matrix, until=(2, 13)),
     "slogdet": Case(lambda x: torch.linalg.slogdet(x), INSIDE, matrix, until=(2, 13)),
-    "qr": Case(lambda x: torch.linalg.qr(x), INSIDE, matrix, since=(2, 12), until=(2, 13)),
+    "qr": Case(lambda x: torch.linalg.qr(x), INSIDE, matrix, until=(2, 13), kernel="linalg_qr.out"),
     "cholesky": Case(lambda x: torch.linalg.cholesky(torch.eye(4, device="mps")), {Wait.ITEM}, matrix),
     "cholesky_ex": Case(lambda x: torch.linalg.cholesky_ex(torch.eye(4, device="mps")), NOTHING, matrix),
 }
@@ -306,6 +308,10 @@ def waits_of(call: Callable[..., object], *arguments: object, **options: object)
 def test_calls_that_wait(name: str) -> None:
     """Each call records the waits that a Mac would make in this release, and no other."""
     case = CASES[name]
+    if case.kernel:
+        needs_kernel(case.kernel)
+    if name == "accelerator empty_cache" and RELEASE < (2, 13):
+        pytest.skip("torch.accelerator knows nothing of mps memory before torch 2.13")
     expected = case.waits if case.since <= RELEASE <= case.until else NOTHING
     if name == "solve" and not expected:
         expected = {Wait.ITEM}  # torch itself reads the status (torch/csrc, at::linalg_solve), whatever the kernel does

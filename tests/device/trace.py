@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -36,7 +35,6 @@ class Trace(TorchDispatchMode):
         self.hosts = hosts
         self.refusal: BackendText | None = None
         self.failure: Exception | None = None  # a mistake of this class
-        self.unequal_copy = False  # to or from an empty tensor: Copy.mm resizes the first and skips the second
         self.widened = False  # the operator that was begun last has a dtype that MPS computes and the CPU may not
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -44,7 +42,7 @@ class Trace(TorchDispatchMode):
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         hosts = [tensor for tensor in tensors if id(tensor) in self.hosts]
         try:
-            self._look(_name(func), args, tensors, hosts)
+            self._look(_name(func), tensors, hosts)
         except Exception as error:  # not the program's: `_attempt` would take it for the line's
             self.failure = error
         results = func(*args, **kwargs)
@@ -60,14 +58,10 @@ class Trace(TorchDispatchMode):
                 self._refuse(complex128_allocation(torch.__version__))
         return results
 
-    def _look(self, name: str, args: Any, tensors: list[torch.Tensor], hosts: list[torch.Tensor]) -> None:
+    def _look(self, name: str, tensors: list[torch.Tensor], hosts: list[torch.Tensor]) -> None:
         if hosts and len(hosts) < len(tensors):
             self._refuse(_refused_devices(name, tensors, hosts))
         self._look_at_dtypes(name, tensors)
-        pairs: Iterable[Any] = [args[:2]] if name == "aten::copy_" else ()
-        if name == "aten::_foreach_copy_":
-            pairs = zip(*args[:2], strict=False)
-        self.unequal_copy |= any(_unequal(to, source) for to, source in pairs)
 
     def _look_at_dtypes(self, name: str, tensors: list[torch.Tensor]) -> None:
         refused, _ = _dtypes().get(name, ({}, 0))
@@ -83,11 +77,6 @@ class Trace(TorchDispatchMode):
 
 def _base(name: str) -> str:
     return name.removeprefix("aten::").partition(".")[0]
-
-
-def _unequal(to: torch.Tensor, source: Any) -> bool:
-    shape = getattr(source, "shape", ())  # a number is a tensor without dimensions
-    return to.shape != shape and (to.numel() == 0 or 0 in shape)
 
 
 def _refused_devices(name: str, tensors: list[torch.Tensor], hosts: list[torch.Tensor]) -> BackendText | None:

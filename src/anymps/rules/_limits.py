@@ -1,7 +1,7 @@
 """Fixed texts with which single MPS operators refuse an argument, by torch release.
 
 Source: the C strings of `libtorch_cpu.dylib` in the macOS arm64 wheels of torch 2.11 to 2.15. What the native core
-raises, and when: `device/native/limits.cpp` for shapes and options, `_dtypes.py` for dtypes.
+raises, and when: `device/native/limits.cpp` and `limit_checks.cpp` for shapes and options, `_dtypes.py` for dtypes.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ _DIVISIBLE: Final = (
     "cpu in this case. Please refer to [this issue](https://github.com/pytorch/pytorch/issues/96056)"
 )
 
+_COULD_IMPROVE: Final = (
+    "  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"
+)
+
 OPERATOR_LIMITS: Final[dict[str, OperatorLimit]] = {
     "adaptive pool input": OperatorLimit(
         "RuntimeError",
@@ -64,6 +68,36 @@ OPERATOR_LIMITS: Final[dict[str, OperatorLimit]] = {
     ),
     "convolution size": OperatorLimit(  # before macOS 15.1; the blank at the end is real
         "NotImplementedError", "Output channels > 65536 not supported at the MPS device. ", operators=("convolution",)
+    ),
+    "conj_physical real": OperatorLimit(
+        "RuntimeError",
+        f"Expected self.is_complex() to be true, but got false.{_COULD_IMPROVE}",
+        until=(2, 13),
+        operators=("conj_physical",),
+    ),
+    "fused adam": OperatorLimit(
+        "RuntimeError",
+        "params, grads, exp_avgs, and exp_avg_sqs must have same dtype, device, and layout",
+        operators=("_fused_adam_", "_fused_adamw_"),
+    ),
+    "fused adam amsgrad": OperatorLimit(
+        "RuntimeError",
+        "params, grads, exp_avgs, exp_avg_sqs, and max_exp_avg_sqs must have same dtype, device, and layout",
+        operators=("_fused_adam_", "_fused_adamw_"),
+    ),
+    "fused sgd": OperatorLimit(
+        "RuntimeError",
+        "Expected native::check_fast_path_restrictions({params, grads}) to be true, but got false." + _COULD_IMPROVE,
+        operators=("_fused_sgd_",),
+    ),
+    "fused sgd momentum": OperatorLimit(
+        "RuntimeError",
+        "Expected native::check_fast_path_restrictions({params, grads, momentum_buffer_list}) to be true, but got "
+        f"false.{_COULD_IMPROVE}",
+        operators=("_fused_sgd_",),
+    ),
+    "grid_sampler_3d": OperatorLimit(  # up to 2.14 a check for all devices comes first
+        "RuntimeError", "grid_sampler_3d: Unsupported Bicubic interpolation", (2, 15), operators=("grid_sampler_3d",)
     ),
     "grid_sampler_3d backward": OperatorLimit(
         "RuntimeError",
@@ -142,7 +176,9 @@ OPERATOR_LIMITS: Final[dict[str, OperatorLimit]] = {
     ),
     **{
         f"{name} complex gradient": OperatorLimit(  # torch/csrc/autograd/VariableTypeUtils.h
-            "RuntimeError", f"{name} does not support automatic differentiation for outputs with complex dtype."
+            "RuntimeError",
+            f"{name} does not support automatic differentiation for outputs with complex dtype.",
+            until=(2, 14),
         )
         for name in ("std", "std_mean", "var", "var_mean")
     },

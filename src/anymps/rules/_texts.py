@@ -134,6 +134,8 @@ def copy_to_cpu_as_float64(version: str | TorchVersion, scalar_type: str = "Doub
     how = version_rules(version).cpu_copy_to_float64
     if how == "silent":
         return None
+    if how == "refused" and scalar_type == "ComplexDouble" and not version_rules(version).complex128_refused:
+        return unsupported_dtype(scalar_type)  # the temporary tensor of that dtype is made, and the cast into it fails
     return float64_allocation() if how == "refused" else undefined_type(scalar_type)
 
 

@@ -372,8 +372,9 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
       TORCH_WARN(fill_in(texts().view_fallback_warning, rule.name));
     }
     check_allocatable(result.scalar_type());
-    moved += static_cast<int64_t>(result.is_sparse() ? 0 : result.nbytes());
-    if (tracked && result.requires_grad()) {
+    moved += static_cast<int64_t>(result.has_storage() ? result.nbytes() : 0);
+    const bool compressed = !result.is_sparse() && !result.has_storage();  // sparse CSR and its like
+    if (compressed || (tracked && result.requires_grad())) {
       return result.to(kMpsDevice);
     }
     at::Tensor own = result;

@@ -67,10 +67,13 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
     return std::move(result);
   }
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
-  if (C10_LIKELY((impl->is_cpu() || (shapes_only && impl->is_meta())) && !impl->is_sparse())) {
+  if (C10_LIKELY((impl->is_cpu() || (shapes_only && impl->is_meta())) && impl->has_storage())) {
     const c10::Storage& storage = impl->unsafe_storage();
     // Nobody else holds it: it was made by this very call.
     if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1)) {
+      if (C10_LIKELY(impl->is_contiguous())) {
+        check_rank(impl->sizes().size());  // allocated by sizes alone; with strides of its own nobody counts them
+      }
       adopt(impl);
       if (span_.on()) {
         results_.push_back(impl);
@@ -100,6 +103,9 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
   }
   if (impl->is_sparse() && impl->is_cpu()) {
     return sparse_to_mps(result, [this](const c10::StorageImpl* host) { return storage_behind(host); });
+  }
+  if (impl->is_cpu() && !impl->has_storage()) {
+    return result.to(kMpsDevice);  // sparse CSR and its like: torch's own words
   }
   return std::move(result);
 }

@@ -11,6 +11,7 @@
 #include <ATen/ops/_softmax_ops.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/arange_ops.h>
+#include <ATen/ops/bincount_ops.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/convolution_ops.h>
 #include <ATen/ops/empty.h>
@@ -22,7 +23,6 @@
 #include <ATen/ops/slow_conv_dilated3d.h>
 #include <ATen/ops/slow_conv_transpose2d.h>
 #include <ATen/ops/slow_conv_transpose3d.h>
-#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <torch/version.h>
 
@@ -220,6 +220,23 @@ struct Arange {
   }
 };
 
+// Weights other than float32, float16 and int32 are cast to int32, and the counts have the dtype of the weights, where
+// the CPU gives float64 (torch 2.13, Bincount.mm).
+struct Bincount {
+  static at::Tensor call(const at::Tensor& self, const std::optional<at::Tensor>& weights, const c10::SymInt& length) {
+    at::Tensor counts;
+    if (!weights.has_value() || !weights->defined() || self.numel() == 0) {
+      counts = at::_ops::bincount::redispatch(key_of(self), self, weights, length);
+    } else {
+      const auto given = weights->scalar_type();
+      const bool kept = given == c10::ScalarType::Float || given == c10::ScalarType::Half || given == c10::ScalarType::Int;
+      const at::Tensor cast = kept ? *weights : weights->to(c10::ScalarType::Int);
+      counts = at::_ops::bincount::redispatch(key_of(self), self, cast, length).to(cast.scalar_type());
+    }
+    return counts;
+  }
+};
+
 struct Softmax {
   static at::Tensor call(const Rule& rule, const at::Tensor& self, int64_t dim, bool half_to_float) {
     if (C10_UNLIKELY(half_to_float)) {
@@ -250,61 +267,6 @@ struct KaiserWindow {
   }
 };
 
-// ---------------------------------------------------------------------------------------------------- boxed
-
-const c10::IValue& argument(const Rule& rule, c10::ArrayRef<c10::IValue> values, const char* name) {
-  const auto& arguments = rule.op.schema().arguments();
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (arguments[i].name() == name) {
-      return values[i];
-    }
-  }
-  TORCH_INTERNAL_ASSERT(false, "anymps: ", rule.name, " has no argument ", name);
-}
-
-// Metal has no atomic product of int64 (torch 2.13, torch/testing/_internal/common_mps.py).
-void check_scatter_reduce(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
-  const at::Tensor& self = values[0].toTensor();
-  if (self.scalar_type() == c10::ScalarType::Long && argument(rule, values, "reduce").toStringView() == "prod") {
-    refuse_limit(rule, "scatter product int64", self);
-  }
-}
-
-void check_lu_factor(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
-  if (!argument(rule, values, "pivot").toBool()) {
-    refuse_limit(rule, "lu_factor pivot", values[0].toTensor());
-  }
-}
-
-void check_batched_product(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
-  const at::Tensor& batch = argument(rule, values, "batch1").toTensor();
-  const auto type = batch.scalar_type();
-  const bool known = type == c10::ScalarType::Float || type == c10::ScalarType::Half || type == c10::ScalarType::BFloat16 ||
-      type == c10::ScalarType::ComplexFloat || type == c10::ScalarType::ComplexHalf || c10::isIntegralType(type, /*includeBool=*/true);
-  if (!known) {
-    refuse_limit(rule, "addbmm", batch);
-  }
-}
-
-void check_grid_sampler_3d_backward(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
-  constexpr int64_t bicubic = 2;
-  if (argument(rule, values, "interpolation_mode").toInt() == bicubic) {
-    refuse_limit(rule, "grid_sampler_3d backward", values[0].toTensor());
-  }
-}
-
-// The MPS kernels give the variance of complex numbers a complex dtype, which autograd refuses (the comments beside `var`
-// and `std` in common_methods_invocations.py, torch 2.13). Without a gradient the result is right here, in its real dtype.
-void check_complex_variance(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
-  const at::Tensor& self = values[0].toTensor();
-  if (self.is_complex() && self.requires_grad() && c10::GradMode::is_enabled()) {
-    const std::string name = rule.name.substr(6, rule.name.find('.') - 6);  // between "aten::" and ".correction"
-    refuse_limit(rule, (name + " complex gradient").c_str(), self);
-  }
-}
-
-// ---------------------------------------------------------------------------------------------------- composite
-
 }  // namespace
 
 void add_limited_kernels(KernelTable& table) {
@@ -315,30 +277,14 @@ void add_limited_kernels(KernelTable& table) {
   });
   table.add<ops::addmm, Addmm>();
   table.add<ops::arange_start_out, Arange>();
+  if (!shapes_only) {  // there the redirect knows how many bins there are
+    table.add<ops::bincount, Bincount>();
+  }
   table.add<ops::masked_scatter_, MaskedScatter>();
   table.add<ops::_softmax, Softmax>();
   table.add<ops::kaiser_window, KaiserWindow>();
   table.add<ops::kaiser_window_periodic, KaiserWindow>();
   table.add<ops::kaiser_window_beta, KaiserWindow>();
-}
-
-std::unordered_map<std::string, ArgumentCheck> limit_checks() {
-  return {
-      {"aten::scatter_reduce.two", &check_scatter_reduce},
-      {"aten::scatter_reduce.two_out", &check_scatter_reduce},
-      {"aten::scatter_reduce_.two", &check_scatter_reduce},
-      {"aten::linalg_lu_factor_ex", &check_lu_factor},
-      {"aten::linalg_lu_factor_ex.out", &check_lu_factor},
-      {"aten::addbmm", &check_batched_product},
-      {"aten::addbmm.out", &check_batched_product},
-      {"aten::baddbmm", &check_batched_product},
-      {"aten::baddbmm.out", &check_batched_product},
-      {"aten::grid_sampler_3d_backward", &check_grid_sampler_3d_backward},
-      {"aten::std.correction", &check_complex_variance},
-      {"aten::std_mean.correction", &check_complex_variance},
-      {"aten::var.correction", &check_complex_variance},
-      {"aten::var_mean.correction", &check_complex_variance},
-  };
 }
 
 }  // namespace anymps

@@ -11,6 +11,7 @@
 #include "unboxed.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/_copy_from_and_resize_ops.h>
 #include <ATen/ops/_copy_from_ops.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
@@ -38,8 +39,6 @@
 namespace anymps {
 namespace {
 
-constexpr size_t kMaxDimensions = 16;  // torch 2.7 to 2.15, aten/src/ATen/mps/EmptyTensor.cpp
-
 void check_not_pinned(std::optional<bool> pin_memory) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }
@@ -65,13 +64,7 @@ at::Tensor empty(
     refuse(Refusal::Layout, allocation_rule(), ErrorClass::NotImplemented, "only strided tensors are supported on MPS");
   }
   check_not_pinned(pin_memory);
-  if (size.size() > kMaxDimensions) {
-    refuse(
-        Refusal::Rank,
-        allocation_rule(),
-        ErrorClass::Runtime,
-        "MPS supports tensors with dimensions <= 16, but got " + std::to_string(size.size()) + ".");
-  }
+  check_rank(size.size());
   at::detail::check_size_nonnegative(size);
   const c10::ScalarType type = dtype.value_or(c10::get_default_dtype_as_scalartype());
   check_allocatable(type);
@@ -116,7 +109,8 @@ bool plain_device(const at::Tensor& tensor) {
   return tensor.is_mps() || tensor.is_cpu();
 }
 
-// The cast happens on the GPU: up to torch 2.13 into a temporary of the target's dtype, which float64 cannot have; 2.14
+// The cast happens on the GPU: up to torch 2.13 into a temporary of the target's dtype, which float64 cannot have (complex128
+// can up to 2.11, where the cast itself fails); 2.14
 // says nothing and writes nothing (pytorch issue 197715), here the values arrive; 2.15 has no Metal name for the dtype.
 void check_cast_on_the_way_out(c10::ScalarType dtype) {
 #if TORCH_VERSION_MINOR >= 15
@@ -129,6 +123,11 @@ void check_cast_on_the_way_out(c10::ScalarType dtype) {
   }
 #elif TORCH_VERSION_MINOR <= 13
   check_allocatable(dtype);
+  if (TORCH_VERSION_MINOR <= 11 && dtype == c10::ScalarType::ComplexDouble) {
+    refuse(
+        Refusal::Complex128, *rules().copy, ErrorClass::Type,
+        "Trying to convert ComplexDouble to the MPS backend but it does not have support for that dtype.");
+  }
 #endif
 }
 
@@ -136,8 +135,8 @@ void check_cast_on_the_way_out(c10::ScalarType dtype) {
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   TORCH_CHECK(self.defined(), "self is undefined");
   TORCH_CHECK(source.defined(), "src is undefined");
-  if (self.is_same(source) || source.numel() == 0) {
-    return self;  // nothing to do, whatever the destination's shape (torch 2.13, Copy.mm)
+  if (self.is_same(source)) {
+    return self;
   }
   if (source.is_meta() || self.is_meta() || !plain_device(self) || !plain_device(source)) {
     TORCH_CHECK_NOT_IMPLEMENTED(
@@ -147,8 +146,11 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     }
     TORCH_CHECK(false, "MPS copies are between mps and cpu only, got ", source.device(), " to ", self.device());
   }
-  if (self.is_mps() && self.numel() == 0 && !self.sizes().equals(source.sizes())) {
-    self.resize_(source.sizes());  // an empty destination takes the source's shape (torch 2.13, Copy.mm)
+  if (self.numel() == 0 || source.numel() == 0) {  // nothing moves; the shapes are checked all the same (torch 2.13, Copy.cpp)
+    const auto shape = at::infer_size(self.sizes(), source.sizes());
+    TORCH_CHECK(
+        self.sizes().equals(shape), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", c10::IntArrayRef(shape));
+    return self;
   }
   const Direction direction = !source.is_mps() ? Direction::CpuToMps : (!self.is_mps() ? Direction::MpsToCpu : Direction::MpsToMps);
   if (direction == Direction::MpsToCpu && source.scalar_type() != self.scalar_type()) {
@@ -201,7 +203,14 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   return self;
 }
 
+// Without the check of shapes: an empty destination takes the source's (torch 2.13, Copy.mm).
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
+  if (self.numel() == 0) {
+    return destination;
+  }
+  if (destination.numel() == 0) {
+    destination.resize_(self.sizes());
+  }
   at::Tensor target = destination;
   copy(target, self, non_blocking);
   return destination;

@@ -7,6 +7,7 @@
 #include <ATen/ops/_assert_async_ops.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/_scaled_dot_product_attention_math_for_mps.h>
+#include <ATen/ops/conj_physical_ops.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ldexp_ops.h>
 #include <ATen/ops/linear_backward_ops.h>
@@ -229,6 +230,9 @@ void add_own_kernels(KernelTable& table) {
   table.add<ops::ldexp_Tensor>();
   table.add<ops::ldexp_>();
   table.add<ops::ldexp_out>();
+#if TORCH_VERSION_MINOR >= 14
+  table.add<ops::conj_physical_>();  // up to 2.13 the table has no entry on a Mac either
+#endif
 }
 
 }  // namespace anymps

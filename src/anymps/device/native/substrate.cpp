@@ -321,6 +321,17 @@ void check_allocatable(c10::ScalarType dtype) {
   }
 }
 
+void check_rank(size_t dimensions) {
+  constexpr size_t most = 16;  // torch 2.7 to 2.15, aten/src/ATen/mps/EmptyTensor.cpp
+  if (C10_UNLIKELY(dimensions > most)) {
+    refuse(
+        Refusal::Rank,
+        allocation_rule(),
+        ErrorClass::Runtime,
+        "MPS supports tensors with dimensions <= 16, but got " + std::to_string(dimensions) + ".");
+  }
+}
+
 void adopt_storage(c10::StorageImpl* storage) {
   if (storage->device_type() == c10::DeviceType::MPS) {
     return;

@@ -90,5 +90,7 @@ c10::DispatchKeySet mps_keys(c10::DispatchKeySet keys);
 
 // Raises the real backend's error when a tensor of this dtype cannot be allocated on mps.
 void check_allocatable(c10::ScalarType dtype);
+// Raises for more dimensions than an allocation by sizes alone takes.
+void check_rank(size_t dimensions);
 
 }  // namespace anymps

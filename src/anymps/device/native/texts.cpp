@@ -83,7 +83,8 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
   if (scalar && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return;  // a Python number, which torch has put into a tensor on its way here
   }
-  if (scalar && (rule.flags & kScalarCpuOk)) {
+  const bool written = position < 64 && ((rule.writes >> position) & 1);  // an iterator takes no result elsewhere
+  if (scalar && (rule.flags & kScalarCpuOk) && !written) {
     if (++cpu_scalars > 1) {
       refuse(Refusal::Device, rule, ErrorClass::Runtime, "Trying to pass too many CPU scalars to non-CPU kernel!", tensor);
     }

@@ -295,7 +295,7 @@ void add_own_kernels(KernelTable& table);     // own_kernels.cpp: operators that
 void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation, views, copies, reads
 void add_random_kernels(KernelTable& table);  // random.cpp: operators that draw numbers
 void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that refuse some arguments on mps
-std::unordered_map<std::string, ArgumentCheck> limit_checks();  // limits.cpp, for the boxed redirect
+std::unordered_map<std::string, ArgumentCheck> limit_checks();  // limit_checks.cpp, for the boxed redirect
 
 // Composite operators that ask for the device type inside: replaced, with autograd passing through them.
 struct CompositeRow {
