@@ -212,7 +212,7 @@ class DispatchCore:
         return result
 
     def meet(self, plan: Plan, args: Any, kwargs: Any) -> str:
-        """Note each known fault that a call would meet; give the mark of one that shows at a later read of its source."""
+        """Note each known fault that a call would meet; give the mark of one that a later read of its source shows."""
         later = ""
         if plan.hazards is not None:
             for hazard, operator in plan.hazards.met_by(args, kwargs):
