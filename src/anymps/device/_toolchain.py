@@ -142,6 +142,8 @@ def defines(torch: TorchInstall) -> list[str]:
         "TORCH_API_INCLUDE_EXTENSION_H",
         # As the wheels are built: some headers declare other members without it.
         "NDEBUG",
+        # What Python's `#` formats ask for, before Python.h: whichever source comes first where several are joined.
+        "PY_SSIZE_T_CLEAN",
     ]
     if sys.platform.startswith("linux"):
         result.append(f"_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi())}")

@@ -1,5 +1,4 @@
 // Python's way to the hazards: putting them in force, and asking which ones a call would meet.
-#define PY_SSIZE_T_CLEAN
 #include "hazard_bindings.h"
 
 #include "hazards.h"

@@ -1,5 +1,4 @@
 // The Python module `_native`: configuration, the tape, phases and modules, and the few bindings torch lacks off a Mac.
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "autograd.h"

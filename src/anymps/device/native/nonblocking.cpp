@@ -1,5 +1,4 @@
 // Which copies are under way, who touches their host side, and what had become of it when the host waited.
-#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "nonblocking.h"
