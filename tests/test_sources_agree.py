@@ -168,7 +168,7 @@ sparse.coalesce()
 }
 
 SAME_PEAK = ("train", "autocast and GradScaler", "checkpoint")
-PEAK_TOLERANCE = 0.05
+PEAK_TOLERANCE = 0.1
 """Of the native peak. Autograd adds gradients of one tensor into a new one while a dispatch mode is there, in place
 otherwise: for an instant one gradient more is alive."""
 

@@ -161,6 +161,7 @@ def test_memory_mapped_loading(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Validating sparse tensor invariants:UserWarning")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # torch 2.11, once in a process
 def test_sparse_tensors_are_kept() -> None:
     """A sparse COO mps tensor comes back with indices and values on mps."""
     x = torch.eye(3).to_sparse().to("mps")
