@@ -265,7 +265,8 @@ def test_a_function_behind_a_default_device() -> None:
     def run() -> None:
         torch.set_default_device("mps")
         try:
-            torch.distributions.Normal(torch.zeros(2), torch.ones(2))
+            # torch.compile, in a test before, switches the checks off for the whole process.
+            torch.distributions.Normal(torch.zeros(2), torch.ones(2), validate_args=True)
         finally:
             torch.set_default_device(None)
 
