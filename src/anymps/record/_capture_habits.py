@@ -13,7 +13,8 @@ import linecache
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -198,48 +199,64 @@ def _is_guarded() -> bool | None:
     return None
 
 
+class _Given:
+    """What a worker is given, each thing once and breadth first; who walks through it adds what lies within."""
+
+    def __init__(self, loader: Any, *names: str) -> None:
+        self._queue: deque[tuple[str, Any]] = deque((name, getattr(loader, name)) for name in names)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        while self._queue and len(seen) < _MAX_LOOKED:
+            path, value = self._queue.popleft()
+            if value is not None and id(value) not in seen:
+                seen.add(id(value))
+                yield path, value
+
+    def add(self, path: str, value: Any) -> None:
+        self._queue.append((path, value))
+
+    def add_items(self, path: str, values: Sequence[Any]) -> None:
+        self._queue += [(f"{path}[{number}]", item) for number, item in enumerate(values[:20])]
+
+    def add_attributes(self, path: str, value: Any) -> None:
+        self._queue += [(f"{path}.{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
+
+
 def _unpicklable(loader: Any) -> Iterator[str]:
     """What a worker is given and cannot be pickled, as it has no name to import it by: lambdas, local functions."""
-    queue = [(name, getattr(loader, name)) for name in ("collate_fn", "worker_init_fn", "dataset")]
-    seen: set[int] = set()
-    while queue and len(seen) < _MAX_LOOKED:
-        path, value = queue.pop(0)
-        if value is None or id(value) in seen:
-            continue
-        seen.add(id(value))
+    given = _Given(loader, "collate_fn", "worker_init_fn", "dataset")
+    for path, value in given:
         if isinstance(value, FunctionType):
             if "<" in value.__qualname__:
                 yield path
         elif isinstance(value, functools.partial):
-            queue.append((f"{path}.func", value.func))
+            given.add(f"{path}.func", value.func)
         elif isinstance(value, (list, tuple)):
-            queue += [(f"{path}[{number}]", item) for number, item in enumerate(value[:20])]
+            given.add_items(path, value)
         elif "<locals>" in type(value).__qualname__ and _pickles_as_usual(value):
             yield path
         elif not isinstance(value, (torch.Tensor, type, ModuleType)) and _pickles_as_usual(value):
-            queue += [(f"{path}.{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
+            given.add_attributes(path, value)
 
 
 def _on_mps(loader: Any) -> Iterator[str]:
     """What a worker is given and lies on mps: tensors that the data set or a function for it holds."""
-    queue = [(name, getattr(loader, name)) for name in ("dataset", "collate_fn", "worker_init_fn")]
-    seen: set[int] = set()
-    while queue and len(seen) < _MAX_LOOKED:
-        path, value = queue.pop(0)
-        if value is None or id(value) in seen:
-            continue
-        seen.add(id(value))
+    given = _Given(loader, "dataset", "collate_fn", "worker_init_fn")
+    for path, value in given:
         if isinstance(value, torch.Tensor):
             if value.device.type == "mps":
                 yield path
         elif isinstance(value, functools.partial):
-            queue += [(f"{path}.func", value.func), (f"{path}.args", value.args)]
+            given.add(f"{path}.func", value.func)
+            given.add(f"{path}.args", value.args)
         elif isinstance(value, (list, tuple)):
-            queue += [(f"{path}[{number}]", item) for number, item in enumerate(value[:20])]
+            given.add_items(path, value)
         elif isinstance(value, dict):
-            queue += [(f"{path}[{name!r}]", item) for name, item in list(value.items())[:20]]
+            for name, item in list(value.items())[:20]:
+                given.add(f"{path}[{name!r}]", item)
         elif not isinstance(value, (type, ModuleType, FunctionType, torch.nn.Module)):
-            queue += [(f"{path}.{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
+            given.add_attributes(path, value)
 
 
 def _pickles_as_usual(value: object) -> bool:

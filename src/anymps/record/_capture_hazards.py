@@ -36,10 +36,10 @@ class _Met(NamedTuple):
 class OperatorHazards:
     """The faults in force that concern one overload."""
 
-    def __init__(self, func: OpOverload, met: Sequence[_Met]) -> None:
+    def __init__(self, func: OpOverload, places: dict[str, int], met: Sequence[_Met]) -> None:
         self._met = met
+        self._places = places
         self._only_host_scalars = all(it.hazard.check is Check.CPU_SCALAR_VIEW for it in met)
-        self._places = {argument.name: place for place, argument in enumerate(func._schema.arguments)}
         self._defaults = [argument.default_value for argument in func._schema.arguments]
 
     def may_meet(self, tensors: Iterable[tuple[int, torch.Tensor]]) -> bool:
@@ -64,6 +64,7 @@ class KnownFaults:
     def of(self, func: OpOverload, name: str, row: CoreRow | None) -> OperatorHazards | None:
         """Those of an overload, `aten::mm.out`, with its row in the rules if it has one; None: there are none."""
         met: list[_Met] = []
+        places = {argument.name: place for place, argument in enumerate(func._schema.arguments)}
         for called in (name, _CALLED_BY.get(name, "")):
             if not called or called == _NOT_HERE == name:
                 continue
@@ -72,8 +73,8 @@ class KnownFaults:
                 concerned = base in hazard.operators if hazard.family is None else _of_family(row, hazard.family)
                 if concerned and not any(it.hazard is hazard for it in met):
                     applies, roles = CHECKS[hazard.check]
-                    met.append(_Met(hazard, applies, tuple(_place(func, names) for names in roles), called))
-        return OperatorHazards(func, met) if met else None
+                    met.append(_Met(hazard, applies, tuple(_place(places, names) for names in roles), called))
+        return OperatorHazards(func, places, met) if met else None
 
     def of_event(self, check: Check) -> Hazard | None:
         """The fault of events that is recognised by a check, if it is in force."""
@@ -94,9 +95,8 @@ def _of_family(row: CoreRow | None, family: Family) -> bool:
     return row is not None and row[2] == int(family) and bool(RuleFlag(row[3]) & RuleFlag.DENSE)
 
 
-def _place(func: OpOverload, names: Sequence[str]) -> int:
+def _place(places: dict[str, int], names: Sequence[str]) -> int:
     """The place of the first of these arguments that the operator has, -1 if it has none."""
-    places = {argument.name: place for place, argument in enumerate(func._schema.arguments)}
     return next((places[name] for name in names if name in places), -1)
 
 

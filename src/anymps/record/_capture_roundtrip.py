@@ -56,7 +56,7 @@ class RoundTrips:
     def returned(self, host: torch.Tensor) -> None:
         """This CPU tensor has been copied to mps."""
         trip = self._trips and self._find(host)
-        if not trip or graph_task() != -1 or trip.print != _fingerprint(host.untyped_storage()):
+        if not trip or graph_task() != -1 or trip.print != fingerprint(host.untyped_storage()):
             return  # it did not come from mps, or something that is no operator has written to it
         name = f"anymps::round_trip {json.dumps({'operators': trip.operators})}"
         self._tape.note_pair(name, self._tape.sites.current(), trip.site, moved=host.nbytes)
@@ -69,7 +69,7 @@ class RoundTrips:
             if trip is None:
                 if tensor.dim():  # a number may come from anywhere
                     return None
-            elif trip.print != _fingerprint(tensor.untyped_storage()):
+            elif trip.print != fingerprint(tensor.untyped_storage()):
                 return None  # changed by something that is no operator
             else:
                 earlier = came.operators if came is not None else []
@@ -82,7 +82,7 @@ class RoundTrips:
             return
         for tensor in _tensors(results):
             trip = self._find(tensor)
-            if trip is None or trip.print != _fingerprint(tensor.untyped_storage()):  # else a view
+            if trip is None or trip.print != fingerprint(tensor.untyped_storage()):  # else a view
                 self._remember(tensor, came.site, [*came.operators, name])
 
     def end(self) -> None:
@@ -106,7 +106,16 @@ class RoundTrips:
             self._trips = {place: trip for place, trip in self._trips.items() if trip.storage() is not None}
         if len(self._trips) < _MOST_TRIPS:
             storage = host.untyped_storage()
-            self._trips[address] = _Trip(weakref.ref(storage), site, _fingerprint(storage), operators)
+            self._trips[address] = _Trip(weakref.ref(storage), site, fingerprint(storage), operators)
+
+
+def fingerprint(storage: torch.UntypedStorage) -> int:
+    """What tells a change of the values of a CPU storage: all bytes of a small one, some of a large one."""
+    address, size = storage.data_ptr(), storage.nbytes()
+    if size <= 3 * _LOOKED:
+        return hash(ctypes.string_at(address, size))
+    places = (address, address + size // 2, address + size - _LOOKED)
+    return hash(tuple(ctypes.string_at(place, _LOOKED) for place in places))
 
 
 def _address(tensor: torch.Tensor) -> int:
@@ -122,11 +131,3 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
     elif isinstance(values, (list, tuple)):
         for value in values:
             yield from _tensors(value)
-
-
-def _fingerprint(storage: torch.UntypedStorage) -> int:
-    address, size = storage.data_ptr(), storage.nbytes()
-    if size <= 3 * _LOOKED:
-        return hash(ctypes.string_at(address, size))
-    places = (address, address + size // 2, address + size - _LOOKED)
-    return hash(tuple(ctypes.string_at(place, _LOOKED) for place in places))
