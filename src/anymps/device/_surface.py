@@ -36,6 +36,7 @@ def install_surface(core: ModuleType, mac: Mac) -> None:
         _install_streams(core)
     _forget_answers()
     _install_storages()
+    _install_engine(core)
     _hide_cuda()
     _answer_processor()
 
@@ -155,6 +156,14 @@ def _install_storages() -> None:
         return storage
 
     torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[assignment]
+
+
+def _install_engine(core: ModuleType) -> None:
+    """Every backward goes by `core.run_backward`, which chooses its thread; see native/backward_thread.h."""
+    original = torch.autograd.Variable._execution_engine
+    engine: Any = type("ImperativeEngine", (type(original),), {"run_backward": staticmethod(core.run_backward)})
+    core.set_engine(original.run_backward)
+    torch.autograd.Variable._execution_engine = engine()
 
 
 def _hide_cuda() -> None:

@@ -10,16 +10,24 @@
 
 namespace anymps {
 
+bool in_backward() {
+  return torch::autograd::get_current_graph_task_id() != -1;
+}
+
+bool is_python(const torch::autograd::Node& node) {
+  // Its class is in a header that takes long to compile, so it goes by name.
+  return std::strcmp(typeid(node).name(), "N5torch8autograd6PyNodeE") == 0;
+}
+
 bool current_backward(BackwardNode& node) {
-  if (torch::autograd::get_current_graph_task_id() == -1) {
+  if (!in_backward()) {
     return false;
   }
   const auto current = torch::autograd::get_current_node();
   if (current) {
     node.sequence = current->sequence_nr();
     node.thread = current->thread_id();
-    // A torch.autograd.Function of Python. Its class is in a header that takes long to compile, so it goes by name.
-    node.python = std::strcmp(typeid(*current).name(), "N5torch8autograd6PyNodeE") == 0;
+    node.python = is_python(*current);
   }
   return true;
 }

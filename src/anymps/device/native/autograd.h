@@ -4,6 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace torch::autograd {
+struct Node;
+}
+
 namespace anymps {
 
 struct BackwardNode {
@@ -14,6 +18,12 @@ struct BackwardNode {
 
 // True on a thread that runs a backward; then `node` names the forward operator it belongs to.
 bool current_backward(BackwardNode& node);
+
+// True on a thread that runs a backward.
+bool in_backward();
+
+// Whether a node is a torch.autograd.Function of Python, whose backward is the user's code.
+bool is_python(const torch::autograd::Node& node);
 
 // True once a backward has run in this process: from then on the engine has no place for a new device's thread.
 bool engine_has_started();

@@ -1,6 +1,7 @@
 // One operator call: inputs become aliases, the CPU (or meta) kernel runs, results become mps tensors.
 #pragma once
 
+#include "backward_thread.h"
 #include "fork.h"
 #include "rule.h"
 #include "substrate.h"
@@ -25,6 +26,7 @@ class Call {
   explicit Call(const Rule& rule, bool sparse = false, bool known = false)
       : rule_(rule), sparse_(sparse), known_(known), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
     enter_device();
+    backward_thread::note_saved_tensor_hooks();
     if (C10_LIKELY((rule.flags & kConditionalWait) == 0)) {
       span_.wait(rule.wait);
     }

@@ -3,6 +3,7 @@
 
 #include "autograd.h"
 #include "backend.h"
+#include "backward_thread.h"
 #include "books.h"
 #include "boxed.h"
 #include "events.h"
@@ -208,6 +209,15 @@ PyObject* end_device_threads(PyObject*, PyObject*) {
     }
     Py_RETURN_NONE;
   });
+}
+
+PyObject* set_engine(PyObject*, PyObject* original) {
+  backward_thread::set_engine(original);
+  Py_RETURN_NONE;
+}
+
+PyObject* run_backward(PyObject*, PyObject* args, PyObject* kwargs) {
+  return guarded([&] { return backward_thread::run(args, kwargs); });
 }
 
 PyObject* allow_fallback(PyObject*, PyObject* value) {
@@ -540,6 +550,9 @@ PyMethodDef methods[] = {
     {"configure", configure, METH_VARARGS, "Installs the device. Once a process."},
     {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
     {"end_device_threads", end_device_threads, METH_NOARGS, "Ends autograd's device threads, before the interpreter ends."},
+    {"set_engine", set_engine, METH_O, "Says what runs a backward: torch's own run_backward."},
+    {"run_backward", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_backward)), METH_VARARGS | METH_KEYWORDS,
+     "Runs a backward, on the calling thread if nothing in the graph can tell."},
     {"allow_fallback", allow_fallback, METH_O, "Whether operators without a kernel run on the CPU."},
     {"hold_back_copies", hold_back_copies, METH_O, "Whether copies to the CPU with non_blocking=True arrive at the next wait only."},
     {"set_hazards", set_hazards_from_python, METH_O, "Puts these known faults of MPS in force, and no others."},

@@ -25,14 +25,14 @@ struct CodeFacts {
 struct SiteKey {
   const void* code;
   const void* via;
-  int line;
+  int place;  // a line, or an instruction
   bool operator==(const SiteKey& other) const {
-    return code == other.code && via == other.via && line == other.line;
+    return code == other.code && via == other.via && place == other.place;
   }
 };
 struct SiteHash {
   size_t operator()(const SiteKey& key) const {
-    return std::hash<const void*>()(key.code) * 31 + std::hash<const void*>()(key.via) * 17 + static_cast<size_t>(key.line);
+    return std::hash<const void*>()(key.code) * 31 + std::hash<const void*>()(key.via) * 17 + static_cast<size_t>(key.place);
   }
 };
 
@@ -40,6 +40,7 @@ struct SiteHash {
 std::vector<std::string> internal_prefixes;
 std::unordered_map<PyCodeObject*, CodeFacts> codes;  // holds a reference to each, so that no address is used twice
 std::unordered_map<SiteKey, uint32_t, SiteHash> sites;
+std::unordered_map<SiteKey, uint32_t, SiteHash> instructions;  // the same by instruction: a line has to be searched for
 std::unordered_map<std::string, uint32_t> named_sites;
 std::vector<SiteText> new_sites;
 uint32_t site_count = 0;
@@ -139,6 +140,26 @@ void set_internal_prefixes(std::vector<std::string> prefixes) {
   internal_prefixes = std::move(prefixes);
 }
 
+// The number of a frame of the user's, entered by way of `via`.
+static uint32_t site_of_frame(PyFrameObject* frame, PyCodeObject* code, const CodeFacts& facts, PyCodeObject* via) {
+#if PY_VERSION_HEX >= 0x030B0000
+  uint32_t& known = instructions[{code, via, PyFrame_GetLasti(frame)}];
+  if (known != 0) {
+    return known;
+  }
+#else
+  uint32_t known = 0;
+#endif
+  const int line = PyFrame_GetLineNumber(frame);
+  uint32_t& site = sites[{code, via, line}];
+  if (site == 0) {
+    site = ++site_count;
+    new_sites.push_back({site, facts.file, facts.function, via == nullptr ? "" : short_name(facts_of(via)), line});
+  }
+  known = site;
+  return site;
+}
+
 static uint32_t site_of_frames(bool until_engine) {
   GilGuard gil;
   PyObject *type, *value, *traceback;
@@ -150,16 +171,7 @@ static uint32_t site_of_frames(bool until_engine) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     const CodeFacts& facts = facts_of(code);
     if (!facts.internal) {
-      const int line = PyFrame_GetLineNumber(frame);
-      const SiteKey key{code, via, line};
-      const auto found = sites.find(key);
-      if (found != sites.end()) {
-        id = found->second;
-      } else {
-        id = ++site_count;
-        sites.emplace(key, id);
-        new_sites.push_back({id, facts.file, facts.function, via == nullptr ? "" : short_name(facts_of(via)), line});
-      }
+      id = site_of_frame(frame, code, facts, via);
       Py_DECREF(code);
       Py_DECREF(frame);
       break;
@@ -208,6 +220,7 @@ std::vector<SiteText> take_new_sites() {
 
 void forget_sites() {
   sites.clear();
+  instructions.clear();
   named_sites.clear();
   new_sites.clear();
   lines_told.clear();
@@ -295,7 +308,7 @@ uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const st
 
 void note_copy_to_mps(const at::Tensor& source) {
   BackwardNode node;
-  if (!recording() || muted() || callbacks().copied == nullptr || current_backward(node)) {
+  if (!recording() || muted() || tape::is_sparse() || callbacks().copied == nullptr || current_backward(node)) {
     return;
   }
   const uint32_t site = current_site();

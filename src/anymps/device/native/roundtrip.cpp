@@ -177,7 +177,7 @@ void watch(bool on) {  // under the mutex
 
 bool counts() {
   BackwardNode node;
-  return recording() && !muted() && !shapes_only && !current_backward(node);
+  return recording() && !muted() && !shapes_only && !tape::is_sparse() && !current_backward(node);
 }
 
 }  // namespace

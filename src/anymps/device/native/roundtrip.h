@@ -11,7 +11,7 @@ namespace anymps::roundtrip {
 // Of the bytes at the beginning, in the middle and at the end, which tell a change.
 size_t hash_of(const c10::StorageImpl& storage);
 
-// After a copy to the CPU. Does nothing unless a recording runs, in a backward, and inside another call.
+// After a copy to the CPU. Does nothing unless a full recording runs, in a backward, and inside another call.
 void left(const at::Tensor& host);
 
 // After a copy of a CPU tensor to mps: a mark on the tape if it had come from there.

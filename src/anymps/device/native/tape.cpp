@@ -590,6 +590,12 @@ void enter_module(uint32_t module) {
   tape.call = {module, 0, 0, mix(within, module)};
 }
 
+void enter_backward() {
+  ThreadTape& tape = mine();
+  tape.stack.push_back(tape.call);
+  tape.call = {};
+}
+
 void leave_module() {
   ThreadTape& tape = mine();
   if (!tape.stack.empty()) {

@@ -159,6 +159,7 @@ uint32_t current_step();
 uint8_t set_phase(uint8_t phase);  // of the calling thread; returns the former one
 void enter_module(uint32_t module);
 void leave_module();
+void enter_backward();  // outside of all modules, until leave_module: what it runs belongs to none
 void end_step();
 bool take_refusal_note();  // whether the calling thread has noted a refusal since it last asked
 uint32_t note_refusal(const Rule& rule, Fate fate);  // writes a refused entry for the calling thread, returns its number
