@@ -57,6 +57,8 @@ class Manifest:
 
 def key(test: str) -> str:
     """A test id on one line: what cannot be printed is escaped."""
+    if test.isprintable():
+        return test
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in test)
 
 

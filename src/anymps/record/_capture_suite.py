@@ -74,6 +74,7 @@ class SuiteCapture(Capture):
         self._names: list[str] = []
         self._signatures: dict[int, SignatureRow] = {}
         self._sites: dict[int, tuple[int, str, int, str, str]] = {}
+        self._places: dict[int, Site] = {}
         self._modules: list[ModuleRow] = []
         self._steps: list[StepRow] = []
         self._section = bytearray()
@@ -190,7 +191,9 @@ class SuiteCapture(Capture):
         self._steps += drained.steps
         self._section_refusals += drained.refusals
         self._section_calls += len(drained.entries) // ENTRY.size + drained.dropped
-        self._section += drained.entries if self._everything else mattering(drained.entries)
+        # A sparse tape has few entries besides those that matter.
+        all_of_them = self._everything or self._path is None
+        self._section += drained.entries if all_of_them else mattering(drained.entries)
         if self._path is not None:
             entries = drained.entries if self._kept < self._detail_limit else mattering(drained.entries)
             self._kept += len(entries) // ENTRY.size
@@ -224,7 +227,11 @@ class SuiteCapture(Capture):
         )
 
     def _site(self, number: int) -> Site:
-        return Site(*site_row(self._sites[number])[1:]) if number in self._sites else Site("", 0)
+        known = self._places.get(number)
+        if known is None:
+            row = self._sites.get(number)
+            known = self._places[number] = Site(*site_row(row)[1:]) if row is not None else Site("", 0)
+        return known
 
 
 def tensor_bytes(tensor: str) -> int:
