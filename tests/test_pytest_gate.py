@@ -115,6 +115,23 @@ def test_header_and_silence(gate: Gate) -> None:
     assert section(result) == []
 
 
+def test_a_session_that_never_meets_mps_is_told(gate: Gate) -> None:
+    """Tests that compute on the CPU alone pass and prove nothing; one that uses mps, or is refused by it, is enough."""
+    on_cpu = "import torch\n\ndef test_one():\n    assert torch.ones(3).sum() == 3\n\ndef test_two():\n    pass\n"
+    gate.write(test_it=on_cpu)
+    result = gate.run()
+    result.assert_outcomes(passed=2)
+    assert section(result) == [
+        "Nothing ran on mps in 2 tests: this session says nothing about a Mac.",
+        "  fix: take the device from torch.accelerator in the tests, or run with --mps-default-device",
+    ]
+    gate.run("--mps-default-device").assert_outcomes(passed=2)
+    assert section(gate.run("--mps-default-device")) == []
+    assert section(gate.run("-k", "nothing_of_the_kind")) == []
+    gate.write(test_it=on_cpu + "\ndef test_three():\n    torch.ones(3, device='mps')\n")
+    assert section(gate.run()) == []
+
+
 def test_fallbacks_fail_unless_marked(gate: Gate) -> None:
     """With --mps-fail-on-fallback an operator on the CPU fails the test, with its line; a mark allows it by name."""
     gate.write(

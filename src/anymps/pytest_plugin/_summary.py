@@ -163,7 +163,13 @@ class Summary:
         facts = [*self._facts.values(), *self._outside]
         groups = group(facts)
         judged = self._judgements()
-        lines = [*self._section(groups), *self._baseline_lines(), *self._manifest_lines(judged), *self._remarks]
+        lines = [
+            *self._section(groups),
+            *self._unused(facts),
+            *self._baseline_lines(),
+            *self._manifest_lines(judged),
+            *self._remarks,
+        ]
         if lines:
             mac = f"virtual {self._state.mac.name}" if self._state.mac is not None else "real device"
             terminalreporter.section(f"mps: {mac}, torch {self._state.torch}")
@@ -214,6 +220,13 @@ class Summary:
             return
         self._new = []
         self._remarks.append(f"baseline {name}: {added} added, {removed} removed")
+
+    def _unused(self, facts: list[Facts]) -> Iterator[str]:
+        """A gate that nothing came through has shown nothing."""
+        ran = sum(it.ending not in ("", "skipped") for it in facts)
+        if ran and not any(it.calls or it.refusals for it in facts):
+            yield f"Nothing ran on mps in {plural(ran, 'test')}: this session says nothing about a Mac."
+            yield "  fix: take the device from torch.accelerator in the tests, or run with --mps-default-device"
 
     def _baseline_lines(self) -> Iterator[str]:
         if self._new:

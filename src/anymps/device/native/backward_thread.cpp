@@ -79,10 +79,13 @@ bool nobody_can_tell(PyObject* outputs) {
   return !any_can_tell(std::move(roots));
 }
 
+thread_local bool running = false;
+
 class OnCallingThread {
  public:
   OnCallingThread() : former_(state().get_multithreading_enabled()), recorded_(recording()) {
     state().set_multithreading_enabled(false);
+    running = true;
     if (recorded_) {
       tape::enter_backward();
     }
@@ -91,6 +94,7 @@ class OnCallingThread {
     if (recorded_) {
       tape::leave_module();
     }
+    running = false;
     state().set_multithreading_enabled(former_);
   }
   OnCallingThread(const OnCallingThread&) = delete;
@@ -108,6 +112,10 @@ class OnCallingThread {
 
 void set_engine(PyObject* original) {
   engine = Py_NewRef(original);
+}
+
+bool on_calling_thread() {
+  return running;
 }
 
 void note_saved_tensor_hooks_slowly() {

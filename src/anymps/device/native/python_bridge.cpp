@@ -2,6 +2,7 @@
 #include "python_bridge.h"
 
 #include "autograd.h"
+#include "backward_thread.h"
 #include "repeats.h"
 #include "tape.h"
 
@@ -195,7 +196,7 @@ static uint32_t site_of_frames(bool until_engine) {
 }
 
 uint32_t current_site() {
-  return site_of_frames(false);
+  return backward_thread::on_calling_thread() ? 0 : site_of_frames(false);
 }
 
 uint32_t current_site_in_backward() {
