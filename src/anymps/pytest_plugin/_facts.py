@@ -25,8 +25,7 @@ class Facts:
     `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`; `expected` whether it failed as it should;
     `marked` whether `mps_fails` says how; `judgement` what the manifest has against it; `doctest` whether its text lies
     in the library's own file; `calls` how many operators reached the device. Waits leave out the copies to the device,
-    which belong. What `torch.testing`, unittest
-    and pytest read to compare or to show a tensor is left out everywhere.
+    which belong. What `torch.testing`, unittest and pytest read to compare or to show a tensor is left out everywhere.
     """
 
     test: str
