@@ -57,7 +57,8 @@ def story(file: str = "/home/me/train.py", name: str = "net") -> MemoryStory:
         ledger.death(batch, step + 1, Phase.BATCH)
     sites = {n: Site(file, 6 + n, "main", "loss = net(batch)") for n in range(1, 5)}
     modules = {0: "", 1: "", 2: f"{name}.body", 3: f"{name}.head"}
-    return tell([tuple(row) for row in ledger.rows], {1: "aten::mm"}, modules, {0: Site("", 0), **sites})  # type: ignore[misc]
+    rows = [tuple(row) for row in ledger.rows]
+    return tell(rows, 2, {1: "aten::mm"}, modules, {0: Site("", 0), **sites})  # type: ignore[arg-type]
 
 
 def planned(mac: str | None = None) -> Plan:

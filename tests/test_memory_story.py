@@ -43,7 +43,7 @@ def row(
 
 def story_of(*rows: Row) -> MemoryStory:
     """Their story."""
-    return tell(rows, OPERATORS, MODULES, SITES)
+    return tell(rows, max((one[12] for one in rows), default=0), OPERATORS, MODULES, SITES)
 
 
 def category(**life: object) -> Category:

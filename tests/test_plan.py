@@ -32,7 +32,7 @@ def allocation(number: int, born: int, died: int | None, size: int, step: int = 
 
 def story_of(*allocations: Allocation) -> MemoryStory:
     """A story that holds them."""
-    return MemoryStory(allocations, None, 0, False, ())
+    return MemoryStory(allocations, None, 0, False)
 
 
 def trace_of(*sizes: int) -> Trace:

@@ -94,8 +94,7 @@ def _rising() -> MemoryStory:
     peak = story.peak
     assert peak is not None
     kept = tuple(one for one in story.allocations if one.born <= peak.event)
-    curve = tuple(point for point in story._allocated if point[0] <= peak.event)
-    return MemoryStory(kept, peak, story.peak_reserved, False, curve)
+    return MemoryStory(kept, peak, story.peak_reserved, False)
 
 
 def test_colour_adds_control_sequences_only() -> None:

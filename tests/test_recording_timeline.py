@@ -95,6 +95,25 @@ def test_calls_in_the_order_of_time() -> None:
         next(recording.calls())
 
 
+def test_calls_in_brief_are_the_calls() -> None:
+    """They say what the calls say, in the same order, and each number of a kind can be taken out of it."""
+    builder = RecordingBuilder()
+    line, block = builder.site("train.py", 7, "main", "x.relu()"), builder.module("block", "Block")
+    builder.entry(
+        "aten::relu", start_ns=50, duration_ns=5, site=line, module=block, thread=70_000, phase=Phase.OPTIMIZER,
+        wait=Wait.INSIDE_OPERATOR, flags=Flag.PAIR | Flag.RAISED, moved_bytes=12,
+    )  # fmt: skip
+    builder.entry("aten::mm", start_ns=20, fate=Fate.FALLBACK, phase=Phase.BACKWARD, sequence=3)
+    recording = builder.close()
+    told = [
+        (start, length, signature, module, site, kind >> 16 & 0xFF, step, kind >> 24, kind >> 8 & 0xFF, 0, kind & 0xFF,
+         moved, sequence)
+        for start, length, signature, site, module, kind, step, moved, sequence in recording.calls_in_brief()
+    ]  # fmt: skip
+    assert told == list(recording.calls())
+    assert told[1][5:11] == (Phase.OPTIMIZER, 0, 70_000, Wait.INSIDE_OPERATOR, 0, Flag.PAIR | Flag.RAISED)
+
+
 def test_memory_keeps_its_peaks() -> None:
     """Samples are thinned out so that the highest of each span of time stays."""
     builder = RecordingBuilder()

@@ -11,12 +11,12 @@ from anymps.record._vocabulary import Flag
 
 def read_noted(
     rows: Rows,
-    occurrences: Callable[[str], tuple[Occurrence, ...]],
+    occurrences: Callable[[str, str], tuple[Occurrence, ...]],
     facts: Callable[[str], dict[str, object]],
     site: Callable[[int], Site],
     what: str,
 ) -> tuple[Noted, ...]:
-    """Marks `anymps::<what> {"fact": value}`, in the order of the run; `occurrences` answers a condition."""
+    """Marks `anymps::<what> {"fact": value}`, in the order of the run; `occurrences` answers conditions."""
     quoted = what.replace("'", "''")
     named = f"substr(o.name, 1, {len(what) + 9}) = 'anymps::{quoted} '"
     if not rows(f"SELECT 1 FROM operators o WHERE {named} LIMIT 1"):
@@ -28,12 +28,14 @@ def read_noted(
     return tuple(
         Noted(occurrence, facts(occurrence.operator.partition(" ")[2]), site(other))
         for (other,) in others
-        for occurrence in occurrences(f"e.flags & {Flag.PAIR:d} AND {named} AND e.sequence = {other:d}")
+        for occurrence in occurrences(named, f"e.flags & {Flag.PAIR:d} AND e.sequence = {other:d}")
     )
 
 
 def read_unsafe_copies(rows: Rows, site: Callable[[int], Site]) -> tuple[UnsafeCopy, ...]:
     """Non_blocking copies whose host side was touched before a wait, in the order of the run."""
+    if not rows("SELECT 1 FROM operators WHERE substr(name, 1, 13) = 'anymps::copy.' LIMIT 1"):
+        return ()
     found = []
     for mark, touched, copy, wait, count in rows(
         "SELECT o.name, e.site, e.sequence & 4294967295, e.sequence >> 32, COUNT(*) FROM entries e "

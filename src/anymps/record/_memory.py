@@ -7,10 +7,11 @@ it; an optimizer's state is born in its step and outlives that; an activation is
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from operator import attrgetter, itemgetter
+from functools import cached_property, partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from anymps.record._facts import Site
@@ -38,7 +39,8 @@ class Category(str, Enum):
 class Allocation(NamedTuple):
     """One buffer; a tuple, because a run has some 100,000.
 
-    `born` and `died` count the allocator's events (0: before the recording, None: not before its end).
+    `born` and `died` count the allocator's events (0: before the recording, None: not before its end). Just after the
+    birth the device had `allocated` bytes in buffers and `reserved` in heaps.
     """
 
     id: int
@@ -55,6 +57,8 @@ class Allocation(NamedTuple):
     phase: Phase
     died_step: int | None = None
     """None if it was there at the end."""
+    allocated: int = 0
+    reserved: int = 0
 
     def alive_at(self, event: int) -> bool:
         """Whether the buffer was there just after an event."""
@@ -162,59 +166,60 @@ class MemoryStory:
     peak_reserved: int
     dropped: bool
     """Whether the run went on after the last allocation that was kept one by one."""
-    _allocated: tuple[tuple[int, int, int], ...]
-    """Of each birth: event, allocated and reserved bytes after it."""
 
     def at(self, event: int) -> Moment:
         """What the memory held just after an event."""
-        return _moment(self.allocations, self._allocated, event)
+        return _moment(self.allocations, event)
 
     def steps(self) -> tuple[StepMemory, ...]:
         """Step by step."""
-        return _steps(self)
+        return self._steps
+
+    @cached_property
+    def _steps(self) -> tuple[StepMemory, ...]:
+        return _steps(self.allocations)
 
     def samples(self, points: int = 400) -> tuple[Sample, ...]:
         """The curve of memory over time, at most `points` of it; each keeps the highest moment of its stretch."""
-        return _samples(self, points)
+        return _samples(self.allocations, points)
 
 
 Row = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
 def tell(
-    rows: Sequence[Row],
+    rows: Iterable[Row],
+    last_step: int,
     operators: dict[int, str],
     modules: dict[int, str],
     sites: dict[int, Site],
     dropped: bool = False,
 ) -> MemoryStory:
-    """The story of `rows` of the table `allocations`."""
-    # A long run has some 100,000 buffers: enumeration members are looked up once, not once a buffer.
+    """The story of `rows` of the table `allocations`; in `last_step` the last buffer was born."""
+    # A long run has some 100,000 buffers: enumeration members are looked up once, not once a buffer, and a buffer is
+    # made a tuple without the `__new__` of its class, which is Python.
     phases = list(Phase)
-    last_step = max((row[12] for row in rows), default=0)
-    allocations = []
-    allocated = []
+    made = partial(tuple.__new__, Allocation)
+    allocations: list[Allocation] = []
     for (
         identity, born, died, born_ns, _, size, requested, in_use, reserved, signature, module, site, step, died_step,
         phase, died_phase, role,
     ) in rows:  # fmt: skip
         category = _category(born, died, step, died_step, phase, died_phase, role, module, last_step)
         operator, path, place = operators.get(signature, ""), modules.get(module, ""), sites.get(site, _NOWHERE)
-        lived = (identity, born, died or None, born_ns, size, requested)
-        ended = died_step if died else None
-        allocations.append(Allocation(*lived, category, operator, path, place, step, phases[phase], ended))
-        if born:
-            allocated.append((born, in_use, reserved))
-    allocated.sort(key=itemgetter(0))
-    everything = tuple(sorted(allocations, key=attrgetter("born")))
-    curve = tuple(allocated)
-    highest = max(curve, key=lambda point: (point[1], -point[0]), default=None)
+        columns = (
+            identity, born, died or None, born_ns, size, requested, category, operator, path, place, step,
+            phases[phase], died_step if died else None, in_use, reserved,
+        )  # fmt: skip
+        allocations.append(made(columns))
+    allocations.sort(key=attrgetter("born"))
+    births = [one for one in allocations if one.born]
+    highest = max(births, key=lambda one: (one.allocated, -one.born), default=None)
     return MemoryStory(
-        allocations=everything,
-        peak=_moment(everything, curve, highest[0]) if highest is not None else None,
-        peak_reserved=max((point[2] for point in curve), default=0),
+        allocations=tuple(allocations),
+        peak=_moment(allocations, highest.born) if highest is not None else None,
+        peak_reserved=max((one.reserved for one in births), default=0),
         dropped=dropped,
-        _allocated=curve,
     )
 
 
@@ -241,15 +246,15 @@ def _category(
     return Category.TEMPORARIES
 
 
-def _moment(allocations: Sequence[Allocation], curve: Sequence[tuple[int, int, int]], event: int) -> Moment:
+def _moment(allocations: Sequence[Allocation], event: int) -> Moment:
     alive = tuple(one for one in allocations if one.alive_at(event))
     by_category = dict.fromkeys(Category, 0)
     for one in alive:
         by_category[one.category] += one.bytes
     cause = next((one for one in alive if one.born == event), None)
-    at = next((point for point in curve if point[0] == event), None)
     known = sum(by_category.values())
-    allocated = at[1] if at is not None else known
+    at = cause if event else None  # a birth that the recording saw
+    allocated = at.allocated if at is not None else known
     by_category[Category.BEFORE] += max(0, allocated - known)
     return Moment(
         event=event,
@@ -258,7 +263,7 @@ def _moment(allocations: Sequence[Allocation], curve: Sequence[tuple[int, int, i
         phase=cause.phase if cause is not None else Phase.OTHER,
         site=cause.site if cause is not None else _NOWHERE,
         allocated=allocated,
-        reserved=at[2] if at is not None else 0,
+        reserved=at.reserved if at is not None else 0,
         by_category=by_category,
         alive=alive,
     )
@@ -277,16 +282,15 @@ def _events(allocations: Sequence[Allocation]) -> Iterator[tuple[int, Allocation
         yield -1, one
 
 
-def _steps(story: MemoryStory) -> tuple[StepMemory, ...]:
-    curve = {event: (allocated, reserved) for event, allocated, reserved in story._allocated}
+def _steps(allocations: Sequence[Allocation]) -> tuple[StepMemory, ...]:
     peaks: dict[int, list[int]] = {}
-    for one in story.allocations:
-        if one.born in curve:
+    for one in allocations:
+        if one.born:
             highest = peaks.setdefault(one.step, [0, 0])
-            highest[0] = max(highest[0], curve[one.born][0])
-            highest[1] = max(highest[1], curve[one.born][1])
+            highest[0] = max(highest[0], one.allocated)
+            highest[1] = max(highest[1], one.reserved)
     changes: dict[int, Counter[Category]] = defaultdict(Counter)  # by step: what it leaves less what it frees of others
-    for one in story.allocations:
+    for one in allocations:
         if one.died_step != one.step:
             changes[one.step][one.category] += one.bytes
             if one.died_step is not None:
@@ -301,23 +305,22 @@ def _steps(story: MemoryStory) -> tuple[StepMemory, ...]:
     return tuple(steps)
 
 
-def _samples(story: MemoryStory, points: int) -> tuple[Sample, ...]:
+def _samples(allocations: Sequence[Allocation], points: int) -> tuple[Sample, ...]:
     order = {category: place for place, category in enumerate(Category)}
     current = [0] * len(order)
-    stretch = -(-max(1, len(story._allocated)) // points)
+    births = sum(one.born > 0 for one in allocations)
+    stretch = -(-max(1, births) // points)
     samples: list[Sample] = []
     best: Sample | None = None
     most = total = seen = 0
-    curve = iter(story._allocated)
-    for sign, one in _events(story.allocations):
+    for sign, one in _events(allocations):
         size = sign * one.bytes
         current[order[one.category]] += size
         total += size
         if sign < 0 or not one.born:
             continue
-        reserved = next(curve)[2]
         if best is None or total > most:
-            best, most = Sample(one.born_ns, reserved, tuple(current), one.step), total
+            best, most = Sample(one.born_ns, one.reserved, tuple(current), one.step), total
         seen += 1
         if seen % stretch == 0:
             samples.append(best)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from anymps.record._facts import QueuedWait, Site, Step, StepQueues, WaitQueue
 from anymps.record._schema import ON_MPS
-from anymps.record._step_table import Rows, last_detailed, read_walls, within
+from anymps.record._step_table import Rows, last_detailed, read_walls
 from anymps.record._vocabulary import Flag, Phase, Wait
 from anymps.record._walk import WaitAt, Walk
 
@@ -43,16 +43,6 @@ clock AS (
 )
 SELECT w.place, w.wait, c.place, c.phase, COUNT(*) FROM clock c JOIN clock w ON w.number = c.number AND w.wait <> 0
 WHERE c.queued GROUP BY 1, 2, 3, 4
-"""
-
-_IN_STEP = f"""
-SELECT start_ns, end_ns, wait, site, queued - LAG(queued, 1, 0) OVER time, work - LAG(work, 1, 0) OVER time
-FROM (
-  SELECT e.id, e.start_ns, e.start_ns + e.duration_ns AS end_ns, e.wait, e.site,
-    SUM({_QUEUED}) OVER time AS queued, SUM({_QUEUED} * e.duration_ns) OVER time AS work
-  FROM entries e JOIN signatures s ON s.id = e.signature WHERE {{within}}
-  WINDOW time AS (ORDER BY e.start_ns, e.id ROWS UNBOUNDED PRECEDING)
-) WHERE wait <> 0 WINDOW time AS (ORDER BY start_ns, id)
 """
 
 
@@ -97,19 +87,17 @@ def read_queues(
     return tuple(queues)
 
 
-def read_step_queues(rows: Rows, site: Callable[[int], Site], step: Step) -> StepQueues:
-    """The waits of one step, each with its queue, and what was queued after the last."""
+def read_step_queues(step: Step, walk: Walk, site: Callable[[int], Site]) -> StepQueues:
+    """The waits of one step, each with its queue, and what was queued after the last; `walk` went through its calls."""
     waits = []
     clock = step.start_ns
-    inside = within(rows, step.step)
-    for start, end, wait, identity, operators, work in rows(_IN_STEP.format(within=inside)):
-        host = max(start - clock - work, 0)
-        waits.append(QueuedWait(clock, start, end, Wait(wait), site(identity), operators, host, work))
-        clock = max(end, clock)
-    (in_all,) = rows(
-        f"SELECT COALESCE(SUM({_QUEUED}), 0) FROM entries e JOIN signatures s ON s.id = e.signature WHERE {inside}"
-    )[0]
-    return StepQueues(step, tuple(waits), in_all - sum(wait.operators for wait in waits))
+    for it in walk.waits:
+        host = max(it.start_ns - clock - it.work_ns, 0)
+        waits.append(
+            QueuedWait(clock, it.start_ns, it.end_ns, Wait(it.wait), site(it.site), it.operators, host, it.work_ns)
+        )
+        clock = max(it.end_ns, clock)
+    return StepQueues(step, tuple(waits), walk.left)
 
 
 def _measured(

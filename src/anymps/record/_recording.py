@@ -39,9 +39,10 @@ from anymps.record._file import connect_memory, damaged, open_readonly
 from anymps.record._marks import read_noted, read_unsafe_copies
 from anymps.record._memory import MemoryStory, tell
 from anymps.record._queues import read_queues, read_step_queues
+from anymps.record._refusals import read_refusals
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
-from anymps.record._step_table import read_step_table
-from anymps.record._sums import read_backend_changes, read_lines, read_occurrences, read_operators
+from anymps.record._step_table import read_step_table, within
+from anymps.record._sums import read_lines, read_occurrences, read_operators
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 from anymps.record._walk import Walk, walk
@@ -66,7 +67,7 @@ class Recording:
         """Take over an open connection; `Recording.open` and `RecordingWriter.recording` are the ways in."""
         self._connection = connection
         self._name = name
-        self._answers: dict[tuple[str, tuple[object, ...]], tuple[Occurrence, ...]] = {}
+        self._answers: dict[tuple[str, str, tuple[object, ...]], tuple[Occurrence, ...]] = {}
         self._step_queues: dict[int, StepQueues] = {}
         try:
             self._meta: dict[str, object] = {
@@ -153,7 +154,11 @@ class Recording:
 
     def step_sums(self) -> tuple[StepSum, ...]:
         """All complete steps in short."""
-        return read_step_sums(self._rows)
+        return self._step_sums
+
+    @cached_property
+    def _step_sums(self) -> tuple[StepSum, ...]:
+        return read_step_sums(self._rows, self._walk)
 
     def memory(self, resolution: int = 1000) -> tuple[MemorySample, ...]:
         """The device's memory over the run: the highest sample of each of `resolution` equal spans of time."""
@@ -169,6 +174,18 @@ class Recording:
         rows = self.stream(f"SELECT {', '.join(Call._fields)} FROM entries ORDER BY start_ns, id")
         # Not `Call._make`, which is Python: there may be a million, and the columns are those of the statement.
         return map(partial(tuple.__new__, Call), rows)
+
+    def calls_in_brief(self) -> Iterator[tuple[int, int, int, int, int, int, int, int, int]]:
+        """What `calls` gives without the direction, for who goes through all of a long run: plain rows of few numbers.
+
+        `start_ns`, `duration_ns`, `signature`, `site`, `module`, a kind, `step`, `moved_bytes`, `sequence`. The kind is
+        `thread << 24 | phase << 16 | wait << 8 | flags`.
+        """
+        kind = "(thread << 24) | (phase << 16) | (wait << 8) | flags"  # to SQLite, shifts and `|` bind alike
+        return self.stream(
+            f"SELECT start_ns, duration_ns, signature, site, module, {kind}, step, moved_bytes, sequence FROM entries "
+            "ORDER BY start_ns, id"
+        )
 
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a query over the tables of the file, one by one as they are read."""
@@ -196,11 +213,11 @@ class Recording:
 
     def fallbacks(self) -> tuple[Occurrence, ...]:
         """Operators that ran on the CPU, the most frequent first."""
-        return self._occurrences(ON_CPU)
+        return self._occurrences(of=ON_CPU)
 
     def waits(self) -> tuple[Occurrence, ...]:
         """Places where the host waited for the GPU, fallbacks and blocking copies among them."""
-        return self._occurrences("wait <> 0")
+        return self._occurrences(condition="wait <> 0")
 
     def queues(self) -> tuple[WaitQueue, ...]:
         """Places where the host waited, by line and kind of wait, with the queue before them; the most frequent first.
@@ -218,13 +235,14 @@ class Recording:
         """The waits of one step with full detail, such as the typical one, each with the queue before it."""
         known = self._step_queues.get(step.step)
         if known is None:
-            known = self._step_queues[step.step] = read_step_queues(self._rows, self.site, step)
+            through = walk(self._rows, self.stream, within(self._rows, step.step))
+            known = self._step_queues[step.step] = read_step_queues(step, through, self.site)
         return known
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
         """Marks of our own whose name starts with `prefix`, in the order of the run."""
         quoted = prefix.replace("'", "''")
-        return self._occurrences(f"s.fate = {Fate.MARK:d} AND substr(o.name, 1, {len(prefix)}) = '{quoted}'")
+        return self._occurrences(of=f"s.fate = {Fate.MARK:d} AND substr(o.name, 1, {len(prefix)}) = '{quoted}'")
 
     def noted(self, what: str) -> tuple[Noted, ...]:
         """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
@@ -238,25 +256,25 @@ class Recording:
         """The last call of an operator that ended with an exception which was no refusal of MPS."""
         refused = "SELECT entry FROM refusals WHERE entry IS NOT NULL"
         last = f"SELECT MAX(id) FROM entries WHERE flags & {Flag.RAISED:d} AND id NOT IN ({refused})"
-        found = self._occurrences(f"e.id = ({last})")
+        found = self._occurrences(condition=f"e.id = ({last})")
         return found[0] if found else None
 
     def copies(self) -> tuple[Occurrence, ...]:
         """Copies between CPU and device, single values among them; those within the device are left out."""
-        return self._occurrences(f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})")
+        return self._occurrences(condition=f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})")
 
     def uses_of(self, operators: Iterable[str]) -> tuple[Occurrence, ...]:
         """Where certain operators (`aten::native_dropout`) ran, by name and place."""
         names = tuple(operators)
-        return self._occurrences(f"o.name IN ({', '.join('?' * len(names))})", names)
+        return self._occurrences(of=f"o.name IN ({', '.join('?' * len(names))})", values=names)
 
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""
-        return self._occurrences(f"{ON_MPS} AND instr(s.inputs, ?)", (f'"{dtype}[',))
+        return self._occurrences(of="instr(s.inputs, ?)", condition=ON_MPS, values=(f'"{dtype}[',))
 
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known fault of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
-        return self._occurrences(f"flags & {Flag.HAZARD:d}")
+        return self._occurrences(of=f"s.fate = {Fate.MARK:d}", condition=f"flags & {Flag.HAZARD:d}")
 
     def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:
         """Non_blocking copies whose host side was touched before a wait, in the order of the run."""
@@ -271,33 +289,14 @@ class Recording:
         if len(self._rows(f"SELECT DISTINCT thread FROM entries WHERE {own}")) < 2:
             return ()
         return self._occurrences(
-            "e.id IN (SELECT id FROM (SELECT id, thread, start_ns, LAG(thread) OVER time AS before, "
+            condition="e.id IN (SELECT id FROM (SELECT id, thread, start_ns, LAG(thread) OVER time AS before, "
             f"LAG(start_ns + duration_ns) OVER time AS until FROM entries WHERE {own} "
             "WINDOW time AS (ORDER BY start_ns)) WHERE thread <> before AND start_ns < until)"
         )
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""
-        rows = self._rows(
-            "SELECT r.kind, r.error, r.message, COALESCE(o.name, ''), r.detail, r.site, r.origin FROM refusals r "
-            "LEFT JOIN entries e ON e.id = r.entry LEFT JOIN signatures s ON s.id = e.signature "
-            "LEFT JOIN operators o ON o.id = s.operator ORDER BY r.id"
-        )
-        result = []
-        for kind, error, message, operator, text, site, origin in rows:
-            detail = self._json_object(text)
-            result.append(
-                Refusal(
-                    kind=self._word(RefusalKind, kind),
-                    error=error,
-                    message=message,
-                    operator=str(detail.get("operator") or operator),
-                    site=self.site(site),
-                    origin=self.site(origin),
-                    detail=detail,
-                )
-            )
-        return tuple(result)
+        return read_refusals(self._rows, self._word, self._json_object, self.site)
 
     def operators(self) -> tuple[OperatorUse, ...]:
         """Calls by operator and fate, the most frequent first; marks of our own are left out."""
@@ -317,14 +316,16 @@ class Recording:
 
     def backend_changes_per_step(self) -> dict[int, int]:
         """How often each complete step went from the GPU to the CPU or back: twice a fallback (see `Line`)."""
-        return read_backend_changes(self._rows, (step.step for step in self.steps() if step.complete))
+        return {step.step: 2 * step.on_cpu for step in self.step_sums()}
 
     @cached_property
     def memory_story(self) -> MemoryStory:
         """What every buffer was, and what held the memory at its peak."""
-        rows = self._rows("SELECT * FROM allocations ORDER BY id")
+        rows = self.stream("SELECT * FROM allocations ORDER BY id")
+        ((last_step,),) = self._rows("SELECT COALESCE(MAX(step), 0) FROM allocations")
         operators = dict(self._rows("SELECT s.id, o.name FROM signatures s JOIN operators o ON o.id = s.operator"))
-        return tell(rows, operators, self._modules, self._sites, dropped=bool(self._meta.get("allocations_dropped")))
+        dropped = bool(self._meta.get("allocations_dropped"))
+        return tell(rows, last_step, operators, self._modules, self._sites, dropped)
 
     def _expand(self) -> None:
         """Make rows of what a run that did not end left packed, in memory, away from the file."""
@@ -371,14 +372,15 @@ class Recording:
     def _modules(self) -> dict[int, str]:
         return dict(self._rows("SELECT id, path FROM modules"))
 
-    def _occurrences(self, condition: str, values: tuple[object, ...] = ()) -> tuple[Occurrence, ...]:
+    def _occurrences(
+        self, of: str = "TRUE", condition: str = "TRUE", values: tuple[object, ...] = ()
+    ) -> tuple[Occurrence, ...]:
         # Rules and reports ask the same again, and each answer takes a pass over all entries.
-        known = self._answers.get((condition, values))
+        asked = (of, condition, values)
+        known = self._answers.get(asked)
         if known is None:
-            known = read_occurrences(
-                self._rows, condition, values, self.complete_steps, self._modules, self.site, self._word
-            )
-            self._answers[condition, values] = known
+            known = read_occurrences(self._rows, *asked, self.complete_steps, self._modules, self.site, self._word)
+            self._answers[asked] = known
         return known
 
     def _rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from anymps.record._facts import Line, Occurrence, OperatorUse, Site
 from anymps.record._schema import ON_CPU, ON_MPS
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, Wait
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 
-_V = TypeVar("_V", Phase, Wait, Direction, Fate)
+_V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
 
 
 class Word(Protocol):
@@ -63,6 +63,7 @@ def read_lines(rows: Rows, counts: str, site: Callable[[int], Site]) -> tuple[Li
 
 def read_occurrences(
     rows: Rows,
+    of: str,
     condition: str,
     values: tuple[object, ...],
     complete_steps: int,
@@ -70,7 +71,14 @@ def read_occurrences(
     site: Callable[[int], Site],
     word: Word,
 ) -> tuple[Occurrence, ...]:
-    """What fulfils a condition on entries `e`, signatures `s` and operators `o`, the most frequent place first."""
+    """Entries `e` that fulfil `condition`, the most frequent place first.
+
+    Their signatures `s` and operators `o` fulfil `of`, to which the `values` belong: most recordings have none that do,
+    and then their entries need no look.
+    """
+    kinds = f"SELECT s.id FROM signatures s JOIN operators o ON o.id = s.operator WHERE {of}"
+    if not rows(f"{kinds} LIMIT 1", values):
+        return ()
     found = rows(
         f"SELECT o.name, s.fate, wait, direction, flags & {Flag.NON_BLOCKING:d}, site, "
         "GROUP_CONCAT(DISTINCT phase), GROUP_CONCAT(DISTINCT module), COUNT(*), COUNT(DISTINCT c.step), "
@@ -78,7 +86,7 @@ def read_occurrences(
         "FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
         "LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
         "LEFT JOIN (SELECT MIN(step) AS step FROM steps WHERE end_ns IS NOT NULL) f "
-        f"WHERE {condition} GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY COUNT(*) DESC, MIN(e.id)",
+        f"WHERE {condition} AND e.signature IN ({kinds}) GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY COUNT(*) DESC, MIN(e.id)",
         values,
     )
     return tuple(
@@ -101,13 +109,3 @@ def read_occurrences(
             operator, fate, wait, direction, non_blocking, at, phases, paths, count, steps, in_steps, duration, moved
         ) in found
     )  # fmt: skip
-
-
-def read_backend_changes(rows: Rows, complete: Iterable[int]) -> dict[int, int]:
-    """How often each complete step went from the GPU to the CPU or back: twice a fallback."""
-    fallbacks = dict(
-        rows(
-            f"SELECT step, COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE {ON_CPU} GROUP BY step"
-        )
-    )
-    return {step: 2 * fallbacks.get(step, 0) for step in complete}

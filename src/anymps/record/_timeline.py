@@ -10,6 +10,7 @@ from anymps.record._facts import Site, Span, Step, StepSum, StepTimeline
 from anymps.record._schema import ON_CPU, ON_MPS
 from anymps.record._step_table import Rows, read_walls, within
 from anymps.record._vocabulary import Flag, Phase, Wait
+from anymps.record._walk import Walk
 
 # SQLite takes the other columns of a group from the row that holds the maximum (sqlite.org/lang_select.html, "bare
 # columns in an aggregate query"): those of the longest call.
@@ -55,18 +56,10 @@ def read_timeline(rows: Rows, site: Callable[[int], Site], step: Step, resolutio
     )
 
 
-def read_step_sums(rows: Rows) -> tuple[StepSum, ...]:
+def read_step_sums(rows: Rows, walk: Walk) -> tuple[StepSum, ...]:
     """All complete steps, with the waits and fallbacks in them."""
-    sums = {
-        step: (waits, on_cpu)
-        for step, waits, on_cpu in rows(
-            f"SELECT e.step, SUM(e.wait <> 0), SUM({ON_CPU}) FROM entries e JOIN signatures s ON s.id = e.signature "
-            f"WHERE e.wait <> 0 OR {ON_CPU} GROUP BY e.step"
-        )
-    }
-    return tuple(
-        StepSum(step, wall, *sums.get(step, (0, 0))) for step, wall in read_walls(rows, only_detailed=False).items()
-    )
+    walls = read_walls(rows, only_detailed=False)
+    return tuple(StepSum(step, wall, walk.waited(step), walk.fallbacks(step)) for step, wall in walls.items())
 
 
 def _span(row: tuple[Any, ...], site: Callable[[int], Site], start: int, end: int) -> Span:

@@ -1,26 +1,31 @@
-"""One walk through all calls in the order of time: what each phase of a step holds, and the queue before each wait.
+"""One walk through calls in the order of time: what each phase of a step holds, and the queue before each wait.
 
-In Python: SQLite's window functions take twice as long for the same, and a recording has a million calls.
+In Python: SQLite's window functions take twice as long for the same, and a recording has a million calls. What decides
+how a call counts comes from SQL as one number, of which a step has a few dozen, so little is done for each call.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from anymps.record._schema import ON_CPU, ON_MPS
 from anymps.record._step_table import Rows
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, Wait
+from anymps.record._vocabulary import Direction, Flag, Phase
 
-# What decides how a call counts, in one number: most calls share a few hundred of them. In SQLite shifts and `|` bind
-# alike.
+# In SQLite shifts and `|` bind alike. A call whose signature is missing is neither on mps nor on the CPU.
 _CALLS: Final = (
-    "SELECT step, (signature << 32) | (phase << 24) | (wait << 16) | (direction << 8) | flags, start_ns, "
-    "duration_ns, moved_bytes FROM entries ORDER BY start_ns, id"
+    f"SELECT step, (COALESCE({ON_MPS}, 0) << 33) | (COALESCE({ON_CPU}, 0) << 32) | (phase << 24) | (wait << 16) | "
+    "(direction << 8) | flags, start_ns, duration_ns, moved_bytes, (wait <> 0) * site "
+    "FROM entries e LEFT JOIN signatures s ON s.id = e.signature WHERE {within} ORDER BY start_ns, e.id"
 )
-_WAITS: Final = "SELECT site, wait FROM entries WHERE wait <> 0 ORDER BY start_ns, id"
+_ON_MPS: Final = 1 << 33
+_ON_CPU: Final = 1 << 32
 _WAIT: Final = 0xFF0000
-_PAIR: Final = int(Flag.PAIR)
+_VIEW, _PAIR = int(Flag.VIEW), int(Flag.PAIR)
+_KERNEL: Final = _ON_MPS | _VIEW  # of these two, one that is queued has the first only
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class WaitAt:
     wait: int
     step: int
     start_ns: int
+    end_ns: int
     operators: int
     work_ns: int
     elapsed_ns: int
@@ -38,87 +44,95 @@ class WaitAt:
 
 @dataclass(frozen=True)
 class Walk:
-    """`shares` are the eight numbers of a phase's row in the step table, by step and phase, of complete steps."""
+    """`shares` are the eight numbers of a phase's row in the step table, by step and phase, of complete steps.
+
+    `left` is how many operators were queued after the last wait.
+    """
 
     shares: dict[int, dict[Phase, list[float]]]
     last_phases: dict[int, Phase]
     waits: tuple[WaitAt, ...]
+    left: int
+
+    def fallbacks(self, step: int) -> int:
+        """How many calls of a complete step ran on the CPU."""
+        return int(sum(row[2] for row in self.shares[step].values()))
+
+    def waited(self, step: int) -> int:
+        """How many calls of a complete step waited."""
+        return int(sum(row[3] for row in self.shares[step].values()))
 
 
-def walk(rows: Rows, stream: Callable[[str], Iterable[tuple[Any, ...]]]) -> Walk:
-    """Walk through a recording; `rows` runs a query, `stream` gives the rows of one as they are read."""
-    fates: dict[int, int] = dict(rows("SELECT id, fate FROM signatures"))
-    bounds = {step: (start, end) for step, start, end in rows("SELECT * FROM steps WHERE end_ns IS NOT NULL")}
-    kinds: dict[int, dict[int, int]] = {}  # by step and kind: how often
-    moved: dict[int, dict[int, int]] = {}  # the same: bytes
-    times: dict[int, dict[int, int]] = {}  # by step and phase
-    clocks = {step: start for step, (start, _) in bounds.items()}
-    last: dict[int, int] = {}
-    queued: dict[int, bool] = {}
-    waits: list[tuple[int, int, int, int, int]] = []
+@dataclass(slots=True)
+class _Sums:
+    """What is added up of one step. `clock` is the latest end of a call seen so far, kept inside the step (ns)."""
+
+    clock: int = 0
+    end: int = 0
+    last_phase: int | None = None
+    counts: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))  # by kind: calls
+    moved: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))  # by kind: bytes
+    times: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))  # by phase
+
+
+def walk(rows: Rows, stream: Callable[[str], Iterable[tuple[Any, ...]]], within: str = "TRUE") -> Walk:
+    """Walk through a recording; `rows` runs a query, `stream` gives the rows of one as they are read.
+
+    `within` is a condition on an entry `e`: only such calls are walked through.
+    """
+    complete = rows("SELECT step, start_ns, end_ns FROM steps WHERE end_ns IS NOT NULL")
+    steps = {step: _Sums(clock=start, end=end) for step, start, end in complete}
+    waits: list[WaitAt] = []
     operators = work = before = 0
-    for step, kind, start, length, size in stream(_CALLS):
-        counts = kinds.get(step)
-        if counts is None:
-            counts, moved[step], times[step] = {}, {}, {}
-            kinds[step] = counts
-        counts[kind] = counts.get(kind, 0) + 1
+    at, sums = None, _Sums()
+    for step, kind, start, length, size, site in stream(_CALLS.format(within=within)):
+        if step != at:
+            at, sums = step, steps.get(step) or steps.setdefault(step, _Sums())
+        sums.counts[kind] += 1
         end = start + length
         if kind & _WAIT:
-            waits.append((step, start, operators, work, max(start - before, 0)))
+            elapsed = max(start - before, 0)
+            waits.append(WaitAt(site, kind >> 16 & 0xFF, step, start, end, operators, work, elapsed))
             operators = work = 0
             before = end
-        else:
-            queues = queued.get(kind)
-            if queues is None:
-                fate, direction = fates.get(kind >> 32, -1), kind >> 8 & 0xFF
-                queues = queued[kind] = _on_mps(fate, direction) and not kind & Flag.VIEW
-            if queues:
-                operators += 1
-                work += length
+        elif kind & _KERNEL == _ON_MPS:
+            operators += 1
+            work += length
         if size:
-            moved[step][kind] = moved[step].get(kind, 0) + size
+            sums.moved[kind] += size
         if kind & _PAIR:
             continue
-        last[step] = phase = kind >> 24 & 0xFF
+        sums.last_phase = phase = kind >> 24 & 0xFF
         # Calls may overlap (a fallback holds its copies, autograd has a thread of its own): one adds what lies between
         # the latest end seen so far and its own end, both kept inside the step.
-        if step in bounds:
-            until, clock = min(end, bounds[step][1]), clocks[step]
-            if until > clock:
-                times[step][phase] = times[step].get(phase, 0) + until - clock
-                clocks[step] = until
-    places = rows(_WAITS)
+        until = end if end < sums.end else sums.end
+        if until > sums.clock:
+            sums.times[phase] += until - sums.clock
+            sums.clock = until
     return Walk(
-        shares={step: _shares(kinds.get(step, {}), moved.get(step, {}), times.get(step, {}), fates) for step in bounds},
-        last_phases={step: Phase(phase) for step, phase in last.items()},
-        waits=tuple(WaitAt(site, wait, *told) for (site, wait), told in zip(places, waits, strict=True)),
+        shares={step: _shares(steps[step]) for step, _, _ in complete},
+        last_phases={step: Phase(it.last_phase) for step, it in steps.items() if it.last_phase is not None},
+        waits=tuple(waits),
+        left=operators,
     )
 
 
-def _on_mps(fate: int, direction: int) -> bool:
-    return fate == Fate.NATIVE or (fate == Fate.COPY and direction == Direction.MPS_TO_MPS)
-
-
-def _shares(
-    counts: dict[int, int], moved: dict[int, int], times: dict[int, int], fates: dict[int, int]
-) -> dict[Phase, list[float]]:
+def _shares(sums: _Sums) -> dict[Phase, list[float]]:
     """A step's rows, in the order of the fields of `PhaseShare`."""
     shares = {phase: [0.0] * 8 for phase in Phase}
-    for kind, count in counts.items():
+    for kind, count in sums.counts.items():
         if kind & _PAIR:
             continue
         row = shares[Phase(kind >> 24 & 0xFF)]
-        fate, direction, size = fates.get(kind >> 32, -1), kind >> 8 & 0xFF, moved.get(kind, 0)
-        on_cpu = fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK)
-        if _on_mps(fate, direction):
+        direction, size = kind >> 8 & 0xFF, sums.moved.get(kind, 0)
+        if kind & _ON_MPS:
             row[0] += count
-            row[1] += count if kind & Flag.VIEW else 0
-        row[2] += count if on_cpu else 0
-        row[3] += count if kind >> 16 & 0xFF != Wait.NONE else 0
+            row[1] += count if kind & _VIEW else 0
+        row[2] += count if kind & _ON_CPU else 0
+        row[3] += count if kind & _WAIT else 0
         row[4] += size if direction == Direction.CPU_TO_MPS else 0
         row[5] += size if direction == Direction.MPS_TO_CPU else 0
-        row[6] += size if on_cpu and direction == Direction.NONE else 0
-    for number, time in times.items():
+        row[6] += size if kind & _ON_CPU and direction == Direction.NONE else 0
+    for number, time in sums.times.items():
         shares[Phase(number)][7] += time
     return shares

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from anymps.findings import Finding
-from anymps.record import Call, Fate, Flag, Phase, Recording, Wait
+from anymps.record import Fate, Flag, Phase, Recording, Wait
 from anymps.report._words import environment, verdict
 
 _PROCESS: Final = 1
@@ -23,6 +24,7 @@ _BLOCK = 2000  # events written at once
 _PAIR, _BACKWARD = int(Flag.PAIR), int(Phase.BACKWARD)
 _NOT_AUTOGRADS = int(Flag.PAIR | Flag.UNSAFE_COPY)  # marks whose `sequence` holds lines
 _PHASE_WORDS = {int(phase): json.dumps(phase.label) for phase in Phase}
+_POINT = [f".{part:03d}" for part in range(1000)]  # thousandths of a microsecond
 _WAIT_WORDS = {int(wait): json.dumps(wait.label) for wait in Wait}
 
 
@@ -39,112 +41,124 @@ class TraceRenderer:
         """The trace, in blocks of events."""
         facts = {"verdict": " ".join(verdict(recording, findings)), **dict(environment(recording))}
         yield f'{{"displayTimeUnit":"ns","otherData":{json.dumps(facts)},"traceEvents":[\n'
-        block: list[str] = []
-        first = True
-        for event in _Events(recording).all():
-            block.append(event)
-            if len(block) == _BLOCK:
-                yield ("" if first else ",\n") + ",\n".join(block)
-                first = False
-                block.clear()
-        yield ("" if first or not block else ",\n") + ",\n".join(block) + "\n]}\n"
+        separator = ""
+        for block in _Events(recording).all():
+            if block:
+                yield separator + ",\n".join(block)
+                separator = ",\n"
+        yield "\n]}\n"
 
 
-@dataclass
-class _Run:
-    """Calls of one phase that follow each other, on whatever thread."""
+class _Alike(NamedTuple):
+    """What calls of one operator, place, phase and thread have in common, put together once: texts but for numbers."""
 
+    begin: str
+    """Up to the time."""
+    end: str
+    """From the duration to the number of the step."""
+    wait: tuple[str, str] | None
+    """The same two of the wait beside the call, if it waits."""
     phase: int
-    start: int
-    end: int
+    track: int
+    arrows: bool
+    """Whether its `sequence` is a node of autograd."""
+    timeless: bool
 
 
 @dataclass
 class _Events:
-    """The events of one recording; texts that many calls share are put together once."""
+    """The events of one recording."""
 
     recording: Recording
-    _zero: int | None = None
+    _zero: int = 0
     _signatures: dict[int, tuple[str, str]] = field(default_factory=dict)
     _places: dict[tuple[int, int], str] = field(default_factory=dict)
-    _heads: dict[tuple[int, int, int, int, int], tuple[str, str, str, str]] = field(default_factory=dict)
     _threads: set[int] = field(default_factory=set)
     _waiting: set[int] = field(default_factory=set)
-    _forward: dict[int, tuple[int, int]] = field(default_factory=dict)
-    _newest: int = -1
 
-    def all(self) -> Iterator[str]:
-        """Every event: the order does not matter to readers, so names of tracks come last."""
-        yield _name("process_name", _PROCESS, None, "anymps")
-        run: _Run | None = None
-        for call in self.recording.calls():
-            if self._zero is None:
-                self._zero = min([call.start_ns, *(step.start_ns for step in self.recording.steps()[:1])])
-            yield self._call(call)
-            if call.flags & _PAIR:
-                continue  # takes no time, and no phase
-            end = call.start_ns + call.duration_ns
-            if run is not None and run.phase == call.phase:
-                run.end = max(run.end, end)
-                continue
-            if run is not None:
-                yield self._phase(run, call.start_ns)
-            run = _Run(call.phase, call.start_ns, end)
-        if run is not None:
-            yield self._phase(run, run.end)
-        yield from self._steps()
-        yield from self._memory()
-        yield from self._tracks()
+    def all(self) -> Iterator[list[str]]:
+        """Every event, in blocks: the order does not matter to readers, so names of tracks come last."""
+        yield [_name("process_name", _PROCESS, None, "anymps")]
+        yield from self._calls()
+        yield list(chain(self._steps(), self._memory(), self._tracks()))
 
-    def _call(self, call: Call) -> str:
-        """The call's events: itself, its wait, its arrow. A recording has millions, so little is done for each."""
-        key = (call.signature, call.site, call.module, call.phase, call.thread)
-        known = self._heads.get(key)
-        if known is None:
-            name, words = self._signature(call.signature)
-            track = _THREADS + 2 * call.thread
-            self._threads.add(call.thread)
-            head = f'{{"name":{name},"cat":{_PHASE_WORDS[call.phase]},"ph":"X","ts":'
-            tail = f',"pid":{_PROCESS},"tid":{track},"args":{{'
-            known = self._heads[key] = (head, tail, f'{words}{self._place(call.site, call.module)}"step":', name)
-        head, tail, args, name = known
-        args = f"{args}{call.step}"
-        if call.moved_bytes:
-            args += f',"bytes":{call.moved_bytes}'
-        times = f'{self._time(call.start_ns)},"dur":{_micro(call.duration_ns)}'
-        event = f"{head}{times}{tail}{args}}}}}"
-        track = _THREADS + 2 * call.thread
-        if call.wait:
-            self._waiting.add(call.thread)
-            event += (
-                f',\n{{"name":{_WAIT_WORDS[call.wait]},"cat":"wait","ph":"X","ts":{times},'
-                f'"pid":{_PROCESS},"tid":{track + 1},"args":{{"operator":{name},{args}}}}}'
+    def _calls(self) -> Iterator[list[str]]:
+        """The calls' events: each itself, its wait, its arrow; and a slice for calls of one phase that follow another.
+
+        A recording has millions, so little is done for each: no function is called, no text made that others share.
+        """
+        alike: dict[tuple[int, int, int, int], _Alike] = {}
+        forward: dict[int, tuple[int, int]] = {}  # by node of autograd that no backward has run: time and track
+        newest = at = -1
+        step_end = ""
+        run, run_start, run_end = -1, 0, 0  # calls of one phase, on whatever thread
+        events: list[str] = []
+        for start, length, signature, site, module, kind, step, moved, node in self.recording.calls_in_brief():
+            key = (signature, site, module, kind)
+            known = alike.get(key)
+            if known is None:
+                if not alike:
+                    self._zero = zero = min([start, *(step.start_ns for step in self.recording.steps()[:1])])
+                known = alike[key] = self._alike(signature, site, module, kind)
+            begin, end, wait, phase, track, arrows, timeless = known
+            if step != at:
+                at, step_end = step, f"{step}}}}}"
+            since = start - zero
+            last = f'{step},"bytes":{moved}}}}}' if moved else step_end
+            times = f'{since // 1000}{_POINT[since % 1000]},"dur":{length // 1000}{_POINT[length % 1000]}'
+            event = f"{begin}{times}{end}{last}"
+            if wait is not None:
+                event += f"{wait[0]}{times}{wait[1]}{last}"
+            if arrows and node >= 0:
+                if phase != _BACKWARD:
+                    # Numbers only grow; a call without a node of its own carries the last one again.
+                    if node > newest:
+                        newest = node
+                        forward[node] = (since, track)
+                elif node in forward:
+                    event += _arrow(node, *forward.pop(node), since, track)
+            events.append(event)
+            if not timeless:
+                until = start + length
+                if phase == run:
+                    if until > run_end:
+                        run_end = until
+                else:
+                    if run >= 0:
+                        events.append(self._phase(run, run_start, min(run_end, start)))
+                    run, run_start, run_end = phase, start, until
+            if len(events) >= _BLOCK:
+                yield events
+                events = []
+        if run >= 0:
+            events.append(self._phase(run, run_start, run_end))
+        yield events
+
+    def _alike(self, signature: int, site: int, module: int, kind: int) -> _Alike:
+        thread, phase, wait, flags = kind >> 24, kind >> 16 & 0xFF, kind >> 8 & 0xFF, kind & 0xFF
+        name, words = self._signature(signature)
+        track = _THREADS + 2 * thread
+        args = f'{words}{self._place(site, module)}"step":'
+        self._threads.add(thread)
+        waits = None
+        if wait:
+            self._waiting.add(thread)
+            waits = (
+                f',\n{{"name":{_WAIT_WORDS[wait]},"cat":"wait","ph":"X","ts":',
+                f',"pid":{_PROCESS},"tid":{track + 1},"args":{{"operator":{name},{args}',
             )
-        if call.sequence >= 0 and not call.flags & _NOT_AUTOGRADS:
-            event += self._flow(call, track)
-        return event
-
-    def _flow(self, call: Call, track: int) -> str:
-        """An arrow from the call that made an autograd node to the first one that its backward runs, or nothing."""
-        number = call.sequence
-        if call.phase != _BACKWARD:
-            # Numbers only grow; a call without a node of its own carries the last one again.
-            if number > self._newest:
-                self._newest = number
-                self._forward[number] = (call.start_ns, track)
-            return ""
-        start = self._forward.pop(number, None)
-        if start is None:
-            return ""
-        head = f'{{"name":"backward","cat":"autograd","id":{number},"pid":{_PROCESS}'
-        return (
-            f',\n{head},"ph":"s","tid":{start[1]},"ts":{self._time(start[0])}}}'
-            f',\n{head},"ph":"f","bp":"e","tid":{track},"ts":{self._time(call.start_ns)}}}'
+        return _Alike(
+            begin=f'{{"name":{name},"cat":{_PHASE_WORDS[phase]},"ph":"X","ts":',
+            end=f',"pid":{_PROCESS},"tid":{track},"args":{{{args}',
+            wait=waits,
+            phase=phase,
+            track=track,
+            arrows=not flags & _NOT_AUTOGRADS,
+            timeless=bool(flags & _PAIR),
         )
 
-    def _phase(self, run: _Run, until: int) -> str:
-        end = max(min(run.end, until), run.start)
-        return self._slice(_PHASE_WORDS[run.phase], "phase", run.start, end, _PHASES)
+    def _phase(self, phase: int, start: int, end: int) -> str:
+        return self._slice(_PHASE_WORDS[phase], "phase", start, max(end, start), _PHASES)
 
     def _steps(self) -> Iterator[str]:
         for step in self.recording.steps():
@@ -201,14 +215,22 @@ class _Events:
         return known
 
     def _time(self, moment: int) -> str:
-        return _micro(moment - (self._zero or 0))
+        return _micro(moment - self._zero)
 
 
 def _micro(nanoseconds: int) -> str:
     if nanoseconds < 0:
         return f"-{_micro(-nanoseconds)}"
-    digits = f"{nanoseconds:04d}"
-    return f"{digits[:-3]}.{digits[-3:]}"
+    return f"{nanoseconds // 1000}{_POINT[nanoseconds % 1000]}"
+
+
+def _arrow(node: int, since: int, track: int, until: int, to: int) -> str:
+    """From the call that made a node of autograd, at `since` on `track`, to the first one that its backward runs."""
+    head = f',\n{{"name":"backward","cat":"autograd","id":{node},"pid":{_PROCESS}'
+    return (
+        f'{head},"ph":"s","tid":{track},"ts":{_micro(since)}}}'
+        f'{head},"ph":"f","bp":"e","tid":{to},"ts":{_micro(until)}}}'
+    )
 
 
 def _members(words: dict[str, object]) -> str:
