@@ -118,13 +118,6 @@ def read_advice(line: AtLine) -> Advice:
 def _in_torch(line: AtLine, vias: str) -> Advice | None:
     """Reads that a function of torch makes."""
     code = without_comment(line.site.source)
-    if "grad_scaler" in vias:
-        return Advice(
-            "GradScaler read whether a gradient was infinite",
-            "Train in bfloat16 or float32, which need no GradScaler.",
-            "torch/amp/grad_scaler.py (torch 2.13); " + ITEM.source,
-            elsewhere=True,
-        )
     if "torch/distributions/" in vias:
         return Advice(
             "A distribution looked whether its arguments are valid",

@@ -13,6 +13,7 @@ from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
 from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, times
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._scaler import scaler_advice
 from anymps.findings._wait_advice import INSTEAD, Advice, copy_advice, read_advice, show_advice, shows
 from anymps.record import Recording, Wait
 from anymps.rules import wait_of
@@ -226,7 +227,8 @@ def _cost(line: AtLine) -> tuple[float, float]:
 
 def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
     if rule is READ:
-        return read_advice(line)
+        scales = any("grad_scaler" in wait.site.via for wait in line.occurrences)
+        return scaler_advice(recording) if scales else read_advice(line)
     if rule is PRINT:
         return show_advice(line)
     if rule is INSIDE:
