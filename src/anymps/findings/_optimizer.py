@@ -140,7 +140,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
 
 
 def fused_heeds_scaler(recording: Recording) -> bool:
-    """Whether the fused kernels of the recording's torch look at what a GradScaler found (MPS691: those that do not)."""
+    """Whether the fused kernels of the recording's torch look at what a GradScaler found (MPS691: some do not)."""
     try:
         release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
     except UnsupportedTorchError:

@@ -1,4 +1,4 @@
-"""What a GradScaler's wait in every step can be ended by: the fused optimizer where it heeds the scaler, else a dtype."""
+"""What ends a GradScaler's wait in every step: a fused optimizer that heeds the scaler, else another dtype."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def scaler_advice(recording: Recording) -> Advice:
         name = optimizers[0].facts["name"]
         fix = f"Give it a fused optimizer, which looks at that on the device: `{name}(..., fused=True)`."
     elif emulates_bfloat16(recording):
-        fix = "float32 needs no GradScaler; nor does bfloat16, but this chip emulates it (MPS305). In float16 the wait stays."
+        fix = "float32 needs no GradScaler; nor does bfloat16, but this chip emulates it (MPS305)."
     else:
         fix = "Train in bfloat16 or float32, which need no GradScaler."
     return Advice(what, fix, _SOURCE, elsewhere=True)

@@ -36,6 +36,7 @@ _METRICS: Final = re.compile(r"[/\\](torchmetrics|torcheval|ignite)[/\\]")
 _TRAINER: Final = re.compile(r"[/\\]transformers[/\\]trainer\.py$")
 _LIGHTNING: Final = re.compile(r"[/\\]lightning(?:_fabric|[/\\]fabric)[/\\]utilities[/\\]apply_func\.py$")
 _SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precision)_score\(|\bconfusion_matrix\(")
+_HOSTS_NUMBER = re.compile(r"""\[["'](?:lr|initial_lr|momentum|weight_decay|eps)["']\]$""")
 _LONGEST = 90  # characters of a line that a fix repeats
 
 INSTEAD: Final = {
@@ -96,11 +97,19 @@ def copy_advice(line: AtLine) -> Advice:
             what,
             "Count on the device, `correct += (prediction == target).sum()`, or score all of an epoch at once.",
         )
-    if code.appends_to and code.without_read:
-        return Advice(
-            what,
-            f"Write `{code.without_read}`, and after the loop `torch.stack({code.appends_to}).cpu()`: one wait.",
-        )
+    kept = code.without_read
+    if kept and code.appends_to:
+        return Advice(what, f"Write `{kept}`, and after the loop `torch.stack({code.appends_to}).cpu()`: one wait.")
+    if kept and code.extends:
+        kept = kept.replace(f"{code.extends}.extend(", f"{code.extends}.append(", 1)
+        return Advice(what, f"Write `{kept}`, and after the loop `torch.cat({code.extends}).cpu()`: one wait.")
+    if code.indexed is not None:
+        table, rows = code.indexed
+        return Advice(what, f"Index on the device, `{table}[{rows}]`; move `{table}` there once, before the loop.")
+    if kept and code.adds_to:
+        return Advice(what, f"Add up on the device, `{kept}`, and copy `{code.adds_to}` after the loop.")
+    if kept and code.assigns is not None and isinstance(code.assigns[1], ast.BinOp):
+        return Advice(what, f"Compute it on the device, `{kept}`, with all that is in it moved there before the loop.")
     return Advice(what)
 
 
@@ -207,19 +216,17 @@ def _in_test(line: UserLine) -> Advice | None:
     for call in ("float", "int", "bool"):
         what = f"`{call}()` of a tensor made the host wait" if re.search(rf"\b{call}\(", code) else what
     if re.search(r"\bis(?:nan|inf|finite)\b", code):
-        return Advice(
-            what,
-            "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch.",
-        )
+        bad = line.not_finite or "~torch.isfinite(loss)"
+        return Advice(what, f"Count on the device, `bad += {bad}`, and test `bad` every 50 steps or once an epoch.")
     names = line.compares()
     if names is not None:
-        best, value = names[::-1] if "best" in names[1].lower() else names
+        less, greater = names
+        limit, best, value = ("max", greater, less) if "best" in greater.lower() else ("min", less, greater)
         if "best" in best.lower():
-            larger = ">" in code
             return Advice(
                 what,
-                f"Keep the best on the device, `{best} = torch.{'maximum' if larger else 'minimum'}"
-                f"({best}, {value}.detach())`, and decide every 50 steps or once an epoch.",
+                f"Keep the best on the device, `{best} = {value}.detach().clamp({limit}={best})`, and decide every 50 "
+                "steps or once an epoch.",
             )
     if re.search(r"\.(?:any|all)\(", code):
         return Advice(
@@ -247,8 +254,12 @@ def _in_value(line: UserLine) -> Advice:
         )
     if line.appends_to:
         return Advice(what, f"Write `{kept}`, and after the loop `torch.stack({line.appends_to}).tolist()`: one wait.")
+    if line.assigns is not None and _HOSTS_NUMBER.search(line.assigns[0]):
+        return Advice(what, "An optimizer's setting is a number of the host: compute it from such, without a tensor.")
     if isinstance(line.statement, ast.Assign):
         return Advice(what, f"Keep the tensor, `{kept}`, and read it every 50 steps, where it is shown.")
+    if isinstance(line.statement, ast.Return):
+        return Advice(what, f"Return the tensor, `{kept}`, and read it every 50 steps, where it is shown.")
     return Advice(what)
 
 

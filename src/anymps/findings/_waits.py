@@ -6,10 +6,13 @@ one-off printing, validation between steps.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
+from anymps.findings._detours import round_trips
 from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, times
 from anymps.findings._model import Finding, Rule, Severity
@@ -172,8 +175,13 @@ def find(recording: Recording) -> Iterator[Finding]:
     # What one setting ends is one finding wherever it waits, and so is what a package does in lines of its own.
     settled: dict[tuple[str, Advice], list[AtLine]] = {}
     packaged: dict[tuple[str, str], list[AtLine]] = {}
+    away = Counter[tuple[str, int]]()  # copies of round trips, which have a finding of their own
+    for trip in chain.from_iterable(round_trips(recording)):
+        away[trip.other.file, trip.other.line] += trip.occurrence.count
     for line in by_line(routine):
         for rule, mine in _by_rule(line):
+            if rule is TO_CPU and away[line.site.file, line.site.line] >= mine.count:
+                continue
             advice = _advice(recording, rule, mine)
             if advice.elsewhere:
                 settled.setdefault((rule.id, advice), []).append(mine)

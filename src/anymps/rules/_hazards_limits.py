@@ -1,4 +1,4 @@
-"""The rows of `_hazards`: large sizes, determinism, events, threads, compiled code, optimizers. Sources: see each row."""
+"""The rows of `_hazards`: large sizes, determinism, events, threads, compilers, optimizers. Sources: see each row."""
 
 from __future__ import annotations
 
@@ -220,11 +220,11 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         ("_fused_adam_", "_fused_adamw_", "_fused_sgd_"),
         Check.GRAD_SCALER,
         Outcome.WRONG,
-        "the fused kernels take no notice of the GradScaler, and update the weights by gradients that are still scaled, or "
-        "infinite, which makes the weights NaN",
+        "the fused kernels take no notice of the GradScaler, and update the weights by gradients that are still "
+        "scaled, or infinite, which makes the weights NaN",
         "Leave `fused=True` out, or use torch 2.13.",
         (),
-        "pytorch pull request 186360; the kernels take `grad_scale` and `found_inf` from the macOS wheel of torch 2.13 on",
+        "pytorch pull request 186360; arguments of the kernels (FusedOptimizerOps.metal) in the macOS wheels",
         until=(2, 12),
         fixed=(2, 13),
     ),
