@@ -579,8 +579,28 @@ def test_timed_without_a_wait() -> None:
     assert finding.what == (
         "The clock was read once, and 10 of the 10 operators on mps since b.py:3 had not been waited for."
     )
+    assert finding.fix == (
+        "Call `torch.mps.synchronize()` before each of the two clock reads, or use `anymps.train.timing`."
+    )
     assert ids(timed(Wait.SYNCHRONIZE)) == []
     assert ids(timed(Wait.ITEM)) == []
+
+
+def test_every_step_timed_without_a_wait() -> None:
+    """MPS901: the remedy is no wait in each step, which would be another finding."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        builder.note("clock", start_ns=time, site=builder.site("b.py", 3, "main", "start = time.time()"))
+        builder.entry("aten::mm", start_ns=time + 1)
+        builder.note("clock", start_ns=time + 2, site=builder.site("b.py", 9, "main", "took = time.time() - start"))
+
+    finding = only(loop(extra))
+    assert (finding.id, finding.count, finding.fix) == (
+        "MPS901",
+        10,
+        "Time many steps together: one `torch.mps.synchronize()` before the first clock read, one before the last, "
+        "none in each step (MPS205). `anymps bench` does it for a script as it is.",
+    )
 
 
 @pytest.mark.parametrize(
