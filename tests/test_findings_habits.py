@@ -79,6 +79,15 @@ def test_round_trip() -> None:
     assert finding.cost_ns == (round(20 * 210_000 + 2e7 / 75), round(20 * 570_000 + 2e7 / 40))
 
 
+def test_round_trip_of_lengths() -> None:
+    """MPS403: packed sequences need their lengths on the CPU, so that to leave them on mps would be refused."""
+    packed = loop(round_trips("aten::sort", via="torch/nn/utils/rnn.py:pack_padded_sequence"))
+    assert only(packed).fix == (
+        "`pack_padded_sequence` takes lengths on the CPU only: keep them there, beside those that go to mps for "
+        "other use."
+    )
+
+
 @pytest.mark.parametrize(("copies", "expected"), [(1, ["MPS403"]), (2, ["MPS403", "MPS204"])])
 def test_the_way_to_the_cpu_of_a_round_trip(copies: int, expected: list[str]) -> None:
     """MPS403 tells of the copy to the CPU; MPS204 does not again, unless the line copies something else as well."""

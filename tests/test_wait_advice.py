@@ -261,6 +261,17 @@ def test_a_copy_to_the_cpu(source: str, fix: str) -> None:
     assert (finding.id, finding.fix) == ("MPS204", fix)
 
 
+def test_a_sequence_that_is_sorted_back() -> None:
+    """MPS204: the copy is torch's own, and ends with a setting where the sequence is packed."""
+    via = "torch/nn/utils/rnn.py:pad_packed_sequence"
+    finding = advice("h, _ = pad_packed_sequence(h)", Wait.COPY_TO_CPU, operator="aten::copy_", via=via)
+    assert (finding.id, finding.fix) == (
+        "MPS204",
+        "Sort the batch by length, the longest first, and give `pack_padded_sequence` `enforce_sorted=True`: "
+        "nothing is then sorted back.",
+    )
+
+
 def test_an_allocation_that_did_not_fit() -> None:
     """MPS206: an allocator that has to drain the queue in every step is about memory, not about empty_cache()."""
     finding = advice("loss.backward()", Wait.EMPTY_CACHE, operator="anymps::allocator")

@@ -128,6 +128,7 @@ CONSTANT = Rule(
 
 RULES = (ROUND_TRIP, BORN, DRAWN, CONSTANT)
 
+_PACKING = "torch/nn/utils/rnn.py:pack_padded_sequence"
 # Whole modules that move on purpose: their weights are saved, swapped or kept away while not in use.
 _MODULES_MOVE = ("torch/nn/modules/module.py", "torch/optim/optimizer.py")
 
@@ -271,6 +272,11 @@ def _round_trip(trips: list[Noted]) -> Finding:
     fix = "" if not operators else f"Leave it on mps: {_listed(operators)} run there too."
     if len(operators) == 1:
         fix = fix.replace(" run there too", " runs there too")
+    if back.via.startswith(_PACKING):
+        fix = (
+            "`pack_padded_sequence` takes lengths on the CPU only: keep them there, beside those that go to mps for "
+            "other use."
+        )
     low, high = COPY.of(2 * count, 2 * moved)
     return ROUND_TRIP.finding(
         back,

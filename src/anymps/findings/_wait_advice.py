@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Final, NamedTuple
 
-from anymps.findings._costs import ITEM
+from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine
 from anymps.findings._wait_line import UserLine, without_comment
 from anymps.record import Phase
@@ -35,6 +35,7 @@ _SHOWING_CALL = re.compile(
 _METRICS: Final = re.compile(r"[/\\](torchmetrics|torcheval|ignite)[/\\]")
 _TRAINER: Final = re.compile(r"[/\\]transformers[/\\]trainer\.py$")
 _LIGHTNING: Final = re.compile(r"[/\\]lightning(?:_fabric|[/\\]fabric)[/\\]utilities[/\\]apply_func\.py$")
+_PACKING: Final = re.compile(r"torch/nn/utils/rnn\.py:pad_packed_sequence")
 _SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precision)_score\(|\bconfusion_matrix\(")
 _HOSTS_NUMBER = re.compile(r"""\[["'](?:lr|initial_lr|momentum|weight_decay|eps)["']\]$""")
 _LONGEST = 90  # characters of a line that a fix repeats
@@ -92,6 +93,13 @@ def copy_advice(line: AtLine) -> Advice:
     """A tensor that is copied to the CPU."""
     what = f"A blocking copy to the CPU of {line.moved_bytes / line.count:.0f} bytes on average made the host wait"
     code = UserLine.of(line.site.source)
+    if any(_PACKING.match(wait.site.via) for wait in line.occurrences):
+        return Advice(
+            what,
+            "Sort the batch by length, the longest first, and give `pack_padded_sequence` `enforce_sorted=True`: "
+            "nothing is then sorted back.",
+            f"torch/nn/utils/rnn.py (torch 2.13); {COPY.source}",
+        )
     if _SKLEARN.search(code.code):
         return Advice(
             what,
