@@ -363,6 +363,26 @@ def test_waits_that_one_setting_ends_are_one_finding() -> None:
     assert [site.line for site in finding.related_sites] == [31]
 
 
+@pytest.mark.parametrize(
+    ("source", "operator", "begins"),
+    [
+        (
+            "loss = F.cross_entropy(logits[mask], y[mask])",
+            "aten::index.Tensor",
+            "For a loss over classes mark what does",
+        ),
+        ("loss = criterion(logits[mask], y[mask])", "aten::_index_put_impl_", "For a loss over classes mark what does"),
+        ("total = scores[mask].sum()", "aten::index.Tensor", "For a mask that stays as it is, `index = mask.nonzero("),
+        ("n = F.cross_entropy(logits, y) / torch.unique(y)", "aten::_unique2", "Use an operator whose result has a"),
+    ],
+)
+def test_a_mask_that_selects(source: str, operator: str, begins: str) -> None:
+    """MPS203: a masked loss over classes has `ignore_index`; other masks are kept as masks."""
+    finding = advice(source, Wait.INSIDE_OPERATOR, operator=operator)
+    assert finding.id == "MPS203"
+    assert finding.fix.startswith(begins)
+
+
 def test_a_mask_that_is_compared() -> None:
     """A layer that is not told whether its mask is causal compares it with one."""
     finding = advice("y = self.decoder(x, memory, mask)", via="torch/nn/modules/transformer.py:_detect_is_causal_mask")

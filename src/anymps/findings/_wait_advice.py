@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from anymps.findings._costs import COPY, ITEM
@@ -63,6 +64,22 @@ INSTEAD: Final = {
     "_fused_sgd_": "Give the learning rate as a Python number.",
 }
 """What to write instead of an operator that reads back inside, by its base name."""
+
+
+_LOSS: Final = re.compile(r"\b(?:cross_entropy|nll_loss|CrossEntropyLoss|NLLLoss|criterion|loss_f\w*)\(")
+_MASKED: Final = ("index", "_index_put_impl_", "masked_select")
+_IGNORED: Final = (
+    "For a loss over classes mark what does not count in the targets, `y.masked_fill(~mask, -100)`, and index neither: "
+    "-100 is `ignore_index`, and the mean is over the others. Else `torch.where(mask, x, 0)`."
+)
+
+
+def instead_of(operators: Sequence[str], code: str) -> str:
+    """What to write instead of operators that read back inside, the empty text if nothing is known."""
+    names = [operator.rpartition("::")[2].partition(".")[0] for operator in operators]
+    if _LOSS.search(code) and any(name in _MASKED for name in names):
+        return _IGNORED
+    return next((INSTEAD[name] for name in names if name in INSTEAD), "")
 
 
 def shows(line: AtLine) -> bool:

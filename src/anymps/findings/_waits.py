@@ -17,7 +17,7 @@ from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._scaler import scaler_advice
-from anymps.findings._wait_advice import INSTEAD, Advice, copy_advice, read_advice, show_advice, shows
+from anymps.findings._wait_advice import Advice, copy_advice, instead_of, read_advice, show_advice, shows
 from anymps.record import Recording, Wait
 from anymps.rules import wait_of
 
@@ -261,7 +261,7 @@ def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
 
 def _inside(recording: Recording, line: AtLine) -> Advice:
     names = [operator.rpartition("::")[2] for operator in line.operators]
-    fix = next((INSTEAD[name.partition(".")[0]] for name in names if name.partition(".")[0] in INSTEAD), "")
+    fix = instead_of(line.operators, line.site.source)
     known = None
     try:
         known = wait_of(names[0], str(recording.meta.get("torch_version", "")))
