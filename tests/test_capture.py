@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import os
@@ -199,6 +200,16 @@ def test_a_module_called_twice_has_the_line_of_each_call(source: str) -> None:
     }
     counted = {line.line: line.on_mps for line in recorder.recording.lines() if line.file == HERE and line.on_mps}
     assert counted == dict.fromkeys(lines, 3)
+
+
+@pytest.mark.parametrize("source", ["native", "dispatch"])
+def test_a_deep_copy_is_at_the_line_that_asks_for_it(source: str) -> None:
+    """Python's copy module lies between the line and torch, and is nobody's own code."""
+    layer = torch.nn.Linear(2, 2).to("mps")
+    with anymps.record(source=source) as capture:
+        copy.deepcopy(layer)  # here
+    line = line_of(test_a_deep_copy_is_at_the_line_that_asks_for_it, "here")
+    assert [(each.file, each.line) for each in capture.recording.lines() if each.on_mps] == [(HERE, line)]
 
 
 def test_bare_allocations_have_the_line_that_made_them(tmp_path: Path) -> None:

@@ -79,6 +79,31 @@ def test_round_trip() -> None:
     assert finding.cost_ns == (round(20 * 210_000 + 2e7 / 75), round(20 * 570_000 + 2e7 / 40))
 
 
+def test_round_trip_of_lengths() -> None:
+    """MPS403: packed sequences need their lengths on the CPU, so that to leave them on mps would be refused."""
+    packed = loop(round_trips("aten::sort", via="torch/nn/utils/rnn.py:pack_padded_sequence"))
+    assert only(packed).fix == (
+        "`pack_padded_sequence` takes lengths on the CPU only: keep them there, beside those that go to mps for "
+        "other use."
+    )
+
+
+@pytest.mark.parametrize(("copies", "expected"), [(1, ["MPS403"]), (2, ["MPS403", "MPS204"])])
+def test_the_way_to_the_cpu_of_a_round_trip(copies: int, expected: list[str]) -> None:
+    """MPS403 tells of the copy to the CPU; MPS204 does not again, unless the line copies something else as well."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        round_trips()(builder, step, time)
+        away = builder.site("train.py", 8, "main", "x = x.cpu()")
+        for number in range(copies):
+            builder.entry(
+                "aten::_copy_from", start_ns=time + 1 + number, fate=Fate.COPY, site=away,
+                wait=Wait.COPY_TO_CPU, direction=Direction.MPS_TO_CPU, moved_bytes=400,
+            )  # fmt: skip
+
+    assert ids(loop(extra)) == expected
+
+
 def test_round_trip_for_operators_that_mps_has() -> None:
     """MPS403: what was done on the CPU is named; with an operator that MPS lacks there is no finding."""
     finding = only(loop(round_trips("aten::sort", "aten::exp")))
@@ -145,6 +170,21 @@ def test_made_on_the_cpu() -> None:
     assert finding.what == "What `torch.arange(n)` made on the CPU at model.py:11 was copied to mps once a step."
     assert finding.fix == "Write `torch.arange(n, device=...)` with the device of the tensors that it meets."
     assert finding.cost_ns == (round(10 * 210_000 + 4000 / 75), round(10 * 570_000 + 4000 / 40))
+
+
+def test_made_and_moved_on_one_line() -> None:
+    """MPS404: the device that the line moves to is named, and the move is not needed."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site("model.py", 12, "forward", "mask = torch.ones(n).tril().to(x.device)")
+        if step == 0:
+            builder.note("born", start_ns=time, site=site, other=site, expression="torch.ones(n)", generator=False)
+        builder.entry(
+            "aten::_copy_from", start_ns=time + 1, fate=Fate.COPY, phase=Phase.FORWARD, site=site,
+            wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=400,
+        )  # fmt: skip
+
+    assert only(loop(extra)).fix == "Write `torch.ones(n, device=x.device)`, and leave `.to(x.device)` out."
 
 
 def test_constant_made_of_python_numbers() -> None:
@@ -285,6 +325,46 @@ def test_unfused_optimizer() -> None:
     assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
     assert finding.fix == "Give it `fused=True`: `AdamW(..., fused=True)`."
     assert finding.cost_ns == (1400 * 1_200, 1400 * 20_000)
+
+
+@pytest.mark.parametrize(("version", "expected"), [("2.12.0", []), ("2.13.0", ["MPS812"]), ("", [])])
+def test_unfused_optimizer_under_a_scaler(version: str, expected: list[str]) -> None:
+    """MPS812 is silent where the fused kernel would ignore the GradScaler (MPS691), or where that is not known."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        stepping(140)(builder, step, time)
+        if step == 0:
+            builder.note("grad_scaler", start_ns=time, site=builder.site("train.py", 3, "main", "scaler"), device="mps")
+
+    assert ids(loop(extra, meta={**META, "torch_version": version})) == expected
+
+
+FUSED = "Give it a fused optimizer, which looks at that on the device: `AdamW(..., fused=True)`."
+EMULATED = "float32 needs no GradScaler; nor does bfloat16, but this chip emulates it (MPS305)."
+OTHER_DTYPE = "Train in bfloat16 or float32, which need no GradScaler."
+
+
+@pytest.mark.parametrize(
+    ("meta", "facts", "fix"),
+    [
+        ({}, {}, FUSED),
+        ({}, {"torch": False, "name": "Lion"}, OTHER_DTYPE),
+        ({"torch_version": "2.12.0"}, {}, OTHER_DTYPE),
+        ({"torch_version": "2.12.0", "mac": "M2 16GB"}, {}, EMULATED),
+        ({"mac": ""}, {"name": "Adagrad"}, OTHER_DTYPE),
+    ],
+)
+def test_the_read_of_a_scaler(meta: dict[str, object], facts: dict[str, object], fix: str) -> None:
+    """MPS201: a fused optimizer needs no read where it heeds the scaler; else another dtype that the chip has."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        stepping(0, **facts)(builder, step, time)
+        site = builder.site("train.py", 30, "main", "scaler.step(optimizer)", "torch/amp/grad_scaler.py:<genexpr>")
+        builder.entry("aten::_local_scalar_dense", start_ns=time + 1, phase=Phase.OPTIMIZER, site=site, wait=Wait.ITEM)
+
+    finding = only(loop(extra, meta={**META, **meta}))
+    assert (finding.id, finding.what) == ("MPS201", "GradScaler read whether a gradient was infinite once a step.")
+    assert finding.fix == fix
 
 
 def test_foreach_optimizer() -> None:
@@ -508,8 +588,28 @@ def test_timed_without_a_wait() -> None:
     assert finding.what == (
         "The clock was read once, and 10 of the 10 operators on mps since b.py:3 had not been waited for."
     )
+    assert finding.fix == (
+        "Call `torch.mps.synchronize()` before each of the two clock reads, or use `anymps.train.timing`."
+    )
     assert ids(timed(Wait.SYNCHRONIZE)) == []
     assert ids(timed(Wait.ITEM)) == []
+
+
+def test_every_step_timed_without_a_wait() -> None:
+    """MPS901: the remedy is no wait in each step, which would be another finding."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        builder.note("clock", start_ns=time, site=builder.site("b.py", 3, "main", "start = time.time()"))
+        builder.entry("aten::mm", start_ns=time + 1)
+        builder.note("clock", start_ns=time + 2, site=builder.site("b.py", 9, "main", "took = time.time() - start"))
+
+    finding = only(loop(extra))
+    assert (finding.id, finding.count, finding.fix) == (
+        "MPS901",
+        10,
+        "Time many steps together: one `torch.mps.synchronize()` before the first clock read, one before the last, "
+        "none in each step (MPS205). `anymps bench` does it for a script as it is.",
+    )
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,21 @@ def test_loader_without_workers() -> None:
     assert loader_facts(pin_memory=True) == {"workers": 0, "pin_memory": True, "persistent": False}
 
 
+def test_loader_behind_a_progress_bar() -> None:
+    """It belongs to the loop, not to the line of the bar's package that goes through it."""
+    names: dict[str, Callable[[object], Iterator[object]]] = {}
+    bar = "def bar(batches):\n    yield from batches\n"
+    exec(compile(bar, "/lib/site-packages/tqdm/std.py", "exec"), names)
+
+    def use() -> None:
+        for _ in names["bar"](DataLoader(Rows(), batch_size=4)):  # loop
+            pass
+
+    (loader,) = noted(use, "loader")
+    site = loader.occurrence.site
+    assert (site.file, site.function, site.source.endswith("# loop")) == (__file__, "use", True)
+
+
 def local_collate(rows: list[torch.Tensor]) -> torch.Tensor:
     return torch.stack(rows)
 

@@ -148,6 +148,16 @@ def kernel(dropout: float) -> Any:
     return torch.ops.aten._scaled_dot_product_attention_math_for_mps(q, q, q, dropout_p=dropout)
 
 
+def fused(kind: type[torch.optim.Optimizer], **found: torch.Tensor | None) -> None:
+    """A step of a fused optimizer, with what a GradScaler sets on it before."""
+    weight = on(3)
+    weight.grad = on(3)
+    optimizer = kind([weight], lr=0.1, fused=True)  # type: ignore[call-arg]
+    for name, value in found.items():
+        setattr(optimizer, name, value)
+    optimizer.step()
+
+
 def fails(call: Call) -> Call:
     """A call that the device answers with an exception."""
 
@@ -294,6 +304,13 @@ CASES = (
     Case("MPS657", fails(lambda: torch.bmm(wide(1, 2**32 + 1, 1), on(1, 1, 1))),
          (lambda: torch.bmm(on(1, 2, 1), on(1, 1, 1)),)),
     Case("MPS661", strictly(add_rows), (add_rows, strictly(lambda: on(3).add_(1)))),
+    Case(
+        "MPS691",
+        lambda: fused(torch.optim.AdamW, grad_scale=on()),
+        (lambda: fused(torch.optim.AdamW), lambda: fused(torch.optim.AdamW, found_inf=None)),
+        "2.12.0",
+    ),
+    Case("MPS691", lambda: fused(torch.optim.SGD, found_inf=on()), (lambda: fused(torch.optim.SGD),), "2.11.0"),
     Case("MPS671", fails(lambda: measure(times=2)), (lambda: measure(),)),
     Case("MPS672", lambda: measure(between="event"), (lambda: measure(between="all"),)),
 )  # fmt: skip
@@ -481,6 +498,8 @@ def test_compiled_layer_norm(version: str, facts: dict[str, object], expected: l
         ("MPS641", "2.12.0", (26, 4), M3, False),
         ("MPS642", "2.12.0", (26, 4), M3, False),
         ("MPS643", "2.12.0", (26, 4), M3, False),
+        ("MPS691", "2.12.0", (26, 4), M3, True),
+        ("MPS691", "2.13.0", (26, 4), M3, False),
         ("MPS654", "2.15.0", (26, 4), M3, False),
         ("MPS671", "2.15.0", (26, 4), M3, False),
         ("MPS673", "2.13.0", (26, 4), M3, False),

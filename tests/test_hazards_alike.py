@@ -34,7 +34,7 @@ OVERLOADS = (
     "bmm", "baddbmm", "addbmm", "addcmul", "convolution", "convolution_backward", "native_batch_norm",
     "native_batch_norm_backward", "native_layer_norm_backward", "avg_pool2d", "_adaptive_avg_pool2d",
     "max_pool2d_with_indices", "lstm.input", "_scaled_dot_product_attention_math_for_mps", "index_select", "cat",
-    "col2im", "masked_fill_.Scalar", "index_add_", "embedding_dense_backward", "_softmax_backward_data",
+    "col2im", "masked_fill_.Scalar", "index_add_", "embedding_dense_backward", "_softmax_backward_data", "_fused_sgd_",
 )  # fmt: skip
 # The native core knows these faults by the composite operator, whose first arguments are the same.
 COMPOSITE = {"aten::_scaled_dot_product_attention_math_for_mps": "aten::scaled_dot_product_attention"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,16 @@ def test_a_plan_that_fits_needs_no_fixes() -> None:
     for shown in (render_plan(resting(), width=120), Page(plan_page(resting())).text):
         assert "What to change first" not in shown
         assert "The largest batch is unknown: no data loader gives batches." in " ".join(shown.split())
+
+
+def test_why_the_largest_batch_is_unknown() -> None:
+    """A script whose loader gave batches took another course with twice as many samples."""
+    plan = resting()
+    shown = render_plan(replace(plan, base=replace(plan.base, batch=16)), width=120)
+    assert (
+        "The largest batch is unknown: with twice the batch the script takes another course, "
+        "as where an epoch ends sooner."
+    ) in " ".join(shown.split())
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ Waits  2 lines in every step
   its own speed, and the wait lasts until it is done.
 
   These belong:
-  train.py:31  copy to mps  20  the batch on its way to the device
+  train.py:31  copy to mps  20  the loop's data on its way to the device
 
 Findings
 
@@ -153,7 +153,7 @@ The training step  mean of 9 steps, without the first
 
 Waits  all belong
 
-  train.py:31  copy to mps  20  the batch on its way to the device
+  train.py:31  copy to mps  20  the loop's data on its way to the device
 
 Findings  none
 

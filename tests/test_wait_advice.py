@@ -60,6 +60,24 @@ def advice(
             "where it is shown.",
         ),
         (
+            "perplexity = math.exp(loss)",
+            "Keep the tensor, `perplexity = torch.exp(loss.detach())`, and read it every 50 steps, where it is shown.",
+        ),
+        (
+            "scale = loss.item() / math.sqrt(width)",
+            "Keep the tensor, `scale = loss.detach() / math.sqrt(width)`, and read it every 50 steps, where it is "
+            "shown.",
+        ),
+        (
+            "return (logits.argmax(1) == y).float().mean().item()",
+            "Return the tensor, `return (logits.argmax(1) == y).float().mean()`, and read it every 50 steps, where it "
+            "is shown.",
+        ),
+        (
+            'group["lr"] = lr.item()',
+            "An optimizer's setting is a number of the host: compute it from such, without a tensor.",
+        ),
+        (
             "history.update(loss=loss.item(), norm=norm.item())",
             "Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
         ),
@@ -80,16 +98,34 @@ def test_a_value_that_is_kept(source: str, fix: str) -> None:
     [
         (
             "if loss.isnan():",
+            "Count on the device, `bad += loss.isnan()`, and test `bad` every 50 steps or once an epoch.",
+        ),
+        (
+            "if p.grad is not None and not torch.isfinite(p.grad).all():",
+            "Count on the device, `bad += ~torch.isfinite(p.grad).all()`, and test `bad` every 50 steps or once an "
+            "epoch.",
+        ),
+        (
+            "if not math.isfinite(loss.item()):",
             "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch.",
         ),
         (
+            "if any(isnan(x) for x in losses):",
+            "Count on the device, `bad += torch.isnan(x)`, and test `bad` every 50 steps or once an epoch.",
+        ),
+        (
             "if loss < best_loss:",
-            "Keep the best on the device, `best_loss = torch.minimum(best_loss, loss.detach())`, and decide every 50 "
+            "Keep the best on the device, `best_loss = loss.detach().clamp(max=best_loss)`, and decide every 50 "
+            "steps or once an epoch.",
+        ),
+        (
+            "if score.item() >= best_score:",
+            "Keep the best on the device, `best_score = score.detach().clamp(min=best_score)`, and decide every 50 "
             "steps or once an epoch.",
         ),
         (
             "elif self.best < score:",
-            "Keep the best on the device, `self.best = torch.minimum(self.best, score.detach())`, and decide every 50 "
+            "Keep the best on the device, `self.best = score.detach().clamp(min=self.best)`, and decide every 50 "
             "steps or once an epoch.",
         ),
         (
@@ -192,6 +228,24 @@ def test_a_value_that_is_shown(source: str, fix: str) -> None:
             "Write `losses.append(loss.detach())`, and after the loop `torch.stack(losses).cpu()`: one wait.",
         ),
         (
+            "preds.extend(out.softmax(1)[:, 1].detach().cpu().numpy())",
+            "Write `preds.append(out.softmax(1)[:, 1].detach())`, and after the loop `torch.cat(preds).cpu()`: one "
+            "wait.",
+        ),
+        (
+            "total += loss.cpu()",
+            "Add up on the device, `total += loss.detach()`, and copy `total` after the loop.",
+        ),
+        (
+            "ema[k] = ema[k] * 0.99 + v.cpu() * 0.01",
+            "Compute it on the device, `ema[k] = ema[k] * 0.99 + v.detach() * 0.01`, with all that is in it moved "
+            "there before the loop.",
+        ),
+        (
+            "return table[t.cpu()].to(t.device).view(-1, 1)",
+            "Index on the device, `table[t]`; move `table` there once, before the loop.",
+        ),
+        (
             "f1 += f1_score(y.cpu(), pred.cpu())",
             "Count on the device, `correct += (prediction == target).sum()`, or score all of an epoch at once.",
         ),
@@ -205,6 +259,17 @@ def test_a_copy_to_the_cpu(source: str, fix: str) -> None:
     """MPS204: collecting on the device, and scores of a whole epoch."""
     finding = advice(source, Wait.COPY_TO_CPU, operator="aten::copy_")
     assert (finding.id, finding.fix) == ("MPS204", fix)
+
+
+def test_a_sequence_that_is_sorted_back() -> None:
+    """MPS204: the copy is torch's own, and ends with a setting where the sequence is packed."""
+    via = "torch/nn/utils/rnn.py:pad_packed_sequence"
+    finding = advice("h, _ = pad_packed_sequence(h)", Wait.COPY_TO_CPU, operator="aten::copy_", via=via)
+    assert (finding.id, finding.fix) == (
+        "MPS204",
+        "Sort the batch by length, the longest first, and give `pack_padded_sequence` `enforce_sorted=True`: "
+        "nothing is then sorted back.",
+    )
 
 
 def test_an_allocation_that_did_not_fit() -> None:
@@ -296,6 +361,26 @@ def test_waits_that_one_setting_ends_are_one_finding() -> None:
         "A distribution looked whether its arguments are valid 2 times a step, at 2 lines: this one costs most."
     )
     assert [site.line for site in finding.related_sites] == [31]
+
+
+@pytest.mark.parametrize(
+    ("source", "operator", "begins"),
+    [
+        (
+            "loss = F.cross_entropy(logits[mask], y[mask])",
+            "aten::index.Tensor",
+            "For a loss over classes mark what does",
+        ),
+        ("loss = criterion(logits[mask], y[mask])", "aten::_index_put_impl_", "For a loss over classes mark what does"),
+        ("total = scores[mask].sum()", "aten::index.Tensor", "For a mask that stays as it is, `index = mask.nonzero("),
+        ("n = F.cross_entropy(logits, y) / torch.unique(y)", "aten::_unique2", "Use an operator whose result has a"),
+    ],
+)
+def test_a_mask_that_selects(source: str, operator: str, begins: str) -> None:
+    """MPS203: a masked loss over classes has `ignore_index`; other masks are kept as masks."""
+    finding = advice(source, Wait.INSIDE_OPERATOR, operator=operator)
+    assert finding.id == "MPS203"
+    assert finding.fix.startswith(begins)
 
 
 def test_a_mask_that_is_compared() -> None:

@@ -181,7 +181,7 @@ def test_a_recording_without_waits() -> None:
 @pytest.mark.parametrize(
     ("extra", "reason"),
     [
-        (MOVE, "the batch on its way to the device"),
+        (MOVE, "the loop's data on its way to the device"),
         (waiting(10, Wait.COPY_TO_MPS, 50, phase=Phase.FORWARD), "copied to the device"),
         (waiting(10, Wait.COPY_TO_MPS, 50, when=lambda step: step == 0), "at the start"),
         (waiting(10, Wait.ITEM, 50, when=lambda step: step == 0), "at the start"),
@@ -234,8 +234,8 @@ def test_what_hurts_comes_first() -> None:
     assert told(recording) == [
         (30, "copy to cpu", True, ""),
         (20, "item", True, ""),
-        (10, "copy to mps", False, "the batch on its way to the device"),
-        (20, "copy to mps", False, "the batch on its way to the device"),
+        (10, "copy to mps", False, "the loop's data on its way to the device"),
+        (20, "copy to mps", False, "the loop's data on its way to the device"),
     ]
 
 

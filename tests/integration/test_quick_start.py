@@ -45,7 +45,12 @@ def test_the_quick_start(tmp_path: Path) -> None:
                 assert ended.returncode == 0, f"{line}\n{ended.stderr}"
                 said[line] = ended.stdout + ended.stderr
     (shown,) = blocks("quick-start.md", "text")
-    assert shown in said['anymps run --mac "M1 8GB" --record before.anymps train.py']
+    report = said['anymps run --mac "M1 8GB" --record before.anymps train.py']
+    assert shown in report
+    # The front page shows the same report, shorter.
+    (front,) = blocks("../README.md", "text")
+    assert front.startswith(shown)
+    assert [line for line in front.splitlines() if line != "..." and line not in report.splitlines()] == []
     assert {path.name for path in tmp_path.iterdir()} >= {"after.anymps", "model-mps.pt", "report.html"}
     assert "MPS202" in said["anymps explain MPS202"]
 

@@ -332,9 +332,9 @@ def _same_gpu_texts() -> dict[str, dict[str, str]]:
 
 
 def internal_folders() -> list[str]:
-    """Folders whose frames are never the user's."""
+    """Folders and files whose frames are never the user's: `copy.deepcopy(model)` is where the user calls it."""
     import torch
 
     here = Path(__file__).resolve().parent.parent
-    folders = [str(Path(torch.__file__).parent), str(here), os.path.dirname(os.__file__) + os.sep + "contextlib.py"]
-    return [folder if folder.endswith(".py") else folder + os.sep for folder in folders]
+    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep]
+    return [*folders, *(os.path.join(os.path.dirname(os.__file__), name) for name in ("contextlib.py", "copy.py"))]

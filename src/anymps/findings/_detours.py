@@ -128,13 +128,14 @@ CONSTANT = Rule(
 
 RULES = (ROUND_TRIP, BORN, DRAWN, CONSTANT)
 
+_PACKING = "torch/nn/utils/rnn.py:pack_padded_sequence"
 # Whole modules that move on purpose: their weights are saved, swapped or kept away while not in use.
 _MODULES_MOVE = ("torch/nn/modules/module.py", "torch/optim/optimizer.py")
 
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about detours through the CPU."""
-    yield from _round_trips(recording)
+    yield from map(_round_trip, round_trips(recording))
     copies = [copy for copy in recording.copies() if copy.direction is Direction.CPU_TO_MPS]
     lines = {(line.site.file, line.site.line): line for line in by_line(copies) if line.site.known}
     told = set()
@@ -216,13 +217,16 @@ def _born(born: Noted, line: AtLine) -> Finding:
         count=line.count,
         per_step=line.per_step,
         cost_ns=COPY.of(line.count, line.moved_bytes),
-        fix="" if rule is DRAWN else _on_device(expression),
+        fix="" if rule is DRAWN else _on_device(expression, line.site.source if made == "here" else ""),
         related_sites=[born.other] if made != "here" else [],
     )
 
 
-def _on_device(expression: str) -> str:
-    """The advice for one call, empty where it takes no device or more than that must change."""
+def _on_device(expression: str, moved_by: str) -> str:
+    """The advice for one call, empty where it takes no device or more than that must change.
+
+    `moved_by` is the line that moves what the call makes: its `.to(x.device)` then is not needed.
+    """
     call = expression.removeprefix("torch.").partition("(")[0]
     if call in ("tensor", "as_tensor"):
         return (
@@ -232,10 +236,14 @@ def _on_device(expression: str) -> str:
     if not expression.endswith(")"):
         return ""
     separator = "" if expression.endswith("()") else ", "
+    moves = re.findall(r"\.to\(((?:\w+\.)*(?:device|DEVICE))\)", moved_by)
+    if len(moves) == 1:
+        return f"Write `{expression[:-1]}{separator}device={moves[0]})`, and leave `.to({moves[0]})` out."
     return f"Write `{expression[:-1]}{separator}device=...)` with the device of the tensors that it meets."
 
 
-def _round_trips(recording: Recording) -> Iterator[Finding]:
+def round_trips(recording: Recording) -> Iterator[list[Noted]]:
+    """Round trips that are told as a finding (MPS403), by the lines of both copies; `other` is the way to the CPU."""
     groups: dict[tuple[object, ...], list[Noted]] = {}
     for trip in recording.noted("round_trip"):
         sites = (trip.occurrence.site, trip.other)
@@ -243,7 +251,7 @@ def _round_trips(recording: Recording) -> Iterator[Finding]:
             groups.setdefault(tuple((site.file, site.line) for site in sites), []).append(trip)
     for trips in groups.values():
         if _is_routine(recording, trips) and all(_has(recording, name) for name in _operators(trips)):
-            yield _round_trip(trips)
+            yield trips
 
 
 def _is_routine(recording: Recording, trips: list[Noted]) -> bool:
@@ -264,6 +272,11 @@ def _round_trip(trips: list[Noted]) -> Finding:
     fix = "" if not operators else f"Leave it on mps: {_listed(operators)} run there too."
     if len(operators) == 1:
         fix = fix.replace(" run there too", " runs there too")
+    if back.via.startswith(_PACKING):
+        fix = (
+            "`pack_padded_sequence` takes lengths on the CPU only: keep them there, beside those that go to mps for "
+            "other use."
+        )
     low, high = COPY.of(2 * count, 2 * moved)
     return ROUND_TRIP.finding(
         back,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import LAUNCH
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Noted, Phase, Recording
+from anymps.rules import Check, all_hazards, parse_torch_version
 
 _MIN_SAVED = 50
 """Kernels a step that a finding must save; below that the step does not show it."""
@@ -106,6 +108,8 @@ def _zeroed(recording: Recording) -> Iterator[Finding]:
 
 def _unfused(recording: Recording) -> Iterator[Finding]:
     optimizers = recording.noted("optimizer")
+    if recording.noted("grad_scaler") and not fused_heeds_scaler(recording):
+        return  # with the fused kernel the training would be wrong (MPS691)
     shares = {share.phase: share for share in recording.step_table().mean}
     if Phase.OPTIMIZER not in shares or len(optimizers) != 1:
         return  # whose kernels they are cannot be told
@@ -113,7 +117,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
     part = kernels / max(sum(share.on_mps - share.views for share in shares.values()), 1)
     for optimizer in optimizers:
         site = optimizer.occurrence.site
-        if not _could_be_fused(optimizer) or is_library(site):
+        if not could_be_fused(optimizer) or is_library(site):
             continue
         if kernels < _MIN_SAVED or part < _MIN_SHARE:
             continue
@@ -135,7 +139,17 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _could_be_fused(optimizer: Noted) -> bool:
+def fused_heeds_scaler(recording: Recording) -> bool:
+    """Whether the fused kernels of the recording's torch look at what a GradScaler found (MPS691: some do not)."""
+    try:
+        release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
+    except UnsupportedTorchError:
+        return False
+    deaf = (hazard for hazard in all_hazards() if hazard.check is Check.GRAD_SCALER)
+    return not any(hazard.since <= release <= hazard.until for hazard in deaf)
+
+
+def could_be_fused(optimizer: Noted) -> bool:
     """Whether it is one of torch's that mps has a fused kernel for, with parameters that the kernel takes."""
     facts = optimizer.facts
     dtypes = facts.get("dtypes")

@@ -203,12 +203,18 @@ def _other_devices(recording: Recording) -> Iterator[Finding]:
                 yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count)
 
 
-def _emulated(recording: Recording) -> Iterator[Finding]:
+def emulates_bfloat16(recording: Recording) -> str:
+    """Metal's family of the recording's GPU if that has no bfloat16 arithmetic; else, or if it is not known, empty."""
     try:
         family = parse_mac(str(recording.meta.get("mac") or "")).metal_family
     except AnympsError:
-        return  # a recording of no Mac, or of one that is not known here
-    if family not in _EMULATING:
+        return ""  # a recording of no Mac, or of one that is not known here
+    return family if family in _EMULATING else ""
+
+
+def _emulated(recording: Recording) -> Iterator[Finding]:
+    family = emulates_bfloat16(recording)
+    if not family:
         return
     products = [use for use in recording.with_dtype("bfloat16") if use.operator in _PRODUCTS]
     count = sum(use.count for use in products)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings._example import Example
-from anymps.findings._loop import is_library, times
+from anymps.findings._loop import MIN_STEPS, is_library, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import at
 from anymps.record import ClockPair, Recording
@@ -85,6 +85,10 @@ _DIFFERENCE: Final = re.compile(rf"{_CLOCK}\s*-|-\s*(?:\w+\.)*{_CLOCK}")
 _KEPT: Final = re.compile(rf"[\w.]+(?:\s*:\s*\w+)?\s*=\s*(?:\w+\.)*{_CLOCK}\s*(?:#.*)?")
 _DECIDES: Final = re.compile(r"(?:el)?if\b|while\b|assert\b|return\b.*[<>]")
 
+_MANY: Final = (
+    "Time many steps together: one `torch.mps.synchronize()` before the first clock read, one before the last, none in "
+    "each step (MPS205). `anymps bench` does it for a script as it is."
+)
 _MOSTLY: Final = 0.9
 """The part of the timed work that must be pending: a copy at the beginning waits too, and times nothing."""
 _MOSTLY_FIRST: Final = 0.5
@@ -104,6 +108,7 @@ def find(recording: Recording) -> Iterator[Finding]:
                     f"mps since {at(pair.start)} had not been waited for."
                 ),
                 count=pair.intervals,
+                fix=_MANY if pair.intervals >= MIN_STEPS else "",
                 related_sites=related,
             )
         elif pair.intervals == 1 and pair.first >= _MOSTLY_FIRST * pair.work:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from anymps.findings._costs import ITEM
+from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine
 from anymps.findings._wait_line import UserLine, without_comment
 from anymps.record import Phase
@@ -35,7 +36,9 @@ _SHOWING_CALL = re.compile(
 _METRICS: Final = re.compile(r"[/\\](torchmetrics|torcheval|ignite)[/\\]")
 _TRAINER: Final = re.compile(r"[/\\]transformers[/\\]trainer\.py$")
 _LIGHTNING: Final = re.compile(r"[/\\]lightning(?:_fabric|[/\\]fabric)[/\\]utilities[/\\]apply_func\.py$")
+_PACKING: Final = re.compile(r"torch/nn/utils/rnn\.py:pad_packed_sequence")
 _SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precision)_score\(|\bconfusion_matrix\(")
+_HOSTS_NUMBER = re.compile(r"""\[["'](?:lr|initial_lr|momentum|weight_decay|eps)["']\]$""")
 _LONGEST = 90  # characters of a line that a fix repeats
 
 INSTEAD: Final = {
@@ -61,6 +64,22 @@ INSTEAD: Final = {
     "_fused_sgd_": "Give the learning rate as a Python number.",
 }
 """What to write instead of an operator that reads back inside, by its base name."""
+
+
+_LOSS: Final = re.compile(r"\b(?:cross_entropy|nll_loss|CrossEntropyLoss|NLLLoss|criterion|loss_f\w*)\(")
+_MASKED: Final = ("index", "_index_put_impl_", "masked_select")
+_IGNORED: Final = (
+    "For a loss over classes mark what does not count in the targets, `y.masked_fill(~mask, -100)`, and index neither: "
+    "-100 is `ignore_index`, and the mean is over the others. Else `torch.where(mask, x, 0)`."
+)
+
+
+def instead_of(operators: Sequence[str], code: str) -> str:
+    """What to write instead of operators that read back inside, the empty text if nothing is known."""
+    names = [operator.rpartition("::")[2].partition(".")[0] for operator in operators]
+    if _LOSS.search(code) and any(name in _MASKED for name in names):
+        return _IGNORED
+    return next((INSTEAD[name] for name in names if name in INSTEAD), "")
 
 
 def shows(line: AtLine) -> bool:
@@ -91,16 +110,31 @@ def copy_advice(line: AtLine) -> Advice:
     """A tensor that is copied to the CPU."""
     what = f"A blocking copy to the CPU of {line.moved_bytes / line.count:.0f} bytes on average made the host wait"
     code = UserLine.of(line.site.source)
+    if any(_PACKING.match(wait.site.via) for wait in line.occurrences):
+        return Advice(
+            what,
+            "Sort the batch by length, the longest first, and give `pack_padded_sequence` `enforce_sorted=True`: "
+            "nothing is then sorted back.",
+            f"torch/nn/utils/rnn.py (torch 2.13); {COPY.source}",
+        )
     if _SKLEARN.search(code.code):
         return Advice(
             what,
             "Count on the device, `correct += (prediction == target).sum()`, or score all of an epoch at once.",
         )
-    if code.appends_to and code.without_read:
-        return Advice(
-            what,
-            f"Write `{code.without_read}`, and after the loop `torch.stack({code.appends_to}).cpu()`: one wait.",
-        )
+    kept = code.without_read
+    if kept and code.appends_to:
+        return Advice(what, f"Write `{kept}`, and after the loop `torch.stack({code.appends_to}).cpu()`: one wait.")
+    if kept and code.extends:
+        kept = kept.replace(f"{code.extends}.extend(", f"{code.extends}.append(", 1)
+        return Advice(what, f"Write `{kept}`, and after the loop `torch.cat({code.extends}).cpu()`: one wait.")
+    if code.indexed is not None:
+        table, rows = code.indexed
+        return Advice(what, f"Index on the device, `{table}[{rows}]`; move `{table}` there once, before the loop.")
+    if kept and code.adds_to:
+        return Advice(what, f"Add up on the device, `{kept}`, and copy `{code.adds_to}` after the loop.")
+    if kept and code.assigns is not None and isinstance(code.assigns[1], ast.BinOp):
+        return Advice(what, f"Compute it on the device, `{kept}`, with all that is in it moved there before the loop.")
     return Advice(what)
 
 
@@ -118,13 +152,6 @@ def read_advice(line: AtLine) -> Advice:
 def _in_torch(line: AtLine, vias: str) -> Advice | None:
     """Reads that a function of torch makes."""
     code = without_comment(line.site.source)
-    if "grad_scaler" in vias:
-        return Advice(
-            "GradScaler read whether a gradient was infinite",
-            "Train in bfloat16 or float32, which need no GradScaler.",
-            "torch/amp/grad_scaler.py (torch 2.13); " + ITEM.source,
-            elsewhere=True,
-        )
     if "torch/distributions/" in vias:
         return Advice(
             "A distribution looked whether its arguments are valid",
@@ -214,19 +241,17 @@ def _in_test(line: UserLine) -> Advice | None:
     for call in ("float", "int", "bool"):
         what = f"`{call}()` of a tensor made the host wait" if re.search(rf"\b{call}\(", code) else what
     if re.search(r"\bis(?:nan|inf|finite)\b", code):
-        return Advice(
-            what,
-            "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch.",
-        )
+        bad = line.not_finite or "~torch.isfinite(loss)"
+        return Advice(what, f"Count on the device, `bad += {bad}`, and test `bad` every 50 steps or once an epoch.")
     names = line.compares()
     if names is not None:
-        best, value = names[::-1] if "best" in names[1].lower() else names
+        less, greater = names
+        limit, best, value = ("max", greater, less) if "best" in greater.lower() else ("min", less, greater)
         if "best" in best.lower():
-            larger = ">" in code
             return Advice(
                 what,
-                f"Keep the best on the device, `{best} = torch.{'maximum' if larger else 'minimum'}"
-                f"({best}, {value}.detach())`, and decide every 50 steps or once an epoch.",
+                f"Keep the best on the device, `{best} = {value}.detach().clamp({limit}={best})`, and decide every 50 "
+                "steps or once an epoch.",
             )
     if re.search(r"\.(?:any|all)\(", code):
         return Advice(
@@ -254,8 +279,12 @@ def _in_value(line: UserLine) -> Advice:
         )
     if line.appends_to:
         return Advice(what, f"Write `{kept}`, and after the loop `torch.stack({line.appends_to}).tolist()`: one wait.")
+    if line.assigns is not None and _HOSTS_NUMBER.search(line.assigns[0]):
+        return Advice(what, "An optimizer's setting is a number of the host: compute it from such, without a tensor.")
     if isinstance(line.statement, ast.Assign):
         return Advice(what, f"Keep the tensor, `{kept}`, and read it every 50 steps, where it is shown.")
+    if isinstance(line.statement, ast.Return):
+        return Advice(what, f"Return the tensor, `{kept}`, and read it every 50 steps, where it is shown.")
     return Advice(what)
 
 

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 
 _READING_METHODS = ("item", "tolist", "cpu", "numpy")
 _READING_FUNCTIONS = ("float", "int", "bool")
+_MATH = ("ceil", "cos", "exp", "expm1", "floor", "log", "log10", "log1p", "log2", "sin", "sqrt", "tanh")
+"""Functions of Python's math that torch has by the same name."""
+_REDUCING = ("all", "any", "sum")
+_FINITE = ("isfinite", "isinf", "isnan")
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,16 @@ class UserLine:
     @property
     def appends_to(self) -> str:
         """The list of `losses.append(...)`, empty if the line is none."""
+        return self._list_of("append")
+
+    @property
+    def extends(self) -> str:
+        """The list of `predictions.extend(...)`, empty if the line is none."""
+        return self._list_of("extend")
+
+    def _list_of(self, method: str) -> str:
         call = self.statement.value if isinstance(self.statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == method:
             return self._text(call.func.value)
         return ""
 
@@ -57,9 +69,14 @@ class UserLine:
 
     @property
     def without_read(self) -> str:
-        """The line with `loss.detach()` for `loss.item()`, the empty text if there is not just one read in it."""
-        reads = [] if self.statement is None else _reads(self.statement)
-        if len(reads) != 1 or isinstance(self.statement, (ast.If, ast.While)):
+        """The line with `loss.detach()` for `loss.item()`, the empty text if there is not just one read in it.
+
+        `math.exp(loss)` becomes `torch.exp(loss.detach())`.
+        """
+        if self.statement is None or isinstance(self.statement, (ast.If, ast.While)):
+            return ""
+        reads = _reads(self.statement) or _reads_of_math(self.statement)
+        if len(reads) != 1:
             return ""
         ((call, tensor),) = reads
         kept = self._text(tensor)
@@ -67,18 +84,58 @@ class UserLine:
             kept = f"({kept})"
         if not any(isinstance(node, ast.Compare) for node in ast.walk(tensor)) and not kept.endswith(".detach()"):
             kept = f"{kept}.detach()"
+        around = next((each for each, inner in _math_calls(self.statement) if inner in (call, tensor)), None)
+        if around is not None:
+            call, kept = around, f"torch.{self._text(around.func).rpartition('.')[2]}({kept})"
         code = self.code.encode()
         return (code[: call.col_offset] + kept.encode() + code[call.end_col_offset :]).decode()
 
     def compares(self) -> tuple[str, str] | None:
-        """The names in `if loss < best:`, where both sides are names or attributes."""
+        """The names of the less and the greater side in `if loss < best:`, where both are names or attributes."""
         test = self.test
         if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
             return None
-        sides = (test.left, *test.comparators)
+        sides = [_tensor_of(side) for side in (test.left, *test.comparators)]
         if len(sides) != 2 or not all(isinstance(side, (ast.Name, ast.Attribute)) for side in sides):
             return None
-        return self._text(sides[0]), self._text(sides[1])
+        less, greater = sides if isinstance(test.ops[0], (ast.Lt, ast.LtE)) else sides[::-1]
+        return self._text(less), self._text(greater)
+
+    @property
+    def not_finite(self) -> str:
+        """What of an `if` is true for a value that is not finite, computed on the device; empty if it tests no such."""
+        for part in ast.walk(self.test) if self.test is not None else ():
+            if not isinstance(part, ast.expr):
+                continue
+            inner, after = _tensor_of(part), ""
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and _name(inner) in _REDUCING:
+                after = f".{_name(inner)}()"
+                inner = inner.func.value
+            if not isinstance(inner, ast.Call) or _name(inner) not in _FINITE:
+                continue
+            if isinstance(inner.func, ast.Attribute) and not inner.args:  # loss.isnan()
+                text = self._text(inner)
+            elif len(inner.args) == 1:
+                text = f"torch.{_name(inner)}({self._text(_tensor_of(inner.args[0]))})"
+            else:
+                continue
+            return f"{'~' if _name(inner) == 'isfinite' else ''}{text}{after}"
+        return ""
+
+    @property
+    def indexed(self) -> tuple[str, str] | None:
+        """`table` and `rows` of a line with `table[rows.cpu()]`."""
+        for node in ast.walk(self.statement) if self.statement is not None else ():
+            if isinstance(node, ast.Subscript) and (rows := _tensor_of(node.slice)) is not node.slice:
+                return self._text(node.value), self._text(rows)
+        return None
+
+    @property
+    def assigns(self) -> tuple[str, ast.expr] | None:
+        """The target and the value of `target = value`."""
+        if isinstance(self.statement, ast.Assign) and len(self.statement.targets) == 1:
+            return self._text(self.statement.targets[0]), self.statement.value
+        return None
 
     def _text(self, node: ast.expr) -> str:
         return self.parsed.encode()[node.col_offset : node.end_col_offset].decode()
@@ -101,10 +158,36 @@ def _reads(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
     if isinstance(node, ast.Call):
         tensor = _read_by(node)
         if tensor is not None:
-            while isinstance(tensor, ast.Call) and (inner := _read_by(tensor)) is not None:
-                tensor = inner
-            return [(node, tensor)]
+            return [(node, _tensor_of(tensor))]
     return [read for child in ast.iter_child_nodes(node) for read in _reads(child)]
+
+
+def _reads_of_math(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
+    """Calls of Python's math, which reads what it is given."""
+    return [(call, tensor) for call, tensor in _math_calls(node) if not isinstance(tensor, ast.Constant)]
+
+
+def _math_calls(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
+    calls = (each for each in ast.walk(node) if isinstance(each, ast.Call) and len(each.args) == 1)
+    return [(call, call.args[0]) for call in calls if _name(call) in _MATH and _is_of_math(call)]
+
+
+def _is_of_math(call: ast.Call) -> bool:
+    return (
+        isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "math"
+    )
+
+
+def _name(call: ast.Call) -> str:
+    """`isnan` of `torch.isnan(loss)`."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _tensor_of(node: ast.expr) -> ast.expr:
+    """What `loss.detach().cpu().numpy()` and the like read; what reads nothing as it is."""
+    while isinstance(node, ast.Call) and (tensor := _read_by(node)) is not None:
+        node = tensor
+    return node
 
 
 def _read_by(call: ast.Call) -> ast.expr | None:

@@ -137,6 +137,6 @@ def _reason(recording: Recording, queue: WaitQueue, *, constant: bool) -> str:
     if queue.wait is Wait.COPY_TO_MPS and 2 * queue.steps >= len(steps):
         if constant:
             return "copied to the device, though it had not changed"
-        return "the batch on its way to the device" if Phase.MOVE in queue.phases else "copied to the device"
+        return "the loop's data on its way to the device" if Phase.MOVE in queue.phases else "copied to the device"
     often = f"in {queue.steps:,} of {len(steps):,} {'step' if len(steps) == 1 else 'steps'}"
     return often if len(steps) >= MIN_STEPS else f"{often}, too few to tell whether in every one"

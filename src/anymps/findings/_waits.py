@@ -6,14 +6,18 @@ one-off printing, validation between steps.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
+from anymps.findings._detours import round_trips
 from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, times
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._wait_advice import INSTEAD, Advice, copy_advice, read_advice, show_advice, shows
+from anymps.findings._scaler import scaler_advice
+from anymps.findings._wait_advice import Advice, copy_advice, instead_of, read_advice, show_advice, shows
 from anymps.record import Recording, Wait
 from anymps.rules import wait_of
 
@@ -171,8 +175,13 @@ def find(recording: Recording) -> Iterator[Finding]:
     # What one setting ends is one finding wherever it waits, and so is what a package does in lines of its own.
     settled: dict[tuple[str, Advice], list[AtLine]] = {}
     packaged: dict[tuple[str, str], list[AtLine]] = {}
+    away = Counter[tuple[str, int]]()  # copies of round trips, which have a finding of their own
+    for trip in chain.from_iterable(round_trips(recording)):
+        away[trip.other.file, trip.other.line] += trip.occurrence.count
     for line in by_line(routine):
         for rule, mine in _by_rule(line):
+            if rule is TO_CPU and away[line.site.file, line.site.line] >= mine.count:
+                continue
             advice = _advice(recording, rule, mine)
             if advice.elsewhere:
                 settled.setdefault((rule.id, advice), []).append(mine)
@@ -226,7 +235,8 @@ def _cost(line: AtLine) -> tuple[float, float]:
 
 def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
     if rule is READ:
-        return read_advice(line)
+        scales = any("grad_scaler" in wait.site.via for wait in line.occurrences)
+        return scaler_advice(recording) if scales else read_advice(line)
     if rule is PRINT:
         return show_advice(line)
     if rule is INSIDE:
@@ -251,7 +261,7 @@ def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
 
 def _inside(recording: Recording, line: AtLine) -> Advice:
     names = [operator.rpartition("::")[2] for operator in line.operators]
-    fix = next((INSTEAD[name.partition(".")[0]] for name in names if name.partition(".")[0] in INSTEAD), "")
+    fix = instead_of(line.operators, line.site.source)
     known = None
     try:
         known = wait_of(names[0], str(recording.meta.get("torch_version", "")))

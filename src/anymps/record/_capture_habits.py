@@ -11,6 +11,7 @@ import functools
 import json
 import linecache
 import os
+import re
 import sys
 import weakref
 from collections import deque
@@ -25,8 +26,10 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from anymps.record._capture_births import find_birth, find_name
 from anymps.record._capture_clocks import watch_clocks
+from anymps.record._capture_origins import user_frames
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
+_BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")
 _OPTIONS = ("fused", "foreach", "capturable", "differentiable", "eps")
 
 Undo = list[Callable[[], None]]
@@ -97,7 +100,7 @@ class Habits:
             facts |= {"start_method": method, "guarded": _is_guarded()}
             facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in ("", "spawn", "forkserver") else {}
             facts |= {"on_mps": next(_on_mps(loader), "")}
-        self._note("loader", **facts)
+        self._write("loader", self._site_around_bars(), 0, facts)
         original(iterator, loader, *rest, **named)  # starts the workers, which may fail
 
     def _autocast(self, original: Callable[..., None], region: Any, *given: Any, **named: Any) -> None:
@@ -148,6 +151,15 @@ class Habits:
 
         setattr(owner, name, replacement)
         undo.append(lambda: setattr(owner, name, original))
+
+    def _site_around_bars(self) -> int:
+        """The line of a loop, not that of a progress bar which the loop goes through: `for x in tqdm(loader)`."""
+        frames = user_frames(self._core.is_internal)
+        first = next(frames, None)
+        if first is None or not _BAR.search(first.f_code.co_filename):
+            return int(self._core.current_site())
+        around = next((frame for frame in frames if not _BAR.search(frame.f_code.co_filename)), first)
+        return int(self._core.site(around.f_code.co_filename, around.f_lineno, around.f_code.co_name, ""))
 
     def _note(self, what: str, **facts: object) -> None:
         self._write(what, self._core.current_site(), 0, facts)

@@ -353,6 +353,10 @@ def _deterministic(_: Seen) -> bool:
     return torch.are_deterministic_algorithms_enabled()
 
 
+def _grad_scaler(seen: Seen) -> bool:
+    return seen.any_tensor(0) is not None or seen.any_tensor(1) is not None
+
+
 Roles = tuple[tuple[str, ...], ...]
 _COPY_ROLES: Roles = (("self",), ("src",))
 _SELF: Roles = (("self",),)
@@ -394,5 +398,6 @@ CHECKS: dict[Check, tuple[Callable[[Seen], bool], Roles]] = {
     Check.MATMUL_OUTPUT: (_matmul_output, _BATCHED),
     Check.BYTES: (_bytes, ()),
     Check.DETERMINISTIC: (_deterministic, ()),
+    Check.GRAD_SCALER: (_grad_scaler, (("grad_scale",), ("found_inf",))),
 }
 """The condition of each check, and what it asks for: of each role the first name that the operator has."""

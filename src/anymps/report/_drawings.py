@@ -15,6 +15,7 @@ from anymps.report import _text as text
 from anymps.report._words import fact
 
 _TICKS: Final = 5  # parts of the axis at most
+_TICKS_APART: Final = 0.16  # of the width: a label on a phone
 _POINTS: Final = 400  # of the curve of memory
 _MOST_ROWS: Final = 200  # of the table beside the timeline
 _MOST_BARS: Final = 200
@@ -173,8 +174,13 @@ def _step_ticks(samples: Sequence[Sample], across: Sequence[float], first_step: 
     for sample, at in zip(samples, across, strict=True):
         first.setdefault(sample.step, at)
     every = -(-len(first) // _TICKS)
-    starts = list(first.items())[::every]
-    return [{"at": round_(100 * at), "label": f"step {step + first_step}"} for step, at in starts]
+    ticks: list[dict[str, Any]] = []
+    last = -1.0
+    for step, at in list(first.items())[::every]:
+        if at - last >= _TICKS_APART:
+            ticks.append({"at": round_(100 * at), "label": f"step {step + first_step}"})
+            last = at
+    return ticks
 
 
 def _stacked(samples: Sequence[Sample], across: Sequence[float], highest: int) -> tuple[list[dict[str, Any]], str]:

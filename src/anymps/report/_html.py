@@ -29,6 +29,7 @@ from anymps.report._words import cost, environment, fact, limits, not_modelled, 
 _MOST_FINDINGS: Final = 200
 _MOST_OPERATORS: Final = 300
 _MOST_LINES: Final = 300
+_COUNTS: Final = {"on_mps": "on mps", "on_cpu": "on CPU", "waits": "waits", "refused": "refused"}
 _LONGEST_SOURCE: Final = 160
 _FIRST: Final = 3
 
@@ -250,19 +251,19 @@ def _kept(lines: Sequence[Line]) -> list[Line]:
 
 def _files(lines: Sequence[Line], directory: str) -> list[dict[str, Any]]:
     kept = sorted(_kept(lines), key=lambda it: (it.file, it.line))
-    return [
-        {"name": text.path(file, directory), "lines": [_line(line) for line in group]}
-        for file, group in groupby(kept, key=lambda it: it.file)
-    ]
+    return [_file(text.path(file, directory), list(group)) for file, group in groupby(kept, key=lambda it: it.file)]
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _file(name: str, lines: Sequence[Line]) -> dict[str, Any]:
+    """A file's lines, with the counts that any of them has: an empty column pushes the source off a phone."""
+    counts = {key: title for key, title in _COUNTS.items() if any(getattr(line, key) for line in lines)}
+    return {"name": name, "counts": list(counts.values()), "lines": [_line(line, list(counts)) for line in lines]}
+
+
+def _line(line: Line, counts: Sequence[str]) -> dict[str, Any]:
     return {
         "number": line.line,
-        "on_mps": text.count(line.on_mps),
-        "on_cpu": text.count(line.on_cpu),
-        "waits": text.count(line.waits),
-        "refused": text.count(line.refused),
+        "counts": [text.count(getattr(line, key)) for key in counts],
         "source": text.shorten(text.clean(line.source.strip()), _LONGEST_SOURCE),
     }
 

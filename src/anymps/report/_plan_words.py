@@ -158,6 +158,9 @@ def mac_rows(plan: Plan) -> Rows:
     rest = (
         ""
         if batches
+        else "The largest batch is unknown: with twice the batch the script takes another course, as where an "
+        "epoch ends sooner."
+        if plan.base.batch
         else "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments "
         "have its size, and give --batch."
     )

@@ -50,8 +50,9 @@ class Check(IntEnum):
     DETERMINISTIC = 31
     EVENT_HANGS = 32
     EVENT_MAY_HANG = 33
-    THREADS = 34
-    COMPILED_LAYER_NORM = 35
+    GRAD_SCALER = 34
+    THREADS = 35
+    COMPILED_LAYER_NORM = 36
     """This and the one before are not recognised at a call: they are read from the recording."""
 
 

@@ -1,4 +1,4 @@
-"""The rows of `_hazards`: sizes beyond 2^31, determinism, events, threads, compiled code. Sources: see each row."""
+"""The rows of `_hazards`: large sizes, determinism, events, threads, compilers, optimizers. Sources: see each row."""
 
 from __future__ import annotations
 
@@ -210,6 +210,21 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         "Use torch 2.13 or newer, or do not compile.",
         (191976,),
         "reported in August 2026 of a release before 2.13; right in 2.13 (the reporter and a maintainer)",
+        until=(2, 12),
+        fixed=(2, 13),
+    ),
+    # optimizers
+    Hazard(
+        "MPS691",
+        "Fused optimizer under a GradScaler",
+        ("_fused_adam_", "_fused_adamw_", "_fused_sgd_"),
+        Check.GRAD_SCALER,
+        Outcome.WRONG,
+        "the fused kernels take no notice of the GradScaler, and update the weights by gradients that are still "
+        "scaled, or infinite, which makes the weights NaN",
+        "Leave `fused=True` out, or use torch 2.13.",
+        (),
+        "pytorch pull request 186360; arguments of the kernels (FusedOptimizerOps.metal) in the macOS wheels",
         until=(2, 12),
         fixed=(2, 13),
     ),

@@ -306,6 +306,11 @@ bool deterministic(const Seen&) {
   return at::globalContext().deterministicAlgorithms();
 }
 
+// What a GradScaler hands to a fused optimizer.
+bool grad_scaler(const Seen& seen) {
+  return seen.any_tensor(0) != nullptr || seen.any_tensor(1) != nullptr;
+}
+
 bool never(const Seen&) {
   return false;
 }
@@ -351,6 +356,7 @@ const std::vector<CheckKind>& checks() {
       {deterministic, {}},
       {never, {}},  // events
       {never, {}},
+      {grad_scaler, {{"grad_scale"}, {"found_inf"}}},
   };
   return the_checks;
 }
