@@ -250,3 +250,16 @@ if __name__ == "__main__":
     for diff_name, pair in DIFFS.items():
         text = comparable("html", diff_page(*pair()))
         expected_file("diff.html", diff_name).write_text(text, encoding="utf-8")
+
+
+def test_phases_of_a_trace_do_not_overlap() -> None:
+    """A phase ends where the next begins, though its last call may last longer; marks of habits belong to none."""
+    builder = RecordingBuilder()
+    builder.entry("aten::mm", start_ns=0, duration_ns=2_500, phase=Phase.FORWARD)
+    builder.entry("aten::mm", start_ns=1_000, duration_ns=500, phase=Phase.FORWARD)
+    builder.entry("aten::mm", start_ns=2_000, duration_ns=1_250, phase=Phase.BACKWARD, thread=1)
+    builder.note("cuda", start_ns=2_100)
+    builder.entry("aten::mm", start_ns=4_000, duration_ns=3, phase=Phase.BACKWARD, thread=1)
+    events = json.loads(rendered("trace", builder.close()))["traceEvents"]
+    phases = [(event["name"], event["ts"], event["dur"]) for event in events if event.get("cat") == "phase"]
+    assert phases == [("forward", 0.0, 2.0), ("backward", 2.0, 2.003)]
