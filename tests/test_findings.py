@@ -520,6 +520,30 @@ def test_tensor_on_the_cpu_without_a_plain_name() -> None:
     assert finding.fix == "Move the tensor to the device of the others: `.to(device)`."
 
 
+@pytest.mark.parametrize(
+    ("detail", "fix"),
+    [
+        (
+            {"name": "self.scale", "expression": "torch.ones(3)"},
+            "Move `self.scale` to the device of the others: `.to(device)`. "
+            "In a module `register_buffer` makes `.to(device)` of the module take it along.",
+        ),
+        (
+            {"name": "self.scale", "expression": "nn.Parameter(torch.ones(3))"},
+            "Move `self.scale` to the device of the others: `.to(device)`.",
+        ),
+        ({"name": "model.fc.weight"}, "Move `model.fc.weight` to the device of the others: `.to(device)`."),
+        (
+            {"name": "second", "caller": "test_it.py:9"},
+            "Move it to the device of the others before the call at test_it.py:9.",
+        ),
+    ],
+)
+def test_how_to_move_a_tensor(detail: dict[str, str], fix: str) -> None:
+    """MPS401: an attribute is moved where it is or kept by the module, what goes into a package before it goes in."""
+    assert only(refused(RefusalKind.DEVICE, "RuntimeError", "no", "aten::mm", **detail)).fix == fix
+
+
 def test_generator_on_the_wrong_device() -> None:
     """MPS402: a CPU generator for a random operator on mps."""
     text = "Expected a 'mps' device type for generator but found 'cpu'"
