@@ -99,12 +99,13 @@ def falling_back(
 
 
 def refused(kind: RefusalKind, error: str, message: str, operator: str, **detail: object) -> Recording:
-    """A run that a refusal ends; `origin=(line, source)` in `detail` is where its culprit was made."""
+    """A run that a refusal ends; in `detail`, `origin=(line, source)` made the culprit and `source` is the line."""
     builder = RecordingBuilder(meta=TORCH)
     origin = detail.pop("origin", None)
+    source = str(detail.pop("source", "y = x.to(device) + labels"))
     builder.refusal(
         kind, error, message, operator=operator, start_ns=0, detail=detail,
-        site=builder.site("train.py", 12, "main", "y = x.to(device) + labels"),
+        site=builder.site("train.py", 12, "main", source),
         origin=builder.site("train.py", origin[0], "main", origin[1]) if isinstance(origin, tuple) else 0,
     )  # fmt: skip
     return builder.close()
@@ -466,6 +467,14 @@ def test_float64_of_an_expression_that_is_left_alone(expression: str) -> None:
         refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", expression=expression, origin=(4, "w = ..."))
     )
     assert finding.fix == "Make it float32 at train.py:4, or write `.float()` before it goes to the device."
+
+
+def test_float64_asked_for_on_the_line() -> None:
+    """MPS301: a `.double()` on the refused line itself is what to leave out."""
+    finding = only(refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", source="y = x.double() * 2"))
+    assert finding.fix == (
+        "Leave out `.double()`; what needs double precision is computed on the CPU: `.cpu().double()`."
+    )
 
 
 def test_float64_of_unknown_origin() -> None:
