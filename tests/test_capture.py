@@ -8,6 +8,7 @@ import json
 import os
 import sqlite3
 import threading
+import unittest
 from collections.abc import Callable
 from pathlib import Path
 
@@ -310,6 +311,38 @@ def test_refusal_names_the_line_that_made_the_tensor() -> None:
     assert uses == [("aten::mul.Tensor", Fate.REFUSED)]  # one entry for one call
 
 
+class Scaled(nn.Module):
+    """Two tensors that `.to` does not take along: one made in one place, one in either of two."""
+
+    def __init__(self, large: bool) -> None:
+        super().__init__()
+        self.scale = torch.ones(3)  # scale
+        if large:
+            self.shift = torch.ones(3)
+        else:
+            self.shift = torch.zeros(3)
+
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scale * x  # scaled
+
+    def shifted(self, x: torch.Tensor) -> torch.Tensor:
+        return self.shift + x  # shifted
+
+
+def test_refusal_names_the_line_that_made_an_attribute() -> None:
+    """`self.scale` is traced to its one assignment in the class; of several none is named."""
+    model = Scaled(large=True)
+    with anymps.record() as capture:
+        for use in (model.scaled, model.shifted):
+            with pytest.raises(RuntimeError, match="at least two devices"):
+                use(torch.ones(3, device="mps"))
+    scale, shift = capture.recording.refusals()
+    assert (scale.site.line, scale.origin.line) == (line_of(Scaled, "scaled"), line_of(Scaled, "scale"))
+    assert (scale.detail["name"], scale.detail["expression"]) == ("self.scale", "torch.ones(3)")
+    assert (shift.site.line, shift.origin.known) == (line_of(Scaled, "shifted"), False)
+    assert (shift.detail["name"], shift.detail["expression"]) == ("self.shift", "")
+
+
 def test_refusal_follows_an_argument_to_its_caller() -> None:
     """A CPU tensor that was passed into a function is traced to the caller's line."""
 
@@ -323,6 +356,27 @@ def test_refusal_follows_an_argument_to_its_caller() -> None:
     (refusal,) = capture.recording.refusals()
     this = test_refusal_follows_an_argument_to_its_caller
     assert (refusal.site.line, refusal.origin.line) == (line_of(this, "failure"), line_of(this, "origin"))
+
+
+def test_refusal_follows_an_argument_without_a_name() -> None:
+    """A tensor made in the call itself comes from the caller's line, through Python's own library too."""
+
+    class Compared(unittest.TestCase):
+        def check(self, first: torch.Tensor, second: torch.Tensor, msg: object) -> None:
+            if not torch.equal(first, second):  # failure
+                raise self.failureException
+
+        def runTest(self) -> None:
+            self.addTypeEqualityFunc(torch.Tensor, self.check)
+            compare = self.assertEqual
+            compare(torch.ones(3, device="mps"), torch.ones(3))  # origin
+
+    with anymps.record() as capture, pytest.raises(RuntimeError):
+        Compared().runTest()
+    (refusal,) = capture.recording.refusals()
+    this = test_refusal_follows_an_argument_without_a_name
+    assert (refusal.site.line, refusal.origin.line) == (line_of(this, "failure"), line_of(this, "origin"))
+    assert (refusal.origin.file, refusal.detail["name"]) == (HERE, "second")
 
 
 def test_refused_float64_names_numpy_default() -> None:

@@ -99,12 +99,13 @@ def falling_back(
 
 
 def refused(kind: RefusalKind, error: str, message: str, operator: str, **detail: object) -> Recording:
-    """A run that a refusal ends; `origin=(line, source)` in `detail` is where its culprit was made."""
+    """A run that a refusal ends; in `detail`, `origin=(line, source)` made the culprit and `source` is the line."""
     builder = RecordingBuilder(meta=TORCH)
     origin = detail.pop("origin", None)
+    source = str(detail.pop("source", "y = x.to(device) + labels"))
     builder.refusal(
         kind, error, message, operator=operator, start_ns=0, detail=detail,
-        site=builder.site("train.py", 12, "main", "y = x.to(device) + labels"),
+        site=builder.site("train.py", 12, "main", source),
         origin=builder.site("train.py", origin[0], "main", origin[1]) if isinstance(origin, tuple) else 0,
     )  # fmt: skip
     return builder.close()
@@ -468,6 +469,14 @@ def test_float64_of_an_expression_that_is_left_alone(expression: str) -> None:
     assert finding.fix == "Make it float32 at train.py:4, or write `.float()` before it goes to the device."
 
 
+def test_float64_asked_for_on_the_line() -> None:
+    """MPS301: a `.double()` on the refused line itself is what to leave out."""
+    finding = only(refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", source="y = x.double() * 2"))
+    assert finding.fix == (
+        "Leave out `.double()`; what needs double precision is computed on the CPU: `.cpu().double()`."
+    )
+
+
 def test_float64_of_unknown_origin() -> None:
     """MPS301: without an origin the finding stays with what is known."""
     finding = only(refused(RefusalKind.FLOAT64, "TypeError", "", "aten::empty.memory_format"))
@@ -518,6 +527,30 @@ def test_tensor_on_the_cpu_without_a_plain_name() -> None:
     finding = only(refused(RefusalKind.DEVICE, "RuntimeError", "no", "aten::mm", name="batch['x']"))
     assert finding.what == "`batch['x']` is on the CPU, and `aten::mm` raised RuntimeError: no"
     assert finding.fix == "Move the tensor to the device of the others: `.to(device)`."
+
+
+@pytest.mark.parametrize(
+    ("detail", "fix"),
+    [
+        (
+            {"name": "self.scale", "expression": "torch.ones(3)"},
+            "Move `self.scale` to the device of the others: `.to(device)`. "
+            "In a module `register_buffer` makes `.to(device)` of the module take it along.",
+        ),
+        (
+            {"name": "self.scale", "expression": "nn.Parameter(torch.ones(3))"},
+            "Move `self.scale` to the device of the others: `.to(device)`.",
+        ),
+        ({"name": "model.fc.weight"}, "Move `model.fc.weight` to the device of the others: `.to(device)`."),
+        (
+            {"name": "second", "caller": "test_it.py:9"},
+            "Move it to the device of the others before the call at test_it.py:9.",
+        ),
+    ],
+)
+def test_how_to_move_a_tensor(detail: dict[str, str], fix: str) -> None:
+    """MPS401: an attribute is moved where it is or kept by the module, what goes into a package before it goes in."""
+    assert only(refused(RefusalKind.DEVICE, "RuntimeError", "no", "aten::mm", **detail)).fix == fix
 
 
 def test_generator_on_the_wrong_device() -> None:

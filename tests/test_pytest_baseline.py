@@ -160,12 +160,13 @@ def test_part_of_the_suite(suite: Gate) -> None:
 
 
 def test_workers_agree(suite: Gate) -> None:
-    """With pytest-xdist the lines of all workers are held to it."""
+    """With pytest-xdist the lines of all workers are held to it; nothing comes after the last line of pytest."""
     pytest.importorskip("xdist")
     write(suite, WAITING)
     result = suite.run_alone(*STRICT, "-n", "2", plugins="xdist.plugin,anymps.pytest_plugin")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["  waits for the GPU (item), 23 times  lib_under_test.py:6 *"])
+    assert result.errlines == []
 
 
 def test_mistakes_are_one_line(gate: Gate) -> None:

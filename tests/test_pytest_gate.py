@@ -59,6 +59,7 @@ SUITE = """\
         library.total(ones(3))
 """
 
+_LONE = 'def test_{number}():\n    torch.ones(3, device="mps") + torch.ones(3)\n'
 FIX_EIG = "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
 FLOAT64 = (
     "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
@@ -99,6 +100,55 @@ def test_planted_faults(gate: Gate) -> None:
             "      20 x item             library.py:15  | total += x.sum().item()",
         ]
     )
+
+
+def test_what_is_left_out(gate: Gate) -> None:
+    """Lines of tests that fail as they should are counted, and shown with -v; what a test module reads is not told."""
+    gate.write(
+        library=LIBRARY,
+        test_it="""\
+            import pytest, torch, library
+
+            @pytest.mark.mps_fails(raises=NotImplementedError)
+            def test_expected():
+                library.eig(torch.ones(2, 2, device="mps"))
+
+            def test_other():
+                library.shifted(torch.ones(3, device="mps"))
+
+            def test_reads():
+                assert [torch.ones(1, device="mps").item() for _ in range(20)]
+        """,
+    )
+    others = [
+        "Refused by MPS:",
+        f"  RuntimeError: {MISMATCH}",
+        "  fix: Move the tensor to the device of the others: `.to(device)`.",
+        "    once  library.py:10  | return x + torch.ones(3)",
+        "      in test_it.py::test_other",
+    ]
+    assert section(gate.run()) == [*others, "Left out: 1 line of tests that fail as expected (-v shows it)."]
+    assert [line for line in section(gate.run("-v")) if line] == [
+        "Operators without an MPS kernel:",
+        "  aten::linalg_eig",
+        f"  fix: {FIX_EIG}",
+        "    once (expected)  library.py:4  | return torch.linalg.eig(x)",
+        "      in test_it.py::test_expected",
+        *others,
+    ]
+
+
+def test_more_lines_than_are_shown(gate: Gate) -> None:
+    """Of one kind ten lines are shown, and all with -v."""
+    gate.write(test_it="import torch\n" + "".join(_LONE.format(number=number) for number in range(11)))
+    shown = section(gate.run())
+    assert (sum("test_it.py:" in line and "once" in line for line in shown), shown[-1]) == (
+        10,
+        "  and 1 more line (-v shows it)",
+    )
+    shown = section(gate.run("-v"))
+    assert sum("test_it.py:" in line and "once" in line for line in shown) == 11
+    assert not shown[-1].startswith("  and ")
 
 
 def test_header_and_silence(gate: Gate) -> None:

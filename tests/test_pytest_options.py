@@ -99,6 +99,26 @@ def test_the_device_by_the_file(gate: Gate) -> None:
     run("--no-mps").assert_outcomes(failed=1)
 
 
+@pytest.mark.parametrize("name", ["manifest", "baseline", "recording"])
+def test_a_file_that_moves_the_root(gate: Gate, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A file outside of a suite without configuration would change the tests' names: refused, unless behind a `=`."""
+    (gate.path / "suite").mkdir()
+    (gate.path / "suite" / "test_it.py").write_text("def test_it(): pass\n")
+    (gate.path / "m.txt").touch()
+    monkeypatch.chdir(gate.path / "suite")
+    result = gate.run(f"--mps-{name}", "../m.txt")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            f"ERROR: --mps-{name} ../m.txt lies outside of the suite, and moves pytest's root directory, by which "
+            f"tests are named, to {gate.path}: write --mps-{name}=../m.txt"
+        ]
+    )
+    (gate.path / "m.txt").write_text("")
+    if name != "recording":
+        gate.run(f"--mps-{name}=../m.txt").assert_outcomes(passed=1)
+
+
 def test_the_page_lists_them() -> None:
     """docs/pytest.md has one table of all options, each with its twin."""
     rows = re.findall(r"(?m)^\| `(--mps[\w-]*)[^|]*\| `(mps\w*)[^|]*\|", PAGE.read_text())

@@ -123,6 +123,8 @@ def _float64(refused: Refused) -> Finding:
     subject = name[0].upper() + name[1:]
     what = f"{subject} is float64, and going to mps raised {refused.error}."
     fix = ""
+    if not refused.origin.known and ".double()" in refused.site.source:
+        fix = "Leave out `.double()`; what needs double precision is computed on the CPU: `.cpu().double()`."
     if refused.origin.known:
         made = f" by `{expression}`" if expression else ""
         default = ", NumPy's default dtype" if refused.detail.get("numpy_default") else ""

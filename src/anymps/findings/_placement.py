@@ -103,7 +103,16 @@ def _devices(refused: Refused) -> Finding:
         made = f", made by `{refused.expression}`" if refused.expression else ", made"
         made += f" at {at(refused.origin)},"
     subject = refused.name[0].upper() + refused.name[1:]
-    variable = name if isinstance(name, str) and name.isidentifier() else ""
+    fix = ""
+    caller = refused.detail.get("caller")
+    if isinstance(caller, str) and caller:  # the line is an installed package's: nobody is to edit it
+        fix = f"Move it to the device of the others before the call at {caller}."
+    elif isinstance(name, str) and name.isidentifier():
+        fix = f"Move it before this line: `{name} = {name}.to(device)`."
+    elif isinstance(name, str) and all(part.isidentifier() for part in name.split(".")):
+        fix = f"Move `{name}` to the device of the others: `.to(device)`."
+        if name.startswith("self.") and name.count(".") == 1 and "Parameter(" not in refused.expression:
+            fix += " In a module `register_buffer` makes `.to(device)` of the module take it along."
     return DEVICES.finding(
         refused.site,
         what=(
@@ -111,6 +120,6 @@ def _devices(refused: Refused) -> Finding:
             f"{refused.message}{refused.called}"
         ),
         count=refused.count,
-        fix=f"Move it before this line: `{variable} = {variable}.to(device)`." if variable else "",
+        fix=fix,
         related_sites=[refused.origin],
     )

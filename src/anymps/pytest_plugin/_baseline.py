@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from anymps.pytest_plugin._facts import Facts
+from anymps.pytest_plugin._facts import Facts, files_of_tests, is_own_reading
 from anymps.pytest_plugin._manifest import replace_text
 from anymps.record import Site, Wait
 
@@ -65,12 +65,10 @@ class Baseline:
         """The lines that the tests met and the file does not have; without what test modules read for themselves."""
         found: dict[tuple[Known, int], New] = {}
         facts = list(all_facts)
-        # A doctest lies in the library's own file, and its lines in none.
-        tests = {os.path.join(root, it.test.partition("::")[0]) for it in facts if it.test and not it.doctest}
+        files = files_of_tests(facts, root)
         for it in facts:
             for what, site, count, fallback in _happened(it):
-                own = site.file in tests or site.file.endswith("/conftest.py") or site.file.startswith("<")
-                if not site.known or (own and not fallback):
+                if not site.known or (not fallback and is_own_reading(site, files)):
                     continue
                 name = known_as(what, site, root)
                 if name not in self.known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import unittest
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,16 @@ def unmarked_fallbacks(section: Section, marked: Sequence[str]) -> Counter[tuple
             if operator not in marked and operator.partition(".")[0] not in marked and not _looking(site)
         }
     )
+
+
+def files_of_tests(all_facts: Iterable[Facts], root: str) -> frozenset[str]:
+    """The test modules among which `is_own_reading` looks. A doctest lies in the library's own file."""
+    return frozenset(os.path.join(root, it.test.partition("::")[0]) for it in all_facts if it.test and not it.doctest)
+
+
+def is_own_reading(site: Site, files: frozenset[str]) -> bool:
+    """Whether a wait is a test module's or a conftest's own, or has no file, as the lines of a doctest."""
+    return site.file in files or site.file.endswith("/conftest.py") or site.file.startswith("<")
 
 
 def _looking(site: Site) -> bool:

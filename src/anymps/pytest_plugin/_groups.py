@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from anymps.pytest_plugin._facts import Facts
+from anymps.pytest_plugin._facts import Facts, files_of_tests, is_own_reading
 from anymps.record import Fate, RecordingBuilder, Refusal, RefusalKind, Site, Wait
 
 MANY_WAITS = 10
@@ -34,6 +34,11 @@ class Group:
         self.count += other.count
         self.tests |= other.tests
         self.unexpected |= other.unexpected
+
+    @property
+    def expected(self) -> bool:
+        """Whether all of it was in tests that fail as they should."""
+        return self.refusal is not None and not self.unexpected and "" not in self.tests
 
     def head(self) -> str:
         """The operator, the wait, or the error with its first line."""
@@ -72,8 +77,10 @@ class Groups:
     """Refusals in tests that did not fail: they were asked for, or caught."""
 
 
-def group(all_facts: Iterable[Facts]) -> Groups:
-    """Put together what the tests, and what lies outside of them, did."""
+def group(all_facts: Iterable[Facts], root: str) -> Groups:
+    """Put together what the tests, and what lies outside of them, did; without what test modules read themselves."""
+    all_facts = list(all_facts)
+    files = files_of_tests(all_facts, root)
     missing: dict[object, Group] = {}
     refused: dict[object, Group] = {}
     fallbacks: dict[object, Group] = {}
@@ -92,7 +99,7 @@ def group(all_facts: Iterable[Facts]) -> Groups:
         for (operator, _, site), count in facts.fallbacks.items():
             fallbacks.setdefault((operator, site.file, site.line), Group(operator, site)).add(facts, count)
         for (_, wait, site), count in facts.waits.items():
-            if wait is not Wait.FALLBACK and facts.test:
+            if wait is not Wait.FALLBACK and facts.test and not is_own_reading(site, files):
                 waits.setdefault((facts.test, wait, site.file, site.line), Group(wait.label, site)).add(facts, count)
     many: dict[object, Group] = {}
     for it in waits.values():

@@ -160,7 +160,30 @@ def _text(config: pytest.Config, options: argparse.Namespace, name: str) -> str 
 
 def _path(config: pytest.Config, options: argparse.Namespace, name: str) -> Path | None:
     text = _text(config, options, name)
-    return _directory(config, options, name) / text if text is not None else None
+    if text is None:
+        return None
+    path = _directory(config, options, name) / text
+    _check_root(config, name, text, path)
+    return path
+
+
+def _check_root(config: pytest.Config, name: str, text: str, path: Path) -> None:
+    """Raise UsageError if this word of the command line has moved pytest's root directory, and with it all test ids.
+
+    pytest looks for its root before it knows the options of plugins: an existing file behind `--option FILE` counts as
+    one of the tests then (`get_dirs_from_args` in _pytest/config/findpaths.py), one behind `--option=FILE` does not.
+    """
+    root, start = config.rootpath, config.invocation_params.dir
+    if config.inipath is not None or config.option.rootdir is not None or (root / "setup.py").is_file():
+        return
+    within = path.resolve().parents
+    if root in start.parents and root in within and start not in within and text in config.invocation_params.args:
+        flag = "--" + name.replace("_", "-")
+        if path.exists():
+            raise pytest.UsageError(
+                f"{flag} {text} lies outside of the suite, and moves pytest's root directory, by which tests are "
+                f"named, to {root}: write {flag}={text}"
+            )
 
 
 def _directory(config: pytest.Config, options: argparse.Namespace, name: str) -> Path:

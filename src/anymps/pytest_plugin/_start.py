@@ -26,7 +26,8 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Setti
     """
     settings = read_settings(config, options)
     try:
-        state = enable(settings.mac, fallback=settings.fallback, require=settings.require)
+        # Quiet, as the header says it: pytest captures, and with pytest-xdist would print the line below its last one.
+        state = enable(settings.mac, fallback=settings.fallback, require=settings.require, quiet=True)
     except AnympsError as error:
         text = str(error).removeprefix("anymps: ").replace("--require", "--mps-require")
         raise pytest.UsageError(f"--mps: {text}") from None

@@ -161,7 +161,7 @@ class Summary:
         if not self._is_here():
             return
         facts = [*self._facts.values(), *self._outside]
-        groups = group(facts)
+        groups = group(facts, self._root)
         judged = self._judgements()
         lines = [
             *self._section(groups),
@@ -263,33 +263,46 @@ class Summary:
         yield "If that is meant: run with --mps-update-manifest."
 
     def _section(self, groups: Groups) -> Iterator[str]:
-        yield from self._block("Operators without an MPS kernel:", groups.missing)
-        yield from self._block("Refused by MPS:", groups.refused)
+        yield from self._block("Operators without an MPS kernel:", self._listed(groups.missing))
+        yield from self._block("Refused by MPS:", self._listed(groups.refused))
         yield from self._block("Operators that ran on the CPU:", groups.fallbacks)
         yield from self._block("Lines that wait for the GPU again and again:", groups.waits, with_fix=False)
-        if groups.caught and (groups.missing or groups.refused):
+        refusals = [*groups.missing, *groups.refused]
+        if groups.caught and refusals:
             yield f"{groups.caught:,} more in tests that did not fail."
+        left = sum(it.expected for it in refusals) if not self._lists_all() else 0
+        if left:
+            yield f"Left out: {plural(left, 'line')} of tests that fail as expected (-v shows {_them(left)})."
+
+    def _lists_all(self) -> bool:
+        return self._settings.update_manifest or self._config.get_verbosity() > 0
+
+    def _listed(self, groups: list[Group]) -> list[Group]:
+        """What nobody expected yet; everything while the manifest is written, or with `-v`."""
+        return groups if self._lists_all() else [it for it in groups if not it.expected]
 
     def _block(self, title: str, groups: list[Group], *, with_fix: bool = True) -> Iterator[str]:
         """Lines of one kind; what is said of several lines alike is said once."""
         if not groups:
             return
         yield title
+        shown = groups if self._config.get_verbosity() > 0 else groups[:_SHOWN]
         heads: dict[tuple[str, str], list[Group]] = {}
-        for it in groups[:_SHOWN]:
+        for it in shown:
             heads.setdefault((it.head(), it.fix() if with_fix else ""), []).append(it)
         for (head, fix), alike in heads.items():
             yield f"  {head}"
             if fix:
                 yield f"  fix: {fix}"
             for it in alike:
-                yield f"    {times(it.count)}{_expected(it)}  {place(it.site, self._root)}"
-                if it.refusal is not None and it.refusal.origin.known:
-                    yield f"      made at {place(it.refusal.origin, self._root)}"
+                yield f"    {times(it.count)}{' (expected)' if it.expected else ''}  {place(it.site, self._root)}"
+                made = it.refusal.origin if it.refusal is not None else None
+                if made is not None and made.known and (made.file, made.line) != (it.site.file, it.site.line):
+                    yield f"      made at {place(made, self._root)}"
                 yield f"      in {_names(it.tests)}"
-        left = len(groups) - _SHOWN
+        left = len(groups) - len(shown)
         if left > 0:
-            yield f"  and {left} more line{'' if left == 1 else 's'}"
+            yield f"  and {plural(left, 'more line')} (-v shows {_them(left)})"
 
     def _name(self) -> str:
         return self._relative(self._manifest.path) if self._manifest is not None else ""
@@ -298,8 +311,8 @@ class Summary:
         return relative(str(path), self._root)
 
 
-def _expected(it: Group) -> str:
-    return " (expected)" if it.refusal is not None and not it.unexpected and "" not in it.tests else ""
+def _them(number: int) -> str:
+    return "it" if number == 1 else "them"
 
 
 def _names(tests: set[str]) -> str:

@@ -236,7 +236,8 @@ class Capture:
         origin_site = 0
         if origin is not None:
             detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}
-            origin_site = self.core.site(origin.file, origin.line, origin.function, "")
+            if origin.line:
+                origin_site = self.core.site(origin.file, origin.line, origin.function, "")
         caller = None if delayed else find_caller(self.core.is_internal)
         if caller is not None:
             detail["caller"] = caller

@@ -2,7 +2,7 @@
 
 Nothing is recorded for this while a script runs well. When MPS refuses a call, the frames are still alive, so the
 tensor is looked for among the names on the failing line, outwards from the innermost frame of the user's, and the
-source is read for the last assignment to the name that holds it.
+source is read for the last assignment to the name that holds it; for `self.scale`, for the one in the class.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,11 +21,15 @@ import torch
 
 _MAX_FRAMES = 12  # user frames looked at, outwards
 _MAX_CALLERS = 100  # packages call each other through many
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The line that made a tensor: where, under which name, and the expression on its right-hand side."""
+    """The line that made a tensor: where, under which name, and the expression on its right-hand side.
+
+    `line` is 0 where only the name is known.
+    """
 
     file: str
     line: int
@@ -52,10 +57,17 @@ def find_origin(culprit: torch.Tensor | None, kind: str, is_internal: Callable[[
 def find_caller(is_internal: Callable[[str], bool]) -> str | None:
     """`train.py:12`, the line of the user's that called an installed package; None where none was called."""
     for depth, frame in enumerate(user_frames(is_internal, most=_MAX_CALLERS)):
-        file = frame.f_code.co_filename.replace("\\", "/")
-        if "/site-packages/" not in file and "/dist-packages/" not in file:
-            return f"{file.rpartition('/')[2]}:{frame.f_lineno}" if depth and not file.startswith("<") else None
+        file = frame.f_code.co_filename
+        if not _is_library(file):
+            name = file.replace("\\", "/").rpartition("/")[2]
+            return f"{name}:{frame.f_lineno}" if depth and not file.startswith("<") else None
     return None
+
+
+def _is_library(file: str) -> bool:
+    """Whether a file is an installed package's, or Python's own as `unittest` is."""
+    file = file.replace("\\", "/")
+    return "/site-packages/" in file or "/dist-packages/" in file or file.startswith(_STANDARD_LIBRARY)
 
 
 def _matcher(culprit: torch.Tensor | None, kind: str) -> Callable[[Any], str | None]:
@@ -192,18 +204,58 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
         return Origin(
             code.co_filename, best[0], code.co_name, name + path, expression, _is_numpy_default(best[1], frame)
         )
+    unknown = Origin("", 0, "", name + path, "", False)
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     found, value = resolve(node, frame)
-    if isinstance(node, ast.Name) and node.id in parameters and found and frame.f_back is not None:
-        outer: FrameType | None = frame.f_back
-        while outer is not None:
-            if not is_internal(outer.f_code.co_filename):
-                for candidate in _names_on_line(outer):
-                    present, held = resolve(candidate, outer)
-                    if present and held is value:
-                        return _made_at(outer, candidate, path, is_internal)
-            outer = outer.f_back
-    return Origin(code.co_filename, frame.f_lineno, code.co_name, name + path, "", False)
+    if isinstance(node, ast.Name) and node.id in parameters and found:
+        callers = [it for it in _outwards(frame.f_back) if not is_internal(it.f_code.co_filename)]
+        for outer in callers:
+            for candidate in _names_on_line(outer):
+                present, held = resolve(candidate, outer)
+                if present and held is value:
+                    return _made_at(outer, candidate, path, is_internal)
+        if callers and not _is_library(callers[0].f_code.co_filename):  # it has no name there: `f(torch.zeros(3))`
+            caller = callers[0].f_code
+            return Origin(caller.co_filename, callers[0].f_lineno, caller.co_name, name + path, "", False)
+    if isinstance(node, ast.Attribute):
+        found, owner = resolve(node.value, frame)
+        made = _made_in_class(type(owner), node.attr, is_internal) if found else None
+        if made is not None:
+            file, line, function, given = made
+            return Origin(file, line, function, name + path, ast.unparse(given), _is_numpy_default(given, frame))
+    return unknown
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _made_in_class(
+    owner: type, attribute: str, is_internal: Callable[[str], bool]
+) -> tuple[str, int, str, ast.expr] | None:
+    """File, line, method and expression of the one assignment to `self.attribute`; None if there are several."""
+    made: list[tuple[str, int, str, ast.expr]] = []
+    for base in owner.__mro__:
+        file = getattr(sys.modules.get(base.__module__), "__file__", None) or ""
+        tree = None if not file or is_internal(file) else parsed(file)
+        for method in _methods(tree, base.__qualname__) if tree is not None else ():
+            own = f"{method.args.args[0].arg}.{attribute}" if method.args.args else ""
+            for statement in ast.walk(method):
+                for target, value, line in assignments(statement):
+                    if ast.unparse(target) == own:
+                        made.append((file, line, method.name, value or target))
+    # What is no call, as in `self.scale = scale`, was made elsewhere.
+    return made[0] if len(made) == 1 and any(isinstance(it, ast.Call) for it in ast.walk(made[0][3])) else None
+
+
+def _methods(tree: ast.Module, qualname: str) -> list[ast.FunctionDef]:
+    scope: ast.AST | None = tree
+    for name in qualname.split("."):
+        classes = ast.iter_child_nodes(scope) if scope is not None else iter(())
+        scope = next((it for it in classes if isinstance(it, ast.ClassDef) and it.name == name), None)
+    return [it for it in scope.body if isinstance(it, ast.FunctionDef)] if isinstance(scope, ast.ClassDef) else []
 
 
 def function_at(tree: ast.Module, name: str, first_line: int) -> ast.AST | None:
