@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from anymps.commands import _commands
+from anymps.rules import NEWEST, OLDEST, parse_torch_version
 from test_docs import mistakes
 
 ROOT = Path(__file__).parents[1]
@@ -71,13 +72,14 @@ def test_the_example_calls_the_reusable_workflow() -> None:
     assert set(job["with"]) <= set(load(called)[True]["workflow_call"]["inputs"])
 
 
-def test_the_supported_pythons_are_tested() -> None:
-    """The matrix of ci.yml holds each Python and both ends of torch that pyproject.toml supports."""
+def test_what_is_supported_is_tested() -> None:
+    """The matrix of ci.yml holds each Python and each release of torch that pyproject.toml supports, and no other."""
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     matrix = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["test"]["strategy"]["matrix"]["include"]
-    assert [job["python"] for job in matrix] == re.findall(r"Python :: (3\.\d+)", project)
-    assert 'torch>=2.11,<2.16"' in project
-    assert (matrix[0]["torch"], matrix[-1]["torch"]) == ("2.11.0", "2.15.0")
+    assert {job["python"] for job in matrix} == set(re.findall(r"Python :: (3\.\d+)", project))
+    assert f'torch>={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1}"' in project
+    releases = [(OLDEST[0], minor) for minor in range(OLDEST[1], NEWEST[1] + 1)]
+    assert [parse_torch_version(job["torch"]).release for job in matrix] == releases
 
 
 def test_the_hook_is_a_command() -> None:

@@ -218,7 +218,7 @@ def test_mps_is_no_compiler_backend() -> None:
     """pytorch/pytorch#96976: device and compiler backend are two things."""
     torch._dynamo.reset()
     assert text_of(torch._dynamo.exc.InvalidBackend, torch.compile, lambda x: x, backend="mps") == (
-        f"Invalid backend: 'mps'{', see' if RELEASE < (2, 15) else '. See'} `torch._dynamo.list_backends()` "
+        f"Invalid backend: 'mps'{', see' if RELEASE < (2, 14) else '. See'} `torch._dynamo.list_backends()` "
         "for available backends."
     )
 

@@ -10,6 +10,7 @@ import pytest
 
 from anymps.findings import Finding, find
 from anymps.record import Recording
+from anymps.rules import installed_torch
 from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, plant
 from processes import MAC, PATIENCE, clean_environment
 
@@ -49,14 +50,18 @@ def test_clean_example_has_no_findings(example: str, source: str, tmp_path: Path
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_planted_mistake_is_found_at_its_line(example: str, mistake: str, source: str, tmp_path: Path) -> None:
-    """Each planted mistake gives exactly its own finding, with the line at fault and the line that made the tensor."""
+    """Each planted mistake gives exactly its own finding, with the line at fault and the line that made the tensor.
+
+    torch 2.15 has kernels for what falls back in the plants up to 2.14: nothing is found then.
+    """
     planted = plant(example, mistake)
     script = tmp_path / f"{example}.py"
     script.write_text(planted.source, encoding="utf-8")
     options = ["--source", source, *(["--fallback"] if mistake == "fallback" else [])]
     status, findings = run(script, example, tmp_path / "planted.anymps", *options)
     assert status == (1 if mistake in STOPS else 0)
-    expected = {(RULES[mistake], str(script), planted.line)}
+    mended = mistake == "fallback" and installed_torch().version.release >= (2, 15)
+    expected = set() if mended else {(RULES[mistake], str(script), planted.line)}
     assert {(finding.id, finding.site.file, finding.site.line) for finding in findings} == expected
     if planted.origin is not None:
         origins = [(site.file, site.line) for finding in findings for site in finding.related_sites]

@@ -30,8 +30,8 @@ def test_fine():
     device = torch.accelerator.current_accelerator()
     assert torch.ones(2, device=device).sum() == 2
 
-def test_take(mps_device):
-    torch.take(torch.ones(2, device=mps_device), torch.tensor([0], device=mps_device))
+def test_mode(mps_device):
+    torch.mode(torch.ones(2, device=mps_device))
 """
 PYTHON = """\
 #!/bin/sh
@@ -86,12 +86,12 @@ class Runner:
 def test_the_main_path(tmp_path: Path) -> None:
     """All steps end well for a suite that holds to its manifest, and the SARIF file has the finding."""
     (tmp_path / "test_it.py").write_text(TESTS, encoding="utf-8")
-    (tmp_path / "known failures.txt").write_text("test_it.py::test_take NotImplementedError\n", encoding="utf-8")
+    (tmp_path / "known failures.txt").write_text("test_it.py::test_mode NotImplementedError\n", encoding="utf-8")
     inputs = {
         "manifest": "known failures.txt",
         "torch-index": "URL",
         "install": '-e ".[test]"',
-        "pytest-args": "-k 'fine or take'",
+        "pytest-args": "-k 'fine or mode'",
     }
     runner = Runner(tmp_path, inputs)
     names = ["install", "name the native core", "what mps is here", "test", "report"]
@@ -144,12 +144,11 @@ def test_a_new_wait(tmp_path: Path) -> None:
     assert (ended.returncode, "library.py:2" in ended.stdout) == (1, True), ended.stdout
 
 
-@pytest.mark.parametrize(("operator", "status"), [("take", 1), ("sum", 0)])
+@pytest.mark.parametrize(("operator", "status"), [("mode", 1), ("sum", 0)])
 def test_the_hook(tmp_path: Path, operator: str, status: int) -> None:
     """The hook's entry with a script as its arguments fails where the script would fail on a Mac."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
-    index = ", torch.tensor([0], device='mps')" if operator == "take" else ""
     script = tmp_path / "train.py"
-    script.write_text(f"import torch\ntorch.{operator}(torch.ones(2, device='mps'){index})\n", encoding="utf-8")
+    script.write_text(f"import torch\ntorch.{operator}(torch.ones(2, device='mps'))\n", encoding="utf-8")
     ended = Runner(tmp_path, {}).run([*shlex.split(hook["entry"]), "--mac", "M1 8GB", "train.py"])
     assert ended.returncode == status, ended.stderr
