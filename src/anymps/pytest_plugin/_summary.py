@@ -172,7 +172,7 @@ class Summary:
         ]
         if lines:
             mac = f"virtual {self._state.mac.name}" if self._state.mac is not None else "real device"
-            terminalreporter.section(f"mps: {mac}, torch {self._state.torch}")
+            terminalreporter.write_sep("=", f"mps: {mac}, torch {self._state.torch}")
             for line in lines:
                 terminalreporter.write_line(line)
         if os.environ.get("GITHUB_ACTIONS") == "true":
