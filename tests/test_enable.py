@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from processes import run_python
@@ -153,6 +155,21 @@ def test_mac_comes_from_the_environment() -> None:
     """Without an argument the variable ANYMPS_MAC names the Mac."""
     code = "import torch, anymps\nanymps.enable()\nprint(torch.backends.mps.get_name())"
     assert last_line(code, {"ANYMPS_MAC": "M4 Max 64GB"}) == "Apple M4 Max"
+
+
+def test_a_child_with_another_home_uses_the_same_core(tmp_path: Path) -> None:
+    """It is not compiled anew for a child process that was given a home of its own, as pytest's `pytester` does."""
+    code = f"""
+        import os, subprocess, sys, anymps
+        from anymps.device import cache_directory
+        print(cache_directory(), flush=True)
+        anymps.enable()
+        home = dict.fromkeys(("HOME", "USERPROFILE", "LOCALAPPDATA", "XDG_CACHE_HOME"), {str(tmp_path)!r})
+        ask = "from anymps.device import cache_directory, is_built; print(cache_directory(), is_built())"
+        subprocess.run([sys.executable, "-c", ask], env={{**os.environ, **home}}, check=True)
+    """
+    before, after = run_python(code).lines
+    assert after == f"{before} True"
 
 
 def test_unknown_mac_names_the_nearest() -> None:

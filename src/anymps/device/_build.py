@@ -7,7 +7,7 @@ once get one build, and a build that is killed leaves nothing that a later one c
 
 from __future__ import annotations
 
-__all__ = ["build", "cache_directory", "is_built"]
+__all__ = ["CACHE_VARIABLE", "build", "cache_directory", "is_built"]
 
 import hashlib
 import os
@@ -38,6 +38,7 @@ from anymps.device._toolchain import (
     python_include_directories,
 )
 
+CACHE_VARIABLE = "ANYMPS_CACHE_DIR"
 SOURCE_DIRECTORY = Path(__file__).with_name("native")
 _SOURCE_SUFFIXES = (".cpp", ".h")
 _UNITS = 4  # compiled at a time
@@ -47,7 +48,7 @@ _ERROR = re.compile(r"\berror\b\s*(?:\w+)?:|undefined reference|cannot find -l")
 
 def cache_directory() -> Path:
     """Where native cores are kept: ``ANYMPS_CACHE_DIR``, else the user's cache directory. It may not exist yet."""
-    chosen = os.environ.get("ANYMPS_CACHE_DIR")
+    chosen = os.environ.get(CACHE_VARIABLE)
     base = Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("anymps", appauthor=False))
     return base.absolute() / "native"
 
@@ -92,7 +93,7 @@ def build() -> Path:
     except OSError as error:
         raise BuildError(
             f"the native core cannot be kept in {directory.parent} ({error.strerror or error}): "
-            "make it writable, or name another place in ANYMPS_CACHE_DIR"
+            f"make it writable, or name another place in {CACHE_VARIABLE}"
         ) from error
     return directory / _module_name()
 

@@ -223,10 +223,12 @@ def _strict_copies() -> bool:
 
 def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) -> None:
     global _native
-    from anymps.device._build import build
+    from anymps.device._build import CACHE_VARIABLE, build, cache_directory
     from anymps.device._surface import install_surface
 
     path = build()
+    # A child process with a home of its own, as pytest's `pytester` gives one, finds this core and compiles none.
+    os.environ[CACHE_VARIABLE] = str(cache_directory().parent)
     core = _load(path)
     if core.engine_started():
         raise EnableError(
