@@ -85,6 +85,7 @@ class Flag(IntFlag):
     """A copy with `non_blocking=True`: the host did not wait."""
     RAISED = 2
     AUTOGRAD_THREAD = 4
+    """Run by a backward, on whatever thread."""
     VIEW = 8
     """The result shares its input's storage: no kernel ran."""
     HAZARD = 16

@@ -7,6 +7,7 @@ prints, works without a script, follows the page's colours and can be read out.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ _MOST_ROWS: Final = 200  # of the table beside the timeline
 _MOST_BARS: Final = 200
 _MOST_RAMPS: Final = 500
 _WIDEST_BAR: Final = 3.0  # per cent
+_TALLEST: Final = 4  # times the ordinary bar
 _BAR_TOP, _BAR_BOTTOM = 24, 112
 _NARROWEST: Final = 0.05  # per cent: about half a pixel
 
@@ -101,8 +103,10 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
         return None
     size = -(-len(sums) // _MOST_BARS)
     groups = [sums[place : place + size] for place in range(0, len(sums), size)]
-    # The first step compiles and allocates: drawn to scale, it would flatten all others.
-    longest = max(it.duration_ns for it in sums[1:]) or 1
+    later = [it.duration_ns for it in sums[1:]]
+    # The first step compiles and allocates, and any may wait for a busy machine: drawn to scale, one such flattens all.
+    ordinary = statistics.median(max(it.duration_ns for it in group) for group in groups)
+    longest = min(max(later), int(_TALLEST * ordinary)) or 1
     width = 100 / len(groups)
     bars = []
     for place, group in enumerate(groups):
@@ -119,20 +123,31 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
             }
         )
     each = f" Each bar is the longest of {size} steps." if size > 1 else ""
-    first = (
-        f" The first took {text.duration(sums[0].duration_ns)} and is cut off." if sums[0].duration_ns > longest else ""
-    )
     waits = sorted({it.waits for it in sums})
     spread = text.plural(waits[0], "wait") if len(waits) == 1 else f"{waits[0]} to {waits[-1]} waits"
-    sentence = f"{text.plural(len(sums), 'step')}, {spread} in each.{first}{each}"
+    sentence = f"{text.plural(len(sums), 'step')}, {spread} in each.{_cut_off(sums, longest)}{each}"
     return {
         "sentence": sentence,
-        "label": f"Length of every step. {sentence} The longest after the first took {text.duration(longest)}.",
+        "label": f"Length of every step. {sentence} The longest after the first took {text.duration(max(later))}.",
         "highest": text.duration(longest),
         "bars": bars,
         "first": f"{sums[0].step:,}",
         "last": f"{sums[-1].step:,}",
     }
+
+
+def _cut_off(sums: Sequence[StepSum], longest: int) -> str:
+    """Which steps are longer than the tallest bar; a sentence, or nothing."""
+    beyond = [it for it in sums if it.duration_ns > longest]
+    if not beyond:
+        return ""
+    most = text.duration(max(it.duration_ns for it in beyond))
+    first = beyond[0] is sums[0]
+    if len(beyond) == 1:
+        which = "The first" if first else f"Step {beyond[0].step:,}"
+        return f" {which} took {most} and is cut off."
+    which = f"{len(beyond)} steps{', the first among them,' if first else ''}"
+    return f" {which} took longer than {text.duration(longest)}, up to {most}, and are cut off."
 
 
 def memory_drawing(story: MemoryStory, first_step: int = 0) -> dict[str, Any] | None:

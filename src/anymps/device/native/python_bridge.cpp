@@ -308,8 +308,7 @@ uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const st
 }
 
 void note_copy_to_mps(const at::Tensor& source) {
-  BackwardNode node;
-  if (!recording() || muted() || tape::is_sparse() || callbacks().copied == nullptr || current_backward(node)) {
+  if (!recording() || muted() || tape::is_sparse() || callbacks().copied == nullptr || in_backward()) {
     return;
   }
   const uint32_t site = current_site();

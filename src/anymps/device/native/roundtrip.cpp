@@ -176,8 +176,7 @@ void watch(bool on) {  // under the mutex
 }
 
 bool counts() {
-  BackwardNode node;
-  return recording() && !muted() && !shapes_only && !tape::is_sparse() && !current_backward(node);
+  return recording() && !muted() && !shapes_only && !tape::is_sparse() && !in_backward();
 }
 
 }  // namespace

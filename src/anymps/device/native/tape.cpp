@@ -564,8 +564,7 @@ uint64_t pending() {
 }
 
 uint8_t current_phase() {
-  BackwardNode node;
-  if (current_backward(node)) {
+  if (in_backward()) {
     return static_cast<uint8_t>(Phase::Backward);
   }
   const ThreadTape& tape = mine();
@@ -647,9 +646,8 @@ uint32_t note_refusal(const Rule& rule, Fate fate) {
   refusal_noted = true;
   Entry entry = outside();
   entry.start_ns = now_ns();
-  BackwardNode node;
-  entry.phase = current_backward(node) ? static_cast<uint8_t>(Phase::Backward)
-                                       : static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
+  entry.phase = in_backward() ? static_cast<uint8_t>(Phase::Backward)
+                              : static_cast<uint8_t>(natural_phase(mine(), Wait::None, Direction::None));
   entry.site = current_place();
   entry.flags = kRaised;
   entry.refusal = state().refusals.fetch_add(1) + 1;
