@@ -626,8 +626,10 @@ def test_a_forked_child_leaves_the_file_alone(tmp_path: Path) -> None:
     assert {use.name: use.count for use in recording.operators()}["aten::add.Tensor"] == 2
 
 
-def test_meta_tells_what_ran(tmp_path: Path) -> None:
-    """The file says which torch, Mac, settings and ending it is about."""
+def test_meta_tells_what_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file says which torch, Mac, settings and ending it is about; not where the core is kept."""
+    monkeypatch.setenv("MTL_CAPTURE_ENABLED", "1")
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
     with anymps.record(tmp_path / "run.anymps", script="train.py", argv=["--fast"]):
         pass
     meta = Recording.open(tmp_path / "run.anymps").meta
@@ -635,3 +637,6 @@ def test_meta_tells_what_ran(tmp_path: Path) -> None:
     assert (meta["script"], meta["arguments"], meta["directory"]) == ("train.py", ["--fast"], os.getcwd())
     assert (meta["virtual"], meta["mac"], meta["fallback"]) == (True, "M3 Pro 18GB", False)
     assert meta["ending"] == {"status": 0}
+    shown = {name for name in os.environ if name.startswith(("PYTORCH_", "ANYMPS_", "MTL_"))} - {"ANYMPS_CACHE_DIR"}
+    assert meta["environment"] == {name: os.environ[name] for name in shown}
+    assert "MTL_CAPTURE_ENABLED" in meta["environment"]

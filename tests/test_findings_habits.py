@@ -187,9 +187,39 @@ def test_made_and_moved_on_one_line() -> None:
     assert only(loop(extra)).fix == "Write `torch.ones(n, device=x.device)`, and leave `.to(x.device)` out."
 
 
-def test_constant_made_of_python_numbers() -> None:
-    """MPS404: a tensor of numbers is to be made once."""
-    assert "register_buffer" in only(loop(born("torch.tensor([0.5, 1.0])"))).fix
+@pytest.mark.parametrize(
+    ("expression", "number", "moved_by", "fix"),
+    [
+        (
+            "torch.tensor(x.shape[-1], device=x.device)", True, "x / torch.tensor(x.shape[-1], device=x.device)",
+            "Write `torch.full((), x.shape[-1], device=x.device)`, which copies nothing; with a plain number most "
+            "calls need no tensor.",
+        ),
+        (
+            "torch.tensor(2.0, dtype=torch.float16)", True, "x * torch.tensor(2.0, dtype=torch.float16).to(x.device)",
+            "Write `torch.full((), 2.0, dtype=torch.float16, device=x.device)`, which copies nothing, and leave "
+            "`.to(x.device)` out.",
+        ),
+        (
+            "torch.tensor([2.0])", False, "",
+            "Make it once, before the loop or as a buffer of the module (`register_buffer`).",
+        ),
+    ],
+)  # fmt: skip
+def test_made_of_python_numbers(expression: str, number: bool, moved_by: str, fix: str) -> None:
+    """MPS404: a tensor of one number is filled on the device, one of several is to be made once."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site("model.py", 12, "forward", moved_by)
+        if step == 0:
+            facts = {"expression": expression, "generator": False, "number": number}
+            builder.note("born", start_ns=time, site=site, other=site, **facts)
+        builder.entry(
+            "aten::_copy_from", start_ns=time + 1, fate=Fate.COPY, phase=Phase.FORWARD, site=site,
+            wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=4,
+        )  # fmt: skip
+
+    assert only(loop(extra)).fix == fix
 
 
 def test_random_numbers_of_a_cpu_generator() -> None:

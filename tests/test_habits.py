@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import time
 import timeit
 import warnings
@@ -172,9 +173,19 @@ def drawn(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.randn(len(x), 1, generator=generator).to(x.device)
 
 
+def of_a_shape(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return torch.sqrt(torch.tensor(x.shape[-1] + x.size(0), device=x.device))
+
+
+def of_a_root(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(math.sqrt(len(x))).to(x.device)
+
+
 @pytest.mark.parametrize(
     ("make", "expression", "generator"),
     [
+        (of_a_shape, "torch.tensor(x.shape[-1] + x.size(0), device=x.device)", False),
+        (of_a_root, "torch.tensor(math.sqrt(len(x)))", False),
         (inline, "torch.arange(len(x))", False),
         (under_a_name, "torch.zeros(len(x), 1)", False),
         (constant, "torch.tensor([module.scale], device=x.device)", False),
@@ -185,7 +196,8 @@ def test_birth(make: Callable[[nn.Module, torch.Tensor], torch.Tensor], expressi
     """The call that made a tensor of the CPU, told once for a line that copies in every call."""
     module, x = Positions(make), torch.rand(4, 1, device="mps")
     (birth,) = noted(lambda: [module(x) for _ in range(3)], "born")
-    assert birth.facts == {"expression": expression, "generator": generator}
+    number = make in (of_a_shape, of_a_root)
+    assert birth.facts == {"expression": expression, "generator": generator, "number": number}
     assert (birth.occurrence.count, birth.other.function) == (1, make.__name__)
 
 
@@ -200,6 +212,11 @@ def given(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
 def of_the_batch(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     lengths = [float(number) for number in range(len(x))]
     return torch.tensor(lengths).to(x.device)
+
+
+def of_a_label(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    lengths = [float(number) for number in range(len(x))]
+    return torch.tensor([lengths[0], float(lengths[1]), math.sqrt(max(lengths))]).sum().to(x.device)
 
 
 def of_other_tensors(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -217,7 +234,7 @@ def on_the_device(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.arange(4, device=x.device)
 
 
-@pytest.mark.parametrize("make", [given, of_the_batch, of_other_tensors, before_a_loop, on_the_device])
+@pytest.mark.parametrize("make", [given, of_the_batch, of_a_label, of_other_tensors, before_a_loop, on_the_device])
 def test_what_is_not_born_there(make: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
     """Data, what is given from outside, and what is made less often than it is copied."""
     module, x = Positions(make), torch.rand(4, 1, device="mps")

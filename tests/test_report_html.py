@@ -178,7 +178,8 @@ def test_page_of_a_large_recording_has_an_end() -> None:
         ([10, 10, 900, 10], [22, 22, 88, 22], "4 steps, 0 waits in each. Step 2 took 900 ms and is cut off."),
         (
             [900, 10, 10, 800, 10], [88, 22, 22, 88, 22],
-            "5 steps, 0 waits in each. 2 steps, the first among them, took longer than 40.0 ms, up to 900 ms, and are cut off.",
+            "5 steps, 0 waits in each. 2 steps, the first among them, took longer than 40.0 ms, up to 900 ms, and are "
+            "cut off.",
         ),
     ],
 )  # fmt: skip

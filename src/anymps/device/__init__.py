@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anymps.device._build import build, cache_directory, is_built
+from anymps.device._build import CACHE_VARIABLE, build, cache_directory, is_built
 from anymps.device._enable import (
     STRICT_COPIES_VARIABLE,
     State,
@@ -19,6 +19,7 @@ from anymps.device._enable import (
 from anymps.device._real_mac import this_mac
 
 __all__ = [
+    "CACHE_VARIABLE",
     "STRICT_COPIES_VARIABLE",
     "State",
     "banner",

@@ -5,6 +5,7 @@ Round trips, tensors that are made on the CPU, and those that are kept there.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -217,29 +218,49 @@ def _born(born: Noted, line: AtLine) -> Finding:
         count=line.count,
         per_step=line.per_step,
         cost_ns=COPY.of(line.count, line.moved_bytes),
-        fix="" if rule is DRAWN else _on_device(expression, line.site.source if made == "here" else ""),
+        fix="" if rule is DRAWN else _fix(born, expression, line.site.source if made == "here" else ""),
         related_sites=[born.other] if made != "here" else [],
     )
 
 
-def _on_device(expression: str, moved_by: str) -> str:
+def _fix(born: Noted, expression: str, moved_by: str) -> str:
     """The advice for one call, empty where it takes no device or more than that must change.
 
     `moved_by` is the line that moves what the call makes: its `.to(x.device)` then is not needed.
     """
+    moves = re.findall(r"\.to\(((?:\w+\.)*(?:device|DEVICE))\)", moved_by)
+    device = moves[0] if len(moves) == 1 else ""
     call = expression.removeprefix("torch.").partition("(")[0]
-    if call in ("tensor", "as_tensor"):
-        return (
-            "Make it once, before the loop or as a buffer of the module (`register_buffer`); for a single number write "
-            "`torch.full((), value, device=...)`, which copies nothing."
-        )
+    if call not in ("tensor", "as_tensor"):
+        return _on_device(expression, device)
+    if born.facts.get("number"):
+        return _filled(expression, device)
+    return "Make it once, before the loop or as a buffer of the module (`register_buffer`)."
+
+
+def _on_device(expression: str, device: str) -> str:
     if not expression.endswith(")"):
         return ""
     separator = "" if expression.endswith("()") else ", "
-    moves = re.findall(r"\.to\(((?:\w+\.)*(?:device|DEVICE))\)", moved_by)
-    if len(moves) == 1:
-        return f"Write `{expression[:-1]}{separator}device={moves[0]})`, and leave `.to({moves[0]})` out."
+    if device:
+        return f"Write `{expression[:-1]}{separator}device={device})`, and leave `.to({device})` out."
     return f"Write `{expression[:-1]}{separator}device=...)` with the device of the tensors that it meets."
+
+
+def _filled(expression: str, device: str) -> str:
+    """How a tensor of one number is made without a copy: by a kernel that fills."""
+    made = ast.parse(expression, mode="eval").body
+    if not isinstance(made, ast.Call):
+        return ""
+    options = [ast.unparse(keyword) for keyword in made.keywords]
+    if not any(option.startswith("device=") for option in options):
+        options.append(f"device={device or '...'}")
+    made_so = f"Write `torch.full({', '.join(['()', ast.unparse(made.args[0]), *options])})`, which copies nothing"
+    return (
+        f"{made_so}, and leave `.to({device})` out."
+        if device
+        else f"{made_so}; with a plain number most calls need no tensor."
+    )
 
 
 def round_trips(recording: Recording) -> Iterator[list[Noted]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anymps._errors import EnableError
 from anymps._version import __version__
-from anymps.device import State, native, state, this_mac
+from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
 from anymps.record._capture_hooks import Hooks, drain_modules
 from anymps.record._capture_origins import find_caller, find_origin
 from anymps.record._recording import Recording
@@ -277,4 +277,6 @@ def _core_of(source: str) -> tuple[Any, Callable[[torch.UntypedStorage, int, int
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
+    """What changes how a run behaves; not where the core is kept, which enabling has set."""
+    names = sorted(name for name in os.environ if name.startswith(_VARIABLES) and name != CACHE_VARIABLE)
+    return {name: os.environ[name] for name in names}

@@ -6,6 +6,7 @@ Asked once for each line that copies. The frames are still alive then, so names 
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
@@ -27,6 +28,7 @@ _FACTORIES = frozenset(
     | {"randperm", "tril_indices", "triu_indices", "zeros"}
 )
 _FROM_VALUES = frozenset({"as_tensor", "tensor"})
+_COUNTS = frozenset({"dim", "numel", "size"})
 _MOVES = frozenset({"cuda", "to", "type_as"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -128,7 +130,7 @@ def _names_device(call: ast.Call) -> bool:
 
 
 def _is_constant(call: ast.Call, frame: FrameType) -> bool:
-    """Whether a tensor is made of numbers, or of what a module keeps: not of the batch's data."""
+    """Whether a tensor is made of numbers, of a shape, or of what a module keeps: not of the batch's data."""
     return bool(call.args) and _is_number(call.args[0], frame)
 
 
@@ -141,10 +143,34 @@ def _is_number(value: ast.expr, frame: FrameType) -> bool:
         return _is_number(value.operand, frame)
     if isinstance(value, ast.BinOp):
         return _is_number(value.left, frame) and _is_number(value.right, frame)
+    if isinstance(value, ast.Call):
+        return _is_count(value.func) or (_is_computed(value.func, frame) and _is_constant(value, frame))
+    if isinstance(value, ast.Subscript):
+        return _is_shape(value.value)
     held = resolve(value, frame)[1]
+    if _is_shape(value):
+        return True
     if isinstance(value, ast.Attribute) and isinstance(held, (list, tuple)):
         return all(isinstance(item, (int, float)) for item in held)
     return isinstance(held, (int, float))
+
+
+def _is_shape(value: ast.expr) -> bool:
+    return isinstance(value, ast.Attribute) and value.attr == "shape"
+
+
+def _is_count(function: ast.expr) -> bool:
+    """Of `len(x)`, `x.size(0)` and the like; asked by name, as nothing of the user's may run here."""
+    return (isinstance(function, ast.Name) and function.id == "len") or (
+        isinstance(function, ast.Attribute) and function.attr in _COUNTS
+    )
+
+
+def _is_computed(function: ast.expr, frame: FrameType) -> bool:
+    """Of `math.sqrt` and `float`, which make a number of a number."""
+    if isinstance(function, ast.Attribute):
+        return resolve(function.value, frame)[1] is math
+    return isinstance(function, ast.Name) and function.id in ("float", "int")
 
 
 def _named(name: str, tree: ast.Module, frame: FrameType) -> Birth | None:

@@ -85,7 +85,8 @@ class Habits:
         birth = find_birth(tensor, self._core.is_internal)
         if birth is not None:
             origin = self._core.site(birth.file, birth.line, birth.function, "")
-            self._write("born", site, origin, {"expression": birth.expression, "generator": birth.generator})
+            facts = {"expression": birth.expression, "generator": birth.generator, "number": tensor.dim() == 0}
+            self._write("born", site, origin, facts)
 
     def _loader(self, original: Callable[..., None], iterator: Any, loader: Any, *rest: Any, **named: Any) -> None:
         workers = loader.num_workers
