@@ -201,6 +201,24 @@ def test_the_peak_is_that_of_the_books() -> None:
     assert capture.recording.memory_story.peak.allocated == peak
 
 
+def test_a_buffer_freed_while_the_tape_is_off_is_kept() -> None:
+    """During a pause, and between the end of the tape and that of the file: each with its death."""
+    with anymps.record(source="dispatch") as capture:
+        held = {size: torch.empty(size, dtype=torch.uint8, device="mps") for size in (1000, 2000, 3000)}
+        capture.core.tape_pause(True)
+        del held[1000]
+        capture.core.tape_pause(False)
+        stop = capture.core.tape_stop
+
+        def stop_and_free() -> None:
+            stop()
+            del held[2000]
+
+        capture.core.tape_stop = stop_and_free
+    story = capture.recording.memory_story
+    assert {one.requested: bool(one.died) for one in story.allocations} == {1000: True, 2000: True, 3000: False}
+
+
 def test_a_wait_lasts_as_long_as_the_host_was_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of `synchronize` is the call's own: on a Mac, what the host waited for the device."""
 

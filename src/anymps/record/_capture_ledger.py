@@ -113,19 +113,17 @@ class PythonLedger:
         row[_ROLE], row[_MODULE] = role, module
 
     def drain(self, with_living: bool) -> bytes:
-        """Packed rows that ended since the last drain; at the end with those that live."""
+        """Packed rows that ended since the last drain; at the end with those that live, which then are forgotten."""
         packed = bytearray()
+        if with_living:
+            # One by one, and before those that ended: another thread may let go of any of them meanwhile.
+            for address in list(self._living):
+                row = self._living.pop(address, None)
+                packed += ALLOCATION.pack(*row) if row is not None else b""
+            self._references.clear()
         while self._ended:
             packed += self._ended.popleft()
-        if with_living:
-            for row in list(self._living.values()):
-                packed += ALLOCATION.pack(*row)
         return bytes(packed)
-
-    def stop(self) -> None:
-        """Forget the living ones."""
-        self._references.clear()
-        self._living.clear()
 
     def _open(self, storage: torch.UntypedStorage, charged: int, size: int) -> list[int]:
         address = storage._cdata
@@ -136,10 +134,10 @@ class PythonLedger:
         return row
 
     def _died(self, address: int) -> None:
-        """Called in the midst of anything, on whatever thread lets the last tensor go."""
+        """Called in the midst of anything, on whatever thread lets the last tensor go; while the tape is off, too."""
         row = self._living.pop(address, None)
         self._references.pop(address, None)
-        if row is None or not self._tape.on:
+        if row is None:
             return
         tape = self._tape
         self.events += 1
