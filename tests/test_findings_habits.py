@@ -335,13 +335,17 @@ OPTIMIZER: dict[str, object] = {
 }  # fmt: skip
 
 
-def stepping(kernels: int, *, count: int = 1, file: str = "train.py", **facts: object) -> Extra:
-    """`count` optimizers, whose steps run `kernels` operators in all."""
+def stepping(
+    kernels: int, *, count: int = 1, file: str = "train.py", made: tuple[str, str] | None = None, **facts: object
+) -> Extra:
+    """`count` optimizers, whose steps run `kernels` operators in all; `made`: by which file and line."""
 
     def extra(builder: RecordingBuilder, step: int, time: int) -> None:
         for number in range(count if step == 0 else 0):
             site = builder.site(file, 30 + number, "main", "optimizer.step()")
-            builder.note("optimizer", start_ns=time, site=site, phase=Phase.OPTIMIZER, **{**OPTIMIZER, **facts})
+            other = builder.site(made[0], 7, "main", made[1]) if made is not None else 0
+            known = {**OPTIMIZER, **facts}
+            builder.note("optimizer", start_ns=time, site=site, other=other, phase=Phase.OPTIMIZER, **known)
         for number in range(kernels):
             builder.entry("aten::addcdiv_", start_ns=time + number, phase=Phase.OPTIMIZER)
 
@@ -349,11 +353,12 @@ def stepping(kernels: int, *, count: int = 1, file: str = "train.py", **facts: o
 
 
 def test_unfused_optimizer() -> None:
-    """MPS812: the line of the step, its kernels, and what starting them costs."""
+    """MPS812: the step's kernels, and what starting them costs; at its line where no other is known."""
     finding = only(loop(stepping(140)))
     assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS812", 30, 10, 1.0)
     assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
-    assert finding.fix == "Give it `fused=True`: `AdamW(..., fused=True)`."
+    assert finding.fix == "Write `AdamW(..., fused=True)`."
+    assert finding.related_sites == ()
     assert finding.cost_ns == (1400 * 1_200, 1400 * 20_000)
 
 
@@ -397,13 +402,42 @@ def test_the_read_of_a_scaler(meta: dict[str, object], facts: dict[str, object],
     assert finding.fix == fix
 
 
+@pytest.mark.parametrize(
+    ("source", "facts", "fix"),
+    [
+        (
+            "optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)", {},
+            "Write `torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)`.",
+        ),
+        (
+            "return {'optimizer': AdamW(self.parameters(), foreach=True, fused=None)}", {"foreach": ["True"]},
+            "Write `AdamW(self.parameters(), fused=True)`, in place of `foreach=True`.",
+        ),
+        ("optimizer = torch.optim.AdamW(", {}, "Write `AdamW(..., fused=True)`."),
+        ("optimizer = KINDS[name](net.parameters())", {}, "Write `AdamW(..., fused=True)`."),
+    ],
+)  # fmt: skip
+def test_unfused_optimizer_where_it_is_made(source: str, facts: dict[str, object], fix: str) -> None:
+    """MPS812 stands at the line to change, and writes it anew where that holds the whole call."""
+    finding = only(loop(stepping(140, made=("model.py", source), **facts)))
+    assert (finding.site.file, finding.site.line, finding.fix) == ("model.py", 7, fix)
+    assert [site.line for site in finding.related_sites] == [30]
+
+
+def test_unfused_optimizer_made_in_a_package() -> None:
+    """MPS812 then stands at the step, and is silent where that is in a package, too."""
+    made = (LIBRARY, "self.optimizer = AdamW(parameters)")
+    assert only(loop(stepping(140, made=made))).site.line == 30
+    assert ids(loop(stepping(140, made=made, file=LIBRARY))) == []
+
+
 def test_foreach_optimizer() -> None:
     """MPS812: `foreach=True` is named, as it brings nothing on mps."""
     finding = only(loop(stepping(140, foreach=["True"])))
     assert finding.what == (
         "`AdamW`, with `foreach=True`, ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
     )
-    assert finding.fix == "Give it `fused=True`: `AdamW(..., fused=True)`, in place of `foreach=True`."
+    assert finding.fix == "Write `AdamW(..., fused=True)`, in place of `foreach=True`."
 
 
 @pytest.mark.parametrize(

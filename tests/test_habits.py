@@ -369,7 +369,7 @@ def test_scripts_without_a_guard(call: str, expected: str | None, tmp_path: Path
 
 
 def test_optimizer_is_told_once() -> None:
-    """Its class, its parameters and its options, at the line of its first step."""
+    """Its class, its parameters and its options, at the line of its first step, with the line that made it."""
     model = nn.Linear(4, 2).to("mps")
 
     def train() -> None:
@@ -380,6 +380,7 @@ def test_optimizer_is_told_once() -> None:
 
     (optimizer,) = noted(train, "optimizer")
     assert optimizer.occurrence.site.source == "optimizer.step()"
+    assert optimizer.other.source == "optimizer = torch.optim.AdamW(model.parameters(), eps=1e-6)"
     assert optimizer.occurrence.count == 1
     assert optimizer.facts == {
         "name": "AdamW", "torch": True, "tensors": 2, "on_mps": 2, "dtypes": ["float32"], "fused": ["None"],

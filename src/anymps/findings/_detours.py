@@ -29,6 +29,7 @@ ROUND_TRIP = Rule(
         "until the GPU has finished all queued work."
     ),
     fix="Leave the tensor on mps: drop `.cpu()` and `.to(device)`.",
+    related_as="left mps at",
     source=_COPY,
     example=Example(
         bad="""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from anymps._errors import UnsupportedTorchError
@@ -9,7 +10,7 @@ from anymps.findings._costs import LAUNCH
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.record import Noted, Phase, Recording
+from anymps.record import Noted, Phase, Recording, Site
 from anymps.rules import Check, all_hazards, parse_torch_version
 
 _MIN_SAVED = 50
@@ -54,6 +55,7 @@ UNFUSED = Rule(
         "`foreach=True` does the same there. The fused kernel updates many at once."
     ),
     fix="Give the optimizer `fused=True`.",
+    related_as="stepped at",
     source=(
         "torch/utils/_foreach_utils.py (mps has fused kernels and no foreach ones), torch 2.7 to 2.15; pytorch PR "
         f"127242: 100 tensors on an M1 Max take a ninth of the time; {LAUNCH.source}"
@@ -116,7 +118,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
     kernels = shares[Phase.OPTIMIZER].on_mps - shares[Phase.OPTIMIZER].views
     part = kernels / max(sum(share.on_mps - share.views for share in shares.values()), 1)
     for optimizer in optimizers:
-        site = optimizer.occurrence.site
+        site, step = made_at(optimizer), optimizer.occurrence.site
         if not could_be_fused(optimizer) or is_library(site):
             continue
         if kernels < _MIN_SAVED or part < _MIN_SHARE:
@@ -133,10 +135,31 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
             count=steps,
             per_step=1.0,
             cost_ns=LAUNCH.of(round(kernels * steps)),
-            fix=f"Give it `fused=True`: `{name}(..., fused=True)`" + (
-                ", in place of `foreach=True`." if foreach else "."
-            ),
-        )  # fmt: skip
+            fix=f"Write `{_with_fused(name, site.source)}`" + (", in place of `foreach=True`." if foreach else "."),
+            related_sites=[step] if step != site else [],
+        )
+
+
+def made_at(optimizer: Noted) -> Site:
+    """The line that made an optimizer; where that is in a package or unknown, the line of its first step."""
+    made = optimizer.other
+    return made if made.known and not is_library(made) else optimizer.occurrence.site
+
+
+def _with_fused(name: str, source: str) -> str:
+    """The call that makes the optimizer, with `fused=True`; the line itself where that holds the whole call."""
+    try:
+        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    except SyntaxError:
+        calls = []
+    for call in calls:
+        if ast.unparse(call.func).rpartition(".")[2] == name:
+            kept = [keyword for keyword in call.keywords if keyword.arg not in ("foreach", "fused")]
+            if len(kept) == len(call.keywords):
+                return f"{(ast.get_source_segment(source, call) or '')[:-1].rstrip(', ')}, fused=True)"
+            call.keywords = [*kept, ast.keyword("fused", ast.Constant(True))]
+            return ast.unparse(call)
+    return f"{name}(..., fused=True)"
 
 
 def fused_heeds_scaler(recording: Recording) -> bool:

@@ -9,6 +9,7 @@ from anymps._errors import AnympsError
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._optimizer import made_at
 from anymps.mac import parse_mac
 from anymps.record import Fate, Noted, Occurrence, Phase, Recording, Site
 
@@ -178,7 +179,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     for optimizer in recording.noted("optimizer"):
         if _divides_by_zero(optimizer):
             what = f"`{optimizer.facts['name']}` updates float16 parameters with an eps that is zero in float16."
-            yield EPSILON.finding(optimizer.occurrence.site, what=what, count=optimizer.occurrence.count)
+            yield EPSILON.finding(made_at(optimizer), what=what, count=optimizer.occurrence.count)
     if any(use.fate is Fate.NATIVE for use in recording.operators()):
         yield from _other_devices(recording)
     for backward in _own(recording.noted("backward")):

@@ -21,6 +21,7 @@ UNFINISHED = Rule(
         "device took to do it."
     ),
     fix="Call `torch.mps.synchronize()` before each of the two clock reads, or use `anymps.train.timing`.",
+    related_as="first read at",
     source="aten/src/ATen/mps/MPSStream.mm (torch 2.13): kernels are encoded, and committed later",
     example=Example(
         bad="""
@@ -54,6 +55,7 @@ COLD = Rule(
         "of 15 for one operator's graph, seconds for a first training step."
     ),
     fix="Run the same once or twice before the first clock read, and wait: `torch.mps.synchronize()`.",
+    related_as="first read at",
     source="pytorch issue #82707 (M1 Max); simonw/public-notes issue 11: 2.6 s for the first step of a GPT on an M2",
     example=Example(
         bad="""

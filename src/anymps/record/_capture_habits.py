@@ -41,6 +41,7 @@ class Habits:
     def __init__(self, core: ModuleType) -> None:
         self._core = core
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._made: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._told: set[tuple[str, int]] = set()
 
     def install(self) -> Undo:
@@ -49,6 +50,7 @@ class Habits:
         self._replace(undo, _BaseDataLoaderIter, "__init__", self._loader)
         self._replace(undo, autocast, "__init__", self._autocast)
         self._replace(undo, GradScaler, "__init__", self._scaler)
+        self._replace(undo, torch.optim.Optimizer, "__init__", self._optimizer)
         self._replace(undo, torch.autograd, "backward", self._backward)
         self._replace(undo, torch, "compile", self._compile)
         self._replace(undo, torch.cuda, "_lazy_init", self._cuda)
@@ -62,18 +64,16 @@ class Habits:
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         on_mps = [weight for weight in weights if weight.device.type == "mps"]
         kind = type(optimizer)
-        self._note(
-            "optimizer",
-            name=kind.__name__,
-            torch=kind.__module__.startswith("torch.optim."),
-            tensors=len(weights),
-            on_mps=len(on_mps),
-            dtypes=sorted({str(weight.dtype).removeprefix("torch.") for weight in on_mps}),
-            **{
-                name: sorted({repr(group[name]) for group in optimizer.param_groups if name in group})
-                for name in _OPTIONS
-            },
-        )
+        facts = {
+            "name": kind.__name__,
+            "torch": kind.__module__.startswith("torch.optim."),
+            "tensors": len(weights),
+            "on_mps": len(on_mps),
+            "dtypes": sorted({str(weight.dtype).removeprefix("torch.") for weight in on_mps}),
+        } | {
+            name: sorted({repr(group[name]) for group in optimizer.param_groups if name in group}) for name in _OPTIONS
+        }
+        self._write("optimizer", self._core.current_site(), self._made.get(optimizer, 0), facts)
 
     def copied(self, tensor: torch.Tensor, site: int, again: bool) -> None:
         """A CPU tensor was copied to mps at a line for the first time, or unchanged for the third step."""
@@ -117,6 +117,10 @@ class Habits:
         enabled = bool(given[5] if len(given) > 5 else named.get("enabled", True))
         if enabled:
             self._note_once("grad_scaler", device=str(scaler._device))
+
+    def _optimizer(self, original: Callable[..., None], optimizer: Any, *given: Any, **named: Any) -> None:
+        original(optimizer, *given, **named)
+        self._made[optimizer] = self._core.current_site()
 
     def _backward(self, original: Callable[..., None], *given: Any, **named: Any) -> None:
         if torch.is_autocast_enabled("mps"):
