@@ -109,6 +109,8 @@ def test_landmarks_and_heads() -> None:
     tags = [tag for tag, _ in shown.tags]
     assert [tags.count(tag) for tag in ("header", "nav", "main", "footer", "h1")] == [1, 1, 1, 1, 1]
     assert all(attrs.get("scope") in ("col", "row") for tag, attrs in shown.tags if tag == "th")
+    rows = "".join({"tr": "/", "th": "h", "td": "d"}.get(tag, "") for tag in tags).split("/")[1:]
+    assert {row.count("h") for row in rows if "d" in row} == {1}
     identities = shown.values("id")
     assert len(set(identities)) == len(identities)
     links = {value for value in shown.values("href") if value.startswith("#")}
