@@ -192,13 +192,18 @@ def test_made_and_moved_on_one_line() -> None:
     [
         (
             "torch.tensor(x.shape[-1], device=x.device)", True, "x / torch.tensor(x.shape[-1], device=x.device)",
-            "Write `torch.full((), x.shape[-1], device=x.device)`, which copies nothing; with a plain number most "
-            "calls need no tensor.",
+            "Write `torch.full((), x.shape[-1], device=x.device)`, which copies nothing; most calls take a plain "
+            "number as well.",
         ),
         (
             "torch.tensor(2.0, dtype=torch.float16)", True, "x * torch.tensor(2.0, dtype=torch.float16).to(x.device)",
             "Write `torch.full((), 2.0, dtype=torch.float16, device=x.device)`, which copies nothing, and leave "
             "`.to(x.device)` out.",
+        ),
+        (
+            "x.sum().new_tensor(self.scale, dtype=torch.int64)", True, "",
+            "Write `x.sum().new_full((), self.scale, dtype=torch.int64)`, which copies nothing; most calls take a "
+            "plain number as well.",
         ),
         (
             "torch.tensor([2.0])", False, "",

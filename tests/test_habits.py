@@ -177,6 +177,10 @@ def of_a_shape(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.sqrt(torch.tensor(x.shape[-1] + x.size(0), device=x.device))
 
 
+def of_its_kind(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return x.new_tensor(module.scale)
+
+
 def of_a_root(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.tensor(math.sqrt(len(x))).to(x.device)
 
@@ -185,6 +189,7 @@ def of_a_root(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     ("make", "expression", "generator"),
     [
         (of_a_shape, "torch.tensor(x.shape[-1] + x.size(0), device=x.device)", False),
+        (of_its_kind, "x.new_tensor(module.scale)", False),
         (of_a_root, "torch.tensor(math.sqrt(len(x)))", False),
         (inline, "torch.arange(len(x))", False),
         (under_a_name, "torch.zeros(len(x), 1)", False),
@@ -196,7 +201,7 @@ def test_birth(make: Callable[[nn.Module, torch.Tensor], torch.Tensor], expressi
     """The call that made a tensor of the CPU, told once for a line that copies in every call."""
     module, x = Positions(make), torch.rand(4, 1, device="mps")
     (birth,) = noted(lambda: [module(x) for _ in range(3)], "born")
-    number = make in (of_a_shape, of_a_root)
+    number = make in (of_a_shape, of_its_kind, of_a_root)
     assert birth.facts == {"expression": expression, "generator": generator, "number": number}
     assert (birth.occurrence.count, birth.other.function) == (1, make.__name__)
 
@@ -219,6 +224,11 @@ def of_a_label(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.tensor([lengths[0], float(lengths[1]), math.sqrt(max(lengths))]).sum().to(x.device)
 
 
+def of_the_batch_and_its_kind(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    lengths = [float(number) for number in range(len(x))]
+    return x.new_tensor(lengths)
+
+
 def of_other_tensors(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return (OUTSIDE + torch.ones(4, 1)).to(x.device)
 
@@ -234,7 +244,9 @@ def on_the_device(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.arange(4, device=x.device)
 
 
-@pytest.mark.parametrize("make", [given, of_the_batch, of_a_label, of_other_tensors, before_a_loop, on_the_device])
+@pytest.mark.parametrize(
+    "make", [given, of_the_batch, of_the_batch_and_its_kind, of_a_label, of_other_tensors, before_a_loop, on_the_device]
+)
 def test_what_is_not_born_there(make: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
     """Data, what is given from outside, and what is made less often than it is copied."""
     module, x = Positions(make), torch.rand(4, 1, device="mps")

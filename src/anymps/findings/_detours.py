@@ -15,6 +15,7 @@ from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, is_library, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import at
+from anymps.findings._user_line import UserLine
 from anymps.record import Direction, Noted, Recording, Site
 from anymps.rules import Kind, coverage, parse_torch_version
 
@@ -231,36 +232,38 @@ def _fix(born: Noted, expression: str, moved_by: str) -> str:
     """
     moves = re.findall(r"\.to\(((?:\w+\.)*(?:device|DEVICE))\)", moved_by)
     device = moves[0] if len(moves) == 1 else ""
-    call = expression.removeprefix("torch.").partition("(")[0]
-    if call not in ("tensor", "as_tensor"):
+    statement = UserLine.of(expression).statement
+    made = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
+        return ""
+    if made.func.attr not in ("as_tensor", "new_tensor", "tensor"):
         return _on_device(expression, device)
-    if born.facts.get("number"):
-        return _filled(expression, device)
+    if born.facts.get("number") and made.args:
+        return _filled(made, made.func, device)
     return "Make it once, before the loop or as a buffer of the module (`register_buffer`)."
 
 
 def _on_device(expression: str, device: str) -> str:
-    if not expression.endswith(")"):
-        return ""
     separator = "" if expression.endswith("()") else ", "
     if device:
         return f"Write `{expression[:-1]}{separator}device={device})`, and leave `.to({device})` out."
     return f"Write `{expression[:-1]}{separator}device=...)` with the device of the tensors that it meets."
 
 
-def _filled(expression: str, device: str) -> str:
+def _filled(made: ast.Call, function: ast.Attribute, device: str) -> str:
     """How a tensor of one number is made without a copy: by a kernel that fills."""
-    made = ast.parse(expression, mode="eval").body
-    if not isinstance(made, ast.Call):
-        return ""
     options = [ast.unparse(keyword) for keyword in made.keywords]
-    if not any(option.startswith("device=") for option in options):
-        options.append(f"device={device or '...'}")
-    made_so = f"Write `torch.full({', '.join(['()', ast.unparse(made.args[0]), *options])})`, which copies nothing"
+    if function.attr == "new_tensor":
+        call = f"{ast.unparse(function.value)}.new_full"
+    else:
+        call = "torch.full"
+        if not any(option.startswith("device=") for option in options):
+            options.append(f"device={device or '...'}")
+    written = f"Write `{call}({', '.join(['()', ast.unparse(made.args[0]), *options])})`, which copies nothing"
     return (
-        f"{made_so}, and leave `.to({device})` out."
+        f"{written}, and leave `.to({device})` out."
         if device
-        else f"{made_so}; with a plain number most calls need no tensor."
+        else f"{written}; most calls take a plain number as well."
     )
 
 

@@ -10,6 +10,7 @@ from anymps.findings._costs import LAUNCH
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._user_line import UserLine
 from anymps.record import Noted, Phase, Recording, Site
 from anymps.rules import Check, all_hazards, parse_torch_version
 
@@ -148,15 +149,12 @@ def made_at(optimizer: Noted) -> Site:
 
 def _with_fused(name: str, source: str) -> str:
     """The call that makes the optimizer, with `fused=True`; the line itself where that holds the whole call."""
-    try:
-        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    except SyntaxError:
-        calls = []
-    for call in calls:
-        if ast.unparse(call.func).rpartition(".")[2] == name:
+    line = UserLine.of(source)
+    for call in ast.walk(line.statement) if line.statement is not None else ():
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == name:
             kept = [keyword for keyword in call.keywords if keyword.arg not in ("foreach", "fused")]
             if len(kept) == len(call.keywords):
-                return f"{(ast.get_source_segment(source, call) or '')[:-1].rstrip(', ')}, fused=True)"
+                return f"{(ast.get_source_segment(line.parsed, call) or '')[:-1].rstrip(', ')}, fused=True)"
             call.keywords = [*kept, ast.keyword("fused", ast.Constant(True))]
             return ast.unparse(call)
     return f"{name}(..., fused=True)"

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine
-from anymps.findings._wait_line import UserLine, without_comment
+from anymps.findings._user_line import UserLine, without_comment
 from anymps.record import Phase
 
 

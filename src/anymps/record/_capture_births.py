@@ -94,6 +94,8 @@ def _moved(node: ast.AST, frame: FrameType) -> ast.expr | None:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES:
         return node.func.value
+    if _is_new_tensor(node, frame):
+        return node
     return node if _torch_function(node, frame) in _FROM_VALUES and _names_device(node) else None
 
 
@@ -105,7 +107,8 @@ def _made_by(value: ast.expr, frame: FrameType) -> ast.Call | None:
         node = left.pop()
         if isinstance(node, ast.Call):
             name = _torch_function(node, frame)
-            if (name in _FACTORIES and not _names_device(node)) or (name in _FROM_VALUES and _is_constant(node, frame)):
+            from_values = name in _FROM_VALUES or _is_new_tensor(node, frame)
+            if (name in _FACTORIES and not _names_device(node)) or (from_values and _is_constant(node, frame)):
                 factory = node
                 continue
         elif isinstance(node, ast.expr):
@@ -123,6 +126,14 @@ def _torch_function(node: ast.AST, frame: FrameType) -> str:
         if found and owner is torch:
             return node.func.attr
     return ""
+
+
+def _is_new_tensor(call: ast.Call, frame: FrameType) -> bool:
+    """Whether it is `x.new_tensor(...)` of a tensor that lies on mps, or of one that cannot be told."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "new_tensor":
+        return False
+    owner = resolve(call.func.value, frame)[1]
+    return not isinstance(owner, torch.Tensor) or owner.device.type == "mps"
 
 
 def _names_device(call: ast.Call) -> bool:

@@ -1,4 +1,4 @@
-"""What the user's line does with a value that it reads from the device, and the same line without the read."""
+"""A line of the user's, parsed: what it does with a value that it reads from the device, and itself without the read."""
 
 from __future__ import annotations
 
