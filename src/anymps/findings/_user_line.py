@@ -1,4 +1,4 @@
-"""A line of the user's, parsed: what it does with a value that it reads from the device, and itself without the read."""
+"""A line of the user's, parsed: what it does with a value that it reads from the device, and the same without."""
 
 from __future__ import annotations
 
