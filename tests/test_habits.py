@@ -424,6 +424,22 @@ def test_precision() -> None:
     assert [note.facts for note in recording.noted("backward")] == [{"autocast": "bfloat16"}]
 
 
+@pytest.mark.parametrize(("check_nan", "expected"), [(True, ["loss.backward()"]), (False, [])])
+def test_anomaly_detection(check_nan: bool, expected: list[str]) -> None:
+    """Once a line that calls a backward whose gradients are searched for NaN."""
+    model = nn.Linear(4, 2).to("mps")
+
+    def train() -> None:
+        loss = model(torch.rand(2, 4, device="mps")).sum()
+        loss.backward()
+        with torch.autograd.set_detect_anomaly(True, check_nan=check_nan):
+            for _ in range(2):
+                loss = model(torch.rand(2, 4, device="mps")).sum()
+                loss.backward()
+
+    assert [note.occurrence.site.source for note in noted(train, "anomaly")] == expected
+
+
 # --- clocks
 
 

@@ -155,6 +155,17 @@ for attempt in (
     except Exception as error:
         print(type(error).__name__, error)
 """,
+    "anomaly detection": """
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).to("mps")
+optimizer = torch.optim.SGD(net.parameters(), fused=True)
+with torch.autograd.set_detect_anomaly(True):
+    for step in range(4):
+        loss = net(torch.ones(3, 4, device="mps")).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
     "functions": """
 import torch
 x = torch.randn(5, 5, device="mps", requires_grad=True)

@@ -282,6 +282,32 @@ def test_an_allocation_that_did_not_fit() -> None:
     )
 
 
+def test_anomaly_detection() -> None:
+    """MPS201: one finding for all lines whose gradients are searched; a line that reads has its own."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
+    lines = ("x = self.up(x)", "return self.down(x)", "return grad * self.scale.item()")
+    for step in range(5):
+        backward = builder.site("train.py", 9, "main", "loss.backward()")
+        if step == 0:
+            builder.note("anomaly", start_ns=0, site=backward)
+        for number, source in enumerate(lines):
+            builder.entry(
+                "aten::_local_scalar_dense", start_ns=100 * step + number, phase=Phase.BACKWARD, wait=Wait.ITEM,
+                site=builder.site("model.py", 30 + number, "forward", source),
+            )  # fmt: skip
+        builder.end_step(100 * step + 100)
+    searched, own = find(builder.close())
+    assert own.what == "`.item()` made the host wait once a step."
+    assert searched.what == (
+        "Anomaly detection looked for NaN in the gradients 2 times a step, at 2 lines: this one costs most."
+    )
+    assert searched.fix == (
+        "Switch it off unless you look for a NaN: `torch.autograd.set_detect_anomaly`, `detect_anomaly=True` of a "
+        "Lightning Trainer. With `check_nan=False` it reads nothing, and still tells which forward failed."
+    )
+    assert [site.line for site in (searched.site, *searched.related_sites)] == [30, 31]
+
+
 PACKAGE = "/venv/lib/python3.11/site-packages/agents/ppo.py"
 
 

@@ -138,14 +138,28 @@ def copy_advice(line: AtLine) -> Advice:
     return Advice(what)
 
 
-def read_advice(line: AtLine) -> Advice:
-    """A value that is read."""
+def read_advice(line: AtLine, *, searched_for_nan: bool = False) -> Advice:
+    """A value that is read; `searched_for_nan`: anomaly detection was on in a backward of the run."""
     vias = " ".join(wait.site.via for wait in line.occurrences)
     return (
-        _in_torch(line, vias)
+        (_in_anomaly_detection(line) if searched_for_nan else None)
+        or _in_torch(line, vias)
         or _in_library(line)
         or _in_test(UserLine.of(line.site.source))
         or _in_value(UserLine.of(line.site.source))
+    )
+
+
+def _in_anomaly_detection(line: AtLine) -> Advice | None:
+    """Reads of the gradients that a backward makes; they stand at the lines of the forward, which read nothing."""
+    if line.phases != (Phase.BACKWARD,) or UserLine.of(line.site.source).without_read:
+        return None
+    return Advice(
+        "Anomaly detection looked for NaN in the gradients",
+        "Switch it off unless you look for a NaN: `torch.autograd.set_detect_anomaly`, `detect_anomaly=True` of a "
+        "Lightning Trainer. With `check_nan=False` it reads nothing, and still tells which forward failed.",
+        "torch/csrc/autograd/engine.cpp (torch 2.13); " + ITEM.source,
+        elsewhere=True,
     )
 
 

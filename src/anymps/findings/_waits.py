@@ -236,7 +236,8 @@ def _cost(line: AtLine) -> tuple[float, float]:
 def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
     if rule is READ:
         scales = any("grad_scaler" in wait.site.via for wait in line.occurrences)
-        return scaler_advice(recording) if scales else read_advice(line)
+        searched = bool(recording.noted("anomaly"))
+        return scaler_advice(recording) if scales else read_advice(line, searched_for_nan=searched)
     if rule is PRINT:
         return show_advice(line)
     if rule is INSIDE:

@@ -125,6 +125,8 @@ class Habits:
     def _backward(self, original: Callable[..., None], *given: Any, **named: Any) -> None:
         if torch.is_autocast_enabled("mps"):
             self._note_once("backward", autocast=str(torch.get_autocast_dtype("mps")).removeprefix("torch."))
+        if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
+            self._note_once("anomaly")
         original(*given, **named)
 
     def _compile(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
