@@ -21,6 +21,7 @@ from anymps.findings import (
     _precision,
     _suppressions,
     _timing,
+    _wait_loops,
     _waits,
     _wrong_results,
 )
@@ -33,6 +34,7 @@ _FAMILIES: Final = (
     _operators,
     _arguments,
     _waits,
+    _wait_loops,
     _dtypes,
     _placement,
     _detours,
@@ -57,7 +59,7 @@ _OVER_STEPS: Final = (
     _detours.BORN.id,
     _detours.DRAWN.id,
     _detours.CONSTANT.id,
-    *(rule.id for rule in (*_memory_growth.RULES, *_optimizer.RULES)),
+    *(rule.id for rule in (*_waits.RULES, *_memory_growth.RULES, *_optimizer.RULES)),
 )
 
 
@@ -90,7 +92,7 @@ def unjudged(recording: Recording) -> dict[str, str]:
     reason = (
         f"needs {MIN_STEPS} complete steps, the recording holds {steps or 'none'}; a step ends with `optimizer.step()`"
     )
-    return {rule: reason for rule in RULES if rule in _OVER_STEPS or rule.startswith("MPS2")}
+    return {rule: reason for rule in RULES if rule in _OVER_STEPS}
 
 
 def notes(recording: Recording) -> list[str]:
@@ -99,6 +101,6 @@ def notes(recording: Recording) -> list[str]:
     if steps >= MIN_STEPS:
         return []
     return [
-        f"The rules about the training loop (such as MPS102 and MPS2xx) were not applied: they need {MIN_STEPS} "
+        f"The rules about the training loop (such as MPS102 and MPS201) were not applied: they need {MIN_STEPS} "
         f"complete steps, the recording holds {steps or 'none'}. A step ends with `optimizer.step()`."
     ]

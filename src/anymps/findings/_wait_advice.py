@@ -39,6 +39,7 @@ _LIGHTNING: Final = re.compile(r"[/\\]lightning(?:_fabric|[/\\]fabric)[/\\]utili
 _PACKING: Final = re.compile(r"torch/nn/utils/rnn\.py:pad_packed_sequence")
 _SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precision)_score\(|\bconfusion_matrix\(")
 _HOSTS_NUMBER = re.compile(r"""\[["'](?:lr|initial_lr|momentum|weight_decay|eps)["']\]$""")
+_ONE_NUMBER: Final = 8  # bytes
 _LONGEST = 90  # characters of a line that a fix repeats
 
 INSTEAD: Final = {
@@ -124,7 +125,9 @@ def copy_advice(line: AtLine) -> Advice:
         )
     kept = code.without_read
     if kept and code.appends_to:
-        return Advice(what, f"Write `{kept}`, and after the loop `torch.stack({code.appends_to}).cpu()`: one wait.")
+        # Batches are of several sizes, the last one smaller.
+        joined = "stack" if line.moved_bytes <= _ONE_NUMBER * line.count else "cat"
+        return Advice(what, f"Write `{kept}`, and after the loop `torch.{joined}({code.appends_to}).cpu()`: one wait.")
     if kept and code.extends:
         kept = kept.replace(f"{code.extends}.extend(", f"{code.extends}.append(", 1)
         return Advice(what, f"Write `{kept}`, and after the loop `torch.cat({code.extends}).cpu()`: one wait.")

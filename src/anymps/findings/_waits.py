@@ -1,7 +1,7 @@
-"""MPS2xx: places in the loop where the host waits for the GPU in every step.
+"""MPS201 to MPS206: places in the loop where the host waits for the GPU in every step.
 
 Waits that belong do not count: the batch's copy to the device, a loss that is read every fifth step or after the loop,
-one-off printing, validation between steps.
+one-off printing, validation between steps (`_wait_loops.py`).
 """
 
 from __future__ import annotations
@@ -175,14 +175,12 @@ def find(recording: Recording) -> Iterator[Finding]:
     # What one setting ends is one finding wherever it waits, and so is what a package does in lines of its own.
     settled: dict[tuple[str, Advice], list[AtLine]] = {}
     packaged: dict[tuple[str, str], list[AtLine]] = {}
-    away = Counter[tuple[str, int]]()  # copies of round trips, which have a finding of their own
-    for trip in chain.from_iterable(round_trips(recording)):
-        away[trip.other.file, trip.other.line] += trip.occurrence.count
+    away = away_in_round_trips(recording)
     for line in by_line(routine):
-        for rule, mine in _by_rule(line):
+        for rule, mine in by_rule(line):
             if rule is TO_CPU and away[line.site.file, line.site.line] >= mine.count:
                 continue
-            advice = _advice(recording, rule, mine)
+            advice = advice_on(recording, rule, mine)
             if advice.elsewhere:
                 settled.setdefault((rule.id, advice), []).append(mine)
             elif package := package_of(line.site):
@@ -200,7 +198,16 @@ def find(recording: Recording) -> Iterator[Finding]:
         yield _finding(_BY_ID[rule_id], advice, lines, severity=Severity.INFO)
 
 
-def _by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
+def away_in_round_trips(recording: Recording) -> Counter[tuple[str, int]]:
+    """Copies to the CPU by file and line that have a finding of their own: they came back."""
+    away = Counter[tuple[str, int]]()
+    for trip in chain.from_iterable(round_trips(recording)):
+        away[trip.other.file, trip.other.line] += trip.occurrence.count
+    return away
+
+
+def by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
+    """The waits of a line by the rule that they would break in every step."""
     if shows(line):
         yield PRINT, line
         return
@@ -210,8 +217,8 @@ def _by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
 
 def _finding(rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity | None = None) -> Finding:
     """One finding about lines with the same remedy, at the costliest of them."""
-    lines = sorted(lines, key=lambda line: -_cost(line)[1])
-    costs = [_cost(line) for line in lines]
+    lines = sorted(lines, key=lambda line: -cost_on(line)[1])
+    costs = [cost_on(line) for line in lines]
     per_step = sum(line.per_step for line in lines)
     places = "" if len(lines) == 1 else f", at {len(lines)} lines: this one costs most"
     return rule.finding(
@@ -228,12 +235,14 @@ def _finding(rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity
     )
 
 
-def _cost(line: AtLine) -> tuple[float, float]:
+def cost_on(line: AtLine) -> tuple[float, float]:
+    """Lowest and highest estimate of what the waits of a line cost on a Mac, in ns."""
     costs = [cost_of_wait(wait.wait, wait.count, wait.moved_bytes) for wait in line.occurrences]
     return sum(low for low, _ in costs), sum(high for _, high in costs)
 
 
-def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
+def advice_on(recording: Recording, rule: Rule, line: AtLine) -> Advice:
+    """What happened at a line and what to do about it, in its own words."""
     if rule is READ:
         scales = any("grad_scaler" in wait.site.via for wait in line.occurrences)
         searched = bool(recording.noted("anomaly"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anymps.findings import Finding, WaitPlace, wait_places
-from anymps.record import Recording, Wait, WaitQueue
+from anymps.record import Recording, Site, Wait, WaitQueue
 from anymps.report import _text as text
 from anymps.report._words import fact
 
@@ -16,6 +16,7 @@ NUMBERS: Final = COLUMNS[2:]
 BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why it belongs")
 MOST_BELONGING: Final = 8
 _ABOUT_COPIES: Final = "MPS4"
+_ABOUT_LOOPS: Final = "MPS207"
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,31 @@ def wait_rows(recording: Recording, findings: Sequence[Finding] = ()) -> WaitRow
 
 
 def _about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:
-    """The findings that say of a copy to the device that it need not be."""
-    if place.kinds != (Wait.COPY_TO_MPS,):
-        return []
+    """The findings that say of waits in no training step's routine that they need not be."""
+    about = _ABOUT_COPIES if place.kinds == (Wait.COPY_TO_MPS,) else _ABOUT_LOOPS
     at = (place.site.file, place.site.line)
-    return [it.id for it in findings if it.id.startswith(_ABOUT_COPIES) and at == (it.site.file, it.site.line)]
+    told = (it for it in findings if it.id.startswith(about))
+    return [it.id for it in told if at in [(site.file, site.line) for site in _lines(it)]]
+
+
+def _lines(finding: Finding) -> Sequence[Site]:
+    return (finding.site, *finding.related_sites) if finding.related_as == "also at" else (finding.site,)
 
 
 def _avoidable(places: Sequence[tuple[WaitPlace, Sequence[str]]], directory: str) -> list[str]:
-    if not places:
-        return []
-    told = [f"{text.place(place.site, directory)} ({', '.join(ids)})" for place, ids in places]
-    return [f"Copies to the device wait too; the findings tell how to do without: {', '.join(told)}."]
+    remarks = []
+    for which, kind in (
+        ("Copies to the device wait too", _ABOUT_COPIES),
+        ("Loops without a training step wait too", _ABOUT_LOOPS),
+    ):
+        told = [
+            f"{text.place(place.site, directory)} ({', '.join(ids)})"
+            for place, ids in places
+            if ids[0].startswith(kind)
+        ]
+        if told:
+            remarks.append(f"{which}; the findings tell how to do without: {', '.join(told)}.")
+    return remarks
 
 
 def queued(queue: WaitQueue) -> str:

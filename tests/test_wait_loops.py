@@ -1,0 +1,153 @@
+"""MPS207: waits in loops that take no training step, told from those of a few metrics and of training itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.findings import Finding, Severity, find
+from anymps.record import Phase, Recording, RecordingBuilder, Wait
+from anymps.report import renderer
+
+SCRIPT, LIBRARY = "evaluate.py", "/venv/lib/python3.11/site-packages/timm/utils.py"
+
+
+class Run:
+    """A recording in the making, in which each call takes a microsecond."""
+
+    def __init__(self) -> None:
+        self.builder = RecordingBuilder(meta={"torch_version": "2.13.0", "virtual": True})
+        self.time = 0
+
+    def call(
+        self, operator: str, line: int, source: str, wait: Wait = Wait.NONE, file: str = SCRIPT, moved: int = 0
+    ) -> None:
+        """One operator at a line."""
+        site = self.builder.site(file, line, "main", source)
+        self.time += 1000
+        self.builder.entry(
+            operator, start_ns=self.time, duration_ns=900, phase=Phase.FORWARD, site=site, wait=wait, moved_bytes=moved
+        )
+
+    def rounds(
+        self, number: int, source: str = "total += loss.item()", wait: Wait = Wait.ITEM, *, work: int = 1,
+        line: int = 12, file: str = SCRIPT,
+    ) -> Run:  # fmt: skip
+        """Rounds of a loop: `work` operators, then a wait."""
+        operator, moved = ("aten::copy_", 256) if wait is Wait.COPY_TO_CPU else ("aten::_local_scalar_dense", 4)
+        for _ in range(number):
+            for _ in range(work):
+                self.call("aten::linear", 11, "out = model(x)", file=file)
+            self.call(operator, line, source, wait, file, moved)
+        return self
+
+    def trained(self, steps: int) -> Run:
+        """Training steps without a wait."""
+        for _ in range(steps):
+            self.call("aten::linear", 5, "loss = model(x).sum()")
+            self.builder.end_step(self.time + 1000)
+        return self
+
+    def close(self) -> Recording:
+        """The finished recording."""
+        return self.builder.close()
+
+
+def looping(run: Run) -> list[Finding]:
+    """Its findings of MPS207."""
+    return [finding for finding in find(run.close()) if finding.id == "MPS207"]
+
+
+def test_inference() -> None:
+    """Ten rounds are a loop, with the advice for the line; its cost is that of the run."""
+    (finding,) = looping(Run().rounds(10))
+    assert (finding.severity, finding.site.line, finding.count, finding.per_step) == (Severity.INFO, 12, 10, 0.0)
+    assert finding.what == "`.item()` made the host wait 10 times, in a loop without a training step."
+    assert finding.fix == (
+        "Add up on the device, `total += loss.detach()`, and read `total` every 50 steps or after the loop."
+    )
+    assert finding.cost_ns == (10 * 100_000, 10 * 450_000)
+
+
+@pytest.mark.parametrize(("rounds", "expected"), [(10, 1), (9, 0)])
+def test_validation_between_steps(rounds: int, expected: int) -> None:
+    """Two epochs with a validation after each: ten rounds in each are a loop, nine are not."""
+    run = Run().trained(4).rounds(rounds).trained(4).rounds(rounds)
+    assert len(looping(run)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "wait", "fix"),
+    [
+        (
+            "predictions.append(out.argmax(1).cpu())", Wait.COPY_TO_CPU,
+            "Write `predictions.append(out.argmax(1).detach())`, and after the loop `torch.cat(predictions).cpu()`: "
+            "one wait.",
+        ),
+        ("print(loss)", Wait.ITEM, "Print or log every 50 steps: `if step % 50 == 0: print(loss)`."),
+        ("if token == end:", Wait.ITEM, "Decide on the device with `torch.where`, or test every 50 steps."),
+        (
+            "send(out.cpu(), y.cpu())", Wait.COPY_TO_CPU,
+            "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
+        ),
+    ],
+)  # fmt: skip
+def test_other_reads(source: str, wait: Wait, fix: str) -> None:
+    """The advice is that of the rules about training steps."""
+    (finding,) = looping(Run().rounds(12, source, wait))
+    assert finding.fix == fix
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        Run().rounds(9),
+        Run().rounds(40, work=0),
+        Run().rounds(40, file=LIBRARY),
+        Run().rounds(40, "torch.mps.synchronize()", Wait.SYNCHRONIZE),
+        Run().rounds(40, "x = x.to(device)", Wait.COPY_TO_MPS),
+        Run().rounds(1).trained(1).rounds(1).trained(1).rounds(20),
+    ],
+    ids=["few", "nothing queued", "a package's", "timing", "moving", "few between steps"],
+)
+def test_what_is_no_loop(run: Run) -> None:
+    """A few metrics, weights that are saved, packages, clocks, the data's way, a read now and then."""
+    assert looping(run) == []
+
+
+def test_reads_of_the_training_loop() -> None:
+    """What waits in every training step is MPS201 alone."""
+    run = Run()
+    for _ in range(6):
+        run.rounds(20).trained(1)
+    assert [finding.id for finding in find(run.close())] == ["MPS201"]
+
+
+def test_one_setting_is_one_finding() -> None:
+    """Lines whose waits one setting ends are told together."""
+    run = Run()
+    for line in (12, 13):
+        via = "torch/distributions/distribution.py:__init__"
+        for _ in range(10):
+            run.call("aten::exp", 11, "scale = log.exp()")
+            site = run.builder.site(SCRIPT, line, "main", "policy = Normal(mean, scale)", via)
+            run.time += 1000
+            run.builder.entry(
+                "aten::_local_scalar_dense", start_ns=run.time, duration_ns=900, site=site, wait=Wait.ITEM
+            )
+    (finding,) = looping(run)
+    assert [site.line for site in (finding.site, *finding.related_sites)] == [12, 13]
+    assert finding.what == (
+        "A distribution looked whether its arguments are valid 20 times, in a loop without a training step, at 2 "
+        "lines: this one costs most."
+    )
+
+
+def test_in_a_report() -> None:
+    """The waits that a finding is about are not among those that belong."""
+    recording = Run().rounds(10).rounds(3, "print(x.item())", line=20).close()
+    text = "".join(renderer("html").pieces(recording, find(recording)))
+    assert (
+        "Loops without a training step wait too; the findings tell how to do without: evaluate.py:12 (MPS207)." in text
+    )
+    belonging = text.partition('id="waits-belonging"')[2].partition("</table>")[0]
+    assert ("evaluate.py:20" in belonging, "evaluate.py:12" in belonging) == (True, False)
