@@ -296,7 +296,7 @@ def test_reads_in_too_few_steps() -> None:
     recording = loop(waiting("total += loss.item()", Wait.ITEM), steps=2)
     assert find(recording) == []
     assert notes(recording) == [
-        "The rules about the training loop (such as MPS102 and MPS201) were not applied: they need 3 "
+        "The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3 "
         "complete steps, the recording holds 2. A step ends with `optimizer.step()`."
     ]
     assert notes(loop(steps=3)) == []

@@ -66,7 +66,7 @@ Waits  2 lines in every step
 
 Findings
 
-MPS102 warning  Operator runs on the CPU in every step
+MPS102 warning  Operator runs on the CPU in the loop
   where   nets/model.py:19 in forward
           | x = x * torch.heaviside(x.detach(), self.zero)
   what    `aten::heaviside.out` in module `block.1` ran on the CPU once a step: 2 backend changes a
@@ -239,7 +239,7 @@ Limits
 
   -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
      leave out what draining a long queue costs.
-  -  The rules about the training loop (such as MPS102 and MPS201) were not applied: they need 3
+  -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
      complete steps, the recording holds none. A step ends with `optimizer.step()`.
 """
 
@@ -270,7 +270,7 @@ Limits
   -  The recording stops in the middle of the run: all this is true up to there.
   -  The detail of 5 plain calls was not kept: counts by line and operator hold all calls, the step
      table only the steps with full detail.
-  -  The rules about the training loop (such as MPS102 and MPS201) were not applied: they need 3
+  -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
      complete steps, the recording holds none. A step ends with `optimizer.step()`.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anymps.findings import Finding, Severity, find
-from anymps.record import Phase, Recording, RecordingBuilder, Wait
+from anymps.record import Fate, Phase, Recording, RecordingBuilder, Wait
 from anymps.report import renderer
 
 SCRIPT, LIBRARY = "evaluate.py", "/venv/lib/python3.11/site-packages/timm/utils.py"
@@ -19,13 +19,21 @@ class Run:
         self.time = 0
 
     def call(
-        self, operator: str, line: int, source: str, wait: Wait = Wait.NONE, file: str = SCRIPT, moved: int = 0
-    ) -> None:
+        self, operator: str, line: int, source: str, wait: Wait = Wait.NONE, file: str = SCRIPT, moved: int = 0,
+        fate: Fate = Fate.NATIVE,
+    ) -> None:  # fmt: skip
         """One operator at a line."""
         site = self.builder.site(file, line, "main", source)
         self.time += 1000
         self.builder.entry(
-            operator, start_ns=self.time, duration_ns=900, phase=Phase.FORWARD, site=site, wait=wait, moved_bytes=moved
+            operator,
+            start_ns=self.time,
+            duration_ns=900,
+            phase=Phase.FORWARD,
+            site=site,
+            wait=wait,
+            moved_bytes=moved,
+            fate=fate,
         )
 
     def rounds(
@@ -140,6 +148,23 @@ def test_one_setting_is_one_finding() -> None:
         "A distribution looked whether its arguments are valid 20 times, in a loop without a training step, at 2 "
         "lines: this one costs most."
     )
+
+
+@pytest.mark.parametrize(("rounds", "rule"), [(10, "MPS102"), (9, "MPS103")])
+def test_fallbacks(rounds: int, rule: str) -> None:
+    """Ten fallbacks without a training step are in a loop, in a package's lines too."""
+    run = Run()
+    for _ in range(rounds):
+        run.call("aten::_linalg_svd.U", 12, "u = svd(x)", Wait.FALLBACK, LIBRARY, 64, Fate.FALLBACK)
+    recording = run.close()
+    (finding,) = find(recording)
+    assert (finding.id, finding.site.line, finding.count) == (rule, 12, rounds)
+    if rule == "MPS102":
+        assert finding.what == (
+            "`aten::_linalg_svd.U` ran on the CPU 10 times in a loop without a training step: 20 backend changes."
+        )
+        text = "".join(renderer("html").pieces(recording, [finding]))
+        assert "the findings tell how to do without: timm/utils.py:12 (MPS102)." in text
 
 
 def test_in_a_report() -> None:

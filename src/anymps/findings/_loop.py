@@ -10,6 +10,9 @@ from anymps.record import Fate, Occurrence, Phase, Recording, Site
 MIN_STEPS = 3
 """Complete steps that a recording must hold before anything in it can be said to happen every step."""
 
+_ROUNDS = 10
+"""Times between two training steps that make a loop: a few may be the metrics of an epoch."""
+
 
 def is_every_step(recording: Recording, occurrence: Occurrence) -> bool:
     """Whether something belongs to the loop's routine: in at least half of the complete steps, and at least twice.
@@ -66,6 +69,15 @@ def by_line(occurrences: Iterable[Occurrence], *, split_operators: bool = False)
         operator = occurrence.operator if split_operators or not site.known else ""
         groups.setdefault((site.file, site.line, operator), []).append(occurrence)
     return [AtLine(group[0].site, tuple(group)) for group in groups.values()]
+
+
+def loops_untrained(line: AtLine) -> bool:
+    """Whether something repeats at a line between two training steps, and not a few times in many of them.
+
+    So do the rounds of a validation or an inference; the handful of metrics at the end of an epoch do not.
+    """
+    steps = max(occurrence.steps for occurrence in line.occurrences)
+    return line.count >= _ROUNDS * (steps + 1)
 
 
 def uses_mps(recording: Recording) -> bool:

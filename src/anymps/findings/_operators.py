@@ -8,7 +8,7 @@ from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import FALLBACK
 from anymps.findings._equivalents import equivalent
 from anymps.findings._example import Example
-from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, number, times
+from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
 from anymps.record import Fate, Phase, Recording, RefusalKind
@@ -37,7 +37,7 @@ MISSING = Rule(
 
 EVERY_STEP = Rule(
     id="MPS102",
-    title="Operator runs on the CPU in every step",
+    title="Operator runs on the CPU in the loop",
     severity=Severity.WARNING,
     why=(
         "Each call waits until the GPU is done, copies the inputs to the CPU and the results back; "
@@ -129,7 +129,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     for line in by_line(hot, split_operators=True):
         yield _every_step(recording, line)
     for line in by_line([fallback for fallback in fallbacks if fallback not in hot], split_operators=True):
-        yield _now_and_then(recording, line)
+        yield _in_loop(recording, line) if loops_untrained(line) else _now_and_then(recording, line)
 
 
 def _missing(recording: Recording, refused: Refused) -> Finding:
@@ -156,6 +156,22 @@ def _every_step(recording: Recording, line: AtLine) -> Finding:
         what=what,
         count=line.count,
         per_step=line.per_step,
+        cost_ns=FALLBACK.of(line.count, line.moved_bytes),
+        fix=_native_words(recording, operator) or EVERY_STEP.fix,
+    )
+
+
+def _in_loop(recording: Recording, line: AtLine) -> Finding:
+    """In the rounds of a loop that takes no training step, such as a validation or an inference."""
+    (operator,) = line.operators
+    what = (
+        f"`{operator}`{_module_words(line)} ran on the CPU {times(line.count)} in a loop without a training step: "
+        f"{2 * line.count} backend changes{_always_words(line)}."
+    )
+    return EVERY_STEP.finding(
+        line.site,
+        what=what,
+        count=line.count,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
         fix=_native_words(recording, operator) or EVERY_STEP.fix,
     )

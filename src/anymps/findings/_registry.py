@@ -54,7 +54,6 @@ RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule 
 """Every rule by its id."""
 
 _OVER_STEPS: Final = (
-    _operators.EVERY_STEP.id,
     _precision.UNSCALED.id,
     _detours.BORN.id,
     _detours.DRAWN.id,
@@ -101,6 +100,6 @@ def notes(recording: Recording) -> list[str]:
     if steps >= MIN_STEPS:
         return []
     return [
-        f"The rules about the training loop (such as MPS102 and MPS201) were not applied: they need {MIN_STEPS} "
+        f"The rules about the training loop (such as MPS201 and MPS404) were not applied: they need {MIN_STEPS} "
         f"complete steps, the recording holds {steps or 'none'}. A step ends with `optimizer.step()`."
     ]

@@ -130,7 +130,8 @@ def copy_advice(line: AtLine) -> Advice:
         return Advice(what, f"Write `{kept}`, and after the loop `torch.{joined}({code.appends_to}).cpu()`: one wait.")
     if kept and code.extends:
         kept = kept.replace(f"{code.extends}.extend(", f"{code.extends}.append(", 1)
-        return Advice(what, f"Write `{kept}`, and after the loop `torch.cat({code.extends}).cpu()`: one wait.")
+        read = "tolist" if ".tolist(" in code.code else "cpu"
+        return Advice(what, f"Write `{kept}`, and after the loop `torch.cat({code.extends}).{read}()`: one wait.")
     if code.indexed is not None:
         table, rows = code.indexed
         return Advice(what, f"Index on the device, `{table}[{rows}]`; move `{table}` there once, before the loop.")

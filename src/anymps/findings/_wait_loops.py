@@ -7,14 +7,11 @@ from typing import Final
 
 from anymps.findings._costs import ITEM
 from anymps.findings._example import Example
-from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, times
+from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, loops_untrained, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._wait_advice import Advice
 from anymps.findings._waits import TO_CPU, advice_on, away_in_round_trips, by_rule, cost_on
 from anymps.record import Occurrence, Recording, Wait
-
-_ROUNDS: Final = 10
-"""Waits of one line between two training steps that make a loop: a few may be the metrics of an epoch."""
 
 _KINDS: Final = (Wait.ITEM, Wait.INSIDE_OPERATOR, Wait.COPY_TO_CPU)
 """Those that read a value. Who waits for all of the queue, by `synchronize()`, may be timing each round."""
@@ -56,7 +53,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     away = away_in_round_trips(recording)
     groups: dict[tuple[object, ...], tuple[Rule, Advice, list[AtLine]]] = {}
     for line in by_line(_repeated(recording)):
-        if not _is_loop(line):
+        if not line.site.known or not loops_untrained(line):
             continue
         for rule, mine in by_rule(line):
             if rule is TO_CPU and away[line.site.file, line.site.line] >= mine.count:
@@ -79,12 +76,6 @@ def _repeated(recording: Recording) -> Iterator[Occurrence]:
             and (wait.site.file, wait.site.line, wait.wait) in busy
         ):
             yield wait
-
-
-def _is_loop(line: AtLine) -> bool:
-    """Whether a line waits many times between two training steps, and not a few times in many of them."""
-    steps = max(wait.steps for wait in line.occurrences)
-    return line.site.known and line.count >= _ROUNDS * (steps + 1)
 
 
 def _finding(rule: Rule, advice: Advice, lines: list[AtLine]) -> Finding:

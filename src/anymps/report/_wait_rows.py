@@ -15,8 +15,8 @@ COLUMNS: Final = ("where", "waits for", "a step", "queued", "host", "work", "cos
 NUMBERS: Final = COLUMNS[2:]
 BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why it belongs")
 MOST_BELONGING: Final = 8
-_ABOUT_COPIES: Final = "MPS4"
-_ABOUT_LOOPS: Final = "MPS207"
+_ABOUT_COPIES: Final = ("MPS4",)
+_ABOUT_LOOPS: Final = ("MPS102", "MPS207")
 
 
 @dataclass(frozen=True)
