@@ -229,7 +229,12 @@ def test_a_value_that_is_shown(source: str, fix: str) -> None:
         ),
         (
             "preds.extend(out.softmax(1)[:, 1].detach().cpu().numpy())",
-            "Write `preds.append(out.softmax(1)[:, 1].detach())`, and after the loop `torch.cat(preds).cpu()`: one "
+            "Write `preds.append(out.softmax(1)[:, 1].detach())`, and after the loop `torch.cat(preds).cpu().numpy()`: "
+            "one wait.",
+        ),
+        (
+            "scores.extend(out.max(-1).values.tolist())",
+            "Write `scores.append(out.max(-1).values.detach())`, and after the loop `torch.cat(scores).tolist()`: one "
             "wait.",
         ),
         (

@@ -127,11 +127,12 @@ def copy_advice(line: AtLine) -> Advice:
     if kept and code.appends_to:
         # Batches are of several sizes, the last one smaller.
         joined = "stack" if line.moved_bytes <= _ONE_NUMBER * line.count else "cat"
-        return Advice(what, f"Write `{kept}`, and after the loop `torch.{joined}({code.appends_to}).cpu()`: one wait.")
+        all_of_it = f"torch.{joined}({code.appends_to}).{_as_read(code)}"
+        return Advice(what, f"Write `{kept}`, and after the loop `{all_of_it}`: one wait.")
     if kept and code.extends:
         kept = kept.replace(f"{code.extends}.extend(", f"{code.extends}.append(", 1)
-        read = "tolist" if ".tolist(" in code.code else "cpu"
-        return Advice(what, f"Write `{kept}`, and after the loop `torch.cat({code.extends}).{read}()`: one wait.")
+        all_of_it = f"torch.cat({code.extends}).{_as_read(code)}"
+        return Advice(what, f"Write `{kept}`, and after the loop `{all_of_it}`: one wait.")
     if code.indexed is not None:
         table, rows = code.indexed
         return Advice(what, f"Index on the device, `{table}[{rows}]`; move `{table}` there once, before the loop.")
@@ -140,6 +141,13 @@ def copy_advice(line: AtLine) -> Advice:
     if kept and code.assigns is not None and isinstance(code.assigns[1], ast.BinOp):
         return Advice(what, f"Compute it on the device, `{kept}`, with all that is in it moved there before the loop.")
     return Advice(what)
+
+
+def _as_read(line: UserLine) -> str:
+    """How the line reads what it copies."""
+    if ".tolist(" in line.code:
+        return "tolist()"
+    return "cpu().numpy()" if ".numpy(" in line.code else "cpu()"
 
 
 def read_advice(line: AtLine, *, searched_for_nan: bool = False) -> Advice:
