@@ -151,14 +151,7 @@ def _every_step(recording: Recording, line: AtLine) -> Finding:
         f"`{operator}`{backward}{_module_words(line)} ran on the CPU {times(line.per_step)} a step: "
         f"{number(2 * line.per_step)} backend changes a step{_always_words(line)}."
     )
-    return EVERY_STEP.finding(
-        line.site,
-        what=what,
-        count=line.count,
-        per_step=line.per_step,
-        cost_ns=FALLBACK.of(line.count, line.moved_bytes),
-        fix=_native_words(recording, operator) or EVERY_STEP.fix,
-    )
+    return _hot(recording, line, what, line.per_step)
 
 
 def _in_loop(recording: Recording, line: AtLine) -> Finding:
@@ -168,10 +161,16 @@ def _in_loop(recording: Recording, line: AtLine) -> Finding:
         f"`{operator}`{_module_words(line)} ran on the CPU {times(line.count)} in a loop without a training step: "
         f"{2 * line.count} backend changes{_always_words(line)}."
     )
+    return _hot(recording, line, what)
+
+
+def _hot(recording: Recording, line: AtLine, what: str, per_step: float = 0.0) -> Finding:
+    (operator,) = line.operators
     return EVERY_STEP.finding(
         line.site,
         what=what,
         count=line.count,
+        per_step=per_step,
         cost_ns=FALLBACK.of(line.count, line.moved_bytes),
         fix=_native_words(recording, operator) or EVERY_STEP.fix,
     )

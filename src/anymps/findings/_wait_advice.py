@@ -150,20 +150,8 @@ def _as_read(line: UserLine) -> str:
     return "cpu().numpy()" if ".numpy(" in line.code else "cpu()"
 
 
-def read_advice(line: AtLine, *, searched_for_nan: bool = False) -> Advice:
-    """A value that is read; `searched_for_nan`: anomaly detection was on in a backward of the run."""
-    vias = " ".join(wait.site.via for wait in line.occurrences)
-    return (
-        (_in_anomaly_detection(line) if searched_for_nan else None)
-        or _in_torch(line, vias)
-        or _in_library(line)
-        or _in_test(UserLine.of(line.site.source))
-        or _in_value(UserLine.of(line.site.source))
-    )
-
-
-def _in_anomaly_detection(line: AtLine) -> Advice | None:
-    """Reads of the gradients that a backward makes; they stand at the lines of the forward, which read nothing."""
+def anomaly_advice(line: AtLine) -> Advice | None:
+    """Reads of a backward's gradients, where anomaly detection was on; they stand at lines that read nothing."""
     if line.phases != (Phase.BACKWARD,) or UserLine.of(line.site.source).without_read:
         return None
     return Advice(
@@ -172,6 +160,17 @@ def _in_anomaly_detection(line: AtLine) -> Advice | None:
         "Lightning Trainer. With `check_nan=False` it reads nothing, and still tells which forward failed.",
         "torch/csrc/autograd/engine.cpp (torch 2.13); " + ITEM.source,
         elsewhere=True,
+    )
+
+
+def read_advice(line: AtLine) -> Advice:
+    """A value that is read."""
+    vias = " ".join(wait.site.via for wait in line.occurrences)
+    return (
+        _in_torch(line, vias)
+        or _in_library(line)
+        or _in_test(UserLine.of(line.site.source))
+        or _in_value(UserLine.of(line.site.source))
     )
 
 

@@ -76,7 +76,7 @@ def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
     groups: dict[tuple[str, int, str], list[WaitQueue]] = {}
     for queue in recording.queues():
         constant = queue.wait is Wait.COPY_TO_MPS and (queue.site.file, queue.site.line) in kept
-        reason = "" if _key(queue.site, queue.wait) in routine else _reason(recording, queue, constant=constant)
+        reason = "" if kind_at(queue.site, queue.wait) in routine else _reason(recording, queue, constant=constant)
         groups.setdefault((queue.site.file, queue.site.line, reason), []).append(queue)
     places = [
         WaitPlace(queues[0].site, tuple(queues), hurts=not reason, reason=reason)
@@ -93,8 +93,8 @@ def ahead(recording: Recording, hurting: Iterable[WaitPlace]) -> Ahead | None:
     if step is None:
         return None
     queues = recording.step_queues(step)
-    hurts = {_key(queue.site, queue.wait) for place in hurting for queue in place.queues}
-    kept = [_key(wait.site, wait.wait) not in hurts for wait in queues.waits]
+    hurts = {kind_at(queue.site, queue.wait) for place in hurting for queue in place.queues}
+    kept = [kind_at(wait.site, wait.wait) not in hurts for wait in queues.waits]
     if all(kept):
         return None
     counts = [wait.operators for wait in queues.waits]
@@ -115,13 +115,14 @@ def _longest(counts: list[int], kept: list[bool], left: int) -> int:
 
 def _routine(recording: Recording) -> set[tuple[str, int, Wait]]:
     return {
-        _key(wait.site, wait.wait)
+        kind_at(wait.site, wait.wait)
         for wait in recording.waits()
         if wait.wait in HURTING and is_every_step(recording, wait)
     }
 
 
-def _key(site: Site, wait: Wait) -> tuple[str, int, Wait]:
+def kind_at(site: Site, wait: Wait) -> tuple[str, int, Wait]:
+    """File, line and kind of a wait: what counts as one place."""
     return site.file, site.line, wait
 
 

@@ -7,7 +7,7 @@ one-off printing, validation between steps (`_wait_loops.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from anymps._errors import UnsupportedTorchError
@@ -17,7 +17,15 @@ from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._scaler import scaler_advice
-from anymps.findings._wait_advice import Advice, copy_advice, instead_of, read_advice, show_advice, shows
+from anymps.findings._wait_advice import (
+    Advice,
+    anomaly_advice,
+    copy_advice,
+    instead_of,
+    read_advice,
+    show_advice,
+    shows,
+)
 from anymps.record import Recording, Wait
 from anymps.rules import wait_of
 
@@ -175,55 +183,45 @@ def find(recording: Recording) -> Iterator[Finding]:
     # What one setting ends is one finding wherever it waits, and so is what a package does in lines of its own.
     settled: dict[tuple[str, Advice], list[AtLine]] = {}
     packaged: dict[tuple[str, str], list[AtLine]] = {}
-    away = away_in_round_trips(recording)
-    for line in by_line(routine):
-        for rule, mine in by_rule(line):
-            if rule is TO_CPU and away[line.site.file, line.site.line] >= mine.count:
-                continue
-            advice = advice_on(recording, rule, mine)
-            if advice.elsewhere:
-                settled.setdefault((rule.id, advice), []).append(mine)
-            elif package := package_of(line.site):
-                packaged.setdefault((rule.id, package), []).append(mine)
-            else:
-                yield _finding(rule, advice, [mine])
+    for rule, advice, line in advised(recording, by_line(routine)):
+        if advice.elsewhere:
+            settled.setdefault((rule.id, advice), []).append(line)
+        elif package := package_of(line.site):
+            packaged.setdefault((rule.id, package), []).append(line)
+        else:
+            yield _in_every_step(rule, advice, [line])
     for (rule_id, advice), lines in settled.items():
-        yield _finding(_BY_ID[rule_id], advice, lines)
+        yield _in_every_step(_BY_ID[rule_id], advice, lines)
     for (rule_id, package), lines in packaged.items():
         advice = Advice(
             f"The package `{package}` made the host wait",
             f"Nothing in your own files: see whether a setting or a newer release of `{package}` goes without, or "
             "tell its authors.",
         )
-        yield _finding(_BY_ID[rule_id], advice, lines, severity=Severity.INFO)
+        yield _in_every_step(_BY_ID[rule_id], advice, lines, severity=Severity.INFO)
 
 
-def away_in_round_trips(recording: Recording) -> Counter[tuple[str, int]]:
-    """Copies to the CPU by file and line that have a finding of their own: they came back."""
-    away = Counter[tuple[str, int]]()
+def advised(recording: Recording, lines: Iterable[AtLine]) -> Iterator[tuple[Rule, Advice, AtLine]]:
+    """The waits of lines, by the rule that they break in a training step, with what to do about them."""
+    away = Counter[tuple[str, int]]()  # copies of round trips, which have a finding of their own
     for trip in chain.from_iterable(round_trips(recording)):
         away[trip.other.file, trip.other.line] += trip.occurrence.count
-    return away
+    for line in lines:
+        for rule, mine in _by_rule(line):
+            if rule is not TO_CPU or away[line.site.file, line.site.line] < mine.count:
+                yield rule, _advice(recording, rule, mine), mine
 
 
-def by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
-    """The waits of a line by the rule that they would break in every step."""
-    if shows(line):
-        yield PRINT, line
-        return
-    for rule in dict.fromkeys(_RULE_OF[wait.wait] for wait in line.occurrences):
-        yield rule, AtLine(line.site, tuple(wait for wait in line.occurrences if _RULE_OF[wait.wait] is rule))
-
-
-def _finding(rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity | None = None) -> Finding:
-    """One finding about lines with the same remedy, at the costliest of them."""
-    lines = sorted(lines, key=lambda line: -cost_on(line)[1])
-    costs = [cost_on(line) for line in lines]
-    per_step = sum(line.per_step for line in lines)
+def finding_about(
+    rule: Rule, advice: Advice, lines: list[AtLine], often: str, per_step: float = 0.0, severity: Severity | None = None
+) -> Finding:
+    """One finding about lines with the same remedy, at the costliest of them; `often`: how often they waited."""
+    lines = sorted(lines, key=lambda line: -_cost(line)[1])
+    costs = [_cost(line) for line in lines]
     places = "" if len(lines) == 1 else f", at {len(lines)} lines: this one costs most"
     return rule.finding(
         lines[0].site,
-        what=f"{advice.what} {times(per_step)} a step{places}.",
+        what=f"{advice.what} {often}{places}.",
         count=sum(line.count for line in lines),
         per_step=per_step,
         cost_ns=(sum(low for low, _ in costs), sum(high for _, high in costs)),
@@ -235,18 +233,30 @@ def _finding(rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity
     )
 
 
-def cost_on(line: AtLine) -> tuple[float, float]:
-    """Lowest and highest estimate of what the waits of a line cost on a Mac, in ns."""
+def _by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
+    if shows(line):
+        yield PRINT, line
+        return
+    for rule in dict.fromkeys(_RULE_OF[wait.wait] for wait in line.occurrences):
+        yield rule, AtLine(line.site, tuple(wait for wait in line.occurrences if _RULE_OF[wait.wait] is rule))
+
+
+def _in_every_step(rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity | None = None) -> Finding:
+    per_step = sum(line.per_step for line in lines)
+    return finding_about(rule, advice, lines, f"{times(per_step)} a step", per_step, severity)
+
+
+def _cost(line: AtLine) -> tuple[float, float]:
     costs = [cost_of_wait(wait.wait, wait.count, wait.moved_bytes) for wait in line.occurrences]
     return sum(low for low, _ in costs), sum(high for _, high in costs)
 
 
-def advice_on(recording: Recording, rule: Rule, line: AtLine) -> Advice:
-    """What happened at a line and what to do about it, in its own words."""
+def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
     if rule is READ:
-        scales = any("grad_scaler" in wait.site.via for wait in line.occurrences)
-        searched = bool(recording.noted("anomaly"))
-        return scaler_advice(recording) if scales else read_advice(line, searched_for_nan=searched)
+        if any("grad_scaler" in wait.site.via for wait in line.occurrences):
+            return scaler_advice(recording)
+        searched = anomaly_advice(line)
+        return searched if searched is not None and recording.noted("anomaly") else read_advice(line)
     if rule is PRINT:
         return show_advice(line)
     if rule is INSIDE:

@@ -158,9 +158,9 @@ def _is_number(value: ast.expr, frame: FrameType) -> bool:
         return _is_count(value.func) or (_is_computed(value.func, frame) and _is_constant(value, frame))
     if isinstance(value, ast.Subscript):
         return _is_shape(value.value)
-    held = resolve(value, frame)[1]
     if _is_shape(value):
         return True
+    held = resolve(value, frame)[1]
     if isinstance(value, ast.Attribute) and isinstance(held, (list, tuple)):
         return all(isinstance(item, (int, float)) for item in held)
     return isinstance(held, (int, float))

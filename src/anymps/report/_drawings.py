@@ -105,12 +105,11 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
     groups = [sums[place : place + size] for place in range(0, len(sums), size)]
     later = [it.duration_ns for it in sums[1:]]
     # The first step compiles and allocates, and any may wait for a busy machine: drawn to scale, one such flattens all.
-    ordinary = statistics.median(max(it.duration_ns for it in group) for group in groups)
-    longest = min(max(later), int(_TALLEST * ordinary)) or 1
+    tops = [max(it.duration_ns for it in group) for group in groups]
+    longest = min(max(later), int(_TALLEST * statistics.median(tops))) or 1
     width = 100 / len(groups)
     bars = []
-    for place, group in enumerate(groups):
-        top = max(it.duration_ns for it in group)
+    for place, (group, top) in enumerate(zip(groups, tops, strict=True)):
         height = max((_BAR_BOTTOM - _BAR_TOP) * min(top / longest, 1), 1)
         bars.append(
             {

@@ -15,7 +15,7 @@ COLUMNS: Final = ("where", "waits for", "a step", "queued", "host", "work", "cos
 NUMBERS: Final = COLUMNS[2:]
 BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why it belongs")
 MOST_BELONGING: Final = 8
-_ABOUT_COPIES: Final = ("MPS4",)
+_ABOUT_COPIES: Final = "MPS4"
 _ABOUT_LOOPS: Final = ("MPS102", "MPS207")
 
 
@@ -36,8 +36,9 @@ def wait_rows(recording: Recording, findings: Sequence[Finding] = ()) -> WaitRow
         return None
     directory = fact(recording, "directory")
     hurting = [place for place in places if place.hurts]
-    avoidable = [(place, ids) for place in places if not place.hurts and (ids := _about(place, findings))]
-    belonging = [place for place in places if not place.hurts and not _about(place, findings)]
+    others = [(place, _about(place, findings)) for place in places if not place.hurts]
+    avoidable = [(place, ids) for place, ids in others if ids]
+    belonging = [place for place, ids in others if not ids]
     left = belonging[MOST_BELONGING:]
     return WaitRows(
         hurting=tuple(_hurting(place, directory) for place in hurting),
@@ -49,10 +50,15 @@ def wait_rows(recording: Recording, findings: Sequence[Finding] = ()) -> WaitRow
 
 def _about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:
     """The findings that say of waits in no training step's routine that they need not be."""
-    about = _ABOUT_COPIES if place.kinds == (Wait.COPY_TO_MPS,) else _ABOUT_LOOPS
+    about = _ABOUT_COPIES if _moves(place) else _ABOUT_LOOPS
     at = (place.site.file, place.site.line)
     told = (it for it in findings if it.id.startswith(about))
     return [it.id for it in told if at in [(site.file, site.line) for site in _lines(it)]]
+
+
+def _moves(place: WaitPlace) -> bool:
+    """Whether nothing waits there but copies to the device."""
+    return place.kinds == (Wait.COPY_TO_MPS,)
 
 
 def _lines(finding: Finding) -> Sequence[Site]:
@@ -61,17 +67,14 @@ def _lines(finding: Finding) -> Sequence[Site]:
 
 def _avoidable(places: Sequence[tuple[WaitPlace, Sequence[str]]], directory: str) -> list[str]:
     remarks = []
-    for which, kind in (
-        ("Copies to the device wait too", _ABOUT_COPIES),
-        ("Loops without a training step wait too", _ABOUT_LOOPS),
-    ):
+    for which, moving in (("Copies to the device", True), ("Loops without a training step", False)):
         told = [
             f"{text.place(place.site, directory)} ({', '.join(ids)})"
             for place, ids in places
-            if ids[0].startswith(kind)
+            if _moves(place) is moving
         ]
         if told:
-            remarks.append(f"{which}; the findings tell how to do without: {', '.join(told)}.")
+            remarks.append(f"{which} wait too; the findings tell how to do without: {', '.join(told)}.")
     return remarks
 
 
