@@ -217,7 +217,7 @@ def test_the_last_log_belongs() -> None:
     """What is read after the loop belongs; without a complete step nothing is said to hurt."""
     assert told(loop(tail=waiting(50, Wait.ITEM, 10)).close()) == [(50, "item", False, "after the last step")]
     alone = loop(steps=0, tail=waiting(50, Wait.ITEM, 10)).close()
-    assert told(alone) == [(50, "item", False, "outside of any complete step")]
+    assert told(alone) == [(50, "item", False, "once")]
 
 
 def test_too_few_steps_to_tell() -> None:
@@ -245,12 +245,12 @@ def test_what_hurts_comes_first() -> None:
         (
             [READ],
             Ahead(5, 5, whole=True),
-            "1 wait in every step; without it the host could run more than 5 operators ahead, not 5.",
+            "1 wait in every step; without it the host could queue whole steps without waiting.",
         ),
         (
             [READ, SHOW],
             Ahead(4, 5, whole=True),
-            "2 waits in every step; without them the host could run more than 5 operators ahead, not 4.",
+            "2 waits in every step; without them the host could queue whole steps without waiting.",
         ),
         (
             [MOVE, READ],

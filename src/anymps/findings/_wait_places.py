@@ -130,7 +130,7 @@ def _reason(recording: Recording, queue: WaitQueue, *, constant: bool) -> str:
     """Why a wait belongs; never empty."""
     steps = [step.step for step in recording.steps() if step.complete]
     if not steps:
-        return "outside of any complete step"
+        return "once" if queue.count == 1 else "the run has no steps to judge it by"
     if queue.first_step > steps[-1]:
         return "after the last step"
     if queue.last_step <= steps[0] and len(steps) > 1:

@@ -251,7 +251,7 @@ def _kept(lines: Sequence[Line]) -> list[Line]:
 
 def _files(lines: Sequence[Line], directory: str) -> list[dict[str, Any]]:
     kept = sorted(_kept(lines), key=lambda it: (it.file, it.line))
-    return [_file(text.path(file, directory), list(group)) for file, group in groupby(kept, key=lambda it: it.file)]
+    return [_file(text.module(file, directory), list(group)) for file, group in groupby(kept, key=lambda it: it.file)]
 
 
 def _file(name: str, lines: Sequence[Line]) -> dict[str, Any]:

@@ -149,7 +149,8 @@ def _waits(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
         grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
         for column in columns:
             numeric = column.header in NUMBERS
-            grid.add_column(column.header, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+            whole = numeric or column.header == "where"
+            grid.add_column(column.header, justify="right" if numeric else "left", no_wrap=whole, overflow="fold")
         for number in range(len(rows.hurting)):
             grid.add_row(*(Text(column.cells[number]) for column in columns))
         yield indented(grid)
@@ -161,7 +162,8 @@ def _waits(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
             yield Text()
         grid = Table.grid(padding=(0, 2, 0, 0))
         for header in BELONGING_COLUMNS:
-            grid.add_column(justify="right" if header == "times" else "left", style=QUIET, overflow="fold")
+            justify: JustifyMethod = "right" if header == "times" else "left"
+            grid.add_column(justify=justify, style=QUIET, no_wrap=header == "where", overflow="fold")
         if rows.remarks:
             yield indented(Text("These belong:"))
         for row in rows.belonging:
@@ -183,7 +185,8 @@ def _memory(recording: Recording) -> Iterator[RenderableType]:
         grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
         for column in columns:
             numeric = column in MEMORY_NUMBERS
-            grid.add_column(column, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+            whole = numeric or column == "where"
+            grid.add_column(column, justify="right" if numeric else "left", no_wrap=whole, overflow="fold")
         for row in cells_of:
             grid.add_row(*map(Text, row))
         for row in quiet:
@@ -269,7 +272,7 @@ def _lines(recording: Recording, width: int) -> Iterator[RenderableType]:
         columns = [column for column in columns if column.header != "changes"]
     blocks: list[Group] = []
     for file, group in groupby(range(len(kept_lines)), key=lambda row: kept_lines[row].file):
-        title = Text(text.path(file, directory), "bold")
+        title = Text(text.module(file, directory), "bold")
         blocks.append(Group(title, _line_table(columns, kept_lines, list(group), width)))
     left = [line for line in known if line not in kept]
     if left:

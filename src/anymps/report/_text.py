@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from anymps._units import duration as duration
 from anymps._units import duration_range as duration_range
 from anymps._units import duration_short as duration_short
 from anymps.findings import project_path
 from anymps.record import Site
+
+_WHOLE_PARTS = 3  # of a path in an installed package: `timm/layers/drop.py`
 
 
 def clean(text: str) -> str:
@@ -63,6 +67,20 @@ def path(file: str, directory: str = "") -> str:
     return clean(project_path(file, (directory,)))
 
 
+def module(file: str, directory: str = "") -> str:
+    """A file in few words: as `path` in the directory of the run, elsewhere no more than its package and module.
+
+    `transformers/.../modeling_llama.py` in `site-packages`, `logging/__init__.py` of Python's own, `nanogpt/model.py`.
+    """
+    whole = path(file, directory)
+    if directory and PurePath(file).is_relative_to(directory):
+        return whole
+    parts = PurePath(whole).parts
+    if PurePath(whole).is_absolute():
+        return clean("/".join(parts[-2:]))
+    return f"{parts[0]}/.../{parts[-1]}" if len(parts) > _WHOLE_PARTS else whole
+
+
 def place(site: Site, directory: str = "") -> str:
     """`train.py:12`, or `an unknown line`."""
-    return f"{path(site.file, directory)}:{site.line}" if site.known else "an unknown line"
+    return f"{module(site.file, directory)}:{site.line}" if site.known else "an unknown line"

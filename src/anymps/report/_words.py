@@ -57,15 +57,14 @@ def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     number = sum(place.per_step for place in hurting)
     if not number:
         return ""
-    words = f"{count(number)} {'wait' if count(number) == '1' else 'waits'} in every step"
+    one = count(number) == "1"
+    words, them = f"{count(number)} {'wait' if one else 'waits'} in every step", "it" if one else "them"
     reach = ahead(recording, hurting)
-    if reach is None or (reach.without <= reach.now and not reach.whole):
+    if reach is not None and reach.whole:
+        return f"{words}; without {them} the host could queue whole steps without waiting."
+    if reach is None or reach.without <= reach.now:
         return f"{words}."
-    least = "more than " if reach.whole else ""
-    return (
-        f"{words}; without {'it' if count(number) == '1' else 'them'} the host could run {least}{reach.without:,} "
-        f"operators ahead, not {reach.now:,}."
-    )
+    return f"{words}; without {them} the host could run {reach.without:,} operators ahead, not {reach.now:,}."
 
 
 def times(finding: Finding) -> str:

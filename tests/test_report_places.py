@@ -1,0 +1,56 @@
+"""Places as reports name them: short, and never cut inside a word."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.findings import find
+from anymps.record import Phase, Recording, RecordingBuilder, Site, Wait
+from anymps.report import render_terminal
+from anymps.report._text import place
+from recordings import META
+
+DIRECTORY = "/home/me/project"
+LONG = "/opt/python/lib/python3.11/site-packages/transformers/models/llama/modeling_llama.py"
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("/home/me/project/train.py", "train.py:7"),
+        ("/home/me/project/a/b/c/d/model.py", "a/b/c/d/model.py:7"),
+        ("/home/me/other/nanogpt/model.py", "nanogpt/model.py:7"),
+        ("/usr/lib/python3.11/logging/__init__.py", "logging/__init__.py:7"),
+        ("/opt/python/lib/python3.11/site-packages/timm/layers/drop.py", "timm/layers/drop.py:7"),
+        (LONG, "transformers/.../modeling_llama.py:7"),
+        ("<string>", "<string>:7"),
+        ("", "an unknown line"),
+    ],
+)
+def test_a_place_is_its_package_and_module(file: str, name: str) -> None:
+    """Below the directory of the run a path stays whole; elsewhere package and module are enough."""
+    assert place(Site(file, 7), DIRECTORY) == name
+
+
+def waiting(*, steps: int) -> Recording:
+    """A read in every step, or forty in a run without steps, far away from the script."""
+    builder = RecordingBuilder(meta={**META})
+    line = builder.site(LONG, 312, "forward", "position = int(cache_position[0].item())")
+    for number in range(max(steps, 40)):
+        builder.entry("aten::mm", start_ns=number * 1000, duration_ns=100, phase=Phase.FORWARD)
+        builder.entry(
+            "aten::_local_scalar_dense", start_ns=number * 1000 + 500, duration_ns=100, phase=Phase.LOSS_READ,
+            site=line, wait=Wait.ITEM,
+        )  # fmt: skip
+        if steps:
+            builder.end_step((number + 1) * 1000)
+    return builder.close()
+
+
+@pytest.mark.parametrize("steps", [0, 40])
+def test_a_place_is_not_cut_inside_a_word(steps: int) -> None:
+    """The tables of a terminal keep places whole, however narrow it is."""
+    recording = waiting(steps=steps)
+    text = render_terminal(recording, find(recording), width=80)
+    assert "transformers/.../modeling_llama.py:312" in text
+    assert "the run has no steps to judge it by" in " ".join(text.split()) or steps
