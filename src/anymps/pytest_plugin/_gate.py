@@ -12,6 +12,7 @@ import pytest
 
 from anymps._errors import AnympsError
 from anymps.pytest_plugin._facts import Facts
+from anymps.pytest_plugin._late import LateErrors, told
 from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, unexpected_fallbacks
 from anymps.pytest_plugin._manifest import Manifest, key
 from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
@@ -28,9 +29,10 @@ _RUN = pytest.StashKey["_Run"]()
 class _Run:
     """One attempt at a test, from its setup to the end of its teardown."""
 
-    def __init__(self, marks: Marks, verdict: Verdict) -> None:
+    def __init__(self, marks: Marks, verdict: Verdict, late: LateErrors) -> None:
         self.marks = marks
         self.verdict = verdict
+        self.late = late
         self.calling = False
         self.allocated = 0  # bytes on the device before the setup
         self.stack = ExitStack()
@@ -69,6 +71,16 @@ class Gate:
         item.stash[_ID] = item.nodeid
         self._selection.collected.add(key(item.nodeid))
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """A module whose import left an error on the device cannot be collected: no test can be blamed for it."""
+        report = yield
+        late = self.capture.late_error() if self.capture is not None else None
+        if late is not None and not report.failed:
+            report.outcome = "failed"
+            report.longrepr = f"AcceleratorError: {told(late, 'collect', self._root)}"
+        return report
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note which files were collected, and which could not be."""
         (self._selection.failed if report.failed else self._selection.reached).add(report.nodeid)
@@ -96,33 +108,40 @@ class Gate:
             torch.set_default_device(None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         """Begin a test, or another attempt at it."""
         marks = item.stash.get(_MARKS, Marks())
         entry = self._manifest.entries.get(key(_test_id(item))) if self._manifest is not None else None
         name = os.path.relpath(self._manifest.path, self._root) if self._manifest is not None else None
         verdict = Verdict(entry, marks.fails, name, self._settings.update_manifest)
-        run = item.stash[_RUN] = _Run(marks, verdict)
+        run = item.stash[_RUN] = _Run(marks, verdict, LateErrors(self.capture, self._root))
         if self.capture is not None:
+            self.capture.late_error()  # left outside of all tests: it is in what the session shows, and no test's
             self._outside.add(self.capture.cut())
             if marks.memory is not None:
                 run.stack.enter_context(self.capture.every_call())
                 self.capture.core.reset_peak_memory()
                 run.allocated = self.capture.core.memory_statistics()["allocated"][0]
-        yield
+        return (yield from run.late.drained("setup"))
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Fail the test if it went over a limit of its own."""
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Fail the test if it left an error on the device, or went over a limit of its own."""
         run = item.stash[_RUN]
         run.calling = True
         try:
-            yield
+            result = yield from run.late.drained("call")
             text = self._exceeded(run)
         finally:
             run.calling = False
         if text:
             pytest.fail(text, pytrace=False)
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Fail the teardown if it left an error on the device."""
+        return (yield from item.stash[_RUN].late.drained("teardown"))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -134,6 +153,7 @@ class Gate:
         if run is None:
             return report
         error = call.excinfo.value if call.excinfo is not None else None
+        run.late.tell(report, call)
         if run.calling and call.when == "call":
             run.verdict.see_subtest(report, error)
             return report

@@ -20,6 +20,7 @@ from anymps.pytest_plugin._limits import place, plural, relative, times
 from anymps.pytest_plugin._manifest import Manifest, key, write_manifest
 from anymps.pytest_plugin._options import Settings
 from anymps.pytest_plugin._parts import Parts
+from anymps.record import RefusalKind
 from anymps.record._capture import DETAIL_LIMIT
 
 if TYPE_CHECKING:
@@ -298,7 +299,8 @@ class Summary:
                 yield f"    {times(it.count)}{' (expected)' if it.expected else ''}  {place(it.site, self._root)}"
                 made = it.refusal.origin if it.refusal is not None else None
                 if made is not None and made.known and (made.file, made.line) != (it.site.file, it.site.line):
-                    yield f"      made at {place(made, self._root)}"
+                    verb = "raised" if it.refusal is not None and it.refusal.kind is RefusalKind.INDEX else "made"
+                    yield f"      {verb} at {place(made, self._root)}"
                 yield f"      in {_names(it.tests)}"
         left = len(groups) - len(shown)
         if left > 0:

@@ -381,17 +381,34 @@ class DispatchCore:
         """
         if not isinstance(error, DELAYED_ERROR) or not self.tape.on:
             return
+        number = self._put_down(error)
+        if self._note_surfaced is not None:
+            self._note_surfaced(number)
+
+    def _put_down(self, error: Exception) -> int:
+        """Write the refusal of an error that has come out, and give its number."""
         checked, self._checked = self._checked, []
         lines = {site for _, site in checked}
         if len(lines) == 1:
             self._blamed = lines.pop()
         operator = checked[0][0] if self._blamed else "anymps::wait"
         try:
-            number = self._refused(RefusalKind.INDEX, operator, error, None)
+            return self._refused(RefusalKind.INDEX, operator, error, None)
         finally:
             self._blamed = 0
-        if self._note_surfaced is not None:
-            self._note_surfaced(number)
+
+    def take_late_error(self) -> tuple[int, str] | None:
+        """Wait for the device. The number of the refusal and the text of the error that comes out, None for none."""
+        was_on, self.tape.on = self.tape.on, False  # the program did not ask for this wait
+        try:
+            torch._C._mps_deviceSynchronize()
+        except DELAYED_ERROR as error:
+            self.tape.on = was_on
+            return self._put_down(error), str(error)
+        finally:
+            self.tape.on = was_on
+        self._waited()
+        return None
 
     def _waited(self, up_to: int | None = None) -> None:
         """The host has waited, for everything or for the first copies."""

@@ -41,6 +41,14 @@ class Allocation:
     size: int
 
 
+@dataclass(frozen=True)
+class LateError:
+    """What a kernel left on the device, and the line of its call; the line is unknown if the device does not tell."""
+
+    message: str
+    site: Site
+
+
 @dataclass
 class Section:
     """What one part of a session did. The counters are by operator, by wait or fate, and by line.
@@ -106,6 +114,20 @@ class SuiteCapture(Capture):
         with self._lock:
             self.flush()
             return self._read(bytes(self._section), self._section_refusals, self._section_calls)
+
+    def late_error(self) -> LateError | None:
+        """The error that a kernel has left on the device, which no longer raises it. None if there is none."""
+        if self._closed.is_set():
+            return None
+        taken = self.core.take_late_error()
+        if taken is None:
+            return None
+        number, message = taken
+        row = self._delayed.get(number)
+        self._delayed.clear()  # the device forgets the others
+        with self._lock:
+            self.flush()
+            return LateError(message, self._site(row[5]) if row is not None else Site("", 0))
 
     @contextmanager
     def every_call(self) -> Iterator[None]:
@@ -200,7 +222,8 @@ class SuiteCapture(Capture):
             self._write(drained._replace(entries=entries))  # without totals: a suite has too many to write each time
 
     def _read(self, packed: bytes, rows: Sequence[RefusalRow], calls: int) -> Section:
-        section = Section(calls=calls, refusals=[self._refusal(row) for row in rows])
+        last = {row[0]: row for row in rows}  # a late error has a second row when it comes out
+        section = Section(calls=calls, refusals=[self._refusal(row) for row in last.values()])
         if not packed:
             return section
         counts = Counter((entry[_SIGNATURE], entry[_WAIT], entry[_SITE]) for entry in ENTRY.iter_unpack(packed))

@@ -29,21 +29,23 @@ void note(Refusal kind, const Rule& rule, const std::string& message, const at::
   }
 }
 
-void raise_pending() {
-  std::string message;
-  uint32_t noted = 0;
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (!pending.load()) {
-      return;  // another thread has waited too, and raised it
-    }
-    message = std::exchange(first, {});
-    noted = std::exchange(number, 0);
-    pending.store(false);
+std::optional<Taken> take() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!pending.load()) {
+    return std::nullopt;
   }
-  note_surfaced(noted);
+  pending.store(false);
+  return Taken{std::exchange(number, 0), std::exchange(first, {})};
+}
+
+void raise_pending() {
+  const std::optional<Taken> taken = take();
+  if (!taken.has_value()) {
+    return;  // another thread has waited too, and raised it
+  }
+  note_surfaced(taken->number);
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
-  throw c10::AcceleratorError(here, 1, message);
+  throw c10::AcceleratorError(here, 1, taken->message);
 }
 
 }  // namespace anymps::delayed

@@ -4,11 +4,20 @@
 #include "texts.h"
 
 #include <atomic>
+#include <optional>
+#include <string>
 
 namespace anymps::delayed {
 
 extern std::atomic<bool> pending;
 void raise_pending();
+
+struct Taken {
+  uint32_t number;  // of its refusal on the tape; 0 if nothing recorded
+  std::string message;
+};
+// What the next wait would have raised, which then raises nothing: for who knows better whose error it is.
+std::optional<Taken> take();
 
 // Notes an error of a kernel. The first one between two waits is kept, later ones are lost (torch 2.11 to 2.15,
 // MPSStream::checkLastError, which raises the first message of the buffer and forgets the rest).

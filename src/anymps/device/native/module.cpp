@@ -6,6 +6,7 @@
 #include "backward_thread.h"
 #include "books.h"
 #include "boxed.h"
+#include "delayed.h"
 #include "events.h"
 #include "fork.h"
 #include "hazard_bindings.h"
@@ -390,6 +391,15 @@ PyObject* tape_sparse(PyObject*, PyObject* on) {
   Py_RETURN_NONE;
 }
 
+// take_late_error() -> (number of its refusal, message), or None
+PyObject* take_late_error(PyObject*, PyObject*) {
+  const std::optional<delayed::Taken> taken = delayed::take();
+  if (!taken.has_value()) {
+    Py_RETURN_NONE;
+  }
+  return Py_BuildValue("Is", taken->number, taken->message.c_str());
+}
+
 PyObject* tape_pending(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(tape::pending());
 }
@@ -576,6 +586,7 @@ PyMethodDef methods[] = {
     {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},
     {"tape_pause", tape_pause, METH_O, "Pauses the running tape, or lets it go on."},
     {"tape_sparse", tape_sparse, METH_O, "Leaves plain calls out from now on, or takes them in again."},
+    {"take_late_error", take_late_error, METH_NOARGS, "Takes the error that the next wait would have raised, or None."},
     {"tape_pending", tape_pending, METH_NOARGS, "Entries not drained yet."},
     {"tape_drain", tape_drain, METH_O, "Takes what was written since the last drain."},
     {"tape_totals", tape_totals, METH_NOARGS, "Sums over everything drained so far."},
