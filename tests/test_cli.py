@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import anymps.report
 from anymps.commands import _doctor, _judge, _run, main
 from anymps.commands._facts import Facts
 from anymps.commands._judge import Choice
+from anymps.commands._last_run import LastRun
 from anymps.commands._outputs import Output, Outputs
 from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._target import Target
@@ -130,7 +132,6 @@ def test_mistakes_are_one_line(
         ["run", "--require", "any", "s.py"],
         ["run", "--fail-on=fatal", "s.py"],
         ["run", "--fail-on", "s.py"],
-        ["report"],
         ["report", "a", "b"],
         ["report", "a", "--format", "pdf"],
         ["run", "--report", "html", "s.py"],
@@ -265,11 +266,16 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def print_terminal(recording: object, findings: list[Finding], stream: TextIO) -> None:
         stream.write(f"{recording}, {len(findings)} finding\n")
 
+    def print_summary(recording: object, findings: list[Finding], stream: TextIO, *, whole: str) -> None:
+        stream.write(f"{recording} in short; whole: {whole}\n")
+
     monkeypatch.setattr(anymps, "enable", enable)
     monkeypatch.setattr(anymps, "is_virtual", lambda: True)
     monkeypatch.setattr(anymps, "record", record)
     monkeypatch.setattr(_judge, "find", lambda recording: [finding(Severity.WARNING)])
     monkeypatch.setattr(anymps.report, "print_terminal", print_terminal)
+    monkeypatch.setattr(anymps.report, "print_summary", print_summary)
+    monkeypatch.setattr(LastRun, "open", lambda self: None)
     return log
 
 
@@ -283,7 +289,7 @@ def test_session_in_order(log: list[Any], capsys: pytest.CaptureFixture[str]) ->
     ]
     assert session.finish({"status": 0}) == 0
     assert log[2:] == [("close", {"status": 0}), "recorded"]
-    assert capsys.readouterr() == ("", "the recording, 1 finding\n")
+    assert capsys.readouterr() == ("", "the recording in short; whole: anymps report x.db\n")
 
 
 def test_session_report_goes_to_the_first_stderr(log: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +300,7 @@ def test_session_report_goes_to_the_first_stderr(log: list[Any], monkeypatch: py
     session.start(Target("train.py"))
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     session.finish({"status": 0})
-    assert ours.getvalue() == "the recording, 1 finding\n"
+    assert ours.getvalue() == "the recording in short; whole: anymps run -v ...\n"
 
 
 def test_session_without_report(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,7 +313,7 @@ def test_session_without_report(log: list[Any], capsys: pytest.CaptureFixture[st
 
 
 def test_session_report_to_a_file(log: list[Any], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """`--report-to` writes the report to the file and nothing to the terminal."""
+    """`--report-to` writes the whole report to the file and nothing to the terminal."""
     session = RunSession(RunOptions(report_to=tmp_path / "report.txt"))
     session.start(Target("train.py"))
     session.finish({"status": 0})
@@ -378,6 +384,49 @@ def test_report_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert "M1 8GB" in expected
     assert status_of("report", str(path)) == 0
     assert capsys.readouterr() == (expected, "")
+
+
+def test_report_of_the_last_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without a file it is the last run that is shown; before any run, one line says what to do."""
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
+    assert status_of("report") == 2
+    text = "anymps: no run is kept here: name a recording, or run a script with `anymps run` first\n"
+    assert capsys.readouterr() == ("", text)
+    for mac in ("M1 8GB", "M2 8GB"):
+        last = LastRun()
+        RecordingBuilder(RecordingWriter(last.open(), {"mac": mac})).close()
+        assert last.keep()
+    with Recording.open(tmp_path / "runs" / "last.anymps") as recording:
+        expected = render_terminal(recording, find(recording))
+    assert "M2 8GB" in expected
+    assert status_of("report") == 0
+    assert capsys.readouterr() == (expected, "")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["last.anymps"]
+    assert (tmp_path / "runs").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_cache_that_cannot_be_written_keeps_no_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A run goes on without a place for its recording; nothing is kept then."""
+    (tmp_path / "runs").write_text("in the way")
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
+    last = LastRun()
+    assert last.open() is None
+    assert not last.keep()
+
+
+def test_what_killed_runs_left_goes_after_a_day(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The recording of a run that was killed stays a day, then the next run takes it away."""
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name, age in (("run-1.anymps", 90_000), ("run-2.anymps", 60), ("last.anymps", 90_000)):
+        (runs / name).touch()
+        when = (runs / name).stat().st_mtime - age
+        os.utime(runs / name, (when, when))
+    LastRun().open()
+    assert sorted(path.name for path in runs.iterdir()) == ["last.anymps", "run-2.anymps"]
 
 
 def test_report_of_something_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anymps._errors import UsageError
 from anymps.commands._judge import Choice, Judge, finding_options
+from anymps.commands._last_run import last_recording
 from anymps.commands._outputs import STDOUT, Output, Outputs, root_option
 from anymps.commands._show import show
 from anymps.report import FORMATS
@@ -21,14 +23,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @finding_options
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], help="The form of the report.")
 @click.option("--output", metavar="PATH", default=STDOUT, help="Write it to this file; - (default) is standard output.")
 @root_option
-def report(file: Path, form: str, output: str, root: str | None, **choice: Any) -> int:
-    """Show a recording that `anymps run --record FILE` made. Needs no torch."""
+def report(file: Path | None, form: str, output: str, root: str | None, **choice: Any) -> int:
+    """Show the whole report of the last `anymps run`, or of a recording that `--record FILE` made. Needs no torch."""
     from anymps.record import Recording
 
+    if file is None:
+        file = last_recording()
+        if not file.exists():
+            raise UsageError("no run is kept here: name a recording, or run a script with `anymps run` first")
     outputs = Outputs((Output(form, output),), root)
     outputs.check(file)
     with Recording.open(file) as recording:

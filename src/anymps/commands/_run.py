@@ -79,8 +79,11 @@ class ScriptCommand(click.Command):
     is_flag=True,
     help="Let copies to the CPU with non_blocking=True arrive at the next wait only (ANYMPS_STRICT_COPIES=1).",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
-@click.option("--report-to", metavar="FILE", type=click.Path(path_type=Path), help="Write the report to this file.")
+@click.option(
+    "--report-to", metavar="FILE", type=click.Path(path_type=Path), help="Write the whole report to this file."
+)
 @finding_options
 @report_option
 @root_option
@@ -93,6 +96,7 @@ def run(
     require: str | None,
     source: str | None,
     strict_copies: bool,
+    verbose: bool,
     no_report: bool,
     report_to: Path | None,
     reports: tuple[Output, ...],
@@ -103,7 +107,8 @@ def run(
 ) -> int:
     """Run a script on the mps device and tell what happened.
 
-    The script runs as `python` would run it, with its own output, input and exit status; the report goes to stderr.
+    The script runs as `python` would run it, with its own output, input and exit status. A short report goes to stderr;
+    `-v` shows the whole one, and so does `anymps report` afterwards.
     """
     if module is not None:
         target = Target(module, words, is_module=True)
@@ -113,6 +118,8 @@ def run(
         raise UsageError("name a script, or a module with -m (anymps run --help)")
     if no_report and report_to is not None:
         raise UsageError("--no-report and --report-to exclude each other")
+    if no_report and verbose:
+        raise UsageError("--no-report and --verbose exclude each other")
     options = RunOptions(
         mac=mac,
         fallback=fallback,
@@ -121,6 +128,7 @@ def run(
         source=source,
         strict_copies=strict_copies,
         report=not no_report,
+        verbose=verbose,
         report_to=report_to,
         choice=Choice(**choice),
         outputs=Outputs(reports, root),

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["RunOptions", "RunSession"]
 
 import os
+import shlex
 import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -13,8 +14,9 @@ from typing import Any
 
 from anymps._errors import UsageError
 from anymps.commands._judge import NOTHING_CHOSEN, Choice, Judge
+from anymps.commands._last_run import LastRun
 from anymps.commands._outputs import Outputs
-from anymps.commands._show import show
+from anymps.commands._show import show, show_summary
 from anymps.commands._target import Target
 
 
@@ -29,6 +31,7 @@ class RunOptions:
     source: str | None = None
     strict_copies: bool = False
     report: bool = True
+    verbose: bool = False
     report_to: Path | None = None
     choice: Choice = NOTHING_CHOSEN
     outputs: Outputs = field(default_factory=Outputs)
@@ -43,6 +46,7 @@ class RunSession:
         self._context: AbstractContextManager[Any] | None = None
         self._handle: Any = None
         self._judge: Judge | None = None
+        self._last = LastRun()
 
     def start(self, target: Target) -> None:
         """Switch the device on and begin to record.
@@ -66,29 +70,46 @@ class RunSession:
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(mac, fallback=options.fallback, require=options.require)
         self._context = anymps.record(
-            options.record, script=target.name, argv=list(target.arguments), source=options.source
+            options.record or self._last.open(), script=target.name, argv=list(target.arguments), source=options.source
         )
         self._handle = self._context.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording, show the report, return 3 if `--fail-on` says so, else 0."""
-        self.keep(ending)
+        self._close(ending)
         if self._handle is None:
             return 0
         recording = self._handle.recording
+        kept = self._last.keep()
         options, judge = self._options, self._judge
         if judge is None or not (options.report or options.outputs or judge.may_fail):
             return 0
         selection = judge.judge(recording)
         try:
-            if options.report:
+            if options.report and (options.verbose or options.report_to is not None):
                 show(recording, selection.findings, options.report_to, self._stderr)
+            elif options.report:
+                show_summary(recording, selection.findings, self._whole(kept), self._stderr)
         finally:  # a terminal that is gone is no reason to lose the files
             options.outputs.write(recording, selection.findings, self._stdout)
         return judge.conclude(recording, selection, self._stderr)
 
     def keep(self, ending: dict[str, object]) -> None:
         """Close the recording; no report."""
+        self._close(ending)
+        self._last.keep()
+
+    def _whole(self, kept: bool) -> str:
+        """Where the whole report is: a page or a file that was asked for, else the recording that holds it."""
+        options = self._options
+        files = [output.path for output in options.outputs.items if output.form == "html" and not output.to_stdout]
+        if files:
+            return files[0]
+        if options.record is not None:
+            return f"anymps report {shlex.quote(str(options.record))}"
+        return "anymps report" if kept else "anymps run -v ..."
+
+    def _close(self, ending: dict[str, object]) -> None:
         if self._handle is None:
             return
         self._handle.close(ending)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["say", "show"]
+__all__ = ["say", "show", "show_summary"]
 
+import contextlib
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -30,7 +31,7 @@ def show(recording: Recording, findings: Sequence[Finding], path: Path | None, s
     """
     from anymps.report import print_terminal
 
-    try:
+    with _shown():
         if path is None:
             print_terminal(recording, findings, stream)
             stream.flush()
@@ -38,6 +39,21 @@ def show(recording: Recording, findings: Sequence[Finding], path: Path | None, s
             text = io.StringIO()
             print_terminal(recording, findings, text)
             write_file([text.getvalue()], path)
+
+
+def show_summary(recording: Recording, findings: Sequence[Finding], whole: str, stream: TextIO) -> None:
+    """Write the short report; `whole` says where the whole one is. Raises UsageError if it cannot be written."""
+    from anymps.report import print_summary
+
+    with _shown():
+        print_summary(recording, findings, stream, whole=whole)
+        stream.flush()
+
+
+@contextlib.contextmanager
+def _shown() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -11,6 +11,7 @@ from anymps.report._plan_json import plan_json
 from anymps.report._plan_terminal import print_plan, render_plan
 from anymps.report._renderer import Renderer
 from anymps.report._rule_page import rule_page
+from anymps.report._summary import print_summary, render_summary
 from anymps.report._terminal import TerminalRenderer, print_terminal, render_terminal
 
 __all__ = [
@@ -22,10 +23,12 @@ __all__ = [
     "plan_json",
     "plan_page",
     "print_plan",
+    "print_summary",
     "print_terminal",
     "render_diff_json",
     "render_diff_terminal",
     "render_plan",
+    "render_summary",
     "render_terminal",
     "renderer",
     "rule_page",

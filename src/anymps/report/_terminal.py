@@ -77,12 +77,22 @@ def print_terminal(
     `NO_COLOR` (no-color.org) and `TERM=dumb` switch colour off. Characters that the stream cannot encode are replaced.
     """
     target = sys.stdout if stream is None else stream
+    width, color = look_of(target, width, color)
+    written_to(target, render_terminal(recording, findings, width=width, color=color))
+
+
+def look_of(target: TextIO, width: int | None, color: bool | None) -> tuple[int, bool]:
+    """How wide and whether in colour a text for `target` is, where neither was asked for."""
     terminal = target.isatty()
     if color is None:
         color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    if width is None and terminal:
-        width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
-    report = render_terminal(recording, findings, width=width, color=color)
+    if width is None:
+        width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns if terminal else DEFAULT_WIDTH
+    return width, color
+
+
+def written_to(target: TextIO, report: str) -> None:
+    """Write a text, with a mark in the place of each character that `target` cannot encode."""
     encoding = getattr(target, "encoding", None) or "utf-8"
     target.write(report.encode(encoding, "replace").decode(encoding))
 

@@ -30,13 +30,9 @@ def unused(recording: Recording) -> bool:
 
 def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     """Two lines: whether it would run on that Mac, then how much there is to change and where to begin."""
-    summary = _how_many(findings)
-    first = min(
-        findings,
-        key=lambda finding: (finding.severity, not finding.site.known, -finding.cost_per_step_ns[1]),
-        default=None,
-    )
-    if first is not None and first.severity is not Severity.INFO:
+    summary = how_many(findings)
+    first = first_to_change(findings)
+    if first is not None:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
         summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
     no_cuda = next((finding for finding in findings if finding.id == "MPS407"), None)
@@ -47,6 +43,16 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     elif unused(recording) and not _exception(recording)[0] and not _early_end(recording):
         summary += ' The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
     return [runs, " ".join(filter(None, (summary, waits(recording, findings))))]
+
+
+def first_to_change(findings: Sequence[Finding]) -> Finding | None:
+    """Where to begin: the worst finding with a known place, of several the costliest; None if all are notes."""
+    first = min(
+        findings,
+        key=lambda finding: (finding.severity, not finding.site.known, -finding.cost_per_step_ns[1]),
+        default=None,
+    )
+    return first if first is not None and first.severity is not Severity.INFO else None
 
 
 def waits(recording: Recording, findings: Sequence[Finding]) -> str:
@@ -243,7 +249,8 @@ def _early_end(recording: Recording) -> str:
     return f"The script ended with status {clean(str(status))}" if status else ""
 
 
-def _how_many(findings: Sequence[Finding]) -> str:
+def how_many(findings: Sequence[Finding]) -> str:
+    """How many findings there are, by severity."""
     if not findings:
         return "No findings."
     parts = []

@@ -1,0 +1,123 @@
+"""The short report at the end of a run: verdict, what to change first, one table, where the whole report is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from anymps.findings import Finding, Severity, memory_limits
+from anymps.record import Recording
+from anymps.report import _text as text
+from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, indented, pairs, printed
+from anymps.report._step_rows import total
+from anymps.report._terminal import look_of, written_to
+from anymps.report._words import cost, fact, first_to_change, how_many, state, verdict, waits
+
+_MOST_ROWS = 5  # of the table; the rest is one line
+
+
+def print_summary(
+    recording: Recording,
+    findings: Sequence[Finding],
+    stream: TextIO | None = None,
+    *,
+    whole: str = "",
+    width: int | None = None,
+    color: bool | None = None,
+) -> None:
+    """Write the short report to `stream` (by default standard output), as wide as its terminal, coloured if it is one.
+
+    `whole` names where the whole report is: a command or a file; the empty text leaves that line out. `NO_COLOR`
+    (no-color.org) and `TERM=dumb` switch colour off.
+    """
+    target = sys.stdout if stream is None else stream
+    width, color = look_of(target, width, color)
+    written_to(target, render_summary(recording, findings, whole=whole, width=width, color=color))
+
+
+def render_summary(
+    recording: Recording,
+    findings: Sequence[Finding],
+    *,
+    whole: str = "",
+    width: int = DEFAULT_WIDTH,
+    color: bool = False,
+) -> str:
+    """The short report as text of `width` columns."""
+    width = fitting(width)
+    return printed(_parts(recording, findings, whole), width, color=color)
+
+
+def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Iterator[RenderableType]:
+    worst = state(recording, findings)
+    yield Text.assemble(
+        (verdict(recording, findings)[0], STYLES.get(worst, "bold green") if worst is not None else "bold green"),
+        " ",
+        how_many(findings),
+    )
+    first = first_to_change(findings)
+    if first is not None:
+        yield from _change(recording, first)
+    others = [finding for finding in findings if finding is not first]
+    if others:
+        yield from _table(recording, others)
+    step = _step(recording, findings)
+    if step:
+        yield Text(step)
+    if whole:
+        yield Text.assemble("Whole report: ", (text.clean(whole), "bold"))
+
+
+def _change(recording: Recording, finding: Finding) -> Iterator[RenderableType]:
+    where = text.place(finding.site, fact(recording, "directory"))
+    yield Text.assemble("Change first: ", (where, "bold"), f", {cost(finding)}" if cost(finding) else "")
+    rows = [(finding.id, Text(finding.title))]
+    if finding.site.source:
+        rows.append(("line", Text(text.clean(finding.site.source.strip()), "bold")))
+    rows.append(("fix", Text(text.clean(finding.fix), "green")))
+    yield pairs(rows)
+
+
+def _table(recording: Recording, findings: Sequence[Finding]) -> Iterator[RenderableType]:
+    """The other findings, one row each, the most severe first."""
+    directory = fact(recording, "directory")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(3):
+        grid.add_column(overflow="fold")
+    for finding in findings[:_MOST_ROWS]:
+        grid.add_row(
+            Text(f"{finding.id} {_label(finding)}", STYLES[finding.severity]),
+            Text(text.place(finding.site, directory)),
+            Text(finding.title),
+        )
+    yield Text("Then:")
+    yield indented(grid)
+    if len(findings) > _MOST_ROWS:
+        yield indented(Text(f"and {len(findings) - _MOST_ROWS:,} more", QUIET))
+
+
+def _label(finding: Finding) -> str:
+    return "note" if finding.severity is Severity.INFO else finding.severity.label
+
+
+def _step(recording: Recording, findings: Sequence[Finding]) -> str:
+    """What a step does and how much memory the run took, in one line."""
+    table = recording.step_table()
+    parts: list[str] = []
+    if table.first:
+        whole = total(table.mean or table.first)
+        parts.append(
+            f"A step: {text.count(whole.on_mps) or '0'} operators on mps, {text.count(whole.on_cpu) or '0'} on the CPU."
+        )
+    parts.append(waits(recording, findings))
+    peak = recording.memory_story.peak
+    if peak is not None:
+        limits = memory_limits(recording)
+        of = f" of {text.size(limits.working_set)}" if limits is not None else ""
+        parts.append(f"Memory: {text.size(peak.allocated) or 'nothing'}{of}.")
+    return " ".join(filter(None, parts))

@@ -1,0 +1,85 @@
+"""The short report at the end of a run: whole texts, and that nothing in a script can disturb it."""
+
+from __future__ import annotations
+
+import io
+
+from anymps.findings import find
+from anymps.record import Recording
+from anymps.report import print_summary, render_summary
+from recordings import hostile, refusing, training
+
+
+def summary(recording: Recording, whole: str = "anymps report") -> str:
+    """The plain short report with the recording's own findings."""
+    return render_summary(recording, find(recording), whole=whole)
+
+
+WITH_FINDINGS = """\
+Would run on M3 Pro 18GB, with 1 operator on the CPU. 2 findings: 2 warnings.
+Change first: nets/model.py:19, about 332 to 660 us a step on a Mac
+  MPS102  Operator runs on the CPU in the loop
+  line    x = x * torch.heaviside(x.detach(), self.zero)
+  fix     Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. torch
+          2.15 has an MPS kernel for it.
+Then:
+  MPS201 warning  train.py:36  Value read back in every step
+"""
+
+CLEAN = """\
+Would run on M3 Pro 18GB. No findings.
+A step: 302 operators on mps, 0 on the CPU.
+Whole report: anymps report
+"""
+
+REFUSED = """\
+Would not run on M3 Pro 18GB: train.py:14 raises TypeError. 1 finding: 1 error.
+Change first: train.py:14
+  MPS301  float64 on MPS
+  line    weights = weights.to(device)
+"""
+
+
+def test_the_first_change_and_the_rest() -> None:
+    """The verdict, the costliest line with its fix, one row for each other finding, the step, and the way on."""
+    lines = summary(training().close()).splitlines(keepends=True)
+    assert "".join(lines[:8]) == WITH_FINDINGS
+    assert lines[8].startswith("A step: 303 operators on mps, 1 on the CPU. 2 waits in every step")
+    assert lines[-1] == "Whole report: anymps report\n"
+
+
+def test_nothing_to_change() -> None:
+    """Without findings three lines are enough."""
+    assert summary(training(clean=True).close()) == CLEAN
+
+
+def test_a_run_that_a_mac_ends() -> None:
+    """A refusal is the first thing to change; a run without a step says nothing of one."""
+    shown = summary(refusing())
+    assert shown.startswith(REFUSED)
+    assert "A step" not in shown
+
+
+def test_more_findings_than_rows() -> None:
+    """What does not fit the table is counted."""
+    recording = training().close()
+    many = [*find(recording), *find(recording) * 3]
+    shown = render_summary(recording, many, whole="page.html")
+    assert "\n  and 2 more\n" in shown
+    assert shown.endswith("Whole report: page.html\n")
+
+
+def test_nothing_in_a_script_disturbs_it() -> None:
+    """Markup and control characters of names and lines are shown as they are written, or made visible."""
+    recording = hostile()
+    shown = render_summary(recording, find(recording), whole="\x1b[2J")
+    assert "\x1b" not in shown
+    assert "Whole report: \\x1b[2J" in shown
+
+
+def test_a_stream_that_is_no_terminal() -> None:
+    """A pipe gets 100 columns and no colour; a character that it cannot take becomes a question mark."""
+    recording = training(clean=True).close()
+    stream = io.StringIO()
+    print_summary(recording, [], stream, whole="anymps report")
+    assert stream.getvalue() == CLEAN
