@@ -257,3 +257,29 @@ def test_a_bad_index_in_a_training_step() -> None:
         loss.item()
     assert f"gather: {SCATTERED}" == str(raised.value)
     assert [[row[0], row[1] - 1, *row[2:]] for row in ROWS] == table.tolist()
+
+
+AT_ONCE: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "index": lambda empty, index: empty[index],
+    "index_put_": lambda empty, index: empty.index_put_((index,), ones((), device="mps")),
+    "index_put_ accumulate": lambda empty, index: empty.index_put_((index,), ones((), device="mps"), accumulate=True),
+    "assignment": lambda empty, index: empty.__setitem__(index, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", list(AT_ONCE))
+def test_an_index_into_a_dimension_of_size_0_is_refused_at_the_call(name: str) -> None:
+    """Torch's code for all devices looks at the sizes before a kernel runs: IndexError at once, nothing later."""
+    with pytest.raises(IndexError, match=r"^index is out of bounds for dimension with size 0$"):
+        AT_ONCE[name](torch.empty(0, 3, device="mps"), ids(0))
+    torch.mps.synchronize()
+
+
+def test_where_nothing_is_indexed_no_bad_index_is_seen() -> None:
+    """An index without elements, or a mask without a true value, beside a bad one: no kernel runs over them."""
+    nowhere = torch.zeros(3, dtype=torch.bool, device="mps")
+    assert [] == x()[ids(0)[:0], ids(7)].tolist()
+    assert [] == x()[nowhere, ids(7)].tolist()
+    assert ROWS == x().index_put_((ids(0)[:0], ids(7)), ones((), device="mps")).tolist()
+    assert ROWS == x().index_put_((nowhere, ids(7)), ones((), device="mps")).tolist()
+    torch.mps.synchronize()

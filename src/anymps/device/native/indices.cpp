@@ -155,6 +155,20 @@ struct Advanced final : Layout {
     return tensors[i].has_value() && tensors[i]->defined() && !masks[i];
   }
 
+  // An index into a dimension of size 0 is refused for every device before its kernel runs (torch 2.13,
+  // TensorAdvancedIndexing.cpp), and without anything to index no kernel looks.
+  bool reaches_kernel() const {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (is_index(i) && (self.size(dimensions[i]) == 0 || tensors[i]->numel() == 0)) {
+        return false;
+      }
+      if (masks[i] && !tensors[i]->any().item<bool>()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   std::optional<BadIndex> find() override {
     std::optional<BadIndex> found;
     int64_t place = 0;  // among the indices that the kernel gets: a mask becomes one for each of its dimensions
@@ -171,6 +185,9 @@ struct Advanced final : Layout {
       } else if (masks[i]) {
         place += tensors[i]->dim();
       }
+    }
+    if (found.has_value() && !reaches_kernel()) {
+      return std::nullopt;
     }
     return found;
   }
