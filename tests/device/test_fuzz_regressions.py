@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from anymps.rules import installed_torch
 from device.compare import text_of
 from device.worlds import Worlds
 
@@ -55,6 +56,16 @@ def test_a_written_tensor_that_is_an_input_too_is_seen_as_one(name: str) -> None
     """Over memory with holes, torch tells a tensor that stands twice in a call from two tensors over the same bytes."""
     worlds = replay("t0 = fill(torch.empty_strided((2, 3, 2), (7, 3, 2), device=DEVICE))")
     assert not worlds.run(OVERLAPS[name])
+
+
+@pytest.mark.parametrize("out", ["t0", "t1"])
+def test_conj_physical_of_real_numbers_into_a_tensor_differs_by_a_rule(out: str) -> None:
+    """Up to torch 2.13 MPS refuses it; the table of dtypes says so, of this overload alone."""
+    worlds = Worlds()
+    worlds.run("t0 = make((2,), torch.float32)")
+    worlds.run("t1 = make((2,), torch.float32)")
+    assert worlds.run("t2 = torch.conj_physical(t0)")
+    assert worlds.run(f"t3 = torch.conj_physical(t0, out={out})") is (installed_torch().version.release >= (2, 14))
 
 
 def test_an_error_names_the_dtype_that_the_user_gave() -> None:

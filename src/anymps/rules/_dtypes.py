@@ -45,7 +45,10 @@ _COMPOSITE: Final = ("convolution", "_convolution")
 
 
 class DtypeRefusal(NamedTuple):
-    """Operators (base names: all overloads) that raise `text` if their first tensor has one of the dtypes."""
+    """Operators that raise `text` if their first tensor has one of the dtypes.
+
+    A base name stands for all overloads, a name with an overload (`conj_physical.out`) for that one.
+    """
 
     operators: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -89,6 +92,7 @@ REFUSED_DTYPES: Final = (
     _row("upsample_bicubic2d", ("uint8",), missing_kernel("upsample_bicubic2d_uchar")),
     _limit_row("native_batch_norm _native_batch_norm_legit _batch_norm_with_update", ("int64",), "batch norm int64"),
     _row("renorm", _COMPLEX, missing_kernel("renorm_float2")),
+    _limit_row("conj_physical.out", (*_INTEGERS, "float16", "bfloat16", "float32"), "conj_physical real"),
     _row("silu", _COMPLEX, missing_kernel("silu_dense_float2_float2"), (2, 12), (2, 14)),
     _row("relu", ("bool",), missing_kernel("relu_dense_bool_bool"), (2, 15)),
     _row("logspace", _INTEGERS, "logspace is not implemented for integral dtypes on MPS", (2, 15)),
@@ -176,7 +180,9 @@ def widened_dtypes(operator: str, version: str | TorchVersion) -> tuple[str, ...
 
 
 def refused_dtype(operator: str, dtype: str, version: str | TorchVersion) -> BackendText | None:
-    """What MPS says to a first tensor of this dtype; None if the operator (base name) is not in the table with it.
+    """What MPS says to a first tensor of this dtype; None if the operator is not in the table with it.
+
+    `operator` is a name as `DtypeRefusal` has it.
 
     Raises UnsupportedTorchError for a release outside the supported range.
     """
@@ -195,9 +201,10 @@ def dtype_table(torch_version: str | TorchVersion) -> tuple[DtypeRow, ...]:
     """
     rows: list[DtypeRow] = []
     for full in [*(row[0] for row in core_table(torch_version)), *(f"aten::{name}" for name in _COMPOSITE)]:
-        base = full.removeprefix("aten::").partition(".")[0]
-        name = base if base in _known() else base.removesuffix("_")
-        if name not in _known():
+        overload = full.removeprefix("aten::")
+        base = overload.partition(".")[0]
+        name = next((name for name in (overload, base, base.removesuffix("_")) if name in _known()), None)
+        if name is None:
             continue
         refused: list[tuple[int, int, str]] = []
         for dtype, number in SCALAR_TYPES.items():

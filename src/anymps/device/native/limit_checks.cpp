@@ -124,12 +124,6 @@ void check_fused_sgd(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
   }
 }
 
-void check_conj_physical(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
-  if (!values[0].toTensor().is_complex()) {
-    refuse_limit(rule, "conj_physical real", values[0].toTensor());
-  }
-}
-
 // Up to torch 2.14 the MPS kernels give the variance of complex numbers a complex dtype, which autograd refuses (the
 // comments beside `var` and `std` in common_methods_invocations.py). Without a gradient the result is right here, in its
 // real dtype.
@@ -161,7 +155,6 @@ std::unordered_map<std::string, ArgumentCheck> limit_checks() {
       {"aten::_fused_sgd_", &check_fused_sgd},
       {"aten::_fused_sgd_.tensor_lr", &check_fused_sgd},
       {"aten::_to_sparse", &check_to_sparse},
-      {"aten::conj_physical.out", &check_conj_physical},
       {"aten::grid_sampler_3d", &check_grid_sampler_3d},
       {"aten::grid_sampler_3d_backward", &check_grid_sampler_3d_backward},
       {"aten::std.correction", &check_complex_variance},
