@@ -29,6 +29,22 @@ bool is_written(const Rule& rule, size_t argument) {
   return argument < 64 && ((rule.writes >> argument) & 1);
 }
 
+// TorchScript's interpreter brings indices as a list of tensors, or of optional tensors under a type of its own, which
+// IValue does not take for the C++ one.
+void settle_optional_lists(const Rule& rule, Stack& stack, size_t first) {
+  for (size_t i = 0; (rule.optional_lists >> i) != 0; ++i) {
+    c10::IValue& value = stack[first + i];
+    if (!((rule.optional_lists >> i) & 1) || !value.isList() || value.isOptionalTensorList()) {
+      continue;
+    }
+    c10::List<std::optional<at::Tensor>> settled;
+    for (const c10::IValue& item : value.toListRef()) {
+      settled.push_back(item.isTensor() ? std::optional<at::Tensor>(item.toTensor()) : std::nullopt);
+    }
+    value = std::move(settled);
+  }
+}
+
 bool holds_tensors(const c10::List<c10::IValue>& list) {
   for (const c10::IValue& item : list) {
     if (item.isTensor()) {
@@ -189,6 +205,9 @@ class Redirect final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     const auto& schema = op.schema();
     const size_t first = stack->size() - schema.arguments().size();
+    if (C10_UNLIKELY(rule_.optional_lists != 0)) {
+      settle_optional_lists(rule_, *stack, first);
+    }
     if (C10_UNLIKELY(rule_.hazards != nullptr)) {
       check_hazards(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
     }
@@ -275,6 +294,7 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   const auto& schema = op.schema();
   const auto& arguments = schema.arguments();
   const size_t first = stack->size() - arguments.size();
+  settle_optional_lists(rule, *stack, first);
   Span span(rule);
   span.fate(rule.fate == Fate::AlwaysFallback ? Fate::AlwaysFallback : Fate::Fallback);
   span.wait(Wait::Fallback);

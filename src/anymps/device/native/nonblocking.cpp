@@ -272,13 +272,11 @@ std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& call) {
     const c10::IValue& value = inputs[place];
     if (value.isTensor()) {
       argument(call, value.toTensor(), place);
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorList()) {
-        argument(call, tensor, place);
-      }
-    } else if (value.isList() && !value.toListRef().empty() && value.toListRef()[0].isTensor()) {
+    } else if (value.isList() && !value.isIntList()) {
       for (const c10::IValue& item : value.toListRef()) {
-        argument(call, item.isTensor() ? item.toTensor() : at::Tensor(), place);
+        if (item.isTensor()) {  // among indices there may be None
+          argument(call, item.toTensor(), place);
+        }
       }
     }
   }

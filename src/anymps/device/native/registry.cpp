@@ -109,6 +109,9 @@ Rule::Rule(c10::OperatorHandle handle, std::string full) : op(std::move(handle))
     if (type == "Generator?" || type == "Generator") {
       generator_argument = static_cast<int>(i);
     }
+    if (type == "Tensor?[]" && i < 64) {
+      optional_lists |= uint64_t(1) << i;
+    }
   }
 }
 

@@ -76,6 +76,7 @@ struct Rule {
   uint32_t flags = 0;
   Wait wait = Wait::None;
   uint64_t writes = 0;        // bit i: argument i is written (in place or out=)
+  uint64_t optional_lists = 0;  // bit i: argument i is a list of optional tensors
   int generator_argument = -1;
   uint64_t refused = 0;       // bit t: MPS refuses ScalarType t, which the CPU computes
   uint64_t widened = 0;       // bit t: MPS computes ScalarType t, which the CPU refuses; a wider type stands in
