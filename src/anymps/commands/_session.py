@@ -75,15 +75,18 @@ class RunSession:
         self._handle = self._context.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:
-        """Close the recording, show the report, return 3 if `--fail-on` says so, else 0."""
+        """Close the recording, show the report; 3 if `--fail-on` says so, 2 if the recording is not whole, else 0."""
         self._close(ending)
         if self._handle is None:
             return 0
+        options, judge = self._options, self._judge
+        failure = self._handle.failure
+        asked = options.record is not None or bool(options.outputs) or (judge is not None and judge.may_fail)
+        lost = failure.exit_code if failure is not None and asked else 0
         recording = self._handle.recording
         kept = self._last.keep()
-        options, judge = self._options, self._judge
         if judge is None or not (options.report or options.outputs or judge.may_fail):
-            return 0
+            return lost
         selection = judge.judge(recording)
         try:
             if options.report and (options.verbose or options.report_to is not None):
@@ -92,7 +95,7 @@ class RunSession:
                 show_summary(recording, selection.findings, self._whole(kept), self._stderr)
         finally:  # a terminal that is gone is no reason to lose the files
             options.outputs.write(recording, selection.findings, self._stdout)
-        return judge.conclude(recording, selection, self._stderr)
+        return judge.conclude(recording, selection, self._stderr) or lost
 
     def keep(self, ending: dict[str, object]) -> None:
         """Close the recording; no report."""

@@ -185,9 +185,10 @@ class Gate:
             output["anymps"] = self.rest()
 
     def rest(self) -> dict[str, Any]:
-        """What belongs to no test: listed tests that are gone, and what happened on the device outside of tests."""
+        """What belongs to no test: listed tests that are gone, what happened outside of tests, a lost recording."""
         gone = self._selection.gone(self._manifest.entries) if self._manifest is not None else []
-        return {"gone": gone, "outside": self._outside.packed()}
+        failure = self.capture.failure if self.capture is not None else None
+        return {"gone": gone, "outside": self._outside.packed(), "failure": str(failure) if failure else ""}
 
     def _exceeded(self, run: _Run) -> str:
         capture, marks = self.capture, run.marks

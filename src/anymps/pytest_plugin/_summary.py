@@ -59,6 +59,7 @@ class Summary:
         self._parts: Parts | None = None  # with pytest-xdist, if anything is recorded
         self._new: list[New] = []
         self._remarks: list[str] = []
+        self._cut_short = False  # a recording that its disk could not hold
         self._facts: dict[str, Facts] = {}
         self._outside: list[Facts] = []
         self._gone: list[str] | None = None  # None: nobody could tell
@@ -144,16 +145,17 @@ class Summary:
 
     def _write_recording(self, session: pytest.Session) -> None:
         """Join what the workers have recorded, and write the reports."""
-        well = True
+        joined, well = True, not self._cut_short
         if self._parts is not None:
             try:
                 self._remarks += self._parts.join(int(session.exitstatus))
             except RecordingError as error:
                 self._remarks.append(f"the recordings of the workers could not be joined: {error}")
-                well = False
-        if self._reports is not None and well:
-            said, well = self._reports.write()
+                joined = well = False
+        if self._reports is not None and joined:
+            said, written = self._reports.write()
             self._remarks += said
+            well = well and written
         if not well:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
@@ -192,6 +194,9 @@ class Summary:
         # With `--dist loadfile` and the like all workers collect the same tests; a test is gone if no one has it.
         self._gone = sorted(gone & set(self._gone)) if self._gone is not None else sorted(gone)
         self._outside.append(Facts.unpacked(rest["outside"]))
+        if rest["failure"]:
+            self._cut_short = True
+            self._remarks.append(f"recording stopped: {rest['failure']}. What was recorded before can be read.")
 
     def _update(self, session: pytest.Session) -> None:
         assert self._manifest is not None

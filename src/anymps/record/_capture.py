@@ -5,14 +5,16 @@ from __future__ import annotations
 import linecache
 import os
 import platform
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anymps._errors import EnableError
+from anymps._errors import EnableError, RecordingError
 from anymps._version import __version__
 from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
 from anymps.record._capture_hooks import Hooks, drain_modules
@@ -86,6 +88,7 @@ class Capture:
         self._writer: RecordingWriter | None = None
         self._closed = threading.Event()
         self._lock = threading.RLock()
+        self._failure: RecordingError | None = None
         self._operators = 0
         self._refusals: list[RefusalRow] = []
         self._delayed: dict[int, RefusalRow] = {}
@@ -137,17 +140,26 @@ class Capture:
             self.flush()
         return self._writer.recording()
 
+    @property
+    def failure(self) -> RecordingError | None:
+        """Why the recording ended before the run did, such as a full disk; None if it did not."""
+        return self._failure
+
     def flush(self) -> None:
-        """Take what is on the tape to the file."""
+        """Take what is on the tape to the file. A file that takes no more ends the recording, and not the run."""
         with self._lock:
             if self._writer is None or self._closed.is_set():
                 return
-            self._drain()
-            if self._path is not None:
-                self._writer.commit()
+            with self._storing("The run goes on; what was recorded before can be read."):
+                self._drain()
+                if self._path is not None:
+                    self._writer.commit()
 
     def close(self, ending: Mapping[str, object]) -> None:
-        """Stop, write the rest, and say in the file how the run ended. Closing twice is harmless."""
+        """Stop, write the rest, and say in the file how the run ended. Closing twice is harmless.
+
+        If the file takes no more, it stays an incomplete recording of what was written before.
+        """
         global _current
         with self._lock:
             if self._writer is None or self._closed.is_set():
@@ -155,14 +167,39 @@ class Capture:
             self._hooks.remove()
             self.core.tape_stop()  # it stood in for some of torch's functions before the hooks did
             self.core.set_callbacks(None, None, None, None)
-            self._drain(at_end=True)
-            self._writer.set_meta("ending", dict(ending))
-            self._writer.set_meta("environment", _environment())  # with what the script itself has set
-            self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
-            self._writer.set_meta("wall_seconds", time.monotonic() - self._started)
+            with self._storing("What was recorded before can be read."):
+                self._drain(at_end=True)
+                self._writer.set_meta("ending", dict(ending))
+                self._writer.set_meta("environment", _environment())  # with what the script itself has set
+                self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
+                self._writer.set_meta("wall_seconds", time.monotonic() - self._started)
+                self._writer.close()
             self._closed.set()
-            self._writer.close()
             _current = None
+
+    @contextmanager
+    def _storing(self, consequence: str) -> Iterator[None]:
+        """Within this, a file that takes no more ends the recording.
+
+        The tape goes on and is emptied into nothing: its hooks cannot be taken off from another thread than the
+        script's, and what nobody empties grows.
+        """
+        try:
+            yield
+        except RecordingError as error:
+            assert self._writer is not None
+            self._failure = error
+            self._writer.abandon()
+            self._choose()
+            self._tell(f"recording stopped: {error}. {consequence}")
+
+    def _choose(self) -> None:
+        """Whether plain calls are written at all."""
+        self.core.tape_sparse(self._failure is not None)
+
+    def _tell(self, line: str) -> None:
+        with suppress(OSError, ValueError):  # there may be no standard error any more
+            print(f"anymps: {line}", file=sys.stderr)
 
     def _facts(self) -> dict[str, object]:
         import torch

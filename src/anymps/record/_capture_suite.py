@@ -96,9 +96,17 @@ class SuiteCapture(Capture):
         self._choose()
         return self
 
+    @property
+    def _to_file(self) -> bool:
+        """Whether a recording is kept: a file that took no more is done, and the sections go on."""
+        return self._path is not None and self._failure is None
+
     def _choose(self) -> None:
         """Whether plain calls are written at all: for the file, or for somebody who asks for every call."""
-        self.core.tape_sparse(self._path is None and not self._everything)
+        self.core.tape_sparse(not self._to_file and not self._everything)
+
+    def _tell(self, line: str) -> None:
+        """Nothing: what a test writes is its own, and the session tells `failure` at its end."""
 
     def cut(self) -> Section:
         """What happened since the last cut."""
@@ -200,9 +208,10 @@ class SuiteCapture(Capture):
     def close(self, ending: Mapping[str, object]) -> None:
         """Stop; with a path, bring the file to its end and say in it how the session ended."""
         with self._lock:
-            if self._path is not None and self._writer is not None and not self._closed.is_set():
+            if self._to_file and self._writer is not None and not self._closed.is_set():
                 self.flush()
-                self._writer.add_totals(self.core.tape_totals())
+                with self._storing(""):
+                    self._writer.add_totals(self.core.tape_totals())
             super().close(ending)
 
     def _store(self, drained: Drained) -> None:
@@ -214,9 +223,9 @@ class SuiteCapture(Capture):
         self._section_refusals += drained.refusals
         self._section_calls += len(drained.entries) // ENTRY.size + drained.dropped
         # A sparse tape has few entries besides those that matter.
-        all_of_them = self._everything or self._path is None
+        all_of_them = self._everything or not self._to_file
         self._section += drained.entries if all_of_them else mattering(drained.entries)
-        if self._path is not None:
+        if self._to_file:
             entries = drained.entries if self._kept < self._detail_limit else mattering(drained.entries)
             self._kept += len(entries) // ENTRY.size
             self._write(drained._replace(entries=entries))  # without totals: a suite has too many to write each time

@@ -35,7 +35,8 @@ class RecordingWriter:
     """Fills one recording. Every method may be called from any thread of the process that opened it.
 
     What was committed survives a kill (`SIGKILL`, `os._exit`): the file then opens as an incomplete recording. In a
-    forked child every method does nothing, so a data loader's workers cannot harm the file.
+    forked child every method does nothing, so a data loader's workers cannot harm the file. A file that takes no more
+    (a full disk) raises RecordingError; `abandon` then leaves what was committed before.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, meta: Mapping[str, object]) -> None:
@@ -48,6 +49,7 @@ class RecordingWriter:
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._closed = False
+        self._abandoned = False
         try:
             self._connection = _create_in_memory() if self._path is None else _create(self._path)
             self._connection.execute("BEGIN IMMEDIATE")
@@ -141,6 +143,18 @@ class RecordingWriter:
                     connection.execute("PRAGMA journal_mode = DELETE")
                 connection.close()
 
+    def abandon(self) -> None:
+        """Leave an incomplete recording of what was committed. From now on writing does nothing."""
+        with self._lock:
+            if os.getpid() != self._process or self._closed:
+                return
+            self._abandoned = self._closed = True
+            with suppress(sqlite3.Error):  # SQLite has rolled back of its own accord after some errors
+                self._connection.execute("ROLLBACK")
+            if self._path is not None:
+                with suppress(sqlite3.Error):
+                    self._connection.close()
+
     def recording(self) -> Recording:
         """What has been written so far, to be read; later writing does not change it.
 
@@ -183,6 +197,9 @@ class RecordingWriter:
             yield None
             return
         with self._lock:
+            if self._abandoned:
+                yield None
+                return
             if self._closed:
                 raise RecordingError(f"{self._name} was closed: nothing more can be written to it")
             try:
