@@ -28,10 +28,13 @@ class Gate:
         self.pytester.makepyfile(**files)
 
     def run(self, *arguments: str) -> pytest.RunResult:
-        """In this process, with the device that it has. Nothing is kept between runs but what the tests write."""
+        """In this process, with the device that it has. Nothing is kept between runs but what the tests write.
+
+        Tests that never use mps may pass, unless `--no-mps-allow-unused` says otherwise.
+        """
         # A KeyboardInterrupt of a test there must not end this process.
         return self.pytester.runpytest_inprocess(
-            *PLUGIN, "--mps", "-p", "no:cacheprovider", *arguments, no_reraise_ctrlc=True
+            *PLUGIN, "--mps", "--mps-allow-unused", "-p", "no:cacheprovider", *arguments, no_reraise_ctrlc=True
         )
 
     def run_alone(self, *arguments: str, plugins: str = "anymps.pytest_plugin", mps: bool = True) -> pytest.RunResult:

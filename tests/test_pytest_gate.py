@@ -165,21 +165,34 @@ def test_header_and_silence(gate: Gate) -> None:
     assert section(result) == []
 
 
-def test_a_session_that_never_meets_mps_is_told(gate: Gate) -> None:
-    """Tests that compute on the CPU alone pass and prove nothing; one that uses mps, or is refused by it, is enough."""
+def test_a_session_that_never_meets_mps_is_red(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that compute on the CPU alone prove nothing, and the session fails unless that is meant."""
     on_cpu = "import torch\n\ndef test_one():\n    assert torch.ones(3).sum() == 3\n\ndef test_two():\n    pass\n"
     gate.write(test_it=on_cpu)
-    result = gate.run()
+    strict = "--no-mps-allow-unused"
+    result = gate.run(strict)
     result.assert_outcomes(passed=2)
-    assert section(result) == [
-        "Nothing ran on mps in 2 tests: this session says nothing about a Mac.",
-        "  fix: take the device from torch.accelerator in the tests, or run with --mps-default-device",
-    ]
-    gate.run("--mps-default-device").assert_outcomes(passed=2)
-    assert section(gate.run("--mps-default-device")) == []
-    assert section(gate.run("-k", "nothing_of_the_kind")) == []
+    assert (result.ret, section(result)) == (
+        pytest.ExitCode.TESTS_FAILED,
+        [
+            "None of 2 tests used mps, so this session says nothing about a Mac.",
+            "  fix: take the device from torch.accelerator in the tests, or run with --mps-default-device",
+            "If that is meant: run with --mps-allow-unused.",
+        ],
+    )
+    meant = gate.run("--mps-allow-unused")
+    assert meant.ret == pytest.ExitCode.OK
+    assert section(meant) == ["None of 2 tests used mps, so this session says nothing about a Mac."]
+    on_mps = gate.run(strict, "--mps-default-device")
+    assert (on_mps.ret, section(on_mps)) == (pytest.ExitCode.OK, [])
+    assert section(gate.run(strict, "-k", "nothing_of_the_kind")) == []
+    assert gate.run(strict, "--setup-plan").ret == pytest.ExitCode.OK
+    assert gate.run(strict, "--mps-manifest=m.txt", "--mps-update-manifest").ret == pytest.ExitCode.OK
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    gate.run(strict).stdout.fnmatch_lines(["::error title=mps::None of 2 tests used mps"])
     gate.write(test_it=on_cpu + "\ndef test_three():\n    torch.ones(3, device='mps')\n")
-    assert section(gate.run()) == []
+    used = gate.run(strict)
+    assert (used.ret, section(used)) == (pytest.ExitCode.OK, [])
 
 
 def test_fallbacks_fail_unless_marked(gate: Gate) -> None:

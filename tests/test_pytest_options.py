@@ -24,6 +24,7 @@ CASES = {
     "mps_fallback": ("true", ["--no-mps-fallback"], "fallback", True, False),
     "mps_fail_on_fallback": ("true", ["--no-mps-fail-on-fallback"], "fail_on_fallback", True, False),
     "mps_default_device": ("true", ["--no-mps-default-device"], "default_device", True, False),
+    "mps_allow_unused": ("true", ["--no-mps-allow-unused"], "allow_unused", True, False),
     "mps_manifest": ("m.txt", ["--mps-manifest=n.txt"], "manifest", "project/m.txt", "n.txt"),
     "mps_update_manifest": ("true", ["--no-mps-update-manifest"], "update_manifest", True, False),
     "mps_baseline": ("b.txt", ["--mps-baseline=c.txt"], "baseline", "project/b.txt", "c.txt"),

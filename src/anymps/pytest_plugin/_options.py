@@ -32,6 +32,7 @@ class Settings:
     manifest: Path | None
     update_manifest: bool
     default_device: bool
+    allow_unused: bool
     recording: Path | None
     baseline: Path | None
     update_baseline: bool
@@ -61,6 +62,7 @@ OPTIONS = (
     Option("mps_fallback", "flag", "PYTORCH_ENABLE_MPS_FALLBACK, on or off"),
     Option("mps_fail_on_fallback", "flag", "a test fails if an operator runs on the CPU unmarked"),
     Option("mps_default_device", "flag", "torch.set_default_device('mps') around each test"),
+    Option("mps_allow_unused", "flag", "a session in which nothing ran on mps may pass"),
     Option("mps_manifest", "file", "the tests that are expected to fail, and how; all others must pass", "FILE"),
     Option("mps_update_manifest", "flag", "write how the tests of this run end to the manifest"),
     Option("mps_baseline", "file", "the lines that are known to wait or to run on the CPU: no others may", "FILE"),
@@ -128,6 +130,7 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
         manifest=manifest,
         update_manifest=update_manifest,
         default_device=_flag(config, options, "mps_default_device") is True,
+        allow_unused=_flag(config, options, "mps_allow_unused") is True,
         recording=_path(config, options, "mps_recording"),
         baseline=baseline,
         update_baseline=update_baseline,

@@ -18,7 +18,7 @@ from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._limits import place, plural, relative, times
 from anymps.pytest_plugin._manifest import Manifest, key, write_manifest
-from anymps.pytest_plugin._options import Settings
+from anymps.pytest_plugin._options import Settings, runs_tests
 from anymps.pytest_plugin._parts import Parts
 from anymps.record import RefusalKind
 from anymps.record._capture import DETAIL_LIMIT
@@ -139,7 +139,8 @@ class Summary:
             self._update_baseline(session)
         if self._settings.update_manifest:
             self._update(session)
-        red = self._new or (self._gone and not self._settings.update_manifest)
+        unused = self._untouched() and not self._settings.allow_unused
+        red = self._new or ((self._gone or unused) and not self._settings.update_manifest)
         if red and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -168,7 +169,7 @@ class Summary:
         judged = self._judgements()
         lines = [
             *self._section(groups),
-            *self._unused(facts),
+            *self._unused(),
             *self._baseline_lines(),
             *self._manifest_lines(judged),
             *self._remarks,
@@ -184,6 +185,8 @@ class Summary:
             path = str(self._manifest.path) if self._manifest is not None else ""
             for line in workflow_commands(groups, judged, path, at, self._new):
                 terminalreporter.write_line(line)
+            if self._untouched() and not self._settings.allow_unused:
+                terminalreporter.write_line(f"::error title=mps::{_unused(self._untouched())}")
 
     def _is_here(self) -> bool:
         """Whether this is the process that pytest was started in, not a forked child that left its test alive."""
@@ -227,12 +230,21 @@ class Summary:
         self._new = []
         self._remarks.append(f"baseline {name}: {added} added, {removed} removed")
 
-    def _unused(self, facts: list[Facts]) -> Iterator[str]:
+    def _untouched(self) -> int:
+        """How many tests ran in a session in which nothing reached mps; 0 if something did."""
+        facts = [*self._facts.values(), *self._outside]
+        if not runs_tests(self._config.option) or any(it.calls or it.refusals for it in facts):
+            return 0
+        return sum(it.ending not in ("", "skipped") for it in facts)
+
+    def _unused(self) -> Iterator[str]:
         """A gate that nothing came through has shown nothing."""
-        ran = sum(it.ending not in ("", "skipped") for it in facts)
-        if ran and not any(it.calls or it.refusals for it in facts):
-            yield f"Nothing ran on mps in {plural(ran, 'test')}: this session says nothing about a Mac."
-            yield "  fix: take the device from torch.accelerator in the tests, or run with --mps-default-device"
+        ran = self._untouched()
+        if ran:
+            yield f"{_unused(ran)}, so this session says nothing about a Mac."
+            if not self._settings.allow_unused:
+                yield "  fix: take the device from torch.accelerator in the tests, or run with --mps-default-device"
+                yield "If that is meant: run with --mps-allow-unused."
 
     def _baseline_lines(self) -> Iterator[str]:
         if self._new:
@@ -316,6 +328,11 @@ class Summary:
 
     def _relative(self, path: Path) -> str:
         return relative(str(path), self._root)
+
+
+def _unused(tests: int) -> str:
+    """What to say of a session in which nothing reached the device."""
+    return "The test did not use mps" if tests == 1 else f"None of {tests:,} tests used mps"
 
 
 def _them(number: int) -> str:
