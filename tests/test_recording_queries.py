@@ -287,7 +287,9 @@ def dropping() -> Recording:
     writer = RecordingWriter.in_memory()
     writer.add_operators([(1, ADD), (2, ITEM)])
     writer.add_signatures([(1, 1, 0, "[]", "[]"), (2, 2, 0, "[]", "[]")])
-    writer.add_sites([(1, "train.py", 3, "main", "y = x + 1", ""), (2, "train.py", 4, "main", "y.item()", "")])
+    writer.add_sites(
+        [(1, "train.py", 3, "main", "y = x + 1", "", 0, "", ""), (2, "train.py", 4, "main", "y.item()", "", 0, "", "")]
+    )
     for step in range(4):
         for number, phase in enumerate((Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)):
             if step < 2 or (step == 2 and phase is Phase.FORWARD):

@@ -48,7 +48,7 @@ def test_closed_recording_is_complete_and_one_plain_file(tmp_path: Path) -> None
     assert [path] == list(tmp_path.iterdir())
     with Recording.open(path) as recording:
         assert recording.complete
-        assert recording.meta == {"complete": True, "schema_version": 1, "script": "train.py", "virtual": True}
+        assert recording.meta == {"complete": True, "schema_version": 2, "script": "train.py", "virtual": True}
         assert recording.entry_count == 2
     with sqlite3.connect(path) as plain:
         rows = plain.execute("SELECT id, start_ns, duration_ns, sequence, phase, site FROM entries").fetchall()
@@ -360,11 +360,11 @@ def test_other_schema_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.anymps"
     write(path)
     plain = sqlite3.connect(path)
-    plain.execute("UPDATE meta SET value = '2' WHERE key = 'schema_version'")
+    plain.execute("UPDATE meta SET value = '1' WHERE key = 'schema_version'")
     plain.commit()
     plain.close()
     assert one_line_error(path) == (
-        f"{path} has recording schema 2, this anymps reads 1: record again, or read it with the anymps that made it"
+        f"{path} has recording schema 1, this anymps reads 2: record again, or read it with the anymps that made it"
     )
 
 

@@ -39,10 +39,12 @@ def finding(
     return RULES[rule].finding(Site(file, line, function, source), what="", count=1)
 
 
-def recording(source: str, *, writer: RecordingWriter | None = None, steps: int = 5) -> Recording:
-    """A loop that reads a value at a line with this text in each step."""
+def recording(
+    source: str, line: int = 3, text: str = "", *, writer: RecordingWriter | None = None, steps: int = 5
+) -> Recording:
+    """A loop that reads a value at a line with this source in each step; `text` is that of its file."""
     builder = RecordingBuilder(writer) if writer else RecordingBuilder(meta={"directory": "/home/me/project"})
-    site = builder.site(TRAIN, 3, "main", source)
+    site = builder.site(TRAIN, line, "main", source, text=text)
     for step in range(steps):
         builder.entry("aten::_local_scalar_dense", start_ns=10 * step, phase=Phase.LOSS_READ, site=site, wait=Wait.ITEM)
         builder.end_step(10 * step + 10)
@@ -178,7 +180,7 @@ def test_settings_choose_findings() -> None:
 def test_comments(source: str, left_out: bool) -> None:
     """A comment in the recorded line that names its rule and gives a reason leaves a finding out; no file is needed."""
     it = finding(source=source)
-    selection = select([it], PLAIN, ROOTS, read=lambda file: None)
+    selection = select([it], PLAIN, ROOTS)
     assert (selection.findings, selection.suppressed) == (((), (it,)) if left_out else ((it,), ()))
 
 
@@ -198,23 +200,14 @@ def main():
 @pytest.mark.parametrize(("line", "left_out"), [(3, True), (7, False), (9, False)])
 def test_comments_in_a_statement_of_several_lines(line: int, left_out: bool) -> None:
     """The comment may stand in any line of the statement, but not in the head of a block around it or above it."""
-    selection = select([finding(line=line)], PLAIN, ROOTS, read=lambda file: STATEMENT)
-    assert bool(selection.suppressed) is left_out
+    selection = select(find(recording("loss.item()", line, STATEMENT)), PLAIN, ROOTS)
+    assert [it.id for it in selection.suppressed] == (["MPS201"] if left_out else [])
 
 
-@pytest.mark.parametrize(
-    "text", [STATEMENT.replace("loss.item()", "loss.tolist()"), "x = 1\n", "def (\n\nloss.item()\n", None]
-)
-def test_comments_of_another_text_do_not_count(text: str | None) -> None:
-    """If the file has changed since, is no Python or is gone, only the recorded line counts."""
-    assert select([finding()], PLAIN, ROOTS, read=lambda file: text).suppressed == ()
-
-
-def test_comments_are_read_from_files(tmp_path: Path) -> None:
-    """Without a reader of its own, the selection reads the files themselves."""
-    file = tmp_path / "train.py"
-    file.write_text(STATEMENT)
-    assert select([finding(file=str(file))], PLAIN, ROOTS).suppressed != ()
+@pytest.mark.parametrize("text", ["x = 1\n", "def (\n\nloss.item()\n", ""])
+def test_only_the_recorded_line_counts_where_no_statement_is_known(text: str) -> None:
+    """A file that was no Python, or that could not be read, has no statements."""
+    assert select(find(recording("loss.item()", 3, text)), PLAIN, ROOTS).suppressed == ()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +227,7 @@ def test_comments_that_cannot_be_followed(comment: str, what: str) -> None:
     found = find(recording(f"x = loss.item()  {comment}"))
     notices = [it for it in found if it.id == "MPS001"]
     assert [it.what for it in notices] == ([what] if what else [])
-    selection = select(found, PLAIN, ROOTS, read=lambda file: None)
+    selection = select(found, PLAIN, ROOTS)
     assert [it.id for it in selection.findings if it.id == "MPS001"] == ["MPS001"] * len(notices)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["report"]
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ def report(file: Path | None, form: str, output: str, root: str | None, **choice
     outputs = Outputs((Output(form, output),), root)
     outputs.check(file)
     with Recording.open(file) as recording:
-        judge = Judge(_start(recording), Choice(**choice))
+        judge = Judge(_start(recording, root), Choice(**choice))
         selection = judge.judge(recording)
         if form == FORMATS[0] and output == STDOUT:
             show(recording, selection.findings, None, sys.stdout)  # as wide as the terminal, and in colour there
@@ -47,9 +48,18 @@ def report(file: Path | None, form: str, output: str, root: str | None, **choice
         return judge.conclude(recording, selection)
 
 
-def _start(recording: Recording) -> Path:
-    """Where the settings are looked for: at the recorded script if it is here, else where we are."""
+def _start(recording: Recording, root: str | None) -> Path:
+    """Where the settings are looked for: at the recorded script if it lies below us or `root`, else where we are.
+
+    A recording may come from elsewhere; it is not for it to say which files are read.
+    """
     directory, script = (recording.meta.get(key) for key in ("directory", "script"))
-    if isinstance(directory, str) and isinstance(script, str) and (Path(directory) / script).exists():
-        return Path(directory) / script
+    if isinstance(directory, str) and isinstance(script, str):
+        with suppress(OSError, ValueError):  # no name of a file at all
+            place = Path(directory, script).resolve()
+            if (
+                any(place.is_relative_to(above) for above in (Path.cwd(), Path(root or ".").resolve()))
+                and place.exists()
+            ):
+                return place
     return Path.cwd()

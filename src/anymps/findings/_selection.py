@@ -11,7 +11,7 @@ from anymps.findings._baseline import Known, apart
 from anymps.findings._model import Finding
 from anymps.findings._places import project_path
 from anymps.findings._settings import Settings
-from anymps.findings._suppressions import Read, suppress
+from anymps.findings._suppressions import suppress
 from anymps.record import Recording
 
 
@@ -39,11 +39,10 @@ def select(
     settings: Settings,
     roots: Sequence[str],
     baseline: Counter[Known] | None = None,
-    read: Read | None = None,
 ) -> Selection:
-    """Sort findings out. `read` gives the text of a source file, or None; by default the file system does."""
+    """Sort findings out."""
     wanted = [_with_severity(finding, settings) for finding in findings if not _disabled(finding, settings, roots)]
-    kept, suppressed = suppress(wanted, read)
+    kept, suppressed = suppress(wanted)
     new, known, gone = apart(kept, baseline, roots) if baseline is not None else (kept, [], [])
     return Selection(
         tuple(sorted(new, key=lambda finding: finding.order)), tuple(suppressed), tuple(known), tuple(gone)

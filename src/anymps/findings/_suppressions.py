@@ -1,19 +1,15 @@
 """Findings that the code itself answers: `# anymps: ignore[MPS201] reason` in the finding's line or statement.
 
-The line's text is part of the recording, so this works without the files. Comments on the other lines of a statement
-are read from the file, if it is there and its line is still the recorded one.
+The line's text and such comments in the other lines of its statement are part of the recording: no file is read.
 """
 
 from __future__ import annotations
 
-import ast
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
@@ -42,9 +38,6 @@ BAD_COMMENT = Rule(
 
 RULES = (BAD_COMMENT,)
 
-Read = Callable[[str], "str | None"]
-"""The text of a file, None if there is none."""
-
 
 @dataclass(frozen=True)
 class Comment:
@@ -65,27 +58,18 @@ def find(recording: Recording) -> Iterator[Finding]:
                 )
 
 
-def suppress(findings: Iterable[Finding], read: Read | None = None) -> tuple[list[Finding], list[Finding]]:
-    """The findings that stay, and those that a valid comment leaves out. `read` gives a file's text, or None."""
+def suppress(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """The findings that stay, and those that a valid comment leaves out."""
     kept: list[Finding] = []
     left_out: list[Finding] = []
     for finding in findings:
         answered = any(
             finding.id in comment.ids and not _problem(comment)
-            for text in _statement(finding.site, read or read_file)
-            for comment in comments(text)
+            for line in (finding.site.source, *finding.site.comments.split("\n"))
+            for comment in comments(line)
         )
         (left_out if answered else kept).append(finding)
     return kept, left_out
-
-
-def read_file(file: str) -> str | None:
-    """The text of a source file, None if it cannot be read."""
-    try:
-        with tokenize.open(Path(file)) as stream:
-            return stream.read()
-    except (OSError, SyntaxError, UnicodeError):  # the locale may not be able to write the file's name
-        return None
 
 
 def comments(source: str) -> list[Comment]:
@@ -123,39 +107,3 @@ def _problem(comment: Comment) -> str:
             nearest = nearest_rule(name)
             return f"names {name}, which is no rule{f'; the nearest is {nearest}' if nearest else ''}"
     return "" if comment.reason else f"gives no reason for leaving out {', '.join(comment.ids)}"
-
-
-def _statement(site: Site, read: Read) -> list[str]:
-    """The recorded line, and the other lines of its statement where the file still says the same."""
-    if not site.known:
-        return []
-    text = read(site.file)
-    lines = text.splitlines() if text is not None else []
-    if text is None or not site.source or not 0 < site.line <= len(lines):
-        return [site.source]
-    if lines[site.line - 1].strip() != site.source.strip():
-        return [site.source]
-    first, last = _span(text, site.line)
-    return [site.source, *(lines[row - 1] for row in range(first, last + 1) if row != site.line)]
-
-
-def _span(text: str, line: int) -> tuple[int, int]:
-    """First and last line of the innermost statement at a line; of a compound one, its head alone."""
-    around = [span for span in _spans(text) if span[0] <= line <= span[1]]
-    return min(around, key=lambda span: span[1] - span[0], default=(line, line))
-
-
-@lru_cache(maxsize=64)
-def _spans(text: str) -> tuple[tuple[int, int], ...]:
-    """First and last line of every statement, without the statements inside of it."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return ()
-    spans = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.stmt):
-            body = getattr(node, "body", None)
-            last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
-            spans.append((node.lineno, max(last, node.lineno)))
-    return tuple(spans)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from anymps.record._recording import Recording
 from anymps.record._schema import ALLOCATION, ENTRY
+from anymps.record._source import quote_text
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, Wait
 from anymps.record._writer import RecordingWriter
 
@@ -40,12 +41,12 @@ class RecordingBuilder:
         self._step = 0
         self._step_start = start_ns
 
-    def site(self, file: str, line: int, function: str = "", source: str = "", via: str = "") -> int:
-        """The number of a line of code."""
+    def site(self, file: str, line: int, function: str = "", source: str = "", via: str = "", *, text: str = "") -> int:
+        """The number of a line of code; `text` is that of its file, of which the lines around it are kept."""
         key = (file, line, function, source, via)
         if key not in self._sites:
             self._sites[key] = len(self._sites) + 1
-            self._writer.add_sites([(self._sites[key], *key)])
+            self._writer.add_sites([(self._sites[key], *key, *quote_text(text, line)[1:])])
         return self._sites[key]
 
     def module(self, path: str, kind: str = "") -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import platform
 import sys
@@ -21,6 +20,7 @@ from anymps.record._capture_hooks import Hooks, drain_modules
 from anymps.record._capture_origins import find_caller, find_origin
 from anymps.record._recording import Recording
 from anymps.record._schema import ModuleRow, OperatorRow, RefusalRow, SignatureRow, SiteRow, StepRow
+from anymps.record._source import quote_file
 from anymps.record._vocabulary import RefusalKind
 from anymps.record._writer import RecordingWriter
 
@@ -59,9 +59,10 @@ class Drained(NamedTuple):
 
 
 def site_row(site: tuple[int, str, int, str, str]) -> SiteRow:
-    """The site with the text of its line."""
+    """The site with what its file says there."""
     number, file, line, function, via = site
-    return number, file, line, function, linecache.getline(file, line).strip(), via
+    quote = quote_file(file, line)
+    return number, file, line, function, quote.source, via, quote.first, quote.around, quote.comments
 
 
 class Capture:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from anymps.record._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
@@ -11,13 +11,20 @@ from anymps.record._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 
 @dataclass(frozen=True)
 class Site:
-    """A line of code. `via` is the innermost torch function that it called, empty if none."""
+    """A line of code. `via` is the innermost torch function that it called, empty if none.
+
+    `around` are the lines around it when it was recorded, the first of which has the number `first`; `comments` the
+    other lines of its statement with a comment for anymps. Empty where they were not recorded.
+    """
 
     file: str
     line: int
     function: str = ""
     source: str = ""
     via: str = ""
+    first: int = field(default=0, compare=False, repr=False)
+    around: str = field(default="", compare=False, repr=False)
+    comments: str = field(default="", compare=False, repr=False)
 
     @property
     def known(self) -> bool:

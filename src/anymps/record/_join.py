@@ -143,8 +143,7 @@ class _Joiner:
         return _Map(
             signature={0: 0} | self._signatures.take(signatures),
             module={0: 0} | self._modules.take(rows("SELECT id, path, type FROM modules WHERE id > 0")),
-            site={0: 0}
-            | self._sites.take(rows("SELECT id, file, line, function, source, via FROM sites WHERE id > 0")),
+            site={0: 0} | self._sites.take(rows("SELECT * FROM sites WHERE id > 0")),
         )
 
     def _refusals(self, recording: Recording, numbers: _Map, since: _Reach) -> None:

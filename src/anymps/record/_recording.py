@@ -355,7 +355,7 @@ class Recording:
 
     @cached_property
     def _sites(self) -> dict[int, Site]:
-        rows = self._rows("SELECT id, file, line, function, source, via FROM sites")
+        rows = self._rows("SELECT * FROM sites")
         return {identity: Site(*columns) for identity, *columns in rows}
 
     @cached_property

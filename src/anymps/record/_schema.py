@@ -1,4 +1,4 @@
-"""The file format of a recording, version 1: tables, packed entries, and how spooled entries become rows.
+"""The file format of a recording, version 2: tables, packed entries, and how spooled entries become rows.
 
 `docs/architecture.md` states the format for people; this module is its one implementation.
 """
@@ -14,7 +14,7 @@ from typing import Final
 from anymps._errors import RecordingError
 from anymps.record._vocabulary import Direction, Fate
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 APPLICATION_ID: Final = 0x616E796D  # "anym": SQLite's own mark of what a database file is for
 
 # (id, name)
@@ -23,8 +23,8 @@ OperatorRow = tuple[int, str]
 SignatureRow = tuple[int, int, int, str, str]
 # (id, path, type)
 ModuleRow = tuple[int, str, str]
-# (id, file, line, function, source, via)
-SiteRow = tuple[int, str, int, str, str, str]
+# (id, file, line, function, source, via, first, around, comments): the last three as in `_source.Quote`
+SiteRow = tuple[int, str, int, str, str, str, int, str, str]
 # (id, entry, kind, error, message, site, origin, detail): entry 0 is filled in from the packed entries
 RefusalRow = tuple[int, int, str, str, str, int, int, Mapping[str, object]]
 # (step, start_ns, end_ns): end_ns None while the step runs
@@ -39,7 +39,8 @@ TABLES: Final[dict[str, str]] = {
     "inputs TEXT NOT NULL, outputs TEXT NOT NULL",
     "modules": "id INTEGER PRIMARY KEY, path TEXT NOT NULL, type TEXT NOT NULL",
     "sites": "id INTEGER PRIMARY KEY, file TEXT NOT NULL, line INTEGER NOT NULL, function TEXT NOT NULL, "
-    "source TEXT NOT NULL, via TEXT NOT NULL",
+    "source TEXT NOT NULL, via TEXT NOT NULL, first INTEGER NOT NULL, around TEXT NOT NULL, "
+    "comments TEXT NOT NULL",
     "entries": "id INTEGER PRIMARY KEY, signature INTEGER NOT NULL, module INTEGER NOT NULL, site INTEGER NOT NULL, "
     "phase INTEGER NOT NULL, step INTEGER NOT NULL, thread INTEGER NOT NULL, start_ns INTEGER NOT NULL, "
     "duration_ns INTEGER NOT NULL, wait INTEGER NOT NULL, direction INTEGER NOT NULL, flags INTEGER NOT NULL, "
@@ -88,7 +89,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
         connection.execute(f"CREATE TABLE {table} ({columns})")
     connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
     connection.execute("INSERT INTO modules VALUES (0, '', '')")
-    connection.execute("INSERT INTO sites VALUES (0, '', 0, '', '', '')")
+    connection.execute("INSERT INTO sites VALUES (0, '', 0, '', '', '', 0, '', '')")
 
 
 def check_chunk(chunk: bytes, packed: struct.Struct = ENTRY) -> None:

@@ -89,8 +89,8 @@ class RecordingWriter:
         self._insert("modules", 3, rows)
 
     def add_sites(self, rows: Iterable[SiteRow]) -> None:
-        """Add `(id, file, line, function, source, via)` rows."""
-        self._insert("sites", 6, rows)
+        """Add `(id, file, line, function, source, via, first, around, comments)` rows."""
+        self._insert("sites", 9, rows)
 
     def add_refusals(self, rows: Iterable[RefusalRow]) -> None:
         """Add `(id, entry, kind, error, message, site, origin, detail)` rows.

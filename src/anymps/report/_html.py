@@ -38,9 +38,7 @@ _OPERATOR_COLUMNS = ("operator", "runs as", "calls", "time here", "per call", "m
 
 @dataclass(frozen=True)
 class HtmlRenderer:
-    """The page; `read_sources` quotes the lines around a finding from the script's files, where they still hold."""
-
-    read_sources: bool = True
+    """The page."""
 
     @property
     def name(self) -> str:
@@ -90,7 +88,6 @@ class HtmlRenderer:
 
     def _finding(self, number: int, finding: Finding, directory: str) -> dict[str, Any]:
         function = text.clean(finding.site.function)
-        lines, remark = self._excerpt(finding.site, directory)
         return {
             "number": number,
             "id": finding.id,
@@ -98,8 +95,7 @@ class HtmlRenderer:
             "title": text.clean(finding.title),
             "where": text.place(finding.site, directory),
             "function": "" if function == "<module>" else function,
-            "excerpt": lines,
-            "remark": remark,
+            "excerpt": excerpt(finding.site),
             "related_as": finding.related_as,
             "related": [self._related(site, directory) for site in finding.related_sites],
             "what": text.clean(finding.what),
@@ -111,11 +107,7 @@ class HtmlRenderer:
         }
 
     def _related(self, site: Site, directory: str) -> dict[str, Any]:
-        lines, remark = self._excerpt(site, directory)
-        return {"where": text.place(site, directory), "excerpt": lines, "remark": remark}
-
-    def _excerpt(self, site: Site, directory: str) -> tuple[Any, str]:
-        return excerpt(site, directory, read=self.read_sources)
+        return {"where": text.place(site, directory), "excerpt": excerpt(site)}
 
 
 def _title(recording: Recording) -> str:
