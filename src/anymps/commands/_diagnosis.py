@@ -216,7 +216,9 @@ def _build_checks(facts: Facts) -> list[Check]:
         checks.append(Check("compiler", Status.OK, facts.compiler))
     if not facts.python_headers:
         checks.append(Check("Python.h", missing, f"missing: install the development package of Python {facts.python}"))
-    if not facts.cache_writable:
+    if facts.cache_error is not None:
+        checks.append(Check("cache", missing, facts.cache_error))
+    elif not facts.cache_writable:
         text = f"{facts.cache} cannot be written: make it writable, or name another place in ANYMPS_CACHE_DIR"
         checks.append(Check("cache", missing, text))
     if not facts.ninja:

@@ -64,6 +64,9 @@ class Facts:
     cache: str | None = None
     """The cache directory."""
     cache_writable: bool = True
+    """Whether it is there and can be written, or can be made."""
+    cache_error: str | None = None
+    """Why there is no place for a cache, or why it is not safe."""
     compiler: str | None = None
     """What the C++ compiler says it is."""
     compiler_error: str | None = None
@@ -177,9 +180,13 @@ def _torch_facts() -> dict[str, object]:
 def _build_facts() -> dict[str, object]:
     """What the native core needs and whether it is there."""
     facts: dict[str, object] = {}
-    directory = _build.cache_directory()
-    facts["cache"] = str(directory)
-    facts["cache_writable"] = _can_make(directory)
+    try:
+        directory = _build.cache_directory()
+        facts["cache"] = str(directory)
+        facts["cache_writable"] = _can_make(directory)
+        _build.check_cache()
+    except AnympsError as error:
+        facts["cache_error"] = str(error)
     facts["python_headers"] = _toolchain.python_headers() is not None
     facts["ninja"] = _toolchain.find_ninja() is not None
     try:

@@ -9,15 +9,15 @@ import os
 import time
 from pathlib import Path
 
-import platformdirs
+from anymps._cache import cache_home
+from anymps._errors import UsageError
 
-_VARIABLE = "ANYMPS_CACHE_DIR"  # the native core's too
 _NAME = "last.anymps"
 _STALE_S = 24 * 3600  # what a killed run left behind is taken away after a day
 
 
 def last_recording() -> Path:
-    """Where the recording of the last run lies; it may not exist."""
+    """Where the recording of the last run lies; it may not exist. Raises UsageError if there is no home directory."""
     return _directory() / _NAME
 
 
@@ -34,7 +34,7 @@ class LastRun:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sweep(directory)
             directory.chmod(0o700)  # what a script's lines and arguments say is for its user alone
-        except (OSError, RuntimeError):  # no home directory
+        except (OSError, UsageError):
             return None
         if not os.access(directory, os.W_OK):
             return None
@@ -54,9 +54,7 @@ class LastRun:
 
 
 def _directory() -> Path:
-    chosen = os.environ.get(_VARIABLE)
-    base = Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("anymps", appauthor=False))
-    return base.absolute() / "runs"
+    return cache_home() / "runs"
 
 
 def _sweep(directory: Path) -> None:

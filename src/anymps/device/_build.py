@@ -7,7 +7,7 @@ once get one build, and a build that is killed leaves nothing that a later one c
 
 from __future__ import annotations
 
-__all__ = ["CACHE_VARIABLE", "build", "cache_directory", "is_built"]
+__all__ = ["CACHE_VARIABLE", "build", "cache_directory", "check_cache", "is_built"]
 
 import hashlib
 import os
@@ -20,11 +20,11 @@ import sysconfig
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
-from anymps._errors import BuildError
+from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
+from anymps._errors import BuildError, UsageError
 from anymps.device._lock import interprocess_lock
 from anymps.device._toolchain import (
     Compiler,
@@ -38,26 +38,45 @@ from anymps.device._toolchain import (
     python_include_directories,
 )
 
-CACHE_VARIABLE = "ANYMPS_CACHE_DIR"
 SOURCE_DIRECTORY = Path(__file__).with_name("native")
 _SOURCE_SUFFIXES = (".cpp", ".h")
 _UNITS = 4  # compiled at a time
+_CHECKSUM = "sha256"  # the file beside a core with its digest
 _SHOWN_LINES = 12  # of the compiler's output, in the error
 _ERROR = re.compile(r"\berror\b\s*(?:\w+)?:|undefined reference|cannot find -l")
 
 
 def cache_directory() -> Path:
-    """Where native cores are kept: ``ANYMPS_CACHE_DIR``, else the user's cache directory. It may not exist yet."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    base = Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("anymps", appauthor=False))
-    return base.absolute() / "native"
+    """Where native cores are kept, under `anymps._cache.cache_home`. It may not exist yet.
+
+    Raises BuildError if there is no place for it.
+    """
+    try:
+        return cache_home() / "native"
+    except UsageError as error:
+        raise BuildError(str(error)) from None
+
+
+def check_cache() -> None:
+    """Raise BuildError if there is no place for a cache, or if other users can put code there."""
+    directory = cache_directory()
+    for path in (directory.parent, directory):
+        try:
+            reason = why_unsafe(path)
+        except OSError:  # it is not there yet
+            continue
+        if reason:
+            raise BuildError(
+                f"{reason}, and code is loaded from there: take that right away (chmod go-w), "
+                f"or name another place in {CACHE_VARIABLE}"
+            )
 
 
 def is_built() -> bool:
-    """Whether `build` would find a finished core and compile nothing.
+    """Whether `build` would find a finished core, whole and safe to load, and compile nothing.
 
     Raises UnsupportedTorchError if torch is missing or outside of the supported range, and BuildError if ``CXX`` is set
-    to something that cannot be run.
+    to something that cannot be run, or there is no place for a cache.
     """
     return _find_finished(find_torch(), find_compiler()) is not None
 
@@ -66,10 +85,10 @@ def build() -> Path:
     """Return the path of the native core for the installed torch, compiling it if there is none.
 
     Says on stderr what it does when it compiles, and nothing otherwise. A finished core is used even where its compiler
-    is no longer installed.
+    is no longer installed. One that is cut short, was changed, or can be changed by other users is compiled anew.
 
     Raises UnsupportedTorchError if torch is missing or outside of the supported range, and BuildError if there is no
-    compiler, no Python.h, no write access to the cache, or if the compiler fails.
+    compiler, no Python.h, no write access to the cache, if others may write to it, or if the compiler fails.
     """
     torch = find_torch()
     compiler = find_compiler()
@@ -85,10 +104,10 @@ def build() -> Path:
         )
     directory = cache_directory() / _key(torch, compiler)
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        _make_directory(directory.parent)
         with interprocess_lock(directory.parent / f"{directory.name}.lock", on_wait=_say_waiting):
             # While this process waited, the other one may have built it.
-            if not (directory / _module_name()).is_file():
+            if not _is_sound(directory):
                 _build_into(directory, torch, compiler)
     except OSError as error:
         raise BuildError(
@@ -109,10 +128,42 @@ def _find_finished(torch: TorchInstall, compiler: Compiler | None) -> Path | Non
     else:
         candidates = sorted(cache_directory().glob(f"{_key(torch, None)}-*"))
     for directory in candidates:
-        path = directory / _module_name()
-        if path.is_file():
-            return path
+        with suppress(OSError):  # a cache that cannot be read holds no core
+            if _is_sound(directory):
+                return directory / _module_name()
     return None
+
+
+def _make_directory(directory: Path) -> None:
+    """Make the cache's directory, and check that no other user can put code there.
+
+    Raises BuildError if one can, OSError if it cannot be made.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    # Not by the process's umask, which may let a group write.
+    directory.mkdir(mode=0o755, exist_ok=True)
+    check_cache()
+
+
+def _is_sound(directory: Path) -> bool:
+    """Whether a directory holds a whole core that only this user can have put there.
+
+    Raises OSError if it cannot be read.
+    """
+    module, checksum = directory / _module_name(), directory / _CHECKSUM
+    if not module.is_file() or not checksum.is_file():
+        return False
+    if any(why_unsafe(path) for path in (directory.parent.parent, directory.parent, directory, module, checksum)):
+        return False
+    return checksum.read_text(encoding="ascii", errors="replace").strip() == _digest(module)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _sources(*suffixes: str) -> list[Path]:
@@ -167,7 +218,10 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
         for path in work.iterdir():
             if path != module:
                 path.unlink()
-        if directory.exists():  # without the module, else the caller would not have asked
+        (work / _CHECKSUM).write_text(f"{_digest(module)}\n", encoding="ascii")
+        for path, mode in ((module, 0o755), (work / _CHECKSUM, 0o644), (work, 0o755)):
+            path.chmod(mode)
+        if directory.exists():  # without a sound module, else the caller would not have asked
             shutil.rmtree(directory)
         work.rename(directory)
     finally:

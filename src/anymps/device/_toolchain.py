@@ -178,8 +178,13 @@ def find_compiler() -> Compiler | None:
     """
     chosen = os.environ.get("CXX", "").strip()
     if chosen:
-        command = tuple(shlex.split(chosen, posix=os.name == "posix"))
-        compiler = _identify(command)
+        try:
+            command = tuple(shlex.split(chosen, posix=os.name == "posix"))
+        except ValueError as error:  # a quotation mark is open
+            raise BuildError(
+                f"the C++ compiler CXX={chosen} cannot be read ({error}): correct CXX, or unset it"
+            ) from None
+        compiler = _identify(command) if command and command[0] else None
         if compiler is None:
             raise BuildError(f"the C++ compiler CXX={chosen} cannot be run: correct CXX, or unset it")
         return compiler
@@ -225,7 +230,7 @@ def _ask(command: list[str]) -> subprocess.CompletedProcess[str] | None:
             errors="replace",
             timeout=60,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, ValueError, subprocess.TimeoutExpired):  # ValueError: a NUL in a name
         return None
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from anymps._errors import PlanError
+from anymps._own_process import own_command
 from anymps.plan._scenario import Scenario
 from anymps.plan._trace import Trace
 from anymps.record import MemoryStory, Occurrence, Recording
@@ -94,7 +94,7 @@ def measure(
         recording, facts = Path(folder, "recording"), Path(folder, "facts.json")
         order = {"recording": str(recording), "facts": str(facts), "steps": steps, "scenario": scenario.to_json()}
         order["placed"] = arguments != list(words)
-        command = [sys.executable, "-m", "anymps", "plan", "--measure", json.dumps(order)]
+        command = own_command("plan", "--measure", json.dumps(order))
         if fallback is not None:
             command.append("--fallback" if fallback else "--no-fallback")
         written = Path(folder, "output")

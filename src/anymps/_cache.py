@@ -1,0 +1,63 @@
+"""Where anymps keeps what it makes: the user's cache directory, and whether others may write there."""
+
+from __future__ import annotations
+
+__all__ = ["CACHE_VARIABLE", "cache_home", "why_unsafe"]
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import platformdirs
+
+from anymps._errors import UsageError
+
+CACHE_VARIABLE = "ANYMPS_CACHE_DIR"
+
+
+def cache_home() -> Path:
+    """The directory that ``ANYMPS_CACHE_DIR`` names, else the user's cache directory. It may not exist yet.
+
+    Raises UsageError, in one line, if neither can be told.
+    """
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        try:
+            return Path(chosen).expanduser().absolute()
+        except RuntimeError:
+            raise UsageError(f"{CACHE_VARIABLE}={chosen} names no directory: there is no such home directory") from None
+    path = Path(platformdirs.user_cache_dir("anymps", appauthor=False))
+    # Relative where HOME is, or where there is none: code must never be loaded from the current directory.
+    if not path.is_absolute():
+        raise UsageError(f"there is no home directory to keep the cache in: name a directory in {CACHE_VARIABLE}")
+    return path
+
+
+def why_unsafe(path: Path) -> str:
+    """Why code that lies in `path` must not be run: another user owns it or may write to it. Empty if it may be.
+
+    A group that is named like its user is private to that user and may write. Says nothing on Windows.
+    Raises OSError if `path` is not there.
+    """
+    if sys.platform == "win32":
+        return ""
+    status = path.stat()
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user"
+    if status.st_mode & stat.S_IWOTH or (
+        status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid, status.st_uid)
+    ):
+        return f"{path} can be written by other users"
+    return ""
+
+
+def _is_private(group: int, user: int) -> bool:
+    """Whether a group is the one that some systems make for each user alone."""
+    import grp
+    import pwd
+
+    try:
+        return grp.getgrgid(group).gr_name == pwd.getpwuid(user).pw_name
+    except KeyError:
+        return False
