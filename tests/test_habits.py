@@ -418,10 +418,25 @@ def test_precision() -> None:
 
     recording = recorded(train)
     assert [(note.facts, note.occurrence.count) for note in recording.noted("autocast")] == [
-        ({"device": "mps", "dtype": "bfloat16"}, 1)
+        ({"device": "mps", "dtype": "bfloat16", "refused": False}, 1)
     ]
     assert [note.facts for note in recording.noted("grad_scaler")] == [{"device": "mps"}]
     assert [note.facts for note in recording.noted("backward")] == [{"autocast": "bfloat16"}]
+
+
+@pytest.mark.filterwarnings("ignore:In MPS autocast", "ignore:.*GradScaler")
+def test_precision_that_torch_turns_down() -> None:
+    """An autocast that torch switches off, and a scaler by its old name, are noted at the program's own line."""
+
+    def ask() -> None:
+        torch.autocast("mps", dtype=torch.float64)
+        torch.cuda.amp.GradScaler(enabled=True)  # torch's wrapper of it lies in typing_extensions
+
+    recording = recorded(ask)
+    (region,) = recording.noted("autocast")
+    assert region.facts == {"device": "mps", "dtype": "float64", "refused": True}
+    (scaler,) = recording.noted("grad_scaler")
+    assert (scaler.facts, scaler.occurrence.site.file) == ({"device": "cuda"}, __file__)
 
 
 @pytest.mark.parametrize(("check_nan", "expected"), [(True, ["loss.backward()"]), (False, [])])

@@ -29,6 +29,16 @@ def advice(
     return finding
 
 
+TOGETHER = (
+    "Keep the values of several steps as tensors, and read them at once: `torch.stack(values).tolist()` is one wait. "
+    "What the program needs as a number in every step is best computed on the CPU."
+)
+SIZE = (
+    "A size or an index is a number of the host: compute it there. Or keep the whole tensor and mask what does not "
+    "count: `torch.where(mask, x, 0)`."
+)
+
+
 @pytest.mark.parametrize(
     ("source", "fix"),
     [
@@ -56,35 +66,41 @@ def advice(
         ),
         (
             "norm = clip_grad_norm_(model.parameters(), 1.0).item()",
-            "Keep the tensor, `norm = clip_grad_norm_(model.parameters(), 1.0).detach()`, and read it every 50 steps, "
-            "where it is shown.",
+            "Keep the tensor, `norm = clip_grad_norm_(model.parameters(), 1.0).detach()`, and read it only where the "
+            "number itself is needed; a log needs it every 50 steps.",
         ),
         (
             "perplexity = math.exp(loss)",
-            "Keep the tensor, `perplexity = torch.exp(loss.detach())`, and read it every 50 steps, where it is shown.",
+            "Keep the tensor, `perplexity = loss.detach().exp()`, and read it only where the number itself is needed; "
+            "a log needs it every 50 steps.",
         ),
         (
             "scale = loss.item() / math.sqrt(width)",
-            "Keep the tensor, `scale = loss.detach() / math.sqrt(width)`, and read it every 50 steps, where it is "
-            "shown.",
+            "Keep the tensor, `scale = loss.detach() / math.sqrt(width)`, and read it only where the number itself is "
+            "needed; a log needs it every 50 steps.",
         ),
         (
             "return (logits.argmax(1) == y).float().mean().item()",
-            "Return the tensor, `return (logits.argmax(1) == y).float().mean()`, and read it every 50 steps, where it "
-            "is shown.",
+            "Return the tensor, `return (logits.argmax(1) == y).float().mean()`, and read it only where the number "
+            "itself is needed; a log needs it every 50 steps.",
+        ),
+        (
+            "return loss.item(), acc.item()",
+            "Return the tensors, `return loss.detach(), acc.detach()`, and read them only where the number itself is "
+            "needed; a log needs it every 50 steps.",
         ),
         (
             'group["lr"] = lr.item()',
             "An optimizer's setting is a number of the host: compute it from such, without a tensor.",
         ),
-        (
-            "history.update(loss=loss.item(), norm=norm.item())",
-            "Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
-        ),
-        (
-            "total += loss.item(",
-            "Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
-        ),
+        ("x = x[: lengths.max().item()]", SIZE),
+        ("history.update(loss=loss.item(), norm=norm.item())", TOGETHER),
+        ("total += loss.item(", TOGETHER),
+        ("allowed.remove(y.item())", TOGETHER),
+        ("losses[step] = loss.item()", TOGETHER),  # of an array, which takes no tensor on mps
+        ("counts[i] += hits.item()", TOGETHER),
+        ("name = f'{loss.item():.3f}'", TOGETHER),
+        ("best = max(best, loss.item())", TOGETHER),
     ],
 )
 def test_a_value_that_is_kept(source: str, fix: str) -> None:
@@ -98,20 +114,20 @@ def test_a_value_that_is_kept(source: str, fix: str) -> None:
     [
         (
             "if loss.isnan():",
-            "Count on the device, `bad += loss.isnan()`, and test `bad` every 50 steps or once an epoch.",
+            "Count on the device, `bad += loss.isnan()`, and test the count every 50 steps or once an epoch.",
         ),
         (
             "if p.grad is not None and not torch.isfinite(p.grad).all():",
-            "Count on the device, `bad += ~torch.isfinite(p.grad).all()`, and test `bad` every 50 steps or once an "
+            "Count on the device, `bad += ~torch.isfinite(p.grad).all()`, and test the count every 50 steps or once an "
             "epoch.",
         ),
         (
             "if not math.isfinite(loss.item()):",
-            "Count on the device, `bad += ~torch.isfinite(loss)`, and test `bad` every 50 steps or once an epoch.",
+            "Count on the device, `bad += ~loss.isfinite()`, and test the count every 50 steps or once an epoch.",
         ),
         (
             "if any(isnan(x) for x in losses):",
-            "Count on the device, `bad += torch.isnan(x)`, and test `bad` every 50 steps or once an epoch.",
+            "Count what is not finite on the device, and test the count every 50 steps or once an epoch.",
         ),
         (
             "if loss < best_loss:",

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import threading
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -336,7 +337,9 @@ def _same_gpu_texts() -> dict[str, dict[str, str]]:
 def internal_folders() -> list[str]:
     """Folders and files whose frames are never the user's: `copy.deepcopy(model)` is where the user calls it."""
     import torch
+    import typing_extensions
 
     here = Path(__file__).resolve().parent.parent
     folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep]
-    return [*folders, *(os.path.join(os.path.dirname(os.__file__), name) for name in ("contextlib.py", "copy.py"))]
+    standard = [os.path.join(os.path.dirname(os.__file__), name) for name in ("contextlib.py", "copy.py")]
+    return [*folders, *standard, typing_extensions.__file__, warnings.__file__]  # what torch deprecates runs in these

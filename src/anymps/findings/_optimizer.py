@@ -10,6 +10,7 @@ from anymps.findings._costs import LAUNCH
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._new_line import checked
 from anymps.findings._user_line import UserLine
 from anymps.record import Noted, Phase, Recording, Site
 from anymps.rules import Check, all_hazards, parse_torch_version
@@ -136,7 +137,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
             count=steps,
             per_step=1.0,
             cost_ns=LAUNCH.of(round(kernels * steps)),
-            fix=f"Write `{_with_fused(name, site.source)}`" + (", in place of `foreach=True`." if foreach else "."),
+            fix=_with_fused(name, site.source) + (", in place of `foreach=True`." if foreach else "."),
             related_sites=[step] if step != site else [],
         )
 
@@ -148,16 +149,21 @@ def made_at(optimizer: Noted) -> Site:
 
 
 def _with_fused(name: str, source: str) -> str:
-    """The call that makes the optimizer, with `fused=True`; the line itself where that holds the whole call."""
+    """What to write: the call that makes the optimizer, with `fused=True`, where the line holds the whole of it."""
     line = UserLine.of(source)
     for call in ast.walk(line.statement) if line.statement is not None else ():
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == name:
+            options = [ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None]
             kept = [keyword for keyword in call.keywords if keyword.arg not in ("foreach", "fused")]
-            if len(kept) == len(call.keywords):
-                return f"{(ast.get_source_segment(line.parsed, call) or '')[:-1].rstrip(', ')}, fused=True)"
-            call.keywords = [*kept, ast.keyword("fused", ast.Constant(True))]
-            return ast.unparse(call)
-    return f"{name}(..., fused=True)"
+            written = f"{(ast.get_source_segment(line.parsed, call) or '')[:-1].rstrip(', ')}, fused=True)"
+            if len(kept) != len(call.keywords):
+                call.keywords = [*kept, ast.keyword("fused", ast.Constant(True))]
+                written = ast.unparse(call)
+            if new := checked(written, instead_of=line.code):
+                return f"Write `{new}`"
+            if options:
+                return f"Have `{options[0]}` hold `fused=True`"
+    return f"Write `{name}(..., fused=True)`"
 
 
 def fused_heeds_scaler(recording: Recording) -> bool:

@@ -162,7 +162,34 @@ BACKWARD = Rule(
     ),
 )
 
-RULES = (EMULATED, UNSCALED, EPSILON, OTHER_AUTOCAST, OTHER_SCALER, BACKWARD)
+SWITCHED_OFF = Rule(
+    id="MPS824",
+    title="autocast that torch switches off",
+    severity=Severity.WARNING,
+    why=(
+        "On mps autocast takes float16 and bfloat16. Asked for another dtype, torch warns and switches it off: every "
+        "operator then runs in the dtype of its tensors."
+    ),
+    fix=(
+        "Ask for float16, or on M3 and later for bfloat16. To compute in float32, leave autocast out; nothing computes "
+        "in float64 on mps."
+    ),
+    source="torch/amp/autocast_mode.py, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("mps", dtype=torch.float64):
+                y = x @ x
+        """,
+        good="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("mps", dtype=torch.float16):
+                y = x @ x
+        """,
+    ),
+)
+
+RULES = (EMULATED, UNSCALED, EPSILON, OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF)
 
 _EMULATING: Final = ("apple7", "apple8")  # Metal's GPU families of M1 and M2
 _PRODUCTS: Final = ("aten::addmm", "aten::baddbmm", "aten::bmm", "aten::linear", "aten::linear_backward", "aten::mm")
@@ -202,6 +229,10 @@ def _other_devices(recording: Recording) -> Iterator[Finding]:
             if device.partition(":")[0] not in ("mps", "cpu"):
                 what = f"{call.format(device)}, and the program computes on mps."
                 yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count)
+    for note in _own(recording.noted("autocast")):
+        if note.facts.get("device") == "mps" and note.facts.get("refused"):
+            what = f"`torch.autocast` was asked for {note.facts.get('dtype')} on mps, and torch switched it off."
+            yield SWITCHED_OFF.finding(note.occurrence.site, what=what, count=note.occurrence.count)
 
 
 def emulates_bfloat16(recording: Recording) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from anymps.findings._new_line import checked
 
 _READING_METHODS = ("item", "tolist", "cpu", "numpy")
 _READING_FUNCTIONS = ("float", "int", "bool")
@@ -13,6 +16,11 @@ _MATH = ("ceil", "cos", "exp", "expm1", "floor", "log", "log10", "log1p", "log2"
 """Functions of Python's math that torch has by the same name."""
 _REDUCING = ("all", "any", "sum")
 _FINITE = ("isfinite", "isinf", "isnan")
+_DECIDING = (ast.If, ast.While, ast.For, ast.Assert)
+_COMPREHENSIONS = (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
+_TRANSPARENT = (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Attribute, ast.Call, ast.Subscript)
+_TAKING_TENSORS = ("append", "extend", "log", "log_dict")
+"""Methods that keep what they are given: of a list, and of a Lightning module."""
 
 
 @dataclass(frozen=True)
@@ -62,33 +70,50 @@ class UserLine:
 
     @property
     def adds_to(self) -> str:
-        """The target of `total += ...`, empty if the line is none."""
+        """The target of `total += ...`, empty if the line is none, or adds to an item of an array."""
         if isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Add):
-            return self._text(self.statement.target)
+            target = self.statement.target
+            return self._text(target) if _is_name_or_named_item(target) else ""
         return ""
 
     @property
     def without_read(self) -> str:
-        """The line with `loss.detach()` for `loss.item()`, the empty text if there is not just one read in it.
+        """The line with `loss.detach()` for each `loss.item()`, the empty text where a number is needed.
 
-        `math.exp(loss)` becomes `torch.exp(loss.detach())`.
+        One is needed as an index, as a part of a text, and as an argument of most calls. `math.exp(loss)` becomes
+        `loss.detach().exp()`.
         """
-        if self.statement is None or isinstance(self.statement, (ast.If, ast.While)):
+        if self.statement is None or isinstance(self.statement, _DECIDING):
             return ""
         reads = _reads(self.statement) or _reads_of_math(self.statement)
-        if len(reads) != 1:
+        places = [self._without(call, tensor) for call, tensor in reads]
+        around = _parents(self.statement)
+        several = len(reads) > 1 and not all(isinstance(call.func, ast.Attribute) for call, _ in reads)
+        if not reads or several or not all(_may_be_tensor(place, around) for place, _ in places):
             return ""
-        ((call, tensor),) = reads
+        code = self.code.encode()
+        for place, kept in sorted(places, key=lambda it: -it[0].col_offset):
+            code = code[: place.col_offset] + kept.encode() + code[place.end_col_offset :]
+        return checked(code.decode(), instead_of=self.code)
+
+    def _without(self, call: ast.Call, tensor: ast.expr) -> tuple[ast.Call, str]:
+        """What to replace of a read, and by what."""
         kept = self._text(tensor)
         if isinstance(tensor, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp)):
             kept = f"({kept})"
         if not any(isinstance(node, ast.Compare) for node in ast.walk(tensor)) and not kept.endswith(".detach()"):
             kept = f"{kept}.detach()"
+        assert self.statement is not None
         around = next((each for each, inner in _math_calls(self.statement) if inner in (call, tensor)), None)
-        if around is not None:
-            call, kept = around, f"torch.{self._text(around.func).rpartition('.')[2]}({kept})"
-        code = self.code.encode()
-        return (code[: call.col_offset] + kept.encode() + code[call.end_col_offset :]).decode()
+        return (call, kept) if around is None else (around, f"{kept}.{_name(around)}()")
+
+    @property
+    def needs_size(self) -> bool:
+        """Whether a read is an index or a bound of a slice: `x[: n.item()]`."""
+        if self.statement is None:
+            return False
+        slices = (node.slice for node in ast.walk(self.statement) if isinstance(node, ast.Subscript))
+        return any(_reads(part) for part in slices)
 
     def compares(self) -> tuple[str, str] | None:
         """The names of the less and the greater side in `if loss < best:`, where both are names or attributes."""
@@ -115,11 +140,15 @@ class UserLine:
                 continue
             if isinstance(inner.func, ast.Attribute) and not inner.args:  # loss.isnan()
                 text = self._text(inner)
-            elif len(inner.args) == 1:
-                text = f"torch.{_name(inner)}({self._text(_tensor_of(inner.args[0]))})"
+            elif len(inner.args) == 1 and self._text(inner.func).startswith("torch."):
+                text = f"{self._text(inner.func)}({self._text(_tensor_of(inner.args[0]))})"
+            elif len(inner.args) == 1 and isinstance(tensor := _tensor_of(inner.args[0]), (ast.Name, ast.Attribute)):
+                text = f"{self._text(tensor)}.{_name(inner)}()"
             else:
                 continue
-            return f"{'~' if _name(inner) == 'isfinite' else ''}{text}{after}"
+            if any(isinstance(node, _COMPREHENSIONS) for node in ast.walk(self.test or inner)):
+                continue  # its names end there
+            return checked(f"{'~' if _name(inner) == 'isfinite' else ''}{text}{after}", instead_of=self.code)
         return ""
 
     @property
@@ -137,8 +166,22 @@ class UserLine:
             return self._text(self.statement.targets[0]), self.statement.value
         return None
 
+    @property
+    def keeps_any(self) -> bool:
+        """Whether the line assigns to names or to an item by a text: an array would not take a tensor on mps."""
+        target = self.statement.targets[0] if isinstance(self.statement, ast.Assign) else None
+        parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+        return all(map(_is_name_or_named_item, parts))
+
     def _text(self, node: ast.expr) -> str:
         return self.parsed.encode()[node.col_offset : node.end_col_offset].decode()
+
+
+def _is_name_or_named_item(node: ast.expr | None) -> bool:
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return True
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    return isinstance(key, ast.Constant) and isinstance(key.value, str)
 
 
 def without_comment(source: str) -> str:
@@ -160,6 +203,26 @@ def _reads(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
         if tensor is not None:
             return [(node, _tensor_of(tensor))]
     return [read for child in ast.iter_child_nodes(node) for read in _reads(child)]
+
+
+def _parents(statement: ast.stmt) -> Mapping[ast.AST, ast.AST]:
+    return {child: node for node in ast.walk(statement) for child in ast.iter_child_nodes(node)}
+
+
+def _may_be_tensor(place: ast.AST, around: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether what stands around an expression takes a tensor as well as a number: arithmetic, a list, a dictionary."""
+    node = place
+    while not isinstance(node, ast.stmt):
+        parent = around[node]
+        if isinstance(parent, ast.Call) and node is not parent.func:
+            kept = isinstance(parent.func, ast.Attribute) and parent.func.attr in _TAKING_TENSORS
+            return kept and isinstance(around[parent], ast.Expr)
+        if isinstance(parent, ast.Subscript) and node is parent.slice:
+            return False
+        if not isinstance(parent, (*_TRANSPARENT, ast.stmt)):
+            return False
+        node = parent
+    return True
 
 
 def _reads_of_math(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine
+from anymps.findings._new_line import checked
 from anymps.findings._user_line import UserLine, without_comment
 from anymps.record import Phase
 
@@ -41,6 +42,15 @@ _SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precis
 _HOSTS_NUMBER = re.compile(r"""\[["'](?:lr|initial_lr|momentum|weight_decay|eps)["']\]$""")
 _ONE_NUMBER: Final = 8  # bytes
 _LONGEST = 90  # characters of a line that a fix repeats
+_WHERE: Final = "only where the number itself is needed; a log needs it every 50 steps."
+_TOGETHER: Final = (
+    "Keep the values of several steps as tensors, and read them at once: `torch.stack(values).tolist()` is one wait. "
+    "What the program needs as a number in every step is best computed on the CPU."
+)
+_SIZE: Final = (
+    "A size or an index is a number of the host: compute it there. Or keep the whole tensor and mask what does not "
+    "count: `torch.where(mask, x, 0)`."
+)
 
 INSTEAD: Final = {
     "nonzero": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
@@ -266,18 +276,16 @@ def _in_test(line: UserLine) -> Advice | None:
     for call in ("float", "int", "bool"):
         what = f"`{call}()` of a tensor made the host wait" if re.search(rf"\b{call}\(", code) else what
     if re.search(r"\bis(?:nan|inf|finite)\b", code):
-        bad = line.not_finite or "~torch.isfinite(loss)"
-        return Advice(what, f"Count on the device, `bad += {bad}`, and test `bad` every 50 steps or once an epoch.")
+        bad = line.not_finite
+        count = f"Count on the device, `bad += {bad}`" if bad else "Count what is not finite on the device"
+        return Advice(what, f"{count}, and test the count every 50 steps or once an epoch.")
     names = line.compares()
     if names is not None:
         less, greater = names
         limit, best, value = ("max", greater, less) if "best" in greater.lower() else ("min", less, greater)
-        if "best" in best.lower():
-            return Advice(
-                what,
-                f"Keep the best on the device, `{best} = {value}.detach().clamp({limit}={best})`, and decide every 50 "
-                "steps or once an epoch.",
-            )
+        kept = checked(f"{best} = {value}.detach().clamp({limit}={best})", instead_of=code)
+        if "best" in best.lower() and kept:
+            return Advice(what, f"Keep the best on the device, `{kept}`, and decide every 50 steps or once an epoch.")
     if re.search(r"\.(?:any|all)\(", code):
         return Advice(
             what,
@@ -294,9 +302,11 @@ def _in_value(line: UserLine) -> Advice:
         what = f"`{call}()` of a tensor made the host wait" if re.search(rf"\b{call}\(", line.code) else what
     for call in ("tolist", "item"):
         what = f"`.{call}()` made the host wait" if f".{call}(" in line.code else what
+    if line.needs_size:
+        return Advice(what, _SIZE)
     kept = line.without_read
-    if not kept or len(kept) > _LONGEST:
-        return Advice(what)
+    if not kept:
+        return Advice(what, _TOGETHER)
     if line.adds_to:
         return Advice(
             what,
@@ -306,11 +316,12 @@ def _in_value(line: UserLine) -> Advice:
         return Advice(what, f"Write `{kept}`, and after the loop `torch.stack({line.appends_to}).tolist()`: one wait.")
     if line.assigns is not None and _HOSTS_NUMBER.search(line.assigns[0]):
         return Advice(what, "An optimizer's setting is a number of the host: compute it from such, without a tensor.")
-    if isinstance(line.statement, ast.Assign):
-        return Advice(what, f"Keep the tensor, `{kept}`, and read it every 50 steps, where it is shown.")
+    tensors, them = ("the tensors", "them") if kept.count(".detach()") > 1 else ("the tensor", "it")
+    if line.assigns is not None and line.keeps_any:
+        return Advice(what, f"Keep {tensors}, `{kept}`, and read {them} {_WHERE}")
     if isinstance(line.statement, ast.Return):
-        return Advice(what, f"Return the tensor, `{kept}`, and read it every 50 steps, where it is shown.")
-    return Advice(what)
+        return Advice(what, f"Return {tensors}, `{kept}`, and read {them} {_WHERE}")
+    return Advice(what, _TOGETHER)
 
 
 def _every_50(line: UserLine, otherwise: str) -> str:

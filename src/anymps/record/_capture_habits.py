@@ -110,7 +110,7 @@ class Habits:
         enabled = bool(given[2] if len(given) > 2 else named.get("enabled", True))
         if enabled and device != "cpu":
             dtype = str(region.fast_dtype).removeprefix("torch.")
-            self._note_once("autocast", device=device, dtype=dtype)
+            self._note_once("autocast", device=device, dtype=dtype, refused=not region._enabled)
 
     def _scaler(self, original: Callable[..., None], scaler: Any, *given: Any, **named: Any) -> None:
         original(scaler, *given, **named)
