@@ -4,12 +4,14 @@
 # VENV      where it lies
 # PIP_FLAGS further arguments to every pip install, such as --index-url (on Linux, where pip's default torch is a large
 #           build for CUDA, an index of CPU builds saves some gigabytes)
+# SANITIZER for `make sanitize`: address (with UBSan) or thread
 # WORKERS   how many processes share the tests (auto: one a core, no more than four; 0: the one that reports)
 
 PYTHON ?= python3
 VENV ?= .venv
 PIP_FLAGS ?=
 WORKERS ?= auto
+SANITIZER ?= address
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt $(PIP_FLAGS)
@@ -18,12 +20,14 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --d
 # A stamp is named after what it was made from: with the same two files nothing is installed again.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 
-.PHONY: help demo test unit integration check format pages docs clean
+.PHONY: help demo test unit integration fuzz sanitize check format pages docs clean
 
 help:
 	@echo "make demo    run an example on a virtual M3 Pro and show the report"
 	@echo "make test    unit tests, then the tests with the libraries that use PyTorch"
 	@echo "make unit    the unit tests alone"
+	@echo "make fuzz    random programs on the device and the CPU (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
+	@echo "make sanitize SANITIZER=address    the device's tests with a core compiled so (or: thread)"
 	@echo "make check   ruff, mypy, and the test of the floors"
 	@echo "make pages   write docs/rules from the rules' own texts, and the numbers of fidelity into README.md"
 	@echo "make docs    build the site into site/"
@@ -43,6 +47,14 @@ unit: $(VENV)/.test-$(KEY) core
 integration: $(VENV)/.integration-$(KEY) core
 	@echo "==> tests with transformers, diffusers, lightning, accelerate and peft"
 	@$(PYTEST) -m integration $(PYTEST_FLAGS)
+
+fuzz: $(VENV)/.test-$(KEY) core
+	@echo "==> random programs"
+	@$(BIN)/python -m pytest -q tests/device/test_fuzz.py
+
+sanitize: $(VENV)/.test-$(KEY)
+	@echo "==> tests of the device under the $(SANITIZER) sanitizer"
+	@$(BIN)/python -m tests.sanitized $(SANITIZER)
 
 check: $(VENV)/.test-$(KEY)
 	@echo "==> ruff"

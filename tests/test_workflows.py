@@ -13,6 +13,7 @@ import yaml
 
 from anymps.commands import _commands
 from anymps.rules import NEWEST, OLDEST, parse_torch_version
+from sanitized import SANITIZERS
 from test_docs import mistakes
 
 ROOT = Path(__file__).parents[1]
@@ -30,8 +31,8 @@ def steps(path: Path) -> list[dict[str, Any]]:
 
 
 def test_they_are_there() -> None:
-    """One for this project, one for a real Mac, one for other projects."""
-    assert [path.name for path in WORKFLOWS] == ["ci.yml", "mps.yml", "real-mac.yml"]
+    """One for each change, one for each night, one for a real Mac, one for other projects."""
+    assert [path.name for path in WORKFLOWS] == ["ci.yml", "mps.yml", "nightly.yml", "real-mac.yml"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -95,3 +96,10 @@ def test_the_hook_is_a_command() -> None:
     context: click.Context = _commands.commands["run"].make_context("run", words[2:])
     assert context.params["fail_on"] is not None
     assert f"`{shlex.join(words)}`".replace("'", '"') in text
+
+
+def test_the_night_has_a_new_seed_and_every_sanitizer() -> None:
+    """The seed is the run's number, and the sanitizers are those that tests/sanitized.py proves."""
+    jobs = load(ROOT / ".github" / "workflows" / "nightly.yml")["jobs"]
+    assert jobs["fuzz"]["env"]["ANYMPS_FUZZ_SEED"] == "${{ github.run_number }}"
+    assert jobs["sanitizers"]["strategy"]["matrix"]["sanitizer"] == list(SANITIZERS)
