@@ -297,7 +297,8 @@ def test_reads_in_too_few_steps() -> None:
     assert find(recording) == []
     assert notes(recording) == [
         "The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3 "
-        "complete steps, the recording holds 2. A step ends with `optimizer.step()`."
+        "complete training steps, the recording holds 2. A training step ends with `optimizer.step()`, or is a round "
+        "with a `backward()`."
     ]
     assert notes(loop(steps=3)) == []
 

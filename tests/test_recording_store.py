@@ -356,7 +356,7 @@ def test_missing_file_and_directory_are_refused(tmp_path: Path) -> None:
 
 
 def test_other_schema_version_is_refused(tmp_path: Path) -> None:
-    """A recording of another format version is refused, by both versions."""
+    """A recording of another format version is refused with both versions named."""
     path = tmp_path / "run.anymps"
     write(path)
     plain = sqlite3.connect(path)

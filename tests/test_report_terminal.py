@@ -199,7 +199,7 @@ Would not run on M3 Pro 18GB: train.py:14 raises TypeError.
 
 The training step
 
-  No complete step was recorded: a step ends with `optimizer.step()`.
+  No complete step was recorded: no loop with work on mps came round.
 
 Findings
 
@@ -240,7 +240,8 @@ Limits
   -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
      leave out what draining a long queue costs.
   -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
-     complete steps, the recording holds none. A step ends with `optimizer.step()`.
+     complete training steps, the recording holds none. A training step ends with
+     `optimizer.step()`, or is a round with a `backward()`.
 """
 
 KILLED = """\
@@ -249,7 +250,7 @@ No findings.
 
 The training step
 
-  No complete step was recorded: a step ends with `optimizer.step()`.
+  No complete step was recorded: no loop with work on mps came round.
 
 Findings  none
 
@@ -271,7 +272,8 @@ Limits
   -  The detail of 5 plain calls was not kept: counts by line and operator hold all calls, the step
      table only the steps with full detail.
   -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
-     complete steps, the recording holds none. A step ends with `optimizer.step()`.
+     complete training steps, the recording holds none. A training step ends with
+     `optimizer.step()`, or is a round with a `backward()`.
 """
 
 

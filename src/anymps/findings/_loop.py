@@ -18,8 +18,9 @@ def is_every_step(recording: Recording, occurrence: Occurrence) -> bool:
     """Whether something belongs to the loop's routine: in at least half of the complete steps, and at least twice.
 
     So a loss that is read every fifth step passes, and what happens in set-up, validation or after the loop does.
+    Only a training has a routine: what an inference reads in each round may be what it is for.
     """
-    steps = recording.complete_steps
+    steps = recording.training_steps
     return steps >= MIN_STEPS and occurrence.steps >= 2 and 2 * occurrence.steps >= steps
 
 
@@ -71,11 +72,13 @@ def by_line(occurrences: Iterable[Occurrence], *, split_operators: bool = False)
     return [AtLine(group[0].site, tuple(group)) for group in groups.values()]
 
 
-def loops_untrained(line: AtLine) -> bool:
+def loops_untrained(recording: Recording, line: AtLine) -> bool:
     """Whether something repeats at a line between two training steps, and not a few times in many of them.
 
     So do the rounds of a validation or an inference; the handful of metrics at the end of an epoch do not.
     """
+    if not recording.trains:
+        return line.count >= _ROUNDS
     steps = max(occurrence.steps for occurrence in line.occurrences)
     return line.count >= _ROUNDS * (steps + 1)
 

@@ -74,7 +74,7 @@ RULES = (LEFT, SHAPES)
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about memory that grows; they need as many complete steps as those about waits."""
-    if recording.complete_steps < MIN_STEPS:
+    if recording.training_steps < MIN_STEPS:
         return
     steps = _complete(recording)
     growth = _growth(steps)
@@ -89,7 +89,7 @@ def growth_per_step(recording: Recording) -> float:
 
     The first step counts only as the beginning: it makes the gradients and the optimizer's state.
     """
-    return _growth(_complete(recording)) if recording.complete_steps >= MIN_STEPS else 0.0
+    return _growth(_complete(recording)) if recording.training_steps >= MIN_STEPS else 0.0
 
 
 def _complete(recording: Recording) -> list[StepMemory]:

@@ -129,7 +129,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     for line in by_line(hot, split_operators=True):
         yield _every_step(recording, line)
     for line in by_line([fallback for fallback in fallbacks if fallback not in hot], split_operators=True):
-        yield _in_loop(recording, line) if loops_untrained(line) else _now_and_then(recording, line)
+        yield _in_loop(recording, line) if loops_untrained(recording, line) else _now_and_then(recording, line)
 
 
 def _missing(recording: Recording, refused: Refused) -> Finding:
@@ -178,7 +178,7 @@ def _hot(recording: Recording, line: AtLine, what: str, per_step: float = 0.0) -
 
 def _now_and_then(recording: Recording, line: AtLine) -> Finding:
     (operator,) = line.operators
-    short = recording.complete_steps < MIN_STEPS
+    short = recording.training_steps < MIN_STEPS
     unsure = " The recording is too short to tell whether that is in the loop." if short else ""
     return NOW_AND_THEN.finding(
         line.site,

@@ -93,7 +93,7 @@ _ZERO_GRAD = ("torch/optim/optimizer.py:zero_grad", "torch/nn/modules/module.py:
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about optimizers."""
     yield from _zeroed(recording)
-    if recording.complete_steps >= MIN_STEPS:
+    if recording.training_steps >= MIN_STEPS:
         yield from _unfused(recording)
 
 
@@ -126,7 +126,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
         if kernels < _MIN_SAVED or part < _MIN_SHARE:
             continue
         name, tensors = str(optimizer.facts["name"]), optimizer.facts["tensors"]
-        steps = recording.complete_steps
+        steps = recording.training_steps
         foreach = ", with `foreach=True`," if optimizer.facts.get("foreach") == ["True"] else ""
         yield UNFUSED.finding(
             site,

@@ -85,21 +85,23 @@ def find(recording: Recording) -> list[Finding]:
 
 def unjudged(recording: Recording) -> dict[str, str]:
     """The rules that could not be applied to this recording, by id, and what they need instead."""
-    steps = recording.complete_steps
+    steps = recording.training_steps
     if steps >= MIN_STEPS:
         return {}
     reason = (
-        f"needs {MIN_STEPS} complete steps, the recording holds {steps or 'none'}; a step ends with `optimizer.step()`"
+        f"needs {MIN_STEPS} complete training steps, the recording holds {steps or 'none'}; a training step ends with "
+        "`optimizer.step()`, or is a round with a `backward()`"
     )
     return {rule: reason for rule in RULES if rule in _OVER_STEPS}
 
 
 def notes(recording: Recording) -> list[str]:
     """What could not be judged from this recording, and what is needed for it; one sentence each."""
-    steps = recording.complete_steps
+    steps = recording.training_steps
     if steps >= MIN_STEPS:
         return []
     return [
         f"The rules about the training loop (such as MPS201 and MPS404) were not applied: they need {MIN_STEPS} "
-        f"complete steps, the recording holds {steps or 'none'}. A step ends with `optimizer.step()`."
+        f"complete training steps, the recording holds {steps or 'none'}. A training step ends with "
+        "`optimizer.step()`, or is a round with a `backward()`."
     ]

@@ -52,7 +52,7 @@ RULES = (LOOPING,)
 def find(recording: Recording) -> Iterator[Finding]:
     """One finding a line of the program's own, or one for all lines where one setting ends the waits."""
     groups: dict[tuple[object, ...], tuple[Rule, Advice, list[AtLine]]] = {}
-    looping = (line for line in by_line(_repeated(recording)) if line.site.known and loops_untrained(line))
+    looping = (line for line in by_line(_repeated(recording)) if line.site.known and loops_untrained(recording, line))
     for rule, advice, line in advised(recording, looping):
         key = (rule.id, advice) if advice.elsewhere else (rule.id, line.site)
         groups.setdefault(key, (rule, advice, []))[2].append(line)

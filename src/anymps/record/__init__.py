@@ -29,7 +29,7 @@ from anymps.record._facts import (
 from anymps.record._join import join
 from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
 from anymps.record._recording import Recording
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, Wait
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._writer import RecordingWriter
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "Refusal",
     "RefusalKind",
     "Role",
+    "RoundKind",
     "Sample",
     "Signature",
     "Site",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from anymps.record._recording import Recording
 from anymps.record._schema import ALLOCATION, ENTRY
 from anymps.record._source import quote_text
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, Wait
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._writer import RecordingWriter
 
 
@@ -158,6 +158,10 @@ class RecordingBuilder:
         row = self._alive.pop(buffer)
         row[2], row[4], row[13], row[15] = self._event, time_ns, self._step, phase
         self._writer.spool_allocations(ALLOCATION.pack(*row))
+
+    def round(self, kind: RoundKind, *, start_ns: int, end_ns: int, site: int = 0, key: int = 0) -> None:
+        """Add what a loop does once a round; with one of them, steps follow from these alone (see `_rounds.py`)."""
+        self._writer.add_rounds([(kind, key, site, start_ns, end_ns)])
 
     def end_step(self, end_ns: int) -> None:
         """End the running step; the next one starts at once."""

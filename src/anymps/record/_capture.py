@@ -19,7 +19,7 @@ from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
 from anymps.record._capture_hooks import Hooks, drain_modules
 from anymps.record._capture_origins import find_caller, find_origin
 from anymps.record._recording import Recording
-from anymps.record._schema import ModuleRow, OperatorRow, RefusalRow, SignatureRow, SiteRow, StepRow
+from anymps.record._schema import ModuleRow, OperatorRow, RefusalRow, RoundRow, SignatureRow, SiteRow, StepRow
 from anymps.record._source import quote_file
 from anymps.record._vocabulary import RefusalKind
 from anymps.record._writer import RecordingWriter
@@ -56,6 +56,7 @@ class Drained(NamedTuple):
     refusals: list[RefusalRow]
     dropped: int
     """Calls that were only counted."""
+    rounds: list[RoundRow]
 
 
 def site_row(site: tuple[int, str, int, str, str]) -> SiteRow:
@@ -224,17 +225,18 @@ class Capture:
             "mac_details": mac.describe() if mac is not None else "",
             "fallback": current.fallback,
             "source": "native" if self._source == "native" else "dispatch mode",
+            "rounds": self._habits,
             "threads": torch.get_num_threads(),
             "environment": _environment(),
         }
 
     def _drain(self, at_end: bool = False) -> None:
-        entries, signatures, steps, sites, names, dropped = self.core.tape_drain(self._operators)
+        entries, signatures, steps, sites, names, dropped, rounds = self.core.tape_drain(self._operators)
         operators = [(self._operators + index, name) for index, name in enumerate(names)]
         self._operators += len(names)
         refusals, self._refusals = self._refusals, []
         modules = list(drain_modules(self._hooks))
-        self._store(Drained(entries, operators, signatures, modules, sites, steps, refusals, dropped))
+        self._store(Drained(entries, operators, signatures, modules, sites, steps, refusals, dropped, rounds))
         if self._allocation_limit:
             assert self._writer is not None
             self._writer.spool_allocations(self.core.ledger_drain(at_end))  # at the end those still alive, too
@@ -252,6 +254,7 @@ class Capture:
         writer.add_sites(map(site_row, drained.sites))
         writer.add_modules(drained.modules)
         writer.add_steps(drained.steps)
+        writer.add_rounds(drained.rounds)
         writer.add_refusals(drained.refusals)
         writer.spool(drained.entries)
 

@@ -69,6 +69,7 @@ class DispatchCore:
         self.note_pair = self.tape.note_pair
         self.set_phase = self.tape.set_phase
         self.end_step = self.tape.end_step
+        self.note_round = self.tape.note_round
         self.site = self.sites.number
         self.is_internal = self.sites.is_internal
         self.ledger_start = self.ledger.start

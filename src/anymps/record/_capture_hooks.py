@@ -13,9 +13,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from anymps.record._capture_habits import Habits
-from anymps.record._vocabulary import Phase, Role, Wait
+from anymps.record._vocabulary import Phase, Role, RoundKind, Wait
 
 _BATCH_MARK = "anymps::dataloader"
+_ENGINE = "_engine_run_backward"  # what `backward` and `torch.autograd.grad` have in common
 
 
 class Hooks:
@@ -32,7 +33,9 @@ class Hooks:
         self._assign_storage = assign
         self.habits = Habits(core) if habits else None
         self._undo: list[Callable[[], None]] = []
-        self._former_phase: list[int] = []
+        self._former_phase: list[tuple[int, int]] = []  # with the time when the optimizer began
+        self._optimizers: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+        self._optimizer_count = 0
         self._numbers: dict[int, int] = {}
         self.new_modules: list[tuple[int, str, str]] = []
         self._count = 0
@@ -43,6 +46,7 @@ class Hooks:
         after = register_optimizer_step_post_hook(self._after_optimizer)
         self._undo += [before.remove, after.remove]
         self._watch_loader()
+        self._watch_backward()
         self._watch_modules()
         if self.habits is not None:
             self._undo += self.habits.install()
@@ -91,7 +95,7 @@ class Hooks:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if self.habits is not None:
             self.habits.optimizer(optimizer)
-        self._former_phase.append(self._core.set_phase(int(Phase.OPTIMIZER)))
+        self._former_phase.append((self._core.set_phase(int(Phase.OPTIMIZER)), self._core.clock_ns()))
         # What a closure runs is forward and backward, not the optimizer's own: Lightning runs the whole step in one.
         if callable(kwargs.get("closure")):
             return args, kwargs | {"closure": self._outside(kwargs["closure"])}
@@ -112,8 +116,14 @@ class Hooks:
 
         return outside
 
-    def _after_optimizer(self, *_: Any) -> None:
-        self._core.set_phase(self._former_phase.pop() if self._former_phase else 0)
+    def _after_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        phase, start = self._former_phase.pop() if self._former_phase else (0, self._core.clock_ns())
+        self._core.set_phase(phase)
+        number = self._optimizers.get(optimizer)
+        if number is None:
+            self._optimizer_count += 1
+            number = self._optimizers[optimizer] = self._optimizer_count
+        self._core.note_round(int(RoundKind.OPTIMIZER), number, start)
         self._core.end_step()
 
     def _watch_loader(self) -> None:
@@ -128,8 +138,22 @@ class Hooks:
             finally:
                 core.set_phase(former)
                 core.mark(_BATCH_MARK, int(Phase.BATCH), start, core.clock_ns(), int(Wait.NONE))
+                core.note_round(int(RoundKind.BATCH), 0, start)
 
         self._replace(_BaseDataLoaderIter, "__next__", timed_next)
+
+    def _watch_backward(self) -> None:
+        core = self._core
+        original = getattr(torch.autograd, _ENGINE)
+
+        def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            start = core.clock_ns()
+            result = original(outputs, *args, **kwargs)
+            if any(getattr(output, "is_mps", False) for output in outputs):
+                core.note_round(int(RoundKind.BACKWARD), 0, start)
+            return result
+
+        self._replace(torch.autograd, _ENGINE, run_backward)
 
     def _watch_modules(self) -> None:
         self._undo += [self._core.forget_modules, self._numbers.clear, self._core.unwatch_modules]
@@ -143,7 +167,7 @@ class Hooks:
             self._replace(torch.nn.Module, "__call__", call)
         self._core.watch_modules(call)
 
-    def _replace(self, owner: type, name: str, replacement: object) -> None:
+    def _replace(self, owner: Any, name: str, replacement: object) -> None:
         original = getattr(owner, name)
         setattr(owner, name, replacement)
         self._undo.append(lambda: setattr(owner, name, original))

@@ -228,7 +228,8 @@ class SuiteCapture(Capture):
         if self._to_file:
             entries = drained.entries if self._kept < self._detail_limit else mattering(drained.entries)
             self._kept += len(entries) // ENTRY.size
-            self._write(drained._replace(entries=entries))  # without totals: a suite has too many to write each time
+            # Without totals: a suite has too many to write each time. Without rounds: its tests are no loop.
+            self._write(drained._replace(entries=entries, rounds=[]))
 
     def _read(self, packed: bytes, rows: Sequence[RefusalRow], calls: int) -> Section:
         last = {row[0]: row for row in rows}  # a late error has a second row when it comes out

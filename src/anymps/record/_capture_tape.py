@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from anymps.record._capture_sites import Sites
-from anymps.record._schema import ENTRY, SignatureRow, StepRow
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, Wait
+from anymps.record._schema import ENTRY, RoundRow, SignatureRow, StepRow
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RoundKind, Wait
 
 _FORWARD_SLOTS = 1 << 17  # as the native tape: how many autograd nodes back a module and line are remembered
 _MOST_SEQUENCE = (1 << 63) - 1
@@ -31,6 +31,7 @@ _WAIT, _DIRECTION, _FLAGS, _REFUSAL = 10, 11, 12, 13
 _HOST_COPIES = (int(Direction.CPU_TO_MPS), int(Direction.MPS_TO_CPU))
 # As plain numbers: an operation on members of an enumeration takes longer than all the rest of an entry.
 _AUTOGRAD_THREAD = int(Flag.AUTOGRAD_THREAD)
+_MOST_ROUNDS = 1 << 20  # between two drains
 _KEPT_FLAGS = int(Flag.HAZARD | Flag.UNSAFE_COPY | Flag.PAIR)
 
 
@@ -50,6 +51,10 @@ class ThreadState:
         self.below = 0  # how many operators are being called below autograd
         self.stack: list[tuple[int, int, int, Hashable]] = []
         self.known: dict[Any, tuple[int, int]] = {}
+        # The module call that is no other's part and runs now: its number, line and start; and whether anything in it
+        # reached the tape.
+        self.outermost: tuple[int, int, int] | None = None
+        self.wrote = False
         # Rows of buffers that no entry has explained yet, each with the line of its allocation where that is known.
         self.unattributed: list[tuple[list[int], int | None]] = []
 
@@ -75,6 +80,7 @@ class PythonTape:
         self._signatures: dict[Any, int] = {}
         self._new_signatures: list[SignatureRow] = []
         self._steps: list[StepRow] = []
+        self._rounds: list[RoundRow] = []
         self._totals: dict[tuple[int, ...], list[int]] = {}
         # By the sequence number of a node: that, module, line and operator. Graphs that are built inside a backward
         # (the recomputation of a checkpoint) have numbers of another thread, hence the second table.
@@ -171,6 +177,7 @@ class PythonTape:
             start, end - start, moved, sequence, signature, module, site, self.step, here.number, phase, wait,
             direction, flags, 0, 0,
         )  # fmt: skip
+        here.wrote = True
         if kept:
             self._entries.append(entry)
         return entry
@@ -258,6 +265,7 @@ class PythonTape:
             start, duration, moved, sequence, signature, module, site, self.step, self.here.number, phase, wait, 0,
             flags, refusal, 0,
         )  # fmt: skip
+        self.here.wrote = True
         self._entries.append(entry)
 
     def current_phase(self) -> int:
@@ -282,6 +290,11 @@ class PythonTape:
         self._step_start = now
         self.step += 1
 
+    def note_round(self, kind: int, key: int, start: int) -> None:
+        """Note what a loop does once a round, and that it ends now; native/tape.cpp again."""
+        if self.on and len(self._rounds) < _MOST_ROUNDS:
+            self._rounds.append((kind, key, self.sites.current(), start, self.clock_ns()))
+
     def enter_module(self, number: int) -> None:
         """A module's call begins."""
         here = self.here
@@ -290,6 +303,10 @@ class PythonTape:
         else:
             here.calls += 1
             within = hash((here.path, here.calls))
+        if not here.stack and not self.sparse and graph_task() == -1:
+            here.outermost = (number, within, self.clock_ns())
+            here.wrote = False
+            self._backward_step = -1  # a new round has begun: what comes now does not follow the former's backward
         here.stack.append((here.module, here.ordinal, here.calls, here.path))
         here.module, here.ordinal, here.calls, here.path = number, 0, 0, hash((within, number))
 
@@ -298,6 +315,11 @@ class PythonTape:
         here = self.here
         if here.stack:
             here.module, here.ordinal, here.calls, here.path = here.stack.pop()
+        if here.outermost is not None and not here.stack:
+            number, site, start = here.outermost
+            if here.wrote and self.on:
+                self._rounds.append((int(RoundKind.MODULE), number, site, start, self.clock_ns()))
+            here.outermost = None
 
     def drain(self, first: int) -> tuple[Any, ...]:
         """What was written since the last drain, as the native core hands it over."""
@@ -317,7 +339,8 @@ class PythonTape:
                 dropped += 1
         signatures, self._new_signatures = self._new_signatures, []
         steps, self._steps = self._steps, []
-        return bytes(kept), signatures, steps, self.sites.take_new(), self._names[first:], dropped
+        rounds, self._rounds = self._rounds, []
+        return bytes(kept), signatures, steps, self.sites.take_new(), self._names[first:], dropped, rounds
 
     def totals(self) -> Iterator[tuple[int, ...]]:
         """Sums over everything drained so far."""

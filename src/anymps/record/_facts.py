@@ -46,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Step:
-    """One training step, from the end of the one before it to the end of the optimizer's step. Times in ns."""
+    """One round of the program's loop: of a training, an inference or another (see `_rounds.py`). Times in ns."""
 
     step: int
     start_ns: int

@@ -40,6 +40,7 @@ from anymps.record._marks import read_noted, read_unsafe_copies
 from anymps.record._memory import MemoryStory, tell
 from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._refusals import read_refusals
+from anymps.record._rounds import settle_steps
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table, within
 from anymps.record._sums import read_lines, read_occurrences, read_operators
@@ -58,9 +59,10 @@ class Recording:
 
     Facts under `meta`, all optional: `script`, `arguments` (list), `directory` (where it ran), `mac` (short name),
     `mac_details`, `virtual` (bool), `fallback` (bool: `PYTORCH_ENABLE_MPS_FALLBACK`), `environment` (variables by
-    name), `torch_version`, `python_version`, `platform`, `anymps_version`, `started` (text), and `ending`: how the run
-    ended, with `status` (int) and, where they apply, `exception` (class name), `message` and `how` (a signal's name or
-    `os._exit`); of a `with` block `kind` and `error` (class name and message) instead.
+    name), `torch_version`, `python_version`, `platform`, `anymps_version`, `started` (text), `rounds` (bool: whether
+    loops were watched), `loop` ("inference" if the steps are not a training's), and `ending`: how the run ended, with
+    `status` (int) and, where they apply, `exception` (class name), `message` and `how` (a signal's name or `os._exit`);
+    of a `with` block `kind` and `error` (class name and message) instead.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
@@ -130,6 +132,16 @@ class Recording:
     def complete_steps(self) -> int:
         """The number of steps that reached their end."""
         return sum(step.complete for step in self.steps())
+
+    @property
+    def trains(self) -> bool:
+        """Whether the steps are those of a training, and not rounds of a validation or an inference."""
+        return self._meta.get("loop") != "inference"
+
+    @cached_property
+    def training_steps(self) -> int:
+        """The complete steps of a training; 0 where nothing is trained."""
+        return self.complete_steps if self.trains else 0
 
     def step_table(self) -> StepTable:
         """What the phases of a step hold, as a mean and for the first step."""
@@ -335,6 +347,7 @@ class Recording:
             self._connection.close()
             self._connection = memory
             expand_spool(memory)
+            settle_steps(memory)
         except sqlite3.Error as error:
             raise damaged(self._name, error) from None
 

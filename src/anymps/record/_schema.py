@@ -29,6 +29,8 @@ SiteRow = tuple[int, str, int, str, str, str, int, str, str]
 RefusalRow = tuple[int, int, str, str, str, int, int, Mapping[str, object]]
 # (step, start_ns, end_ns): end_ns None while the step runs
 StepRow = tuple[int, int, int | None]
+# (kind, key, site, start_ns, end_ns): `key` says which optimizer or module, 0 for the other kinds
+RoundRow = tuple[int, int, int, int, int]
 # (signature, module, site, phase, wait, direction, count, duration_ns, moved_bytes)
 TotalRow = tuple[int, int, int, int, int, int, int, int, int]
 
@@ -49,6 +51,8 @@ TABLES: Final[dict[str, str]] = {
     "wait INTEGER NOT NULL, direction INTEGER NOT NULL, count INTEGER NOT NULL, duration_ns INTEGER NOT NULL, "
     "moved_bytes INTEGER NOT NULL, PRIMARY KEY (signature, module, site, phase, wait, direction)",
     "steps": "step INTEGER PRIMARY KEY, start_ns INTEGER NOT NULL, end_ns INTEGER",
+    "rounds": "id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, key INTEGER NOT NULL, site INTEGER NOT NULL, "
+    "start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL",
     "refusals": "id INTEGER PRIMARY KEY, entry INTEGER NOT NULL, kind TEXT NOT NULL, error TEXT NOT NULL, "
     "message TEXT NOT NULL, site INTEGER NOT NULL, origin INTEGER NOT NULL, detail TEXT NOT NULL",
     "spool": "id INTEGER PRIMARY KEY, chunk BLOB NOT NULL",

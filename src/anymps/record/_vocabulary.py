@@ -30,6 +30,18 @@ class Phase(_Vocabulary):
     OPTIMIZER = 6
 
 
+class RoundKind(_Vocabulary):
+    """What a program's loop does once a round, or a few times."""
+
+    OPTIMIZER = 1
+    """An optimizer's step."""
+    BACKWARD = 2
+    MODULE = 3
+    """A module's call that is part of no other one's."""
+    BATCH = 4
+    """A data loader makes a batch, or ends."""
+
+
 class Wait(_Vocabulary):
     """Why the host waited for the GPU. Waits: torch 2.13, callers of MPSStream::synchronize (MPSStream.mm, Copy.mm)."""
 

@@ -14,11 +14,13 @@ from typing import Any
 from anymps._errors import RecordingError
 from anymps.record._file import check_is_recording, connect_memory
 from anymps.record._recording import Recording
+from anymps.record._rounds import settle_steps
 from anymps.record._schema import (
     ALLOCATION,
     ModuleRow,
     OperatorRow,
     RefusalRow,
+    RoundRow,
     SignatureRow,
     SiteRow,
     StepRow,
@@ -100,8 +102,12 @@ class RecordingWriter:
         self._insert("refusals", 8, ((*row[:7], json.dumps(dict(row[7]))) for row in rows))
 
     def add_steps(self, rows: Iterable[StepRow]) -> None:
-        """Add `(step, start_ns, end_ns)` rows."""
+        """Add `(step, start_ns, end_ns)` rows: steps as long as there are no rounds to tell them by."""
         self._insert("steps", 3, rows)
+
+    def add_rounds(self, rows: Iterable[RoundRow]) -> None:
+        """Add `(kind, key, site, start_ns, end_ns)` rows, from which the steps follow (see `_rounds.py`)."""
+        self._run("INSERT INTO rounds (kind, key, site, start_ns, end_ns) VALUES (?, ?, ?, ?, ?)", rows)
 
     def add_totals(self, rows: Iterable[TotalRow]) -> None:
         """Set the running totals of all entries so far, kept in detail or not. A total only ever grows."""
@@ -135,6 +141,7 @@ class RecordingWriter:
             if connection is None:
                 return
             expand_spool(connection)
+            settle_steps(connection)
             self._put_meta("complete", True)
             connection.execute("COMMIT")
             self._closed = True

@@ -20,7 +20,7 @@ from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_ro
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._page import assets, templates
 from anymps.report._source import excerpt
-from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
+from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, remarks, title, total
 from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
 from anymps.report._words import cost, environment, fact, limits, not_modelled, state, times, verdict
@@ -159,10 +159,10 @@ def _first(findings: Sequence[Finding], shown: Sequence[dict[str, Any]]) -> list
 def _step(recording: Recording) -> dict[str, Any]:
     table = recording.step_table()
     if not table.first:
-        return {"rows": []}
+        return {"title": title(recording), "none": NO_STEP, "rows": []}
     shares = table.mean or table.first
     whole, first = total(shares), total(table.first)
-    mean = f"Mean of {text.plural(table.averaged, 'step')}, without the first" if table.mean else "The only step"
+    of = caption(table)
     rows = [[share.phase.label, *cells(share, whole.time_ns)] for share in sorted(shares, key=by_place)]
     sums = [["whole step", *cells(whole, 0)]] + ([["first step", *cells(first, 0)]] if table.mean else [])
     columns = ["phase", *COLUMNS]
@@ -171,7 +171,8 @@ def _step(recording: Recording) -> dict[str, Any]:
         for row in (columns, *rows, *sums):
             del row[fallback]
     return {
-        "caption": f"{mean}: operators, waits, bytes and wall clock by phase",
+        "title": title(recording),
+        "caption": f"{of[0].upper()}{of[1:]}: operators, waits, bytes and wall clock by phase",
         "columns": columns,
         "rows": rows,
         "sums": sums,

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from anymps.record import Phase, PhaseShare, Recording
+from anymps.record import Phase, PhaseShare, Recording, StepTable
 from anymps.report import _text as text
 
 COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share")
 
+NO_STEP: Final = "No complete step was recorded: no loop with work on mps came round."
+
 # A step's own order; `other` comes last.
 _PHASES: Final = (*list(Phase)[1:], Phase.OTHER)
 _FIELDS = ("on_mps", "views", "on_cpu", "waits", "bytes_to_mps", "bytes_to_cpu", "fallback_bytes", "time_ns")
+
+
+def title(recording: Recording) -> str:
+    """What the table is of."""
+    return "The training step" if recording.trains else "One round of the loop"
+
+
+def caption(table: StepTable) -> str:
+    """Which steps the table adds up."""
+    return f"mean of {text.plural(table.averaged, 'step')}, without the first" if table.mean else "the only step"
 
 
 def cells(share: PhaseShare, whole_ns: float) -> list[str]:

@@ -23,7 +23,7 @@ from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
-from anymps.report._step_rows import COLUMNS, by_place, cells, remarks, total
+from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, remarks, title, total
 from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
 from anymps.report._words import cost, environment, fact, limits, state, times, verdict
@@ -118,12 +118,11 @@ def _parts(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
 def _step(recording: Recording, width: int) -> Iterator[RenderableType]:
     table = recording.step_table()
     if not table.first:
-        yield from heading("The training step")
-        yield Text("  No complete step was recorded: a step ends with `optimizer.step()`.")
+        yield from heading(title(recording))
+        yield Text(f"  {NO_STEP}")
         return
     shares = table.mean or table.first
-    mean = f"mean of {text.plural(table.averaged, 'step')}, without the first" if table.mean else "the only step"
-    yield from heading("The training step", mean)
+    yield from heading(title(recording), caption(table))
     whole, first = total(shares), total(table.first)
     rows = [(share.phase.label, share, whole.time_ns) for share in sorted(shares, key=by_place)]
     sums = [("whole step", whole, 0.0)] + ([("first step", first, 0.0)] if table.mean else [])

@@ -404,7 +404,7 @@ PyObject* tape_pending(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(tape::pending());
 }
 
-// drain(first_operator) -> (entries, signatures, steps, sites, operator names from first_operator on, dropped)
+// drain(first_operator) -> (entries, signatures, steps, sites, operator names from first_operator on, dropped, rounds)
 PyObject* tape_drain(PyObject*, PyObject* first) {
   return guarded([&]() -> PyObject* {
     Drained drained;
@@ -423,6 +423,13 @@ PyObject* tape_drain(PyObject*, PyObject* first) {
       PyList_Append(steps, row);
       Py_DECREF(row);
     }
+    PyObject* rounds = PyList_New(0);
+    for (const Round& r : drained.rounds) {
+      PyObject* row = Py_BuildValue(
+          "(iIILL)", int(r.kind), r.key, r.site, static_cast<long long>(r.start_ns), static_cast<long long>(r.end_ns));
+      PyList_Append(rounds, row);
+      Py_DECREF(row);
+    }
     PyObject* sites = PyList_New(0);
     for (const SiteText& s : take_new_sites()) {
       PyObject* row = Py_BuildValue("(Isiss)", s.id, s.file.c_str(), s.line, s.function.c_str(), s.via.c_str());
@@ -436,8 +443,8 @@ PyObject* tape_drain(PyObject*, PyObject* first) {
       Py_DECREF(text);
     }
     return Py_BuildValue(
-        "(y#NNNNK)", drained.entries.data(), static_cast<Py_ssize_t>(drained.entries.size()), signatures, steps, sites, names,
-        static_cast<unsigned long long>(drained.dropped));
+        "(y#NNNNKN)", drained.entries.data(), static_cast<Py_ssize_t>(drained.entries.size()), signatures, steps, sites, names,
+        static_cast<unsigned long long>(drained.dropped), rounds);
   });
 }
 
@@ -462,6 +469,20 @@ PyObject* set_phase(PyObject*, PyObject* phase) {
 PyObject* end_step(PyObject*, PyObject*) {
   if (recording()) {
     tape::end_step();
+  }
+  Py_RETURN_NONE;
+}
+
+// note_round(kind, key, start)
+PyObject* note_round(PyObject*, PyObject* args) {
+  int kind;
+  unsigned int key;
+  long long start;
+  if (!PyArg_ParseTuple(args, "iIL", &kind, &key, &start)) {
+    return nullptr;
+  }
+  if (recording()) {
+    tape::note_round(static_cast<RoundKind>(kind), key, start);
   }
   Py_RETURN_NONE;
 }
@@ -592,6 +613,7 @@ PyMethodDef methods[] = {
     {"tape_totals", tape_totals, METH_NOARGS, "Sums over everything drained so far."},
     {"set_phase", set_phase, METH_O, "Sets the calling thread's phase and returns the former one."},
     {"end_step", end_step, METH_NOARGS, "Ends a training step."},
+    {"note_round", note_round, METH_VARARGS, "Notes what a loop does once a round, and that it ends now."},
     {"clock_ns", clock_ns, METH_NOARGS, "The tape's clock."},
     {"mark", mark, METH_VARARGS, "Writes an entry of our own."},
     {"note_pair", note_pair, METH_VARARGS, "Writes a mark for a line and another one that belongs to it."},

@@ -34,6 +34,7 @@ namespace {
 
 constexpr uint32_t kChunkEntries = 4096;
 constexpr size_t kMaxKnown = size_t(1) << 18;   // beyond this, positions are no longer remembered per module call
+constexpr size_t kMaxRounds = size_t(1) << 20;  // beyond this a run is one last step; 32 MiB
 constexpr size_t kForwardSlots = size_t(1) << 17;
 
 struct Chunk {
@@ -90,6 +91,8 @@ struct State {
   std::unordered_map<uint64_t, uint32_t> signatures;
   std::vector<SignatureText> new_signatures;
   std::vector<StepMark> new_steps;
+  std::vector<Round> new_rounds;
+  size_t rounds = 0;
   struct TotalKey {
     uint64_t a, b;
     bool operator==(const TotalKey& other) const {
@@ -164,6 +167,10 @@ struct ThreadTape {
   };
   Call call;
   std::vector<Call> stack;
+  // The module call that is no other's part and runs now, and whether anything in it reached the tape.
+  uint32_t outermost = 0, outermost_site = 0;
+  int64_t outermost_start = 0;
+  bool wrote = false;
   Chunk* chunk = nullptr;
   std::unique_ptr<KnownPositions> known;
 
@@ -192,6 +199,7 @@ struct ThreadTape {
     return chunk->entries[chunk->count.load(std::memory_order_relaxed)];
   }
   void publish() {
+    wrote = true;
     chunk->count.store(chunk->count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   void new_chunk() {
@@ -463,6 +471,8 @@ void start(uint64_t detail_limit) {
   s.signatures.clear();
   s.new_signatures.clear();
   s.new_steps.clear();
+  s.new_rounds.clear();
+  s.rounds = 0;
   s.totals.clear();
   s.spare.insert(s.spare.end(), s.chunks.begin(), s.chunks.end());
   s.chunks.clear();
@@ -539,6 +549,7 @@ Drained drain() {
   s.chunks.swap(still_open);
   result.signatures.swap(s.new_signatures);
   result.steps.swap(s.new_steps);
+  result.rounds.swap(s.new_rounds);
   return result;
 }
 
@@ -582,9 +593,30 @@ uint8_t set_phase(uint8_t phase) {
   return former;
 }
 
+static void add_round(const Round& round) {
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  if (s.rounds < kMaxRounds) {
+    ++s.rounds;
+    s.new_rounds.push_back(round);
+  }
+}
+
+void note_round(RoundKind kind, uint32_t key, int64_t start_ns) {
+  add_round({kind, key, current_site(), start_ns, now_ns()});
+}
+
 void enter_module(uint32_t module) {
   ThreadTape& tape = mine();
   const uint64_t within = is_sparse() ? 0 : tape.call.module == 0 ? current_site() : mix(tape.call.path, ++tape.call.calls);
+  if (tape.stack.empty() && !is_sparse() && !in_backward()) {
+    tape.outermost = module;
+    tape.outermost_site = static_cast<uint32_t>(within);
+    tape.outermost_start = now_ns();
+    tape.wrote = false;
+    // A new round has begun: what comes now is not what follows the backward of the one before.
+    state().backward_step.store(UINT32_MAX, std::memory_order_relaxed);
+  }
   tape.stack.push_back(tape.call);
   tape.call = {module, 0, 0, mix(within, module)};
 }
@@ -600,6 +632,12 @@ void leave_module() {
   if (!tape.stack.empty()) {
     tape.call = tape.stack.back();
     tape.stack.pop_back();
+  }
+  if (tape.stack.empty() && tape.outermost != 0) {
+    if (tape.wrote) {
+      add_round({RoundKind::Module, tape.outermost, tape.outermost_site, tape.outermost_start, now_ns()});
+    }
+    tape.outermost = 0;
   }
 }
 

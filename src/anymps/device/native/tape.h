@@ -135,10 +135,19 @@ struct StepMark {
   uint32_t step;
   int64_t start_ns, end_ns;
 };
+// Something that a program's loop does once a round; the numbers of `kind` are those of RoundKind in record/_vocabulary.py.
+enum class RoundKind : uint8_t { Optimizer = 1, Backward = 2, Module = 3, Batch = 4 };
+struct Round {
+  RoundKind kind;
+  uint32_t key;  // which optimizer or module, 0 for the others
+  uint32_t site;
+  int64_t start_ns, end_ns;
+};
 struct Drained {
   std::string entries;  // packed; empty once the detail limit is reached
   std::vector<SignatureText> signatures;
   std::vector<StepMark> steps;
+  std::vector<Round> rounds;
   uint64_t dropped = 0;  // calls without an entry here, since the last drain
 };
 
@@ -161,6 +170,7 @@ void enter_module(uint32_t module);
 void leave_module();
 void enter_backward();  // outside of all modules, until leave_module: what it runs belongs to none
 void end_step();
+void note_round(RoundKind kind, uint32_t key, int64_t start_ns);  // it ends now, at the line that is running
 bool take_refusal_note();  // whether the calling thread has noted a refusal since it last asked
 uint32_t note_refusal(const Rule& rule, Fate fate);  // writes a refused entry for the calling thread, returns its number
 // Writes a mark for a known fault of MPS that the call about to run would meet, or that a call at `site` has met.

@@ -1,0 +1,204 @@
+"""What a step is: the loop of a run, found among the rounds that were recorded.
+
+A round is what a loop does once, or a few times, each time round: an optimizer's step, a backward, a module's call, a
+batch. A recording holds them as they came. Which of them mark the steps is decided here, when all are known.
+
+- With an optimizer a step ends with it. Of several that take turns (a GAN, an actor and its critic, one for each group
+  of parameters) the last one of a round ends it; those that train one after the other have steps of their own.
+- A backward without an optimizer belongs to a training that updates by hand; without a backward, modules that are
+  called again and again are an inference. Such a round begins where the loop turns back: at the first line that lies
+  before that of the backward or call, in the same function.
+- Where there is none of these, lines that come again and again are the rounds.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from anymps.record._vocabulary import Fate, Flag, Phase, RoundKind
+
+_RARE: Final = 10  # times rarer than what comes most often: no part of each round
+_MOST_AT_LINE: Final = 64  # optimizers or modules at one line; more are made anew in each round
+_LEAST: Final = 2  # rounds of a loop without an optimizer: fewer do not repeat
+_ALWAYS: Final = -(1 << 62)  # before all times
+
+_OUTSIDE: Final = f"e.module = 0 AND NOT e.flags & {Flag.AUTOGRAD_THREAD | Flag.PAIR:d}"
+_TURNS: Final = f"""
+SELECT e.start_ns FROM entries e JOIN sites s ON s.id = e.site
+WHERE {_OUTSIDE} AND s.file = ? AND s.function = ? AND s.line < ?
+UNION SELECT r.start_ns FROM rounds r JOIN sites s ON s.id = r.site WHERE s.file = ? AND s.function = ? AND s.line < ?
+ORDER BY 1
+"""
+_LINES: Final = f"""
+SELECT s.file, s.line, e.site, e.start_ns, e.start_ns + e.duration_ns FROM entries e JOIN sites s ON s.id = e.site
+JOIN signatures g ON g.id = e.signature
+WHERE {_OUTSIDE} AND s.id > 0 AND g.fate <> {Fate.MARK:d}
+  AND e.thread = (SELECT thread FROM entries GROUP BY thread ORDER BY COUNT(*) DESC LIMIT 1)
+ORDER BY e.start_ns, e.id
+"""
+
+_AT: Final = "(SELECT b.number FROM bounds b WHERE b.since <= {time} ORDER BY b.since DESC LIMIT 1)"
+
+
+class Round(NamedTuple):
+    """Once round a loop: `key` says which optimizer or module, `site` the line."""
+
+    kind: int
+    key: int
+    site: int
+    start_ns: int
+    end_ns: int
+
+
+def settle_steps(connection: sqlite3.Connection) -> None:
+    """Put the steps that follow from the rounds of a recording in the place of those that it was written with.
+
+    The entries are rows by now. Where no rounds were watched, in a test suite, everything stays as it is.
+    """
+    rows = connection.execute("SELECT kind, key, site, start_ns, end_ns FROM rounds ORDER BY end_ns")
+    rounds = [Round(*row) for row in rows]
+    if not rounds and not connection.execute("SELECT 1 FROM meta WHERE key = 'rounds' AND value = 'true'").fetchall():
+        return
+    optimizers = [it for it in rounds if it.kind == RoundKind.OPTIMIZER]
+    if optimizers:
+        ends = sorted(it.end_ns for anchors in cycles(optimizers) for it in anchors)
+        if len(ends) < len(optimizers):
+            _renumber(connection, ends)
+        return
+    trains = False
+    turns: list[int] = []
+    if len(loop := _loops(it for it in rounds if it.kind == RoundKind.BACKWARD)):
+        trains, turns = True, _turns(connection, rounds, loop)
+    elif len(loop := _loops(it for it in rounds if it.kind == RoundKind.MODULE)):
+        turns = _turns(connection, rounds, loop)
+    elif len(loop := _loops(it for it in rounds if it.kind == RoundKind.BATCH)):
+        turns = sorted({it.start_ns for anchors in loop for it in anchors[1:]})
+    else:
+        turns = _turns(connection, rounds, _loops(_lines(connection)))
+    if turns:
+        _renumber(connection, turns)
+    if turns and trains:
+        _find_forward(connection, turns, [it.start_ns for it in rounds if it.kind == RoundKind.BACKWARD])
+    elif turns:
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('loop', '\"inference\"')")
+
+
+def cycles(rounds: Sequence[Round]) -> list[list[Round]]:
+    """The loops that rounds of one kind come from: for each, those rounds that come once each time round, and last."""
+    name = _names(rounds)
+    most = max(Counter(map(name, rounds)).values(), default=0)
+    repeats = Counter(name(it) for before, it in pairwise(rounds) if name(before) == name(it))
+    found: list[list[Round]] = []
+    left = list(rounds)
+    while left:
+        counts = Counter(map(name, left))
+        first = {key: place for place, key in reversed(list(enumerate(map(name, left))))}
+        common = [key for key, number in counts.items() if number * _RARE >= max(counts.values())]
+        last = min(common, key=lambda key: (counts[key], -first[key]))
+        seen: Counter[Hashable] = Counter()
+        between: set[Hashable] = set()
+        for it in left:
+            if name(it) == last:
+                seen.update(between)
+                between = set()
+            else:
+                between.add(name(it))
+        together = {key for key, number in seen.items() if 2 * number >= counts[last]} | {last}
+        # One that comes now and then among the others has no loop of its own.
+        if counts[last] * _RARE >= most or 2 * repeats[last] >= counts[last]:
+            found.append([it for it in left if name(it) == last])
+        left = [it for it in left if name(it) not in together]
+    return found
+
+
+def _names(rounds: Sequence[Round]) -> Callable[[Round], Hashable]:
+    """What makes two rounds the same: line and optimizer or module, the line alone where these are made anew."""
+    at_line: dict[int, set[int]] = {}
+    for it in rounds:
+        at_line.setdefault(it.site, set()).add(it.key)
+    anew = {site for site, keys in at_line.items() if len(keys) > _MOST_AT_LINE}
+    return lambda it: (it.site, 0 if it.site in anew else it.key)
+
+
+def _loops(rounds: Iterable[Round]) -> list[list[Round]]:
+    return [anchors for anchors in cycles(list(rounds)) if len(anchors) >= _LEAST]
+
+
+def _turns(connection: sqlite3.Connection, rounds: Sequence[Round], loops: Sequence[Sequence[Round]]) -> list[int]:
+    """When each round of these loops but the first one begins."""
+    found: set[int] = set()
+    starts = sorted(it.start_ns for it in rounds)
+    for number, anchors in enumerate(loops):
+        (place,) = connection.execute(
+            "SELECT file, function, line FROM sites WHERE id = ?", (anchors[0].site,)
+        ).fetchall() or [("", "", 0)]
+        back = [time for (time,) in connection.execute(_TURNS, place * 2)]
+        if number:
+            found.add(anchors[0].start_ns)
+        for it, following in zip(anchors, [*anchors[1:], None], strict=True):
+            at = bisect_left(back, it.end_ns)
+            if at < len(back) and (following is None or back[at] <= following.start_ns):
+                found.add(back[at])
+            elif following is not None:
+                # The loop is of one line, or its other lines are in other functions.
+                at = bisect_left(starts, it.end_ns)
+                other = min(starts[at] if at < len(starts) else following.start_ns, following.start_ns)
+                alone = it.kind == RoundKind.BACKWARD and other == following.start_ns
+                found.add(it.end_ns if alone else other)
+    return sorted(found)
+
+
+def _lines(connection: sqlite3.Connection) -> list[Round]:
+    """The program's lines outside of modules, one after the other, as if each were a round."""
+    found: list[Round] = []
+    numbers: dict[tuple[str, int], int] = {}
+    for file, line, site, start, end in connection.execute(_LINES):
+        number = numbers.setdefault((file, line), site)
+        if found and found[-1].site == number:
+            found[-1] = found[-1]._replace(end_ns=end)
+        else:
+            found.append(Round(0, 0, number, start, end))
+    return found
+
+
+def _renumber(connection: sqlite3.Connection, ends: Sequence[int]) -> None:
+    """Make steps that end at these times, and give entries and buffers their numbers."""
+    starts = (0, *ends)
+    connection.execute("DELETE FROM steps")
+    connection.executemany(
+        "INSERT INTO steps VALUES (?, ?, ?)",
+        [(step, start, end) for step, (start, end) in enumerate(zip(starts, ends, strict=False))],
+    )
+    _bound(connection, [(_ALWAYS, 0), *((end, step) for step, end in enumerate(ends, start=1))])
+    connection.execute(f"UPDATE entries SET step = {_AT.format(time='start_ns')}")
+    connection.execute(
+        f"UPDATE allocations SET step = {_AT.format(time='born_ns')}, "
+        f"died_step = CASE WHEN died THEN {_AT.format(time='died_ns')} ELSE died_step END"
+    )
+    connection.execute("DROP TABLE bounds")
+
+
+def _find_forward(connection: sqlite3.Connection, turns: Sequence[int], backwards: Sequence[int]) -> None:
+    """Say of what was recorded as coming after a backward that it is forward, where it belongs to the next one.
+
+    While it records, only an optimizer's step tells where the next round begins.
+    """
+    _bound(connection, [(_ALWAYS, 1), *((time, 0) for time in backwards), *((time, 1) for time in turns)])
+    columns = (("entries", "start_ns", "phase"), ("allocations", "born_ns", "phase"))
+    for table, time, phase in (*columns, ("allocations", "died_ns", "died_phase")):
+        outside = "" if phase == "died_phase" else "AND module = 0 "
+        connection.execute(
+            f"UPDATE {table} SET {phase} = {Phase.FORWARD:d} "
+            f"WHERE {phase} = {Phase.OTHER:d} {outside}AND {_AT.format(time=time)}"
+        )
+    connection.execute("DROP TABLE bounds")
+
+
+def _bound(connection: sqlite3.Connection, bounds: Sequence[tuple[int, int]]) -> None:
+    connection.execute("CREATE TEMP TABLE bounds (since INTEGER PRIMARY KEY, number INTEGER NOT NULL)")
+    connection.executemany("INSERT OR REPLACE INTO bounds VALUES (?, ?)", bounds)

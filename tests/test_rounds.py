@@ -1,0 +1,202 @@
+"""What a step is: the loop that a program runs, whatever it calls in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import anymps
+from anymps.findings import find, notes
+from anymps.record import Phase, Recording, RecordingBuilder, RoundKind
+from anymps.record._rounds import Round, cycles
+from anymps.report import render_terminal
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+SOURCES = ["native", "dispatch"]
+
+
+def by_hand() -> None:
+    """A training without an optimizer."""
+    x, w = torch.randn(4, 8).to("mps"), torch.zeros(8, 1, device="mps", requires_grad=True)
+    for _ in range(6):
+        loss = (x @ w - 1).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            w -= 0.1 * w.grad
+            w.grad = None
+        print(loss.item())
+
+
+def adversaries() -> None:
+    """Two optimizers that take turns."""
+    one, other = nn.Linear(4, 4).to("mps"), nn.Linear(4, 1).to("mps")
+    first, second = torch.optim.SGD(other.parameters(), 0.1), torch.optim.SGD(one.parameters(), 0.1)
+    for _ in range(6):
+        x = torch.randn(2, 4).to("mps")
+        other(one(x).detach()).sum().backward()
+        first.step()
+        loss = other(one(x)).sum()
+        loss.backward()
+        second.step()
+        print(loss.item())
+
+
+def one_after_the_other() -> None:
+    """Two trainings."""
+    for _ in range(2):
+        model = nn.Linear(4, 1).to("mps")
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(3):
+            model(torch.randn(2, 4).to("mps")).sum().backward()
+            optimizer.step()
+
+
+def accumulation() -> None:
+    """An optimizer's step after each third backward."""
+    model = nn.Linear(4, 1).to("mps")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for number in range(18):
+        loss = model(torch.randn(2, 4).to("mps")).sum() / 3
+        loss.backward()
+        if number % 3 == 2:
+            optimizer.step()
+
+
+def inference() -> None:
+    """A model asked batch by batch; the loader's end is the end of the last round."""
+    model = nn.Linear(4, 3).to("mps")
+    with torch.no_grad():
+        for batch in torch.utils.data.DataLoader(torch.randn(12, 4), batch_size=2):
+            x = batch.to("mps")
+            out = model(x)
+            print(out.argmax().item())
+
+
+def lines_alone() -> None:
+    """Neither a module nor a backward, a loader or an optimizer."""
+    w, h = torch.randn(4, 4).to("mps"), torch.zeros(1, 4, device="mps")
+    for _ in range(7):
+        x = torch.randn(1, 4).to("mps")
+        h = torch.tanh(h @ w + x)
+        print(h.argmax().item())
+
+
+def nothing_twice() -> None:
+    """No loop."""
+    model = nn.Linear(4, 3).to("mps")
+    print(model(torch.randn(2, 4).to("mps")).sum().item())
+
+
+def recorded(program: Callable[[], None], source: str) -> Recording:
+    """What one source makes of a program."""
+    with anymps.record(source=source) as capture:
+        program()
+    return capture.recording
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    ("program", "steps", "trains"),
+    [
+        (by_hand, 5, True), (adversaries, 6, True), (one_after_the_other, 6, True), (accumulation, 6, True),
+        (inference, 6, False), (lines_alone, 6, False), (nothing_twice, 0, True),
+    ],
+)  # fmt: skip
+def test_steps_of_a_loop(program: Callable[[], None], steps: int, trains: bool, source: str) -> None:
+    """Each round of the loop is a step, and each complete one after the first holds the same."""
+    recording = recorded(program, source)
+    assert recording.trains is trains
+    complete = [step for step in recording.steps() if step.complete]
+    # The last round of a loop has no end unless an optimizer, or a loader that is asked once more, tells it.
+    assert len(complete) == steps
+    counts = dict(recording.stream("SELECT step, COUNT(*) FROM entries GROUP BY step"))
+    assert len({counts[step.step] for step in complete[1:]}) <= 1 or program is one_after_the_other
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_update_by_hand_is_a_training(source: str) -> None:
+    """Its forward, backward and what follows are told apart, and its findings are those of a training."""
+    recording = recorded(by_hand, source)
+    shares = {share.phase: share.on_mps for share in recording.step_table().mean}
+    assert (shares[Phase.FORWARD], shares[Phase.LOSS_READ], shares[Phase.OPTIMIZER]) == (5, 1, 0)
+    assert shares[Phase.BACKWARD] >= 4
+    assert shares[Phase.OTHER] == 2
+    assert [finding.id for finding in find(recording)] == ["MPS202"]
+    assert notes(recording) == []
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_read_after_two_optimizers_is_in_every_step(source: str) -> None:
+    """With a step for each optimizer it would be in every second one only."""
+    (finding,) = (it for it in find(recorded(adversaries, source)) if it.id == "MPS202")
+    assert finding.per_step == 1
+
+
+def test_an_inference_has_a_table_and_no_training(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table is of rounds of the loop; the rules about a training leave it alone and say so."""
+    recording = recorded(inference, "native")
+    text = render_terminal(recording, find(recording), width=100)
+    assert "One round of the loop  mean of 5 steps, without the first" in text
+    assert [finding.id for finding in find(recording)] == []
+    assert notes(recording) == [
+        "The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3 complete training "
+        "steps, the recording holds none. A training step ends with `optimizer.step()`, or is a round with a "
+        "`backward()`."
+    ]
+    assert len(capsys.readouterr().out.split()) == 6
+
+
+@pytest.mark.parametrize(
+    ("order", "ends"),
+    [
+        ("ABABAB", "BBB"), ("AAAAABAAAAAB", "BB"), ("ABCABC", "CC"), ("AAAABBBB", "AAAABBBB"), ("A", "A"), ("", ""),
+        (("A" * 40 + "B" * 4) * 3, ("A" * 40 + "B" * 4) * 3), (("A" * 30 + "B") * 3, "A" * 90),
+    ],
+)  # fmt: skip
+def test_optimizers_that_take_turns_share_a_step(order: str, ends: str) -> None:
+    """The last of a round ends it. What comes rarely among the others ends none; what trains by itself has its own."""
+    rounds = [Round(RoundKind.OPTIMIZER, ord(name), 1, time, time) for time, name in enumerate(order)]
+    found = sorted((it for anchors in cycles(rounds) for it in anchors), key=lambda it: it.end_ns)
+    assert "".join(chr(it.key) for it in found) == ends
+
+
+def test_optimizers_made_anew_are_one() -> None:
+    """Inner optimizers of a meta-learning belong to the step of the outer one."""
+    rounds, time = [], 0
+    for outer in range(100):
+        for _ in range(5):
+            time += 1
+            rounds.append(Round(RoundKind.OPTIMIZER, 100 + outer, 1, time, time))
+        time += 1
+        rounds.append(Round(RoundKind.OPTIMIZER, 1, 2, time, time))
+    (anchors,) = cycles(rounds)
+    assert {it.site for it in anchors} == {2}
+    assert len(anchors) == 100
+
+
+def test_the_raw_rounds_stay_in_the_file(tmp_path: Path) -> None:
+    """A recording holds what was seen; steps are made of it."""
+    with anymps.record(tmp_path / "run.anymps") as capture:
+        adversaries()
+    found = capture.recording.stream("SELECT kind, COUNT(*) FROM rounds GROUP BY kind ORDER BY kind")
+    assert dict(found) == {RoundKind.OPTIMIZER: 12, RoundKind.BACKWARD: 12, RoundKind.MODULE: 24}
+
+
+def test_memory_follows_the_steps() -> None:
+    """Buffers are born and freed in the steps that were found."""
+    steps = {step.step for step in recorded(inference, "native").memory_story.steps()}
+    assert {0, 1, 2, 3, 4, 5} <= steps
+
+
+def test_a_hand_made_recording_without_rounds_keeps_its_steps() -> None:
+    """What tells no rounds tells its steps itself."""
+    builder = RecordingBuilder()
+    line = builder.site("train.py", 3)
+    for time in (10, 20, 30, 40):
+        builder.entry("aten::mm", start_ns=time, duration_ns=1, site=line)
+    builder.end_step(25)
+    assert [step.end_ns for step in builder.close().steps()] == [25]
