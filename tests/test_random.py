@@ -1031,12 +1031,6 @@ since_2_13 = pytest.mark.skipif(VERSION < (2, 13), reason="the texts of the MPSG
             "\"random_kernel_mps_range_calc\" not implemented for 'UInt16'",
         ),
         (
-            lambda: empty("int", 3).random_(5, 5),
-            RuntimeError,
-            "random_ expects 'from' to be less than 'to', but got from=5 >= to=5",
-        ),
-        (lambda: empty("uchar", 3).random_(0, 257), RuntimeError, "to - 1 is out of bounds for unsigned char"),
-        (
             lambda: torch.randperm(-1, out=empty("long", 0)),
             RuntimeError,
             "n must be non-negative, got-1",
@@ -1128,6 +1122,22 @@ def test_checks_inside_kernels_raise_accelerator_errors() -> None:
     with pytest.raises(torch.AcceleratorError):
         torch.multinomial(torch.zeros(3, device="mps"), 1)
         torch.mps.synchronize()
+
+
+def test_integer_ranges_are_checked_as_the_release_checks_them() -> None:
+    """Up to torch 2.12 mps has its own random_mps_, which lets integers leave the dtype's range, and wrap."""
+    since_13 = VERSION >= (2, 13)
+    name = "random_" if since_13 else "random_mps_"
+    with pytest.raises(RuntimeError, match="expects 'from' to be less") as raised:
+        empty("int", 3).random_(5, 5)
+    assert str(raised.value) == f"{name} expects 'from' to be less than 'to', but got from=5 >= to=5"
+    if since_13:
+        with pytest.raises(RuntimeError) as raised:
+            torch.randint(0, 300, (3,), dtype=torch.uint8, device="mps")
+        assert str(raised.value) == "to - 1 is out of bounds for unsigned char"
+    else:
+        assert torch.randint(290, 300, (3,), dtype=torch.uint8, device="mps").lt(44).all()
+    assert torch.randint(0, 256, (0,), dtype=torch.uint8, device="mps").numel() == 0
 
 
 def test_a_range_that_metal_would_divide_by(virtual_device: torch.device) -> None:

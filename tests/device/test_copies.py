@@ -52,10 +52,15 @@ def test_conversions_equal_those_of_the_cpu(source: torch.dtype, target: torch.d
 
 
 def test_a_lost_imaginary_part_is_warned_of() -> None:
-    """Complex to real warns as on the CPU."""
+    """Complex to real warns as on the CPU: once a process, here again, whatever ran before."""
     z = values(3, dtype=torch.complex64).to("mps")
-    with pytest.warns(UserWarning) as caught:
-        real = z.to(torch.float32)
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning) as caught:
+            real = z.to(torch.float32)
+    finally:
+        torch.set_warn_always(always)
     assert "Casting complex values to real discards the imaginary part" in str(caught[0].message)
     assert_same(real, z.cpu().real.contiguous())
 

@@ -17,13 +17,16 @@ from anymps._errors import BuildError, EnableError, RequireError
 from anymps.device._real_mac import hazards_of_this_mac
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import (
+    ERROR_CLASSES,
     NOT_CHECKED,
     SAME_GPU_CHECKS,
+    SCALAR_TYPES,
     Family,
     Fate,
     Flag,
     Wait,
     alerts,
+    castable_dtypes,
     check_supported,
     core_table,
     device_checks,
@@ -36,6 +39,7 @@ from anymps.rules import (
     installed_torch,
     missing_operator,
     operator_limits,
+    refused_cast,
     tensor_on_cpu,
     version_rules,
     view_fallback_warning,
@@ -316,7 +320,15 @@ def _texts(version: TorchVersion) -> dict[str, object]:
         "fallback_warning": fallback_warning(_OPERATOR).text,
         "view_fallback_warning": view_fallback_warning(_OPERATOR).text,
         "complex128_refused": "yes" if version_rules(version).complex128_refused else "no",
+        "casts": _casts(version),
     }
+
+
+def _casts(version: TorchVersion) -> tuple[int, int, str]:
+    """Bits of the dtypes that a copy casts between; the class and the text that refuse another."""
+    known = sum(1 << SCALAR_TYPES[dtype] for dtype in castable_dtypes(version))
+    said = refused_cast(version, _OPERATOR)
+    return known, ERROR_CLASSES.index(said.error), said.text
 
 
 def _same_gpu_texts() -> dict[str, dict[str, str]]:

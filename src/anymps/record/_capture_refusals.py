@@ -122,6 +122,7 @@ def _patterns(version: str) -> tuple[tuple[RefusalKind, re.Pattern[str]], ...]:
         RefusalKind.DEVICE: _device_texts(),
         RefusalKind.DTYPE: [
             unsupported_dtype(_ANY),
+            undefined_type(_ANY),
             *(row.text for row in REFUSED_DTYPES if row.since <= release.release <= row.until),
         ],
         RefusalKind.ARGUMENT: [BackendText("", text) for _, text in operator_limits(release).values()],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anymps.rules._casts import castable_dtypes, refused_cast
 from anymps.rules._coverage import (
     Coverage,
     Kind,
@@ -27,6 +28,7 @@ from anymps.rules._families import family, is_verified
 from anymps.rules._hazard_model import Check, Hazard, Outcome
 from anymps.rules._hazards import HazardRow, all_hazards, hazard_table, hazards
 from anymps.rules._limits import (
+    ERROR_CLASSES,
     OPERATOR_LIMITS,
     OperatorLimit,
     missing_stub,
@@ -135,6 +137,7 @@ from anymps.rules._wheel import Overload, Wheel, installed_torch, native_functio
 __all__ = [
     "ALERTS",
     "DEVICE_CHECKS",
+    "ERROR_CLASSES",
     "FIRST_RELEASE",
     "HIGH_WATERMARK",
     "LAST_RELEASE",
@@ -184,6 +187,7 @@ __all__ = [
     "autocast_dtype_warning",
     "binding_argument",
     "capture_failed",
+    "castable_dtypes",
     "check_supported",
     "command_buffer_failed",
     "complex128_allocation",
@@ -251,6 +255,7 @@ __all__ = [
     "profiler_mode",
     "profiler_running",
     "profiler_variable",
+    "refused_cast",
     "refused_dtype",
     "registered",
     "registrations",

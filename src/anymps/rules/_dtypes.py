@@ -5,9 +5,8 @@ brought down to operators by `python -m tests.conformance.derive`, which prints 
 torch, and by the runs behind `docs/fidelity.md`. Texts: the comments beside the marks in
 `common_methods_invocations.py` and `opinfo/definitions/linalg.py`, which quote what a Mac raised, and the C strings and
 Metal kernel names in `libtorch_cpu.dylib` of the macOS arm64 wheels.
-Pairs are those of the lists of torch 2.13 and 2.15, with which a range that ends or begins between the two agrees. The
-other ranges are those of the releases (2.11 to 2.15) whose macOS wheel holds the text or lacks the kernel; that they
-refuse the same dtypes is an assumption.
+Pairs are those of the lists of each release, 2.11 to 2.15. Where the lists do not tell, a range is that of the releases
+whose macOS wheel holds the text or lacks the kernel; that they refuse the same dtypes is an assumption.
 """
 
 from __future__ import annotations
@@ -30,12 +29,17 @@ SCALAR_TYPES: Final[dict[str, int]] = {
     "float16": 5,
     "float32": 6,
     "float64": 7,
+    "complex32": 8,
     "complex64": 9,
     "bool": 11,
     "bfloat16": 15,
     "float8_e5m2": 23,
+    "float8_e4m3fn": 24,
     "float8_e5m2fnuz": 25,
     "float8_e4m3fnuz": 26,
+    "uint16": 27,
+    "uint32": 28,
+    "uint64": 29,
 }
 """The numbers of `c10::ScalarType`, by the name of the dtype."""
 
@@ -95,6 +99,21 @@ REFUSED_DTYPES: Final = (
     _limit_row("conj_physical.out", (*_INTEGERS, "float16", "bfloat16", "float32"), "conj_physical real"),
     _row("silu", _COMPLEX, missing_kernel("silu_dense_float2_float2"), (2, 12), (2, 14)),
     _row("relu", ("bool",), missing_kernel("relu_dense_bool_bool"), (2, 15)),
+    # complex numbers up to torch 2.11
+    *(
+        _row(operators, _COMPLEX, text, until=(2, 11))
+        for operators, text in {
+            "cumprod cumsum": "cumulative ops are not yet supported for complex",
+            "dist linalg_vector_norm norm": "norm ops are not supported for complex yet",
+            "gather": "gather(): Yet not supported for complex",
+            "index_fill": "index_fill_(): Complex types are yet not supported",
+            "linalg_cross": missing_kernel("cross_float2"),
+            "linear": "mps linear does not support complex types",
+            "repeat": "repeat(): Not supported for complex yet!",
+            "scatter scatter_add scatter_reduce": "scatter(): Yet not supported for complex",
+        }.items()
+    ),
+    _row("histc", ("bfloat16",), missing_kernel("histogramdd_bfloat"), until=(2, 11)),
     _row("logspace", _INTEGERS, "logspace is not implemented for integral dtypes on MPS", (2, 15)),
     _row("searchsorted bucketize", ("bool",), missing_kernel("searchsorted_bool_long")),
     _row("searchsorted bucketize", _COMPLEX, missing_kernel("searchsorted_float2_long")),
@@ -130,20 +149,23 @@ _WIDENED: Final = {
     "bool": """
         ceil dot floor floor_divide fmod kthvalue linspace max_pool2d_with_indices max_pool3d_with_indices median
         nanmedian pow reflection_pad1d reflection_pad2d reflection_pad3d relu remainder replication_pad1d
-        replication_pad2d replication_pad3d threshold trace trunc vdot
+        replication_pad2d replication_pad3d scatter_reduce threshold trace trunc vdot
     """,
     "bool uint8 int8 int16 int32 int64": """
         adaptive_max_pool2d lerp max_pool2d_with_indices_backward max_unpool2d max_unpool3d nll_loss2d_forward
         nll_loss_forward
     """,
     "bool uint8 int8 int16 int32": """
-        avg_pool2d avg_pool3d glu huber_loss log_sigmoid_forward mish native_batch_norm silu softplus
+        avg_pool2d avg_pool3d glu huber_loss log_sigmoid_forward mish native_batch_norm native_group_norm silu softplus
+        std_mean var_mean
     """,
     "uint8 int8 int16 int32 int64": "histc round",
     "uint8 int8 int16 int32": "_log_softmax",
+    "complex64": "native_dropout_backward",
     "float16": "_cdist_backward _fft_r2c avg_pool3d_backward polar",
     "float16 bfloat16": """
-        _cdist_forward avg_pool3d linalg_householder_product special_bessel_j0 special_bessel_j1 special_bessel_y0
+        _cdist_forward avg_pool3d grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward
+        linalg_householder_product special_bessel_j0 special_bessel_j1 special_bessel_y0
         special_bessel_y1 special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
         special_chebyshev_polynomial_w special_erfcx special_hermite_polynomial_h special_hermite_polynomial_he
         special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
@@ -157,13 +179,25 @@ _NARROWED: Final = """
     _log_softmax ceil floor log_sigmoid_forward median mish nanmedian native_batch_norm nll_loss2d_forward
     nll_loss_forward relu softplus trunc
 """
-_WIDENED_UNTIL_2_14: Final = frozenset(_NARROWED.split())
-_WIDENED_SINCE_2_15: Final = frozenset({"special_laguerre_polynomial_l"})
+# The first and last release whose lists have the dtypes above, where that is not every one.
+_WIDENED_IN: Final = {
+    **dict.fromkeys(_NARROWED.split(), (OLDEST, (2, 14))),
+    **dict.fromkeys(
+        ("native_dropout_backward", "native_group_norm", "scatter_reduce", "std_mean", "var_mean"), (OLDEST, (2, 12))
+    ),
+    "histc": ((2, 13), NEWEST),
+    "special_laguerre_polynomial_l": ((2, 15), NEWEST),
+}
 # Sums of bools are int64: the wide result stays.
 _KEPT_WIDE: Final = frozenset({"trace"})
+# The CPU's half kernels round on the way, MPS rounds the sums once.
+_ALWAYS_WIDE: Final = frozenset(
+    ["grid_sampler_2d", "grid_sampler_2d_backward", "grid_sampler_3d", "grid_sampler_3d_backward"]
+)
 
-DtypeRow = tuple[str, tuple[tuple[int, int, str], ...], int, bool]
-"""(`aten::silu`, ((ScalarType, error class, text), ...), bits of the widened types, whether results stay wide)."""
+DtypeRow = tuple[str, tuple[tuple[int, int, str], ...], int, int]
+"""(`aten::silu`, ((ScalarType, error class, text), ...), bits of the widened types, 1 if results stay wide or 2 if the
+wider type is taken even where the CPU has the dtype)."""
 
 
 def widened_dtypes(operator: str, version: str | TorchVersion) -> tuple[str, ...]:
@@ -171,8 +205,8 @@ def widened_dtypes(operator: str, version: str | TorchVersion) -> tuple[str, ...
 
     Raises UnsupportedTorchError for a release outside the supported range.
     """
-    since_15 = check_supported(version).release >= (2, 15)
-    if operator in (_WIDENED_UNTIL_2_14 if since_15 else _WIDENED_SINCE_2_15):
+    since, until = _WIDENED_IN.get(operator, (OLDEST, NEWEST))
+    if not since <= check_supported(version).release <= until:
         return ()
     return tuple(
         name for dtypes, operators in _WIDENED.items() if operator in operators.split() for name in dtypes.split()
@@ -213,7 +247,7 @@ def dtype_table(torch_version: str | TorchVersion) -> tuple[DtypeRow, ...]:
                 refused.append((number, ERROR_CLASSES.index(said.error), said.text))
         widened = sum(1 << SCALAR_TYPES[dtype] for dtype in widened_dtypes(name, torch_version))
         if refused or widened:
-            rows.append((full, tuple(refused), widened, name in _KEPT_WIDE))
+            rows.append((full, tuple(refused), widened, 1 if name in _KEPT_WIDE else 2 if name in _ALWAYS_WIDE else 0))
     return tuple(rows)
 
 

@@ -99,6 +99,12 @@ OPERATOR_LIMITS: Final[dict[str, OperatorLimit]] = {
     "grid_sampler_3d": OperatorLimit(  # up to 2.14 a check for all devices comes first
         "RuntimeError", "grid_sampler_3d: Unsupported Bicubic interpolation", (2, 15), operators=("grid_sampler_3d",)
     ),
+    "grid_sampler_3d nearest": OperatorLimit(
+        "RuntimeError",
+        "grid_sampler_3d: Unsupported Nearest interpolation",
+        until=(2, 12),
+        operators=("grid_sampler_3d",),
+    ),
     "grid_sampler_3d backward": OperatorLimit(
         "RuntimeError",
         "grid_sampler_3d backward on MPS only supports bilinear and nearest interpolation",

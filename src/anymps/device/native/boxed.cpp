@@ -113,7 +113,11 @@ class Widening {
   Widening(const Rule& rule, c10::ScalarType narrow)
       : rule_(rule),
         narrow_(narrow),
-        wide_(c10::isFloatingType(narrow) ? c10::ScalarType::Float : (rule.keeps_wide ? c10::ScalarType::Long : c10::ScalarType::Double)) {}
+        wide_(
+            c10::isFloatingType(narrow)      ? c10::ScalarType::Float
+                : c10::isComplexType(narrow) ? c10::ScalarType::ComplexDouble
+                : rule.keeps_wide            ? c10::ScalarType::Long
+                                             : c10::ScalarType::Double) {}
 
   void run(const c10::OperatorHandle& op, c10::DispatchKeySet key, Stack* stack, size_t first) {
     const auto& arguments = op.schema().arguments();
@@ -263,6 +267,10 @@ class Redirect final : public c10::OperatorKernel {
   // The CPU kernel, which may have the dtype for these arguments after all; if not, a wider one.
   void compute_widely(const c10::OperatorHandle& op, Stack* stack, size_t first, c10::ScalarType narrow) const {
     const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+    if (rule_.always_wide) {
+      Widening(rule_, narrow).run(op, host_key_, stack, first);
+      return;
+    }
     std::exception_ptr said;
     try {
       op.redispatchBoxed(host_key_, stack);

@@ -60,6 +60,10 @@ void check_grid_sampler_3d_backward(const Rule& rule, c10::ArrayRef<c10::IValue>
 }
 
 void check_grid_sampler_3d(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  constexpr int64_t nearest = 1;
+  if (argument(rule, values, "interpolation_mode").toInt() == nearest) {
+    refuse_limit(rule, "grid_sampler_3d nearest", values[0].toTensor());
+  }
   constexpr int64_t bicubic = 2;
   if (argument(rule, values, "interpolation_mode").toInt() == bicubic) {
     refuse_limit(rule, "grid_sampler_3d", values[0].toTensor());

@@ -109,26 +109,50 @@ bool plain_device(const at::Tensor& tensor) {
   return tensor.is_mps() || tensor.is_cpu();
 }
 
-// The cast happens on the GPU: up to torch 2.13 into a temporary of the target's dtype, which float64 cannot have (complex128
-// can up to 2.11, where the cast itself fails); 2.14
-// says nothing and writes nothing (pytorch issue 197715), here the values arrive; 2.15 has no Metal name for the dtype.
-void check_cast_on_the_way_out(c10::ScalarType dtype) {
-#if TORCH_VERSION_MINOR >= 15
-  if (dtype == c10::ScalarType::Double || dtype == c10::ScalarType::ComplexDouble) {
-    refuse(
-        dtype == c10::ScalarType::Double ? Refusal::Float64 : Refusal::Complex128,
-        *rules().copy,
-        ErrorClass::Runtime,
-        std::string("Undefined type ") + c10::toString(dtype));
+bool castable(c10::ScalarType dtype) {
+  return ((texts().castable >> static_cast<int>(dtype)) & 1) != 0;
+}
+
+[[noreturn]] void refuse_cast(c10::ScalarType dtype, const at::Tensor& culprit) {
+  const Limit& said = texts().refused_cast;
+  const Refusal kind = dtype == c10::ScalarType::Double ? Refusal::Float64
+      : dtype == c10::ScalarType::ComplexDouble         ? Refusal::Complex128
+                                                        : Refusal::Dtype;
+  refuse(kind, *rules().copy, static_cast<ErrorClass>(said.error), fill_in(said.text, c10::toString(dtype)), culprit);
+}
+
+// The bytes are copied as they lie (Copy.mm, torch 2.13: a blit). Else a kernel moves them, which has to know the dtype.
+bool copies_as_it_lies(const at::Tensor& self, const at::Tensor& source) {
+  return self.strides().equals(source.strides()) && source.is_non_overlapping_and_dense() && self.is_conj() == source.is_conj() &&
+      self.is_neg() == source.is_neg();
+}
+
+// Casts happen on the GPU, in a kernel or a graph that knows both dtypes (anymps/rules/_casts.py). Towards the CPU that is,
+// up to torch 2.13, a cast into a temporary of the target's dtype, which float64 cannot have (nor complex128, from 2.12 on).
+// 2.13 and 2.14 look at no other target of that copy (pytorch issue 197715): a Mac says nothing and writes nothing, here the
+// values arrive.
+void check_cast(const at::Tensor& self, const at::Tensor& source) {
+  const c10::ScalarType to = self.scalar_type(), from = source.scalar_type();
+  if (C10_LIKELY(castable(to) && castable(from))) {
+    return;
   }
-#elif TORCH_VERSION_MINOR <= 13
-  check_allocatable(dtype);
-  if (TORCH_VERSION_MINOR <= 11 && dtype == c10::ScalarType::ComplexDouble) {
-    refuse(
-        Refusal::Complex128, *rules().copy, ErrorClass::Type,
-        "Trying to convert ComplexDouble to the MPS backend but it does not have support for that dtype.");
+  const bool to_cpu = !self.is_mps();
+  if (to == from) {
+    if (TORCH_VERSION_MINOR >= 13 && !copies_as_it_lies(self, source)) {
+      refuse_cast(from, source);
+    }
+    return;
   }
-#endif
+  if (to_cpu && TORCH_VERSION_MINOR <= 13) {
+    check_allocatable(to);
+  }
+  const bool target_unseen = to_cpu && (TORCH_VERSION_MINOR == 13 || TORCH_VERSION_MINOR == 14);
+  if (!castable(to) && !target_unseen) {
+    refuse_cast(to, source);
+  }
+  if (!castable(from)) {
+    refuse_cast(from, source);
+  }
 }
 
 // CPU to mps, mps to CPU, mps to mps. Broadcasting, dtype conversion, conj and neg bits are the CPU copy's.
@@ -153,8 +177,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     return self;
   }
   const Direction direction = !source.is_mps() ? Direction::CpuToMps : (!self.is_mps() ? Direction::MpsToCpu : Direction::MpsToMps);
-  if (direction == Direction::MpsToCpu && source.scalar_type() != self.scalar_type()) {
-    check_cast_on_the_way_out(self.scalar_type());
+  if (direction != Direction::CpuToMps) {
+    check_cast(self, source);
   }
   enter_device();
   if (direction == Direction::MpsToCpu && rules().copy->hazards != nullptr) {

@@ -81,6 +81,15 @@ PyObject* configure(PyObject*, PyObject* args) {
     t.not_checked = word("not_checked");
     t.complex128_refused = word("complex128_refused") == "yes";
 
+    unsigned long long castable;
+    int cast_error;
+    const char* cast_text;
+    if (!PyArg_ParseTuple(PyDict_GetItemString(words, "casts"), "Kis", &castable, &cast_error, &cast_text)) {
+      return nullptr;
+    }
+    t.castable = castable;
+    t.refused_cast = {static_cast<uint8_t>(cast_error), cast_text};
+
     PyObject* checks = PyDict_GetItemString(words, "same_gpu");  // {operator: {argument: text}}
     PyObject *op, *arguments, *argument, *text;
     for (Py_ssize_t i = 0; checks != nullptr && PyDict_Next(checks, &i, &op, &arguments);) {
@@ -151,13 +160,13 @@ PyObject* configure(PyObject*, PyObject* args) {
       const char* name;
       PyObject* refused;
       unsigned long long widened;
-      int keeps_wide;
-      if (!PyArg_ParseTuple(PyTuple_GET_ITEM(dtype_list, i), "sOKp", &name, &refused, &widened, &keeps_wide)) {
+      int wide;
+      if (!PyArg_ParseTuple(PyTuple_GET_ITEM(dtype_list, i), "sOKi", &name, &refused, &widened, &wide)) {
         return nullptr;
       }
       DtypeRow& row = dtypes[name];
       row.widened = widened;
-      row.keeps_wide = keeps_wide != 0;
+      row.wide = wide;
       for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(refused); ++j) {
         int type, error;
         const char* said;

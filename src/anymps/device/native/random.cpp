@@ -349,6 +349,27 @@ struct BernoulliOut : Drawing<BernoulliOut> {
   }
 };
 
+// Up to torch 2.12 mps has checks of its own (random_mps_ in the macOS wheels 2.11 and 2.12): integers between two bounds
+// may leave the range of the dtype, and wrap. From 2.13 on the checks are those of all devices.
+template <class Operator>
+at::Tensor& random_between(at::Tensor& self, int64_t from, std::optional<int64_t> to, MaybeGenerator generator) {
+#if TORCH_VERSION_MINOR < 13
+  TORCH_CHECK(
+      !to.has_value() || from < *to, "random_mps_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
+  TORCH_CHECK(
+      to.has_value() || from != std::numeric_limits<int64_t>::lowest(),
+      "random_mps_ currently does not handle the lowest() -> max() range");
+  if (to.has_value() && c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)) {
+    if (self.numel() != 0) {
+      auto iter = at::TensorIterator::borrowing_nullary_op(self);
+      RandomRangeKernel<Operator>()(iter, static_cast<uint64_t>(*to) - static_cast<uint64_t>(from), from, generator);
+    }
+    return self;
+  }
+#endif
+  return templates::random_from_to_impl<RandomRangeKernel, Operator>(self, from, to, std::move(generator));
+}
+
 struct Random : Drawing<Random> {
   static at::Tensor& call(at::Tensor& self, MaybeGenerator generator) {
     return templates::random_impl<RandomKernel, Random>(self, std::move(generator));
@@ -357,13 +378,13 @@ struct Random : Drawing<Random> {
 
 struct RandomTo : Drawing<RandomTo> {
   static at::Tensor& call(at::Tensor& self, int64_t to, MaybeGenerator generator) {
-    return templates::random_from_to_impl<RandomRangeKernel, RandomTo>(self, 0, to, std::move(generator));
+    return random_between<RandomTo>(self, 0, to, std::move(generator));
   }
 };
 
 struct RandomFrom : Drawing<RandomFrom> {
   static at::Tensor& call(at::Tensor& self, int64_t from, std::optional<int64_t> to, MaybeGenerator generator) {
-    return templates::random_from_to_impl<RandomRangeKernel, RandomFrom>(self, from, to, std::move(generator));
+    return random_between<RandomFrom>(self, from, to, std::move(generator));
   }
 };
 

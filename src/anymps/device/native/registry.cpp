@@ -64,7 +64,8 @@ bool is_metadata_only(const c10::FunctionSchema& schema) {
 
 void set_dtypes(Rule& rule, const DtypeRow& row) {
   rule.widened = row.widened;
-  rule.keeps_wide = row.keeps_wide;
+  rule.keeps_wide = row.wide == 1;
+  rule.always_wide = row.wide == 2;
   rule.refusals = row.refused;
   for (const auto& [type, refusal] : row.refused) {
     rule.refused |= uint64_t(1) << type;

@@ -23,7 +23,7 @@ struct RuleRow {
 struct DtypeRow {
   std::unordered_map<int, RefusedDtype> refused;  // by ScalarType
   uint64_t widened;
-  bool keeps_wide;
+  int wide;  // 1: results stay wide, 2: wide even where the CPU has the dtype
 };
 using DtypeRows = std::unordered_map<std::string, DtypeRow>;
 

@@ -25,6 +25,10 @@ struct Texts {
   std::string not_checked;  // added to the CPU's words about an index that the device does not look at
   bool complex128_refused = true;
 
+  // Casts on the device (anymps/rules/_casts.py): bit t is set if ScalarType t has one; `%OP%` stands for another's name.
+  uint64_t castable = 0;
+  Limit refused_cast;
+
   // By base name of the operator and argument of its schema: what the check of family "same_gpu" says of it.
   std::unordered_map<std::string, std::unordered_map<std::string, std::string>> same_gpu;
 

@@ -1,0 +1,49 @@
+"""Dtypes that single operators refuse or widen, by torch release: rows of the table that differ between releases."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.rules import refused_dtype, widened_dtypes
+
+RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "text"),
+    [
+        ("cumsum", "complex64", "cumulative ops are not yet supported for complex"),
+        ("cumprod", "complex64", "cumulative ops are not yet supported for complex"),
+        ("linalg_vector_norm", "complex64", "norm ops are not supported for complex yet"),
+        ("gather", "complex64", "gather(): Yet not supported for complex"),
+        ("scatter_add", "complex64", "scatter(): Yet not supported for complex"),
+        ("index_fill", "complex64", "index_fill_(): Complex types are yet not supported"),
+        ("linalg_cross", "complex64", "Failed to create function state object for: cross_float2"),
+        ("linear", "complex64", "mps linear does not support complex types"),
+        ("repeat", "complex64", "repeat(): Not supported for complex yet!"),
+        ("histc", "bfloat16", "Failed to create function state object for: histogramdd_bfloat"),
+    ],
+)
+def test_refused_in_2_11_alone(operator: str, dtype: str, text: str) -> None:
+    """By the lists of 2.11; its macOS wheel holds the text, those of later releases do not."""
+    said = [refused_dtype(operator, dtype, release) for release in RELEASES]
+    assert said == [("RuntimeError", text), None, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "releases"),
+    [
+        ("var_mean", "int32", "2.11 2.12"),
+        ("std_mean", "bool", "2.11 2.12"),
+        ("native_group_norm", "int16", "2.11 2.12"),
+        ("native_dropout_backward", "complex64", "2.11 2.12"),
+        ("scatter_reduce", "bool", "2.11 2.12"),
+        ("histc", "int64", "2.13 2.14 2.15"),
+        ("floor", "bool", "2.11 2.12 2.13 2.14"),
+        ("special_laguerre_polynomial_l", "float16", "2.15"),
+        ("round", "uint8", "2.11 2.12 2.13 2.14 2.15"),
+    ],
+)
+def test_widened_by_release(operator: str, dtype: str, releases: str) -> None:
+    """Computed on MPS, not on the CPU."""
+    assert [release for release in RELEASES if dtype in widened_dtypes(operator, release)] == releases.split()
