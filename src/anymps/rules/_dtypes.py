@@ -107,12 +107,12 @@ REFUSED_DTYPES: Final = (
             "dist linalg_vector_norm norm": "norm ops are not supported for complex yet",
             "gather": "gather(): Yet not supported for complex",
             "index_fill": "index_fill_(): Complex types are yet not supported",
-            "linalg_cross": missing_kernel("cross_float2"),
             "linear": "mps linear does not support complex types",
             "repeat": "repeat(): Not supported for complex yet!",
             "scatter scatter_add scatter_reduce": "scatter(): Yet not supported for complex",
         }.items()
     ),
+    _row("linalg_cross", _COMPLEX, missing_kernel("cross_float2"), until=(2, 11)),
     _row("histc", ("bfloat16",), missing_kernel("histogramdd_bfloat"), until=(2, 11)),
     _row("logspace", _INTEGERS, "logspace is not implemented for integral dtypes on MPS", (2, 15)),
     _row("searchsorted bucketize", ("bool",), missing_kernel("searchsorted_bool_long")),
@@ -156,11 +156,12 @@ _WIDENED: Final = {
         nll_loss_forward
     """,
     "bool uint8 int8 int16 int32": """
-        avg_pool2d avg_pool3d glu huber_loss log_sigmoid_forward mish native_batch_norm native_group_norm silu softplus
-        std_mean var_mean
+        avg_pool2d avg_pool3d glu huber_loss log_sigmoid_forward mish native_batch_norm silu softplus std_mean
+        var_mean
     """,
     "uint8 int8 int16 int32 int64": "histc round",
     "uint8 int8 int16 int32": "_log_softmax",
+    "int16 int32": "native_group_norm",
     "complex64": "native_dropout_backward",
     "float16": "_cdist_backward _fft_r2c avg_pool3d_backward polar",
     "float16 bfloat16": """
@@ -174,17 +175,17 @@ _WIDENED: Final = {
         special_laguerre_polynomial_l special_shifted_chebyshev_polynomial_w special_spherical_bessel_j0 special_zeta
     """,
 }
-# By the lists of 2.15, MPS has these dtypes no longer; where the wheel gives no text, the CPU's words stand.
-_NARROWED: Final = """
-    _log_softmax ceil floor log_sigmoid_forward median mish nanmedian native_batch_norm nll_loss2d_forward
-    nll_loss_forward relu softplus trunc
+# Where the wheel of a later release gives no text, the CPU's words stand.
+_UNTIL_2_12: Final = ("native_dropout_backward", "native_group_norm", "scatter_reduce", "std_mean", "var_mean")
+_UNTIL_2_13: Final = ("log_sigmoid_forward", "median", "nanmedian", "native_batch_norm")
+_UNTIL_2_14: Final = """
+    _log_softmax ceil floor mish nll_loss2d_forward nll_loss_forward relu softplus trunc
 """
 # The first and last release whose lists have the dtypes above, where that is not every one.
 _WIDENED_IN: Final = {
-    **dict.fromkeys(_NARROWED.split(), (OLDEST, (2, 14))),
-    **dict.fromkeys(
-        ("native_dropout_backward", "native_group_norm", "scatter_reduce", "std_mean", "var_mean"), (OLDEST, (2, 12))
-    ),
+    **dict.fromkeys(_UNTIL_2_12, (OLDEST, (2, 12))),
+    **dict.fromkeys(_UNTIL_2_13, (OLDEST, (2, 13))),
+    **dict.fromkeys(_UNTIL_2_14.split(), (OLDEST, (2, 14))),
     "histc": ((2, 13), NEWEST),
     "special_laguerre_polynomial_l": ((2, 15), NEWEST),
 }
