@@ -116,6 +116,12 @@ def test_the_table_is_complete() -> None:
     assert present == set(FLOOR_OF)
 
 
+def test_the_drawing_shows_the_table() -> None:
+    """The drawing beside the table has each package, and no other."""
+    drawing = (TABLE.parent / "images" / "packages.svg").read_text(encoding="utf-8")
+    assert sorted(re.findall(r'<text class="t"[^>]*>(\w+)</text>', drawing)) == sorted(FLOOR_OF)
+
+
 @pytest.mark.parametrize("path", modules(), ids=identity)
 def test_no_import_upward(path: Path) -> None:
     """A module imports only what its floor may."""
