@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anymps import parse_mac
-from anymps.plan import Assumption, Change, Fix, Measured, Outcome, Plan, Row, Scenario, Verdict, first_fixes
+from anymps.plan import Assumption, Change, Dropped, Fix, Measured, Outcome, Plan, Row, Scenario, Verdict, first_fixes
 from anymps.record import Phase, Role, Site
 from anymps.record._memory import Allocation, Category, MemoryStory, tell
 
@@ -74,7 +74,8 @@ def planned(mac: str | None = None) -> Plan:
         Row(Outcome(large, Verdict.FITS, peak - GIB, peak, large.recommended_max_memory - peak), 1 << 16),
     )
     read = Assumption("item", "/home/me/train.py", 9, "print(loss.item())", 3)
-    base = Measured(Scenario(), told, 3, 8, 512, (read,), {"status": 0})
+    dropped = Dropped(("/home/me/best.pt",))
+    base = Measured(Scenario(), told, 3, 8, 512, (read,), {"status": 0}, dropped=dropped)
     changes = (
         Change(Scenario(checkpoint=True), 2 * GIB, 3 * GIB, Outcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB)),
         Change(Scenario(optimizer="sgd"), 0, 0, None, "it has no optimizer"),
@@ -89,7 +90,9 @@ def evil() -> Plan:
     """A plan in which script, files, modules, messages and problems are attempts on the page."""
     plan = planned()
     told = story(EVIL, EVIL)
-    base = replace(plan.base, story=told, assumptions=(Assumption(EVIL, EVIL, 9, EVIL, 3),))
+    base = replace(
+        plan.base, story=told, assumptions=(Assumption(EVIL, EVIL, 9, EVIL, 3),), dropped=Dropped((EVIL,), (EVIL,))
+    )
     rows = tuple(replace(row, outcome=replace(row.outcome, message=EVIL)) for row in plan.rows)
     changes = (Change(Scenario(checkpoint=True), 0, 0, None, EVIL),)
     kept = (Fix(plan.fixes[2].kind, True, growth=GIB, sites=(Site(EVIL, 3, EVIL, EVIL),)), *plan.fixes)
@@ -101,5 +104,9 @@ def resting() -> Plan:
     plan = planned()
     row = replace(plan.rows[2], largest_batch=None)
     return replace(
-        plan, base=replace(plan.base, batch=None, sequence=None, assumptions=()), rows=(row,), changes=(), fixes=()
+        plan,
+        base=replace(plan.base, batch=None, sequence=None, assumptions=(), dropped=Dropped()),
+        rows=(row,),
+        changes=(),
+        fixes=(),
     )

@@ -434,7 +434,8 @@ while True:
 
 def test_a_script_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     """After --seconds one line says so, and no process is left."""
-    result = plan("--mac", "M1 8GB", "--seconds", "15", script(tmp_path, HANGS), cwd=tmp_path)
+    options = ("--mac", "M1 8GB", "--seconds", "15", "--allow-writes")
+    result = plan(*options, script(tmp_path, HANGS), cwd=tmp_path)
     assert (result.status, result.err.splitlines()) == (
         2,
         ["anymps: the script did nothing on mps within 15 s; it must choose the device itself"],
@@ -446,7 +447,7 @@ def test_a_killed_plan_leaves_no_process(tmp_path: Path) -> None:
     """Even where the plan itself is killed, what it started ends."""
     name = script(tmp_path, HANGS)
     process = subprocess.Popen(
-        [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", name],
+        [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "--allow-writes", name],
         cwd=tmp_path,
         env=clean_environment(),
         stdout=subprocess.DEVNULL,

@@ -41,6 +41,9 @@ from anymps.commands._target import Target
     "--fallback/--no-fallback", default=None, help="Run operators without an MPS kernel on the CPU, or raise."
 )
 @click.option(
+    "--allow-writes", is_flag=True, help="Let the script write its files; otherwise they are dropped after the plan."
+)
+@click.option(
     "--report-to",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -57,6 +60,7 @@ def plan(
     steps: int,
     seconds: float,
     fallback: bool | None,
+    allow_writes: bool,
     report_to: Path | None,
     measure: str | None,
     module: str | None,
@@ -65,7 +69,7 @@ def plan(
     """Say on which Macs a training script fits, before the first real step.
 
     The script runs for a few optimizer steps on shapes alone: by the rules of the mps device, without data and without
-    arithmetic, so that a model larger than this machine can be planned on it.
+    arithmetic, so that a model larger than this machine can be planned on it. What it writes is dropped.
     """
     if module is not None:
         target = Target(module, words, is_module=True)
@@ -94,6 +98,7 @@ def plan(
         steps=steps,
         seconds=seconds,
         fallback=fallback,
+        allow_writes=allow_writes,
         say=lambda text: say(text) if sys.stderr.isatty() else None,
     )
     write_plan(found, report_to)

@@ -8,12 +8,16 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anymps.commands._target import Target
+
+if TYPE_CHECKING:
+    from anymps.plan._layer import Layer
 
 _ROOMY_MAC = "M3 Ultra 512GB"  # whose largest buffer no script reaches: limits are for the replay
 
@@ -31,10 +35,12 @@ class PlanSession:
         self._context: AbstractContextManager[Any] | None = None
         self._handle: Any = None
         self._steps = 0
+        self._layer: Layer | None = None
 
     def start(self, target: Target) -> None:
         """Switch the device on without values, change what the scenario changes, and begin to record."""
         _end_with_parent()
+        self._divert()
         os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"
         os.environ["PYTORCH_MPS_LOW_WATERMARK_RATIO"] = "0.0"
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a plan downloads nothing: a model that needs it says so at once
@@ -72,9 +78,38 @@ class PlanSession:
             "batch": self._applied.batch,
             "sequence": self._applied.sequence,
             "steps": self._steps,
+            "dropped": self._dropped(),
             "without_effect": self._applied.without_effect(self._scenario, self._order["placed"]),
         }
         Path(self._order["facts"]).write_text(json.dumps(facts), encoding="utf-8")
+
+    def _divert(self) -> None:
+        """Send what the script writes to a private place, unless it may write. First of all: torch is not there yet."""
+        if self._order["allow_writes"]:
+            return
+        sys.dont_write_bytecode = True
+        private = os.path.dirname(self._order["recording"])
+        files, temporary = os.path.join(private, "files"), os.path.join(private, "tmp")
+        os.mkdir(files)
+        os.mkdir(temporary)
+        os.environ.update(TMPDIR=temporary, PYTHONDONTWRITEBYTECODE="1")
+        tempfile.tempdir = None
+        from anymps.plan._diverted_files import divert_files
+        from anymps.plan._diverted_libraries import divert_libraries
+        from anymps.plan._layer import Layer
+        from anymps.plan._seal import seal
+
+        free = ["/dev", "/proc", private, os.environ.get("ANYMPS_CACHE_DIR", private)]  # as device/_enable.py sets it
+        self._layer = Layer(files, tuple(free))
+        divert_files(self._layer)
+        divert_libraries(self._layer)
+        seal(free)
+
+    def _dropped(self) -> dict[str, list[str]]:
+        """The files that the script wrote and removed, which a plan drops."""
+        if self._layer is None:
+            return {"written": [], "removed": []}
+        return {"written": list(self._layer.written), "removed": list(self._layer.removed)}
 
     def _count_steps(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anymps.plan._fixes import Fix, FixKind, first_fixes, growth_a_step
-from anymps.plan._measure import Assumption, Measured, measure
+from anymps.plan._measure import Assumption, Dropped, Measured, measure
 from anymps.plan._plan import Change, Plan, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
 from anymps.plan._trace import COMFORT, Outcome, Stretch, Trace, Verdict
@@ -13,6 +13,7 @@ __all__ = [
     "WORDS",
     "Assumption",
     "Change",
+    "Dropped",
     "Fix",
     "FixKind",
     "Measured",

@@ -37,6 +37,7 @@ _NETWORK_WORDS = (
     "nodename nor servname provided",
     "Temporary failure in name resolution",
 )
+_REFUSED = ("Permission denied", "errno 13", "os error 13")  # the system's words, those of torch's zip writer, Rust's
 _OF_AN_OPERATOR = ("RuntimeError", "IndexError")
 
 _GRACE = 20.0  # seconds to close the recording
@@ -59,6 +60,14 @@ class Assumption:
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """Files that a script wrote, and that it removed, by their full names: on disk they are as they were."""
+
+    written: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Measured:
     """One run of the script on shapes.
 
@@ -75,6 +84,8 @@ class Measured:
     ending: dict[str, object]
     without_effect: str = ""
     """Why the scenario changed nothing; empty where it did."""
+    dropped: Dropped = Dropped()
+    """What it wrote, which is no longer there."""
 
     @property
     def trace(self) -> Trace:
@@ -83,17 +94,25 @@ class Measured:
 
 
 def measure(
-    words: Sequence[str], scenario: Scenario, *, steps: int, seconds: float, fallback: bool | None = None
+    words: Sequence[str],
+    scenario: Scenario,
+    *,
+    steps: int,
+    seconds: float,
+    fallback: bool | None = None,
+    allow_writes: bool = False,
 ) -> Measured:
     """Run `words`, a script or `-m module` with its arguments, for a few optimizer steps on shapes.
 
-    Raises PlanError, in one line, if the script fails, or has done nothing on mps within `seconds`.
+    What it writes goes to a private place and is dropped, unless `allow_writes`. Raises PlanError, in one line, if the
+    script fails, or has done nothing on mps within `seconds`.
     """
     arguments = [_fill_in(word, scenario) for word in words]
     with tempfile.TemporaryDirectory(prefix="anymps-plan-") as folder:
         recording, facts = Path(folder, "recording"), Path(folder, "facts.json")
         order = {"recording": str(recording), "facts": str(facts), "steps": steps, "scenario": scenario.to_json()}
         order["placed"] = arguments != list(words)
+        order["allow_writes"] = allow_writes
         command = own_command("plan", "--measure", json.dumps(order))
         if fallback is not None:
             command.append("--fallback" if fallback else "--no-fallback")
@@ -170,6 +189,7 @@ def end_all() -> None:
 
 def _read(recording: Recording, scenario: Scenario, facts: Path, output: str, late: bool, seconds: float) -> Measured:
     known = json.loads(facts.read_text()) if facts.exists() else {}
+    dropped = {name: tuple(paths) for name, paths in known.get("dropped", {}).items()}
     ending = recording.meta.get("ending")
     ending = ending if isinstance(ending, dict) else {}
     story = recording.memory_story
@@ -194,6 +214,7 @@ def _read(recording: Recording, scenario: Scenario, facts: Path, output: str, la
         assumptions=assumptions,
         ending=ending,
         without_effect=str(known.get("without_effect", "")),
+        dropped=Dropped(**dropped),
     )
 
 
@@ -208,6 +229,8 @@ def _failure(ending: dict[str, object], output: str, recording: Recording) -> st
             "with a network, or name what lies on this machine"
         )
     text = f"anymps: the script stopped on shapes alone: {what}"
+    if ending.get("exception") == "PermissionError" or any(words in message for words in _REFUSED):
+        return f"{text} (a plan keeps programs and libraries from writing; --allow-writes lets them)"
     assumed = recording.marks(ASSUMED)
     if any(refusal.message.splitlines()[:1] == [first] for refusal in recording.refusals()):
         return f"{text} (a Mac raises this, too: anymps run tells where)"

@@ -70,18 +70,20 @@ def make_plan(
     steps: int = 3,
     seconds: float = 300.0,
     fallback: bool | None = None,
+    allow_writes: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Plan:
     """Measure the script and give its trace to the allocators of `macs` (default: one Mac of each memory size).
 
-    Raises PlanError, in one line, if the script cannot be measured as it is written.
+    What the script writes is dropped, unless `allow_writes`. Raises PlanError, in one line, if the script cannot be
+    measured as it is written.
     """
     minor = int(torch_version.split(".")[1])
     first = base or Scenario()
 
     def run(scenario: Scenario) -> Measured:
         say(f"measuring on shapes: {scenario.label} ...")
-        return measure(words, scenario, steps=steps, seconds=seconds, fallback=fallback)
+        return measure(words, scenario, steps=steps, seconds=seconds, fallback=fallback, allow_writes=allow_writes)
 
     pool = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))  # each takes a whole process and its memory
     started = pool.submit(run, first)

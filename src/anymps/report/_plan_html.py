@@ -51,6 +51,7 @@ def _page(plan: Plan) -> dict[str, Any]:
         "state": _STATES[words.worst(plan)],
         "verdict": (words.headline(plan), words.summary(plan, peak)),
         "message": words.message(plan),
+        "dropped": words.dropped(plan),
         "figures": _figures(plan, peak),
         "macs_drawing": macs_drawing(plan),
         "macs": words.mac_rows(plan),

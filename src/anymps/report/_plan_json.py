@@ -48,6 +48,7 @@ def plan_json(plan: Plan) -> str:
         "macs": [_mac(row) for row in plan.rows],
         "what_if": [_change(change) for change in plan.changes],
         "first_fixes": [_fix(fix) for fix in plan.fixes],
+        "dropped": {"written": list(plan.base.dropped.written), "removed": list(plan.base.dropped.removed)},
         "assumptions": [
             {"what": one.what, "file": one.file, "line": one.line, "source": one.source, "count": one.count}
             for one in plan.base.assumptions

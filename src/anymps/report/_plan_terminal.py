@@ -49,6 +49,8 @@ def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
     if words.message(plan):
         yield Text(words.message(plan))
     yield Text(words.summary(plan, peak))
+    if words.dropped(plan):
+        yield Text(words.dropped(plan))
     yield from _title("Memory over the measured steps", "allocations in their order, highest moments")
     yield from _drawing(memory_chart(plan.base.story, width - 2, glyphs))
     yield from _peak(peak)

@@ -22,6 +22,9 @@ LOW: Final = watermark_ratio(LOW_WATERMARK, {})
 MOST: Final = 6
 """Rows of a list that may be long."""
 
+_NAMED: Final = 3
+"""Files named in a sentence."""
+
 LIMITS: Final = (
     "Memory of MPSGraph (matrix products, convolutions) and of Metal itself is not in these numbers; leave it room.",
     "What the host keeps beside it (data sets, the Python process) is not counted, and a Mac has one memory for both.",
@@ -88,6 +91,28 @@ def summary(plan: Plan, peak: Moment) -> str:
         f"{text.size(plan.base.story.peak_reserved)} of the allocator's heaps, in {moment(peak.step, peak.phase)}{at} "
         f"(torch {text.clean(plan.torch)}, {text.plural(plan.base.steps, 'step')} measured on shapes)."
     )
+
+
+def dropped(plan: Plan) -> str:
+    """What the script wrote and the plan dropped, or nothing."""
+    done = [
+        f"{verb} {text.plural(len(files), 'file')} ({_files(files)})"
+        for verb, files in (("wrote", plan.base.dropped.written), ("removed", plan.base.dropped.removed))
+        if files
+    ]
+    if not done:
+        return ""
+    return (
+        f"The script {' and '.join(done)}. The plan dropped that: nothing on disk has changed "
+        "(--allow-writes lets the script write)."
+    )
+
+
+def _files(files: Sequence[str]) -> str:
+    """The first names, those below the current folder before others."""
+    near = sorted(files, key=lambda file: not file.startswith(os.getcwd()))
+    names = ", ".join(text.path(file, os.getcwd()) for file in near[:_NAMED])
+    return names if len(files) <= _NAMED else f"{names} and {len(files) - _NAMED} more"
 
 
 def moment(step: int, phase: Phase) -> str:

@@ -1,0 +1,127 @@
+"""After `anymps plan` every file is as it was: over the example scripts, a script that saves, and a Trainer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from processes import PATIENCE, clean_environment
+
+pytestmark = pytest.mark.integration
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SAVES = """
+import os, torch
+from torch import nn
+net = nn.Linear(64, 64).to("mps")
+optimizer = torch.optim.AdamW(net.parameters())
+with open("log.txt", "a") as log:
+    for step in range(2):
+        loss = net(torch.randn(8, 64, device="mps")).square().mean()
+        loss.backward()
+        optimizer.step()
+        log.write("step\\n")
+torch.save(net.state_dict(), "best.pt.part")
+os.replace("best.pt.part", "best.pt")
+os.remove("old.txt")
+state = torch.load("best.pt", weights_only=True)
+assert state["weight"].shape == (64, 64)
+"""
+
+TRAINER = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+model = GPT2LMHeadModel(GPT2Config(vocab_size=128, n_positions=16, n_embd=32, n_layer=2, n_head=2))
+rows = [{"input_ids": row, "labels": row} for row in torch.randint(128, (16, 16))]
+options = TrainingArguments(
+    "out", per_device_train_batch_size=4, max_steps=2, save_steps=1, logging_steps=1, report_to=[],
+    save_total_limit=1, disable_tqdm=True, dataloader_pin_memory=False,
+)
+trainer = Trainer(model=model, args=options, train_dataset=rows)
+trainer.train()
+trainer.save_model("final")
+again = GPT2LMHeadModel.from_pretrained("final")
+assert again.config.n_embd == 32
+"""
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Every entry below a folder, and a hash of its content."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def planned(folder: Path, *words: str) -> dict[str, Any]:
+    """The plan of a script in the folder; no entry of the folder may differ afterwards."""
+    before = hashes(folder)
+    report = folder.parent / "plan.json"
+    command = [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "--report-to", str(report), *words]
+    answer = subprocess.run(
+        command, check=False, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert hashes(folder) == before
+    document: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+    return document
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A working folder with good files."""
+    (tmp_path / "work").mkdir()
+    for name in ("best.pt", "old.txt", "log.txt"):
+        (tmp_path / "work" / name).write_text("good", encoding="utf-8")
+    return tmp_path / "work"
+
+
+def names(paths: list[str]) -> list[str]:
+    """The last parts of paths."""
+    return sorted(Path(path).name for path in paths)
+
+
+def test_a_script_that_saves_finds_its_files_as_they_were(folder: Path) -> None:
+    """What it wrote and removed is told."""
+    (folder / "train.py").write_text(SAVES, encoding="utf-8")
+    dropped = planned(folder, "train.py")["dropped"]
+    assert (names(dropped["written"]), names(dropped["removed"])) == (["best.pt", "log.txt"], ["old.txt"])
+
+
+def test_a_script_that_may_write_writes(folder: Path) -> None:
+    """With --allow-writes its files are there."""
+    (folder / "train.py").write_text(SAVES, encoding="utf-8")
+    command = [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "--allow-writes", "train.py"]
+    answer = subprocess.run(
+        command, check=False, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert "dropped" not in answer.stdout
+    assert not (folder / "old.txt").exists()
+    assert (folder / "log.txt").read_text(encoding="utf-8") == "goodstep\nstep\n"
+    assert (folder / "best.pt").stat().st_size > 64 * 64 * 4
+
+
+def test_a_trainer_leaves_nothing(folder: Path) -> None:
+    """Checkpoints, their rotation and the last model are dropped; reading back works."""
+    pytest.importorskip("transformers", reason="transformers is not installed; the `integration` extra brings it")
+    pytest.importorskip("accelerate", reason="accelerate is not installed; the `integration` extra brings it")
+    (folder / "train.py").write_text(TRAINER, encoding="utf-8")
+    written = names(planned(folder, "train.py")["dropped"]["written"])
+    assert "model.safetensors" in written
+    assert "trainer_state.json" in written
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_examples_leave_nothing(example: str, tmp_path: Path) -> None:
+    """The folder of the examples is as it was, byte-code included."""
+    shutil.copytree(EXAMPLES, tmp_path / "work", ignore=shutil.ignore_patterns("__pycache__"))
+    planned(tmp_path / "work", example)
