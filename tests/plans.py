@@ -5,7 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anymps import parse_mac
-from anymps.plan import Assumption, Change, Dropped, Fix, Measured, Outcome, Plan, Row, Scenario, Verdict, first_fixes
+from anymps.plan import (
+    Assumption,
+    Change,
+    Dropped,
+    Fix,
+    Kind,
+    Measured,
+    NoLarger,
+    Outcome,
+    Plan,
+    Row,
+    Scenario,
+    Verdict,
+    first_fixes,
+    others,
+)
 from anymps.record import Phase, Role, Site
 from anymps.record._memory import Allocation, Category, MemoryStory, tell
 
@@ -61,7 +76,7 @@ def story(file: str = "/home/me/train.py", name: str = "net") -> MemoryStory:
     return tell(rows, 2, {1: "aten::mm"}, modules, {0: Site("", 0), **sites})  # type: ignore[arg-type]
 
 
-def planned(mac: str | None = None) -> Plan:
+def planned(*macs: str) -> Plan:
     """One Mac on which it fails, one on which it is tight, one on which it fits, two changes, one assumption."""
     told = story()
     where = Site("/home/me/train.py", 9, "main", "loss = net(batch)")
@@ -69,21 +84,21 @@ def planned(mac: str | None = None) -> Plan:
     small, middle, large = parse_mac("M1 8GB"), parse_mac("M5 16GB"), parse_mac("M3 Pro 18GB")
     peak = told.peak_reserved
     rows = (
-        Row(Outcome(small, Verdict.FAILS, GIB, GIB, 0, "MPS backend out of memory (here)", failing), 0),
-        Row(Outcome(middle, Verdict.TIGHT, peak - GIB, peak, middle.recommended_max_memory - peak), 8),
-        Row(Outcome(large, Verdict.FITS, peak - GIB, peak, large.recommended_max_memory - peak), 1 << 16),
+        Row(Outcome(small, Verdict.FAILS, GIB, GIB, 0, GIB, "MPS backend out of memory (here)", failing), 0),
+        Row(Outcome(middle, Verdict.TIGHT, peak - GIB, peak, middle.recommended_max_memory - peak, GIB), 8),
+        Row(Outcome(large, Verdict.FITS, peak - GIB, peak, large.recommended_max_memory - peak, GIB // 4), 1 << 16),
     )
     read = Assumption("item", "/home/me/train.py", 9, "print(loss.item())", 3)
     dropped = Dropped(("/home/me/best.pt",))
     base = Measured(Scenario(), told, 3, 8, 512, (read,), {"status": 0}, dropped=dropped)
     changes = (
-        Change(Scenario(checkpoint=True), 2 * GIB, 3 * GIB, Outcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB)),
-        Change(Scenario(optimizer="sgd"), 0, 0, None, "it has no optimizer"),
+        Change(Scenario(checkpoint=True), 2 * GIB, 3 * GIB, (Outcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB),)),
+        Change(Scenario(optimizer="sgd"), 0, 0, (), "it has no optimizer"),
     )
-    shown = rows[:1] if mac is not None else rows
+    asked = tuple(parse_mac(name) for name in macs)
+    shown = tuple(row for row in rows if row.outcome.mac in asked) if asked else rows
     fixes = first_fixes(base, 5 * GIB, [row.outcome for row in shown])
-    chosen = parse_mac(mac) if mac is not None else None
-    return Plan("train.py", base, shown, changes, chosen, "2.13.0", fixes)
+    return Plan("train.py", base, shown, changes, asked, "2.13.0", others(Kind.OTHER, 13), fixes)
 
 
 def evil() -> Plan:
@@ -94,7 +109,7 @@ def evil() -> Plan:
         plan.base, story=told, assumptions=(Assumption(EVIL, EVIL, 9, EVIL, 3),), dropped=Dropped((EVIL,), (EVIL,))
     )
     rows = tuple(replace(row, outcome=replace(row.outcome, message=EVIL)) for row in plan.rows)
-    changes = (Change(Scenario(checkpoint=True), 0, 0, None, EVIL),)
+    changes = (Change(Scenario(checkpoint=True), 0, 0, (), EVIL),)
     kept = (Fix(plan.fixes[2].kind, True, growth=GIB, sites=(Site(EVIL, 3, EVIL, EVIL),)), *plan.fixes)
     return replace(plan, script=EVIL, base=base, rows=rows, changes=changes, fixes=kept, torch=EVIL)
 
@@ -109,4 +124,5 @@ def resting() -> Plan:
         rows=(row,),
         changes=(),
         fixes=(),
+        no_larger=NoLarger.NO_BATCH,
     )

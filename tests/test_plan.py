@@ -7,7 +7,7 @@ import pytest
 from anymps import parse_mac
 from anymps._errors import UsageError
 from anymps.device import enable
-from anymps.plan import Scenario, Stretch, Trace, Verdict, parse_scenario, representative
+from anymps.plan import Kind, Scenario, Stretch, Trace, Verdict, parse_scenario, representative
 from anymps.record import Phase, Site
 from anymps.record._memory import Allocation, Category, MemoryStory
 
@@ -72,11 +72,11 @@ def test_a_scenario_has_a_label_and_survives_a_process() -> None:
         ("sequence=-3", "--what-if sequence=-3: sequence is a number from 1 on, as in sequence=8"),
         ("checkpoint=maybe", "--what-if checkpoint=maybe: checkpoint is on or off"),
         ("precision=float64", "--what-if precision=float64: precision is one of bfloat16, float16"),
-        ("optimizer=lion", "--what-if optimizer=lion: optimizer is one of sgd, adam, adamw"),
+        ("optimizer=lion", "--what-if optimizer=lion: optimizer is one of sgd, adam, adamw, adam8bit, adamw8bit"),
         (
             "bigger",
             "--what-if 'bigger' is not known; known: batch=N, sequence=N, accumulate=N, checkpoint, bf16, fp16, fused, "
-            "unfused, sgd, adam, adamw",
+            "unfused, sgd, adam, adamw, adam8bit, adamw8bit",
         ),
     ],
 )
@@ -108,6 +108,23 @@ def test_verdicts_follow_from_the_share_of_the_working_set(share: float, verdict
     outcome = trace_of(*[GIB // 4] * count).replay(MAC, MINOR)
     assert outcome.verdict is verdict
     assert outcome.margin == MAC.recommended_max_memory - outcome.peak_reserved
+
+
+def test_a_run_fits_only_with_what_others_take() -> None:
+    """A model of tokens needs room for 37 of 100 bytes in use beside its heaps, up to 2.11 any other for 18."""
+    tokens, other = Trace.of(story_of(allocation(1, 1, None, 9 * GIB)), Kind.TOKENS), trace_of(9 * GIB)
+    for trace, minor, share, verdict, with_others in (
+        (tokens, 13, 0.37, Verdict.TIGHT, Verdict.PAGES),
+        (tokens, 11, 0.37, Verdict.TIGHT, Verdict.PAGES),
+        (other, 11, 0.18, Verdict.FITS, Verdict.FITS),
+    ):
+        outcome = trace.replay(MAC, minor)
+        assert (outcome.verdict, outcome.with_others) == (verdict, with_others)
+        assert outcome.others == pytest.approx(share * (outcome.others + outcome.peak_reserved), rel=1e-6)
+    assert other.replay(MAC, 13).others == 256 * 1024**2
+    paging = Trace.of(story_of(*(allocation(n, n, None, GIB) for n in range(1, 17))), Kind.TOKENS)
+    outcome = paging.replay(MAC, MINOR)
+    assert (outcome.verdict, outcome.with_others) == (Verdict.PAGES, Verdict.FAILS)
 
 
 def test_a_failing_replay_has_torchs_text_and_the_buffer() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from anymps.plan import NoLarger, Recovery
 from anymps.record import MemoryStory
 from anymps.report import plan_json, plan_page, print_plan, render_plan
 from anymps.report._plan_chart import ASCII, BLOCKS, glyphs_for, memory_chart
@@ -160,14 +161,69 @@ def test_a_plan_that_fits_needs_no_fixes() -> None:
         assert "The largest batch is unknown: no data loader gives batches." in " ".join(shown.split())
 
 
-def test_why_the_largest_batch_is_unknown() -> None:
-    """A script whose loader gave batches took another course with twice as many samples."""
-    plan = resting()
-    shown = render_plan(replace(plan, base=replace(plan.base, batch=16)), width=120)
-    assert (
-        "The largest batch is unknown: with twice the batch the script takes another course, "
-        "as where an epoch ends sooner."
-    ) in " ".join(shown.split())
+@pytest.mark.parametrize(
+    ("why", "problem", "sentence"),
+    [
+        (
+            NoLarger.OTHER_COURSE,
+            "",
+            "The largest batch is unknown: with twice the batch the script takes another course, as where an epoch "
+            "ends sooner.",
+        ),
+        (
+            NoLarger.STOPPED,
+            "RuntimeError shape '[8, 4]' is invalid for input of size 64 at train.py:9",
+            "The largest batch is unknown, because with twice the batch the script stops: RuntimeError shape '[8, 4]' "
+            "is invalid for input of size 64 at train.py:9. Its batch may be fixed elsewhere.",
+        ),
+        (
+            NoLarger.LATE,
+            "",
+            "The largest batch is unknown, because the measurement with twice the batch took longer than --seconds.",
+        ),
+        (NoLarger.NOT_MEASURED, "", "The largest batch was not measured (--no-larger)."),
+    ],
+)
+def test_why_the_largest_batch_is_unknown(why: NoLarger, problem: str, sentence: str) -> None:
+    """Each reason is one sentence, in the text and on the page."""
+    plan = replace(resting(), no_larger=why, problem=problem)
+    for shown in (render_plan(plan, width=120), Page(plan_page(plan)).text):
+        assert sentence in " ".join(shown.split())
+
+
+def test_several_macs_stand_side_by_side() -> None:
+    """Each has its verdict, its row and torch's text; the changes are told for each."""
+    plan = planned("M1 8GB", "M3 Pro 18GB")
+    assert [row.outcome.mac.name for row in plan.rows] == ["M1 8GB", "M3 Pro 18GB"]
+    lines = render_plan(plan, width=120).splitlines()
+    assert lines[:2] == ["On M1 8GB: fails. On M3 Pro 18GB: fits.", "M1 8GB: MPS backend out of memory (here)"]
+    assert "On M1 8GB: fails. On M3 Pro 18GB: fits." in Page(plan_page(plan)).text
+    document = json.loads(plan_json(plan))
+    validator("plan-1.json").validate(document)
+    assert (document["asked"], document["asked_about"]) == (["M1 8GB", "M3 Pro 18GB"], None)
+    assert [mac["verdict"] for mac in document["macs"]] == ["fails", "fits"]
+
+
+def test_a_script_that_goes_on_after_memory_ran_out_is_told_as_that() -> None:
+    """In the headline and in the row; where nobody asked for a Mac, how to see it."""
+    plan = planned("M1 8GB")
+    plan = replace(plan, rows=(replace(plan.rows[0], recovery=Recovery(3, 4)),))
+    shown = render_plan(plan, width=120)
+    assert shown.startswith("On M1 8GB: memory runs out, and the script goes on with batch 4.\n")
+    assert "fails in step 1, forward, then goes on with batch 4" in shown
+    assert json.loads(plan_json(plan))["macs"][0]["goes_on"] == {"steps": 3, "batch": 4}
+    every = planned()
+    every = replace(every, base=replace(every.base, retries=True))
+    sentence = "The script's code tells of memory that runs out: --mac tries what it does then."
+    assert sentence in " ".join(render_plan(every, width=120).split())
+
+
+def test_a_measurement_that_was_ended_says_so() -> None:
+    """The summary says that later steps may need more."""
+    plan = planned()
+    plan = replace(plan, base=replace(plan.base, limit=15.0))
+    shown = " ".join(render_plan(plan, width=120).split())
+    assert "The 15 s of --seconds ran out: later steps may need more." in shown
 
 
 if __name__ == "__main__":

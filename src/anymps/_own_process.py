@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["own_command"]
 
+import os
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pathlib import Path
 _START = """\
 import sys
 if sys.path[:1] == [""]:
-    del sys.path[0]
+    sys.path[0] = {nowhere!r}
 sys.path.append({home!r})
 from anymps.commands import main
 sys.exit(main(sys.argv[1:]))
@@ -23,4 +24,5 @@ def own_command(*words: str) -> list[str]:
     """The command that runs `anymps WORDS` in a new process, with this interpreter and this anymps."""
     # Last of all places: only for an anymps that is not installed, as in a checkout.
     home = str(Path(__file__).resolve().parents[1])
-    return [sys.executable, "-c", _START.format(home=home), *words]
+    # The first place stays taken: the script's own folder is put there, and PYTHONPATH's behind it must not go.
+    return [sys.executable, "-c", _START.format(home=home, nowhere=os.devnull), *words]

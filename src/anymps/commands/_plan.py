@@ -22,15 +22,22 @@ from anymps.commands._target import Target
     short_help="Say on which Macs a training script fits.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
-@click.option("--mac", metavar="MAC", help='Only this Mac: "M3 Pro 18GB". Without it, one Mac of each memory size.')
+@click.option(
+    "--mac",
+    "macs",
+    metavar="MAC",
+    multiple=True,
+    help='Only this Mac: "M3 Pro 18GB"; given more than once, these. Without it, one Mac of each memory size.',
+)
 @click.option(
     "--what-if",
     "what_if",
     metavar="CHANGES",
     multiple=True,
     help="Try a change without editing the script: batch=8, sequence=512, accumulate=4, bf16, fp16, checkpoint, fused, "
-    "unfused, sgd, adam, adamw; several at once with commas; the option may be given more than once.",
+    "unfused, sgd, adam, adamw, adam8bit, adamw8bit; several at once with commas; may be given more than once.",
 )
+@click.option("--larger/--no-larger", default=True, help="Measure twice the batch, too, which tells the largest one.")
 @click.option("--batch", type=click.IntRange(1), help="The batch size, also for {batch} in the script's arguments.")
 @click.option("--sequence", type=click.IntRange(1), help="The sequence length, also for {sequence} in the arguments.")
 @click.option("--steps", type=click.IntRange(1, 1000), default=3, show_default=True, help="Optimizer steps to measure.")
@@ -53,8 +60,9 @@ from anymps.commands._target import Target
 @click.option("-m", "module", metavar="MODULE", help="Plan a module, as `python -m` runs it; the rest is for it.")
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def plan(
-    mac: str | None,
+    macs: tuple[str, ...],
     what_if: tuple[str, ...],
+    larger: bool,
     batch: int | None,
     sequence: int | None,
     steps: int,
@@ -87,11 +95,11 @@ def plan(
     from anymps.rules import installed_torch
 
     changes = [parse_scenario(text) for text in what_if]
-    chosen = parse_mac(mac) if mac is not None else None
-    enable(chosen, require="virtual", quiet=True)  # for the allocator of the replay
+    chosen = [parse_mac(mac) for mac in dict.fromkeys(macs)]
+    enable(chosen[0] if chosen else None, require="virtual", quiet=True)  # for the allocator of the replay
     found = make_plan(
         ["-m", module, *words] if module is not None else list(words),
-        mac=chosen,
+        asked=chosen,
         what_if=changes,
         base=Scenario(batch=batch, sequence=sequence),
         torch_version=str(installed_torch().version),
@@ -99,6 +107,7 @@ def plan(
         seconds=seconds,
         fallback=fallback,
         allow_writes=allow_writes,
+        larger=larger,
         say=lambda text: say(text) if sys.stderr.isatty() else None,
     )
     write_plan(found, report_to)

@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anymps._errors import UsageError
+from anymps.commands._script_folder import hidden_package, tells_of_retries
 from anymps.commands._target import Target
 
 if TYPE_CHECKING:
@@ -41,12 +43,21 @@ class PlanSession:
         """Switch the device on without values, change what the scenario changes, and begin to record."""
         _end_with_parent()
         self._divert()
-        os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"
-        os.environ["PYTORCH_MPS_LOW_WATERMARK_RATIO"] = "0.0"
+        limits = self._order["limits"]
+        for name in ("HIGH", "LOW"):
+            # Without a Mac's limits there are none at all.
+            os.environ[f"PYTORCH_MPS_{name}_WATERMARK_RATIO"] = "0.0"
+            if limits is not None:
+                del os.environ[f"PYTORCH_MPS_{name}_WATERMARK_RATIO"]
         os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a plan downloads nothing: a model that needs it says so at once
         from anymps.device import enable
 
-        enable(_ROOMY_MAC, fallback=self._fallback, require="virtual", substrate="shape")
+        try:
+            enable(limits or _ROOMY_MAC, fallback=self._fallback, require="virtual", substrate="shape")
+        except Exception:
+            if hidden := hidden_package(sys.path[0]):
+                raise UsageError(hidden) from None
+            raise
 
         import anymps
         from anymps.plan._apply import apply
@@ -78,6 +89,9 @@ class PlanSession:
             "batch": self._applied.batch,
             "sequence": self._applied.sequence,
             "steps": self._steps,
+            "last_batch": self._applied.last_batch,
+            "embeds": self._hollow.embeds,
+            "retries": tells_of_retries(sys.path[0]),
             "dropped": self._dropped(),
             "without_effect": self._applied.without_effect(self._scenario, self._order["placed"]),
         }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from anymps.plan._fixes import Fix, FixKind, first_fixes, growth_a_step
 from anymps.plan._measure import Assumption, Dropped, Measured, measure
-from anymps.plan._plan import Change, Plan, Row, make_plan, representative
+from anymps.plan._others import Kind, Others, others
+from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
 from anymps.plan._trace import COMFORT, Outcome, Stretch, Trace, Verdict
 
@@ -16,9 +17,13 @@ __all__ = [
     "Dropped",
     "Fix",
     "FixKind",
+    "Kind",
     "Measured",
+    "NoLarger",
+    "Others",
     "Outcome",
     "Plan",
+    "Recovery",
     "Row",
     "Scenario",
     "Stretch",
@@ -28,6 +33,7 @@ __all__ = [
     "growth_a_step",
     "make_plan",
     "measure",
+    "others",
     "parse_scenario",
     "representative",
 ]

@@ -16,6 +16,11 @@ from anymps.plan._scenario import Scenario
 
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 
+_BLOCK = 256
+_LEAST = 4096
+"""Numbers that share a scale in 8-bit states, and below which a state stays float32 (bitsandbytes 0.43 to 0.48,
+optim/optimizer.py; torchao's `AdamW8bit` has the same two)."""
+
 
 class Applied:
     """What the script's batches looked like, once it has run."""
@@ -27,6 +32,8 @@ class Applied:
         """Tokens in a sample of it: the second size that most of its tensors of integers share."""
         self.blocks = 0
         """Blocks that recompute their activations."""
+        self.last_batch: int | None = None
+        """Samples in the last batch that a data loader gave."""
         self.optimizers = 0
         """Optimizers made of the kinds that a scenario knows."""
 
@@ -34,6 +41,10 @@ class Applied:
         """Why the scenario changed nothing, or nothing; `placed`: the script's arguments have its sizes."""
         if not placed and (scenario.batch or scenario.accumulate or scenario.sequence) and self.batch is None:
             return "no data loader gives batches; put {batch} where the script's arguments have the size"
+        if scenario.accumulate and self.batch is None:
+            return "no data loader gives batches that could be split"
+        if scenario.accumulate and (whole := scenario.batch or self.batch or 0) < scenario.accumulate:
+            return f"a batch of {whole} cannot be split into {scenario.accumulate} parts"
         if not placed and scenario.sequence and self.sequence is None:
             return "no batch of tokens was seen; put {sequence} where the script's arguments have the length"
         if scenario.checkpoint and not self.blocks:
@@ -52,7 +63,7 @@ def apply(scenario: Scenario) -> Applied:
     if scenario.fused is not None:
         _choose_implementation(scenario.fused, applied)
     if scenario.optimizer is not None:
-        _replace_optimizers(_OPTIMIZERS[scenario.optimizer], applied)
+        _replace_optimizers(scenario.optimizer, applied)
     # A value that a plan assumes is no reason to stop.
     torch.distributions.Distribution.set_default_validate_args(False)
     return applied
@@ -69,6 +80,7 @@ def _watch_loader(scenario: Scenario, applied: Applied) -> None:
         tensors = list(_tensors(batch))
         samples = _common(tensor.shape[0] for tensor in tensors if tensor.dim() > 0)
         tokens = _common(t.shape[1] for t in tensors if t.dim() == 2 and not t.is_floating_point())
+        applied.last_batch = samples
         if applied.batch is None:
             applied.batch, applied.sequence = samples, tokens
         wanted = scenario.batch if scenario.batch is not None else samples
@@ -203,9 +215,9 @@ def _choose_implementation(fused: bool, applied: Applied) -> None:
 
 
 def _replace_optimizers(wanted: str, applied: Applied) -> None:
-    base = getattr(torch.optim, wanted)
+    base: Any = getattr(torch.optim, _OPTIMIZERS[wanted]) if wanted in _OPTIMIZERS else _EightBit
 
-    class Replacement(base):  # type: ignore[misc, valid-type]
+    class Replacement(base):  # type: ignore[misc]
         """The optimizer of the scenario, which takes what it knows of the arguments of another one."""
 
         def __init__(self, params: Any, lr: Any = 1e-3, *_: Any, **kwargs: Any) -> None:
@@ -220,5 +232,41 @@ def _replace_optimizers(wanted: str, applied: Applied) -> None:
 
     base.__init__ = counted
     for name in _OPTIMIZERS.values():
-        if name != wanted:
+        if name != base.__name__:
             setattr(torch.optim, name, Replacement)
+
+
+class _EightBit(torch.optim.Optimizer):
+    """The memory of Adam with 8-bit states: a byte for each number and moment, and a scale for each block of them.
+
+    A step takes no more, as the kernels of bitsandbytes work in blocks.
+    """
+
+    def __init__(self, params: Any, lr: Any = 1e-3, **options: Any) -> None:
+        super().__init__(params, {"lr": lr, "weight_decay": options.get("weight_decay", 0.0)})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Make the states, once, and change the parameters in place."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                if not self.state[parameter]:
+                    self.state[parameter].update(_states(parameter))
+                parameter.add_(parameter.grad, alpha=-float(group["lr"]))
+        return loss
+
+
+def _states(parameter: Tensor) -> dict[str, Tensor]:
+    small = parameter.numel() < _LEAST
+    made: dict[str, Tensor] = {}
+    for moment in ("exp_avg", "exp_avg_sq"):
+        made[moment] = torch.zeros_like(parameter, dtype=torch.float32 if small else torch.uint8)
+        if not small:
+            made[f"{moment}_scale"] = torch.zeros(-(-parameter.numel() // _BLOCK), device=parameter.device)
+    return made

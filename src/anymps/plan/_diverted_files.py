@@ -94,9 +94,11 @@ def _file_io(layer: Layer) -> type:
         """Files that `open` made are of the class, too."""
 
         def __instancecheck__(cls, one: object) -> bool:
-            return isinstance(one, REAL.FileIO)
+            return isinstance(one, real)
 
-    class FileIO(REAL.FileIO, metaclass=Kind):  # type: ignore[misc]
+    real: Any = REAL.FileIO
+
+    class FileIO(real, metaclass=Kind):  # type: ignore[misc]
         """`io.FileIO` on the layer."""
 
         def __init__(self, file: Any, mode: str = "r", closefd: bool = True, opener: Any = None) -> None:
@@ -169,14 +171,15 @@ def _names(layer: Layer) -> dict[Any, Any]:
     def symlink(src: Any, dst: Any, target_is_directory: bool = False, *, dir_fd: int | None = None) -> None:
         key = layer.key(dst, False, dir_fd)
         if key is None:
-            return REAL.os_symlink(src, dst, target_is_directory, dir_fd=dir_fd)
+            REAL.os_symlink(src, dst, target_is_directory, dir_fd=dir_fd)
+            return
         if os.path.lexists(layer.at(key)):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), src, None, dst)
         try:
             REAL.os_symlink(src, layer.claim(key), target_is_directory)
         except OSError as error:
             raise _told(error, src, dst) from None
-        return layer.note(dst, dir_fd)
+        layer.note(dst, dir_fd)
 
     @functools.wraps(REAL.os_link)
     def link(src: Any, dst: Any, **kwargs: Any) -> None:

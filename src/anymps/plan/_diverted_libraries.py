@@ -107,8 +107,11 @@ def _call(real: Callable[..., Any], layer: Layer, place: int, keyword: str, what
 def _class(real: type, layer: Layer, place: int, keyword: str, what: str) -> Any:
     """A class whose instances are those of `real`, and of which what asks for its type sees `real`."""
 
+    make = _call(real, layer, place, keyword, what)
+
     class Kind(type(real)):  # type: ignore[misc]
-        __call__ = functools.partialmethod(lambda cls, *args, **kwargs: make(*args, **kwargs))
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return make(*args, **kwargs)
 
         def __instancecheck__(cls, one: object) -> bool:
             return isinstance(one, real)
@@ -116,7 +119,6 @@ def _class(real: type, layer: Layer, place: int, keyword: str, what: str) -> Any
         def __getattr__(cls, name: str) -> Any:
             return getattr(real, name)
 
-    make = _call(real, layer, place, keyword, what)
     return Kind(real.__name__, (), {"__doc__": real.__doc__, "__module__": real.__module__})
 
 

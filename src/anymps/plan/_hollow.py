@@ -52,13 +52,21 @@ _FACTORIES = frozenset((torch.zeros, torch.ones, torch.full, torch.rand, torch.r
 _INITIALIZERS = frozenset(name for name in vars(torch.nn.init) if name.endswith("_") and not name.startswith("_"))
 
 
+_EMBEDDINGS = frozenset((torch.nn.functional.embedding, torch.embedding))
+
+
 class Hollow(TorchFunctionMode):
     """The mode; enter it once, in the thread that runs the script."""
+
+    embeds = False
+    """Whether the script looked up embeddings."""
 
     def __torch_function__(
         self, function: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if function in _EMBEDDINGS:
+            self.embeds = True
         if function in _FILLS and args and is_large(args[0]):
             return args[0]
         if isinstance(function, FunctionType) and function.__name__ in _INITIALIZERS:

@@ -189,54 +189,59 @@ class Layer:
         with self._lock:
             key = self.key(path, False, dir_fd)
             if key is None:
-                return REAL.os_mkdir(path, mode, dir_fd=dir_fd) if dir_fd is not None else REAL.os_mkdir(path, mode)
+                REAL.os_mkdir(path, mode, dir_fd=dir_fd)
+                return
             if _exists(self.at(key)):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             REAL.os_mkdir(self.claim(key), mode)
-            return None
 
     def remove(self, path: Any, *, dir_fd: int | None = None) -> None:
         """`os.remove` in the layer."""
         with self._lock:
             key = self.key(path, False, dir_fd)
             if key is None:
-                return REAL.os_remove(path, dir_fd=dir_fd) if dir_fd is not None else REAL.os_remove(path)
+                REAL.os_remove(path, dir_fd=dir_fd)
+                return
             kind = _kind(self.at(key), follow=False)
             if not kind:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             if stat.S_ISDIR(kind):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-            return self._forget(key)
+            self._forget(key)
 
     def rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
         """`os.rmdir` in the layer."""
         with self._lock:
             key = self.key(path, False, dir_fd)
             if key is None:
-                return REAL.os_rmdir(path, dir_fd=dir_fd) if dir_fd is not None else REAL.os_rmdir(path)
+                REAL.os_rmdir(path, dir_fd=dir_fd)
+                return
             kind = _kind(self.at(key), follow=False)
             if not stat.S_ISDIR(kind):
                 number = errno.ENOTDIR if kind else errno.ENOENT
                 raise OSError(number, os.strerror(number), path)
             if self.names(key):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
-            return self._forget(key)
+            self._forget(key)
 
     def rename(self, src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
         """`os.rename` and `os.replace` in the layer; what lies on disk is neither moved nor copied."""
         with self._lock:
             source, target = self.key(src, False, src_dir_fd), self.key(dst, False, dst_dir_fd)
             if source is None and target is None:
-                return REAL.os_rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+                REAL.os_rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+                return
             begin = self.at(source) if source is not None else os.path.abspath(os.fsdecode(src))
             kind = _kind(begin, follow=False)
             if not kind:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), src, None, dst)
             if target is None:
                 shutil.copytree(src, dst) if stat.S_ISDIR(kind) else shutil.copy2(src, dst, follow_symlinks=False)
-                return self._forget_tree(source) if source is not None else None
+                if source is not None:
+                    self._forget_tree(source)
+                return
             if source == target:
-                return None
+                return
             there = _kind(self.at(target), follow=False)
             number = 0
             if stat.S_ISDIR(kind):
@@ -252,7 +257,7 @@ class Layer:
                 number = errno.ENOENT
             if number:
                 raise OSError(number, os.strerror(number), src, None, dst)
-            return self._move(source, begin, target, kind)
+            self._move(source, begin, target, kind)
 
     def _move(self, source: str | None, begin: str, target: str, kind: int) -> None:
         if _exists(self.at(target)):

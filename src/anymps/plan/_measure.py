@@ -15,6 +15,8 @@ from typing import BinaryIO
 
 from anymps._errors import PlanError
 from anymps._own_process import own_command
+from anymps.mac import Mac
+from anymps.plan._others import Kind
 from anymps.plan._scenario import Scenario
 from anymps.plan._trace import Trace
 from anymps.record import MemoryStory, Occurrence, Recording
@@ -24,6 +26,14 @@ ASSUMED = "anymps::assumed."
 
 LIFELINE = "ANYMPS_PLAN_LIFELINE"
 """Variable with the number of a pipe's reading end, which closes when the planning process is gone."""
+
+_ENDINGS = {
+    "SIGKILL": "; the system does that where memory runs out, so this machine may be too small for this plan",
+    "SIGSEGV": "; native code of a library crashed",
+    "SIGBUS": "; native code of a library crashed",
+    "SIGABRT": "; native code of a library gave up",
+    "SIGILL": "; native code of a library is made for another processor",
+}
 
 _NETWORK_ERRORS = (
     *("URLError", "ConnectionError", "ConnectError", "gaierror", "MaxRetryError", "OfflineModeIsEnabled"),
@@ -46,6 +56,14 @@ _running: set[int] = set()  # process ids of measurements
 BATCH = "{batch}"
 SEQUENCE = "{sequence}"
 """What in the script's arguments stands for the batch size and the sequence length."""
+
+
+class Stopped(PlanError):
+    """The script stopped on shapes alone; `what` is its own error without what that means for a Mac."""
+
+    def __init__(self, message: str, what: str) -> None:
+        super().__init__(message)
+        self.what = what
 
 
 @dataclass(frozen=True)
@@ -86,11 +104,19 @@ class Measured:
     """Why the scenario changed nothing; empty where it did."""
     dropped: Dropped = Dropped()
     """What it wrote, which is no longer there."""
+    limit: float | None = None
+    """The seconds after which it was ended; None if it ended itself."""
+    last_batch: int | None = None
+    """Samples in the last batch of its data loaders."""
+    kind: Kind = Kind.OTHER
+    """What the model reads."""
+    retries: bool = False
+    """Whether its code tells of what to do where memory runs out."""
 
     @property
     def trace(self) -> Trace:
         """Its allocations."""
-        return Trace.of(self.story)
+        return Trace.of(self.story, self.kind)
 
 
 def measure(
@@ -101,11 +127,13 @@ def measure(
     seconds: float,
     fallback: bool | None = None,
     allow_writes: bool = False,
+    limits: Mac | None = None,
 ) -> Measured:
     """Run `words`, a script or `-m module` with its arguments, for a few optimizer steps on shapes.
 
-    What it writes goes to a private place and is dropped, unless `allow_writes`. Raises PlanError, in one line, if the
-    script fails, or has done nothing on mps within `seconds`.
+    What it writes goes to a private place and is dropped, unless `allow_writes`. With `limits` its memory ends
+    where that of a Mac does. Raises PlanError, in one line, if the script fails, or has done nothing on mps within
+    `seconds`.
     """
     arguments = [_fill_in(word, scenario) for word in words]
     with tempfile.TemporaryDirectory(prefix="anymps-plan-") as folder:
@@ -113,17 +141,21 @@ def measure(
         order = {"recording": str(recording), "facts": str(facts), "steps": steps, "scenario": scenario.to_json()}
         order["placed"] = arguments != list(words)
         order["allow_writes"] = allow_writes
+        order["limits"] = limits.name if limits is not None else None
         command = own_command("plan", "--measure", json.dumps(order))
         if fallback is not None:
             command.append("--fallback" if fallback else "--no-fallback")
         written = Path(folder, "output")
         with written.open("wb") as file:
-            late = _run([*command, *arguments], file, seconds)
+            status = _run([*command, *arguments], file, seconds)
         output = written.read_text(encoding="utf-8", errors="replace")
+        if status is not None and status < 0:
+            raise _killed(-status)
         if not recording.exists():
             raise PlanError(f"anymps: the plan could not start: {_last_line(output)}")
+        late = status is None
         with Recording.open(recording) as opened:
-            return _read(opened, scenario, facts, output, late, seconds)
+            return _read(opened, scenario, facts, seconds if late else None)
 
 
 def _fill_in(word: str, scenario: Scenario) -> str:
@@ -135,8 +167,17 @@ def _fill_in(word: str, scenario: Scenario) -> str:
     return word
 
 
-def _run(command: Sequence[str], output: BinaryIO, seconds: float) -> bool:
-    """Run the command; whether it had to be told to stop after `seconds`. What it recorded is kept then.
+def _killed(number: int) -> Stopped:
+    """The process was ended by a signal."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    what = f"its process was ended by {name}{_ENDINGS.get(name, '')}"
+    return Stopped(f"anymps: the script stopped: {what}", what)
+
+
+def _run(command: Sequence[str], output: BinaryIO, seconds: float) -> int | None:
+    """Run the command and return its status, negative for a signal, as `subprocess` has it.
+
+    None if it had to be told to stop after `seconds`; what it recorded is kept then.
 
     The process leads a group of its own, so that nothing it starts outlives it; and it ends when this one does.
     """
@@ -164,15 +205,14 @@ def _run(command: Sequence[str], output: BinaryIO, seconds: float) -> bool:
         os.close(writer)
 
 
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     try:
-        process.wait(timeout=seconds)
-        return False
+        return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_GRACE)
-    return True
+    return None
 
 
 def end_group(leader: int) -> None:
@@ -187,18 +227,18 @@ def end_all() -> None:
         end_group(leader)
 
 
-def _read(recording: Recording, scenario: Scenario, facts: Path, output: str, late: bool, seconds: float) -> Measured:
+def _read(recording: Recording, scenario: Scenario, facts: Path, limit: float | None) -> Measured:
     known = json.loads(facts.read_text()) if facts.exists() else {}
     dropped = {name: tuple(paths) for name, paths in known.get("dropped", {}).items()}
     ending = recording.meta.get("ending")
     ending = ending if isinstance(ending, dict) else {}
     story = recording.memory_story
-    if not late and (ending.get("status") or "exception" in ending):
-        raise PlanError(_failure(ending, output, recording))
+    if limit is None and (ending.get("status") or "exception" in ending):
+        raise _failure(ending, recording)
     if story.peak is None:
         raise PlanError(
-            f"anymps: the script did nothing on mps within {seconds:g} s; it must choose the device itself"
-            if late
+            f"anymps: the script did nothing on mps within {limit:g} s; it must choose the device itself"
+            if limit is not None
             else "anymps: the script made nothing on mps; it must choose the device itself"
         )
     assumptions = tuple(
@@ -215,34 +255,47 @@ def _read(recording: Recording, scenario: Scenario, facts: Path, output: str, la
         ending=ending,
         without_effect=str(known.get("without_effect", "")),
         dropped=Dropped(**dropped),
+        limit=limit,
+        last_batch=known.get("last_batch"),
+        kind=Kind.TOKENS if known.get("embeds") else Kind.OTHER,
+        retries=bool(known.get("retries")),
     )
 
 
-def _failure(ending: dict[str, object], output: str, recording: Recording) -> str:
+def _failure(ending: dict[str, object], recording: Recording) -> Stopped:
     """What stopped the script, and what that means for a Mac, in one line."""
+    what, remark = _what_stopped(ending, recording)
+    raised = recording.last_raised()
+    at = f" at {_place(raised)}" if raised is not None and ending.get("exception") in _OF_AN_OPERATOR else ""
+    return Stopped(f"anymps: {what}{remark}", f"{what.removeprefix('the script stopped on shapes alone: ')}{at}")
+
+
+def _what_stopped(ending: dict[str, object], recording: Recording) -> tuple[str, str]:
+    """What stopped the script, and a remark on it."""
     message = str(ending.get("message", ending.get("status")))
     first = message.splitlines()[0] if message else ""
     what = f"{ending.get('exception', 'exit status')} {first}".rstrip()
     if _is_download(ending, message):
         return (
-            f"anymps: the script wants something from the network, and a plan downloads nothing: {what}; run it once "
-            "with a network, or name what lies on this machine"
+            f"the script wants something from the network, and a plan downloads nothing: {what}",
+            "; run it once with a network, or name what lies on this machine",
         )
-    text = f"anymps: the script stopped on shapes alone: {what}"
+    text = f"the script stopped on shapes alone: {what}"
     if ending.get("exception") == "PermissionError" or any(words in message for words in _REFUSED):
-        return f"{text} (a plan keeps programs and libraries from writing; --allow-writes lets them)"
+        return text, " (a plan keeps programs and libraries from writing; --allow-writes lets them)"
     assumed = recording.marks(ASSUMED)
     if any(refusal.message.splitlines()[:1] == [first] for refusal in recording.refusals()):
-        return f"{text} (a Mac raises this, too: anymps run tells where)"
+        return text, " (a Mac raises this, too: anymps run tells where)"
     if assumed:
-        return (
-            f"{text}; it read a value that a plan does not have ({_place(assumed[-1])}), so this may be no fault of "
+        return text, (
+            f"; it read a value that a plan does not have ({_place(assumed[-1])}), so this may be no fault of "
             "the script: plan the part without it"
         )
     raised = recording.last_raised()
     if raised is not None and ending.get("exception") in _OF_AN_OPERATOR:
-        return f"{text} (of {raised.operator} at {_place(raised)}; a Mac stops there, too, maybe in other words)"
-    return text
+        at = f"of {raised.operator} at {_place(raised)}"
+        return text, f" ({at}; a Mac stops there, too, maybe in other words)"
+    return text, ""
 
 
 def _place(use: Occurrence) -> str:
@@ -256,4 +309,4 @@ def _is_download(ending: dict[str, object], message: str) -> bool:
 
 def _last_line(output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip()]
-    return lines[-1] if lines else "it gave no reason"
+    return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"

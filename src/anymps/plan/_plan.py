@@ -7,15 +7,36 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from anymps._errors import PlanError
 from anymps.mac import Mac, all_macs
 from anymps.plan._fixes import Fix, first_fixes
-from anymps.plan._measure import BATCH, Measured, end_all, measure
+from anymps.plan._measure import BATCH, Measured, Stopped, end_all, measure
+from anymps.plan._others import Others, others
 from anymps.plan._scenario import Scenario
 from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
+
+
+class NoLarger(str, Enum):
+    """Why the largest batch is not known."""
+
+    NO_BATCH = "no batch"
+    """No data loader gives batches, and the arguments hold no size."""
+    OTHER_COURSE = "other course"
+    STOPPED = "stopped"
+    LATE = "late"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a script did where memory ran out: it went on for `steps` steps, with `batch` samples if known."""
+
+    steps: int
+    batch: int | None
 
 
 @dataclass(frozen=True)
@@ -25,6 +46,8 @@ class Row:
     outcome: Outcome
     largest_batch: int | None
     """None if the batch is not known, or changes the course of the run."""
+    recovery: Recovery | None = None
+    """What the script does after it fails, where it was seen to go on."""
 
     @property
     def larger_unknown(self) -> bool:
@@ -39,31 +62,36 @@ class Change:
     scenario: Scenario
     peak_allocated: int
     peak_reserved: int
-    outcome: Outcome | None
-    """On the Mac that was asked about."""
+    outcomes: tuple[Outcome, ...] = ()
+    """On the Macs that were asked about."""
     problem: str = ""
     """Why this change could not be tried; then the numbers are 0."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is known before the first real run. `mac` is the Mac that was asked about, or None for all of them."""
+    """All that is known before the first real run. `asked` are the Macs that were asked about, none if all were."""
 
     script: str
     base: Measured
     rows: tuple[Row, ...]
     changes: tuple[Change, ...]
-    mac: Mac | None
+    asked: tuple[Mac, ...]
     torch: str
+    others: Others
+    """What other allocations are expected to take beside the heaps."""
     fixes: tuple[Fix, ...] = ()
     """What to change first, in this order; empty if the run fits every Mac of the plan."""
+    no_larger: NoLarger | None = None
+    """Why the largest batch is not known; None where it is."""
+    problem: str = ""
+    """What stopped the script with a larger batch."""
 
 
 def make_plan(
     words: Sequence[str],
     *,
-    mac: Mac | None,
-    macs: Sequence[Mac] | None = None,
+    asked: Sequence[Mac] = (),
     what_if: Sequence[Scenario] = (),
     base: Scenario | None = None,
     torch_version: str,
@@ -71,19 +99,29 @@ def make_plan(
     seconds: float = 300.0,
     fallback: bool | None = None,
     allow_writes: bool = False,
+    larger: bool = True,
     say: Callable[[str], None] = lambda text: None,
 ) -> Plan:
-    """Measure the script and give its trace to the allocators of `macs` (default: one Mac of each memory size).
+    """Measure the script and give its trace to the allocators of the Macs asked about, else of one of each memory size.
 
-    What the script writes is dropped, unless `allow_writes`. Raises PlanError, in one line, if the script cannot be
-    measured as it is written.
+    With `larger` a second measurement tells the largest batch; that it fails is no failure of the plan. What
+    the script writes is dropped, unless `allow_writes`. Raises PlanError, in one line, if the script cannot be measured
+    as it is written.
     """
     minor = int(torch_version.split(".")[1])
     first = base or Scenario()
 
-    def run(scenario: Scenario) -> Measured:
-        say(f"measuring on shapes: {scenario.label} ...")
-        return measure(words, scenario, steps=steps, seconds=seconds, fallback=fallback, allow_writes=allow_writes)
+    def run(scenario: Scenario, limits: Mac | None = None) -> Measured:
+        say(f"measuring on shapes: {scenario.label}{f' within {limits.name}' if limits is not None else ''} ...")
+        return measure(
+            words,
+            scenario,
+            steps=steps,
+            seconds=seconds,
+            fallback=fallback,
+            allow_writes=allow_writes,
+            limits=limits,
+        )
 
     pool = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))  # each takes a whole process and its memory
     started = pool.submit(run, first)
@@ -91,13 +129,15 @@ def make_plan(
     try:
         tried += [(_merge(first, scenario), pool.submit(run, _merge(first, scenario))) for scenario in what_if]
         measured = started.result()
-        stretch = _stretch(words, measured, run)
+        stretch, no_larger, problem = _stretch(words, measured, run) if larger else (None, NoLarger.NOT_MEASURED, "")
         rows = []
-        for one in [mac] if mac is not None else list(macs or representative()):
+        for one in asked or representative():
             largest = stretch.largest(one, minor, ACCEPTED) if stretch is not None else None
-            rows.append(Row(measured.trace.replay(one, minor), largest))
-        asked = mac or next((row.outcome.mac for row in rows if row.outcome.verdict not in ACCEPTED), None)
-        changes = tuple(_change(scenario, future, asked, minor) for scenario, future in tried)
+            outcome = measured.trace.replay(one, minor)
+            recovery = _recovery(run, first, measured, outcome) if asked else None
+            rows.append(Row(outcome, largest, recovery))
+        shown = asked or [row.outcome.mac for row in rows if row.outcome.verdict not in ACCEPTED][:1]
+        changes = tuple(_change(scenario, future, shown, minor) for scenario, future in tried)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         while not all(future.done() for future in (started, *(future for _, future in tried))):
@@ -105,8 +145,11 @@ def make_plan(
             time.sleep(0.05)
         pool.shutdown()
     halved = _halved(stretch, minor) if measured.batch != 1 else None
+    beside = others(measured.kind, minor)
     fixes = first_fixes(measured, halved, [row.outcome for row in rows])
-    return Plan(" ".join(words), measured, tuple(rows), changes, mac, torch_version, fixes)
+    return Plan(
+        " ".join(words), measured, tuple(rows), changes, tuple(asked), torch_version, beside, fixes, no_larger, problem
+    )
 
 
 def representative() -> tuple[Mac, ...]:
@@ -126,18 +169,41 @@ def _merge(base: Scenario, change: Scenario) -> Scenario:
     return replace(base, **{name: value for name, value in vars(change).items() if value != unsaid[name]})
 
 
-def _stretch(words: Sequence[str], measured: Measured, run: Callable[[Scenario], Measured]) -> Stretch | None:
-    """How the run grows with the batch: from another run with twice the batch."""
+def _stretch(
+    words: Sequence[str], measured: Measured, run: Callable[[Scenario], Measured]
+) -> tuple[Stretch | None, NoLarger | None, str]:
+    """How the run grows with the batch, from another run with twice the batch; else why that is not known."""
     batch = (
         measured.scenario.batch if any(BATCH in word for word in words) else (measured.scenario.batch or measured.batch)
     )
     if not batch:
+        return None, NoLarger.NO_BATCH, ""
+    try:
+        if batch == 1:
+            # Of a batch of one many copies are views, so it takes another course than all others: those tell more.
+            batch, measured = 2, run(replace(measured.scenario, batch=2))
+        larger = run(replace(measured.scenario, batch=2 * batch))
+    except Stopped as stopped:
+        return None, NoLarger.STOPPED, stopped.what
+    except PlanError as error:
+        return None, NoLarger.STOPPED, str(error).removeprefix("anymps: ")
+    if measured.limit is not None or larger.limit is not None:
+        return None, NoLarger.LATE, ""
+    stretch = Stretch.between(measured.trace, batch, larger.trace, 2 * batch)
+    return stretch, None if stretch is not None else NoLarger.OTHER_COURSE, ""
+
+
+def _recovery(
+    run: Callable[[Scenario, Mac], Measured], scenario: Scenario, measured: Measured, outcome: Outcome
+) -> Recovery | None:
+    """What the script does within the memory of a Mac on which it fails, if its code tells of that."""
+    if outcome.verdict is not Verdict.FAILS or not measured.retries:
         return None
-    if batch == 1:
-        # Of a batch of one many copies are views, so it takes another course than all others: those tell how it grows.
-        batch, measured = 2, run(replace(measured.scenario, batch=2))
-    larger = run(replace(measured.scenario, batch=2 * batch))
-    return Stretch.between(measured.trace, batch, larger.trace, 2 * batch)
+    try:
+        within = run(scenario, outcome.mac)
+    except PlanError:
+        return None
+    return Recovery(within.steps, within.last_batch) if within.steps and within.limit is None else None
 
 
 def _halved(stretch: Stretch | None, minor: int) -> int | None:
@@ -148,13 +214,17 @@ def _halved(stretch: Stretch | None, minor: int) -> int | None:
     return stretch.at(stretch.batch // 2).replay(roomiest, minor, high=0.0, low=0.0).peak_reserved
 
 
-def _change(scenario: Scenario, future: Future[Measured], mac: Mac | None, minor: int) -> Change:
+def _change(scenario: Scenario, future: Future[Measured], macs: Sequence[Mac], minor: int) -> Change:
     try:
         measured = future.result()
+    except Stopped as stopped:
+        return Change(scenario, 0, 0, (), f"the script stopped: {stopped.what}")
     except PlanError as error:
-        return Change(scenario, 0, 0, None, str(error).removeprefix("anymps: "))
+        return Change(scenario, 0, 0, (), str(error).removeprefix("anymps: "))
     if measured.without_effect:
-        return Change(scenario, 0, 0, None, f"it changed nothing: {measured.without_effect}")
+        return Change(scenario, 0, 0, (), f"it changed nothing: {measured.without_effect}")
+    if measured.limit is not None:
+        return Change(scenario, 0, 0, (), f"it took longer than the {measured.limit:g} s of --seconds")
     peak = measured.story.peak
-    outcome = measured.trace.replay(mac, minor) if mac is not None else None
-    return Change(scenario, peak.allocated if peak else 0, measured.story.peak_reserved, outcome)
+    outcomes = tuple(measured.trace.replay(mac, minor) for mac in macs)
+    return Change(scenario, peak.allocated if peak else 0, measured.story.peak_reserved, outcomes)

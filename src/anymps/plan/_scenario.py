@@ -9,7 +9,14 @@ from typing import Any, Final
 from anymps._errors import UsageError
 
 PRECISIONS: Final = ("bfloat16", "float16")
-OPTIMIZERS: Final = ("sgd", "adam", "adamw")
+OPTIMIZERS: Final = {
+    "sgd": "SGD",
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "adam8bit": "Adam with 8-bit states",
+    "adamw8bit": "AdamW with 8-bit states",
+}
+"""What may replace an optimizer, and how it is called."""
 
 WORDS: Final = {
     "checkpoint": "checkpoint=on",
@@ -20,6 +27,8 @@ WORDS: Final = {
     "sgd": "optimizer=sgd",
     "adam": "optimizer=adam",
     "adamw": "optimizer=adamw",
+    "adam8bit": "optimizer=adam8bit",
+    "adamw8bit": "optimizer=adamw8bit",
 }
 """Short forms that a command line may use."""
 
@@ -30,7 +39,8 @@ class Scenario:
 
     `batch` and `sequence` are sizes of the data loader's batches, in samples and in tokens; `accumulate` splits each
     batch in so many parts; `precision` is autocast's dtype; `checkpoint` recomputes repeated blocks in the backward;
-    `fused` chooses the fused or the for-loop implementation of the optimizer; `optimizer` replaces Adam, AdamW or SGD.
+    `fused` chooses the fused or the for-loop implementation of the optimizer; `optimizer` replaces Adam,
+    AdamW or SGD, also by Adam or AdamW with states of 8 bits.
     """
 
     batch: int | None = None
@@ -58,7 +68,7 @@ class Scenario:
         if self.fused is not None:
             parts.append("fused optimizer" if self.fused else "for-loop optimizer")
         if self.optimizer is not None:
-            parts.append({"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}[self.optimizer])
+            parts.append(OPTIMIZERS[self.optimizer])
         return ", ".join(parts) or "as written"
 
     def to_json(self) -> str:
@@ -92,7 +102,7 @@ def _value(name: str, value: str, word: str) -> Any:
         if value not in ("on", "off", ""):
             raise UsageError(f"--what-if {word}: {name} is on or off")
         return value != "off"
-    choices = {"precision": PRECISIONS, "optimizer": OPTIMIZERS}.get(name)
+    choices = {"precision": PRECISIONS, "optimizer": tuple(OPTIMIZERS)}.get(name)
     if choices is None:
         numbers = [f"{field.name}=N" for field in fields(Scenario) if field.name in ("batch", "sequence", "accumulate")]
         raise UsageError(f"--what-if {word!r} is not known; known: {', '.join([*numbers, *WORDS])}")

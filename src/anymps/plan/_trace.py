@@ -10,6 +10,7 @@ from typing import Final
 
 from anymps.device import native
 from anymps.mac import Mac
+from anymps.plan._others import Kind, others
 from anymps.record import Allocation, MemoryStory
 
 HIGH_WATERMARK: Final = 1.7
@@ -17,8 +18,8 @@ LOW_WATERMARK: Final = 1.4
 """Ratios to the working set (torch 2.7 to 2.15, aten/src/ATen/mps/MPSAllocator.h)."""
 
 COMFORT: Final = 0.9
-"""Share of the working set up to which a run fits comfortably: macOS and other programs want memory, too, and
-MPSGraph's own buffers are not in the books (our choice)."""
+"""Share of the working set up to which a run fits comfortably: macOS and other programs want memory, too (our choice).
+"""
 
 
 LARGEST_BATCH: Final = 1 << 16
@@ -29,8 +30,9 @@ class Verdict(str, Enum):
     """How a run fits a Mac."""
 
     FITS = "fits"
+    """With other allocations as large as public logs let expect (`_others.py`)."""
     TIGHT = "tight"
-    """Above nine tenths of the working set."""
+    """Only without them, or above nine tenths of the working set."""
     PAGES = "pages"
     """Above the recommended working set: macOS pages, steps are ten to twenty times slower."""
     FAILS = "fails"
@@ -46,9 +48,19 @@ class Outcome:
     peak_reserved: int
     margin: int
     """Of the working set, above the peak of the heaps; negative where it does not suffice."""
+    others: int = 0
+    """What other allocations are expected to take beside the heaps."""
     message: str = ""
     """The error that torch raises on that Mac."""
     failing: Allocation | None = None
+
+    @property
+    def with_others(self) -> Verdict:
+        """What happens if other allocations take what is expected of them: it fits, pages or fails."""
+        whole = self.peak_reserved + self.others
+        if self.verdict is Verdict.FAILS or whole > HIGH_WATERMARK * self.mac.recommended_max_memory:
+            return Verdict.FAILS
+        return Verdict.PAGES if whole > self.mac.recommended_max_memory else Verdict.FITS
 
 
 @dataclass(frozen=True)
@@ -57,9 +69,10 @@ class Trace:
 
     events: tuple[int, ...]
     births: tuple[Allocation, ...]
+    kind: Kind = Kind.OTHER
 
     @classmethod
-    def of(cls, story: MemoryStory) -> Trace:
+    def of(cls, story: MemoryStory, kind: Kind = Kind.OTHER) -> Trace:
         """The trace of a recorded run; buffers from before the recording come first."""
         order: list[tuple[int, int, Allocation]] = [(one.born, 1, one) for one in story.allocations]
         order += [(one.died, -1, one) for one in story.allocations if one.died is not None]
@@ -74,7 +87,7 @@ class Trace:
                 events.append(one.requested)
             else:
                 events.append(-places[one.id])
-        return cls(tuple(events), tuple(births))
+        return cls(tuple(events), tuple(births), kind)
 
     def replay(self, mac: Mac, torch_minor: int, high: float = HIGH_WATERMARK, low: float = LOW_WATERMARK) -> Outcome:
         """Give the trace to the allocator of torch 2.`torch_minor` on a Mac.
@@ -86,16 +99,17 @@ class Trace:
             packed, torch_minor, mac.recommended_max_memory, mac.max_buffer_length, high, low
         )
         margin = mac.recommended_max_memory - reserved
+        beside = others(self.kind, torch_minor).beside(reserved)
         if failed >= 0:
             place = sum(1 for event in self.events[: failed + 1] if event >= 0) - 1
-            return Outcome(mac, Verdict.FAILS, allocated, reserved, margin, message, self.births[place])
+            return Outcome(mac, Verdict.FAILS, allocated, reserved, margin, beside, message, self.births[place])
         if margin < 0:
             verdict = Verdict.PAGES
-        elif reserved > COMFORT * mac.recommended_max_memory:
+        elif reserved > COMFORT * mac.recommended_max_memory or beside > margin:
             verdict = Verdict.TIGHT
         else:
             verdict = Verdict.FITS
-        return Outcome(mac, verdict, allocated, reserved, margin)
+        return Outcome(mac, verdict, allocated, reserved, margin, beside)
 
 
 @dataclass(frozen=True)
@@ -128,7 +142,11 @@ class Stretch:
             for one, slope in zip(self.small.births, self.slopes, strict=True)
         ]
         born = iter(sizes)
-        return Trace(tuple(next(born) if event >= 0 else event for event in self.small.events), self.small.births)
+        return Trace(
+            tuple(next(born) if event >= 0 else event for event in self.small.events),
+            self.small.births,
+            self.small.kind,
+        )
 
     def largest(self, mac: Mac, torch_minor: int, accepted: Sequence[Verdict], limit: int = LARGEST_BATCH) -> int:
         """The largest batch up to `limit` whose verdict on a Mac is one of `accepted`; 0 if none is."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from anymps.record import Category, Sample
 from anymps.report import _text as text
-from anymps.report._plan_words import HIGH, LOW, needed, verdict
+from anymps.report._plan_words import HIGH, LOW, needed
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -133,7 +133,7 @@ def _wrapped(words: Sequence[str], margin: int, width: int) -> list[str]:
 def mac_chart(plan: Plan, width: int, glyphs: Glyphs) -> list[str]:
     """A bar for each Mac, on a scale of its own: the working set and torch's limit stand at the same places in all."""
     names = [row.outcome.mac.name for row in plan.rows]
-    verdicts = [verdict(row.outcome).split(" ")[0] for row in plan.rows]
+    verdicts = [row.outcome.verdict.value for row in plan.rows]
     left, middle = max(map(len, names)) + 2, max(map(len, verdicts)) + 1
     limit = min(width, WIDEST) - left - middle - _PAST_LIMIT - 1
     marks = {

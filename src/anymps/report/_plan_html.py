@@ -37,20 +37,21 @@ def _page(plan: Plan) -> dict[str, Any]:
     peak = plan.base.story.peak
     assert peak is not None
     script = text.clean(plan.script)
+    names = [mac.name for mac in plan.asked]
     page: dict[str, Any] = {
-        "title": f"anymps plan: {script}" + (f" on {plan.mac.name}" if plan.mac is not None else ""),
+        "title": f"anymps plan: {script}" + (f" on {', '.join(names)}" if names else ""),
         "kind": "plan",
         "made_from": "from a script run on shapes",
         "version": __version__,
         "eyebrow": [
             script,
-            *([plan.mac.name] if plan.mac is not None else []),
+            *names,
             f"torch {text.clean(plan.torch)}",
             "plan",
         ],
         "state": _STATES[words.worst(plan)],
         "verdict": (words.headline(plan), words.summary(plan, peak)),
-        "message": words.message(plan),
+        "messages": words.messages(plan),
         "dropped": words.dropped(plan),
         "figures": _figures(plan, peak),
         "macs_drawing": macs_drawing(plan),
@@ -63,7 +64,7 @@ def _page(plan: Plan) -> dict[str, Any]:
         "changes": words.change_rows(plan),
         "fixes": words.fixes(plan),
         "assumptions": words.assumption_rows(plan),
-        "limits": words.LIMITS,
+        "limits": words.limits(plan),
     }
     there = {**page, "memory": True, "changes": page["changes"].rows, "assumptions": page["assumptions"].rows}
     page["sections"] = [(anchor, name) for anchor, name in _SECTIONS.items() if there[anchor]]

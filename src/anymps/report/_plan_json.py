@@ -28,8 +28,10 @@ def plan_json(plan: Plan) -> str:
         "generator": {"name": "anymps", "version": __version__},
         "script": plan.script,
         "torch": plan.torch,
-        "asked_about": plan.mac.name if plan.mac is not None else None,
+        "asked_about": plan.asked[0].name if len(plan.asked) == 1 else None,
+        "asked": [mac.name for mac in plan.asked],
         "steps": plan.base.steps,
+        "ended_after": plan.base.limit,
         "batch": plan.base.batch,
         "sequence": plan.base.sequence,
         "peak": _peak(peak, story.peak_reserved),
@@ -46,6 +48,7 @@ def plan_json(plan: Plan) -> str:
             for sample in story.samples(_POINTS)
         ],
         "macs": [_mac(row) for row in plan.rows],
+        "largest_batch_unknown": {"why": plan.no_larger.value, "problem": plan.problem} if plan.no_larger else None,
         "what_if": [_change(change) for change in plan.changes],
         "first_fixes": [_fix(fix) for fix in plan.fixes],
         "dropped": {"written": list(plan.base.dropped.written), "removed": list(plan.base.dropped.removed)},
@@ -94,10 +97,13 @@ def _mac(row: Row) -> dict[str, Any]:
         "peak_allocated": outcome.peak_allocated,
         "peak_reserved": outcome.peak_reserved,
         "margin": outcome.margin,
+        "others": outcome.others,
+        "with_others": outcome.with_others.value,
         "message": outcome.message,
         "fails_in": {"step": failing.step, "phase": failing.phase.label, **_place(failing.site)} if failing else None,
         "largest_batch": row.largest_batch,
         "larger_unknown": row.larger_unknown,
+        "goes_on": {"steps": row.recovery.steps, "batch": row.recovery.batch} if row.recovery is not None else None,
     }
 
 
@@ -106,8 +112,9 @@ def _change(change: Change) -> dict[str, Any]:
         "change": change.scenario.label,
         "peak_allocated": change.peak_allocated,
         "peak_reserved": change.peak_reserved,
-        "verdict": change.outcome.verdict.value if change.outcome is not None else None,
-        "mac": change.outcome.mac.name if change.outcome is not None else None,
+        "verdict": change.outcomes[0].verdict.value if change.outcomes else None,
+        "mac": change.outcomes[0].mac.name if change.outcomes else None,
+        "macs": [{"mac": one.mac.name, "verdict": one.verdict.value} for one in change.outcomes],
         "problem": change.problem,
     }
 

@@ -46,8 +46,8 @@ def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
     peak = plan.base.story.peak
     assert peak is not None
     yield Text(words.headline(plan), style=_STYLES[words.worst(plan)])
-    if words.message(plan):
-        yield Text(words.message(plan))
+    for message in words.messages(plan):
+        yield Text(message)
     yield Text(words.summary(plan, peak))
     if words.dropped(plan):
         yield Text(words.dropped(plan))
@@ -72,7 +72,7 @@ def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
         words.assumption_rows(plan),
     )
     yield from _title("Limits of this plan")
-    for sentence in words.LIMITS:
+    for sentence in words.limits(plan):
         yield indented(Text(f"- {sentence}"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,7 @@ from anymps.report import _text as text
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
 
 if TYPE_CHECKING:
-    from anymps.plan import Fix, Outcome, Plan
+    from anymps.plan import Fix, Outcome, Plan, Row
     from anymps.record import Holding, Moment
 
 HIGH: Final = watermark_ratio(HIGH_WATERMARK, {})
@@ -25,16 +25,26 @@ MOST: Final = 6
 _NAMED: Final = 3
 """Files named in a sentence."""
 
-LIMITS: Final = (
-    "Memory of MPSGraph (matrix products, convolutions) and of Metal itself is not in these numbers; leave it room.",
-    "What the host keeps beside it (data sets, the Python process) is not counted, and a Mac has one memory for both.",
+_LIMIT: Final = (
+    "What the host keeps beside it (data sets, the Python process) is not counted, and a Mac has one memory for both."
 )
 
 _MEANING: Final = {
     "fits": "fits",
-    "tight": "fits, with less than a tenth to spare",
+    "tight": "fits only without other allocations",
     "pages": "runs, but above the working set: macOS pages, steps take ten to twenty times as long",
     "fails": "fails",
+}
+
+_UNKNOWN: Final = {
+    "no batch": "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments "
+    "have its size, and give --batch.",
+    "other course": "The largest batch is unknown: with twice the batch the script takes another course, as where an "
+    "epoch ends sooner.",
+    "stopped": "The largest batch is unknown, because with twice the batch the script stops: %s. Its batch may be "
+    "fixed elsewhere.",
+    "late": "The largest batch is unknown, because the measurement with twice the batch took longer than --seconds.",
+    "not measured": "The largest batch was not measured (--no-larger).",
 }
 
 _FIXES: Final = {
@@ -63,23 +73,38 @@ class Rows:
 
 def headline(plan: Plan) -> str:
     """The verdict in one sentence."""
-    if plan.mac is not None:
-        return f"On {plan.mac.name}: {_MEANING[plan.rows[0].outcome.verdict.value]}."
+    if plan.asked:
+        return " ".join(f"On {row.outcome.mac.name}: {_meaning(row)}." for row in plan.rows)
     good = [row.outcome.mac for row in plan.rows if row.outcome.verdict.value in ("fits", "tight")]
     return f"Fits from {min(mac.ram_gib for mac in good)} GB on." if good else "Fits on no Mac."
 
 
+def _meaning(row: Row) -> str:
+    if row.recovery is not None:
+        return f"memory runs out, and the script {_goes_on(row)}"
+    if row.outcome.verdict.value == "pages" and row.outcome.with_others.value == "fails":
+        return f"{_MEANING['pages']}; it fails if other allocations take {text.size(row.outcome.others)}"
+    return _MEANING[row.outcome.verdict.value]
+
+
+def _goes_on(row: Row) -> str:
+    """What the script does after memory ran out."""
+    batch = row.recovery.batch if row.recovery is not None else None
+    return f"goes on with batch {batch}" if batch is not None else "goes on"
+
+
 def worst(plan: Plan) -> str:
-    """The verdict that the headline tells: of the Mac asked about, or of the best one."""
-    if plan.mac is not None:
-        return plan.rows[0].outcome.verdict.value
+    """The verdict that the headline tells: the worst of the Macs asked about, or that of the best of all."""
     order = ("fits", "tight", "pages", "fails")
-    return min((row.outcome.verdict.value for row in plan.rows), key=order.index)
+    found = sorted((row.outcome.verdict.value for row in plan.rows), key=order.index)
+    return found[-1] if plan.asked else found[0]
 
 
-def message(plan: Plan) -> str:
-    """Torch's own error on the Mac that was asked about, or nothing."""
-    return text.clean(plan.rows[0].outcome.message) if plan.mac is not None else ""
+def messages(plan: Plan) -> tuple[str, ...]:
+    """Torch's own errors on the Macs that were asked about."""
+    failed = [row.outcome for row in plan.rows if row.outcome.message] if plan.asked else []
+    several = len(plan.asked) > 1
+    return tuple(f"{one.mac.name + ': ' if several else ''}{text.clean(one.message)}" for one in failed)
 
 
 def summary(plan: Plan, peak: Moment) -> str:
@@ -90,6 +115,7 @@ def summary(plan: Plan, peak: Moment) -> str:
         f"{text.clean(plan.script)}{batch}: at its peak {text.size(peak.allocated)} in tensors and "
         f"{text.size(plan.base.story.peak_reserved)} of the allocator's heaps, in {moment(peak.step, peak.phase)}{at} "
         f"(torch {text.clean(plan.torch)}, {text.plural(plan.base.steps, 'step')} measured on shapes)."
+        + (f" The {plan.base.limit:g} s of --seconds ran out: later steps may need more." if plan.base.limit else "")
     )
 
 
@@ -174,28 +200,52 @@ def mac_rows(plan: Plan) -> Rows:
             text.size(outcome.mac.recommended_max_memory),
             "" if fails else text.size(outcome.peak_reserved),
             "" if fails else _signed(outcome.margin),
-            verdict(outcome),
+            verdict(outcome) + (f", then {_goes_on(row)}" if row.recovery is not None else ""),
         ]
         if batches:
             largest = "?" if row.largest_batch is None else f"{row.largest_batch:,}" if row.largest_batch else "none"
             cells.append(f"{largest}+" if row.larger_unknown else largest)
         rows.append(tuple(cells))
-    rest = (
-        ""
-        if batches
-        else "The largest batch is unknown: with twice the batch the script takes another course, as where an "
-        "epoch ends sooner."
-        if plan.base.batch
-        else "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments "
-        "have its size, and give --batch."
-    )
-    return Rows(columns, (1, 2, 3, 5), tuple(rows), rest)
+    return Rows(columns, (1, 2, 3, 5), tuple(rows), " ".join(_on_macs(plan)))
+
+
+def _on_macs(plan: Plan) -> Iterator[str]:
+    """What the table of the Macs leaves open."""
+    if any("others" in verdict(row.outcome) for row in plan.rows):
+        much = text.size(max(row.outcome.others for row in plan.rows))
+        yield f"Others are what MPSGraph and Metal take beside the heaps: up to {much} here, by public logs."
+    if plan.no_larger is not None:
+        unknown = _UNKNOWN[plan.no_larger.value]
+        yield unknown % text.clean(plan.problem).rstrip(".") if "%s" in unknown else unknown
+    if plan.base.retries and not plan.asked and any(row.outcome.verdict.value == "fails" for row in plan.rows):
+        yield "The script's code tells of memory that runs out: --mac tries what it does then."
 
 
 def verdict(outcome: Outcome) -> str:
-    """`fits`, or `fails in step 1, forward`."""
+    """`fits`, `fits only without others`, or `fails in step 1, forward`."""
+    if outcome.verdict.value == "tight":
+        return "fits only without others"
+    if outcome.verdict.value == "pages" and outcome.with_others.value == "fails":
+        return "pages, fails with others"
     at = f" in {moment(outcome.failing.step, outcome.failing.phase)}" if outcome.failing is not None else ""
     return outcome.verdict.value + at
+
+
+def limits(plan: Plan) -> tuple[str, ...]:
+    """What the numbers leave out, and what stands for it."""
+    known = plan.others
+    models = "that read tokens" if known.kind.value == "tokens" else "that read no tokens"
+    much = f"{text.percent(known.share, 1)} of all memory in use" if known.share else text.size(known.least)
+    return (
+        "Others are what MPSGraph and Metal take beside PyTorch's heaps. A plan cannot measure them: in "
+        f"{known.below} of {known.logs} public logs of models {models} they took {much} or less.",
+        _LIMIT,
+    )
+
+
+def _short(outcome: Outcome) -> str:
+    """The verdict without its place."""
+    return outcome.verdict.value if outcome.verdict.value == "fails" else verdict(outcome)
 
 
 def _signed(number: int) -> str:
@@ -216,7 +266,7 @@ def change_rows(plan: Plan) -> Rows:
         if change.problem:
             rows.append((change.scenario.label, "", "", "", text.clean(change.problem)))
             continue
-        said = f"{change.outcome.verdict.value} on {change.outcome.mac.name}" if change.outcome is not None else ""
+        said = ", ".join(f"{_short(outcome)} on {outcome.mac.name}" for outcome in change.outcomes)
         ratio = f"{change.peak_allocated / max(1, tensors):.2f}x"
         sizes = (text.size(change.peak_allocated), text.size(change.peak_reserved))
         rows.append((change.scenario.label, *sizes, ratio, said))

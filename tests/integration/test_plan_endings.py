@@ -1,0 +1,168 @@
+"""`anymps plan` tells what happened to a script: killed, too slow, a fixed batch, out of memory, hidden packages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from processes import PATIENCE, Result, clean_environment
+
+pytestmark = pytest.mark.integration
+
+TRAINING = """
+import os, sys, time, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+net = nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 256)).to("mps")
+optimizer = torch.optim.AdamW(net.parameters())
+for step, (batch,) in enumerate(DataLoader(TensorDataset(torch.randn(64, 256)), batch_size=BATCH)):
+    EXTRA
+    loss = net(batch.to("mps")).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+RETRIES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+net = nn.Linear(1024, 1024).to("mps")
+optimizer = torch.optim.SGD(net.parameters())
+data = TensorDataset(torch.zeros(4096, 1024))
+size = 4096
+while size:
+    try:
+        for (batch,) in DataLoader(data, batch_size=size):
+            x = net(batch.to("mps"))
+            loss = sum((x * number).repeat(1, 64).square().mean() for number in range(12))
+            loss.backward()
+            optimizer.step()
+        break
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        x = loss = batch = None
+        size //= 2
+"""
+
+
+def training(batch: int = 8, extra: str = "pass") -> str:
+    """A small training of a data loader's batches."""
+    return TRAINING.replace("BATCH", str(batch)).replace("EXTRA", extra)
+
+
+def plan(folder: Path, text: str, *options: str) -> Result:
+    """Runs the command on a script as a user does."""
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    answer = subprocess.run(
+        [sys.executable, "-m", "anymps", "plan", *options, "train.py"],
+        check=False,
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    return Result(answer.returncode, answer.stdout, answer.stderr)
+
+
+def planned(folder: Path, text: str, *options: str) -> dict[str, Any]:
+    """The plan as JSON."""
+    result = plan(folder, text, "--report-to", "plan.json", *options)
+    assert result.status == 0, result.err
+    document: dict[str, Any] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    return document
+
+
+def test_a_fixed_batch_elsewhere_leaves_the_plan_and_not_the_largest_batch(tmp_path: Path) -> None:
+    """The script stops with twice the batch; nobody says that a Mac would."""
+    found = planned(tmp_path, training(extra="batch = batch.view(8, 256)"), "--mac", "M1 8GB", "--mac", "M4 16GB")
+    assert [(mac["mac"], mac["verdict"], mac["largest_batch"]) for mac in found["macs"]] == [
+        ("M1 8GB", "fits", None),
+        ("M4 16GB", "fits", None),
+    ]
+    unknown = found["largest_batch_unknown"]
+    assert unknown["why"] == "stopped"
+    assert unknown["problem"].startswith("RuntimeError shape '[8, 256]' is invalid for input of size 4096")
+    assert "Mac" not in unknown["problem"]
+
+
+def test_changes_that_change_nothing_say_why(tmp_path: Path) -> None:
+    """A batch of one cannot be split; 8-bit states need less, and no larger batch is measured if nobody wants it."""
+    options = ("--what-if", "accumulate=2", "--what-if", "adamw8bit", "--no-larger", "--mac", "M1 8GB")
+    found = planned(tmp_path, training(1), *options)
+    split, small = found["what_if"]
+    assert split["problem"] == "it changed nothing: a batch of 1 cannot be split into 2 parts"
+    assert (small["change"], small["problem"]) == ("AdamW with 8-bit states", "")
+    saved = found["peak"]["allocated"] - small["peak_allocated"]
+    assert saved > 5 * 2 * 256 * 256  # bytes: six of eight a number are saved, of its two moments
+    assert found["largest_batch_unknown"] == {"why": "not measured", "problem": ""}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("SIGKILL", "; the system does that where memory runs out, so this machine may be too small for this plan"),
+        ("SIGSEGV", "; native code of a library crashed"),
+    ],
+)
+def test_a_script_that_is_ended_by_a_signal(name: str, hint: str, tmp_path: Path) -> None:
+    """One line names the signal, although a step was measured before."""
+    text = training(extra=f"import signal; step and os.kill(os.getpid(), signal.{name})")
+    result = plan(tmp_path, text, "--mac", "M1 8GB")
+    line = f"anymps: the script stopped: its process was ended by {name}{hint}"
+    assert (result.status, result.out, result.err.splitlines()) == (2, "", [line])
+
+
+def test_a_time_limit_that_is_reached_is_told(tmp_path: Path) -> None:
+    """What was measured until then is shown as that."""
+    found = planned(tmp_path, training(extra="step and time.sleep(600)"), "--mac", "M1 8GB", "--seconds", "30")
+    assert (found["steps"], found["ended_after"]) == (1, 30.0)
+    assert found["largest_batch_unknown"] == {"why": "late", "problem": ""}
+
+
+def test_a_script_that_halves_its_batch_is_tried_within_the_macs_memory(tmp_path: Path) -> None:
+    """It fails as written, and goes on with the batch that it comes to."""
+    found = planned(tmp_path, RETRIES, "--mac", "M1 8GB", "--no-larger")
+    (mac,) = found["macs"]
+    assert mac["verdict"] == "fails"
+    assert mac["goes_on"] == {"steps": 2, "batch": 2048}
+
+
+def test_a_file_that_hides_a_package_is_named(tmp_path: Path) -> None:
+    """torch cannot be imported beside it; one line says which file it is."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "numpy.py").write_text("", encoding="utf-8")
+    (tmp_path / "mine" / "train.py").write_text(training(), encoding="utf-8")
+    command = [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "mine/train.py"]
+    answer = subprocess.run(
+        command, check=False, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (answer.returncode, answer.stdout, answer.stderr.splitlines()) == (
+        2,
+        "",
+        [
+            "anymps: the plan could not start: numpy.py beside the script is imported in place of the package numpy, "
+            "which torch needs: give it another name"
+        ],
+    )
+
+
+def test_modules_of_pythonpath_are_found(tmp_path: Path) -> None:
+    """What the variable names first is there for the script, too."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "settings_of_mine.py").write_text("size = 3", encoding="utf-8")
+    (tmp_path / "train.py").write_text("import settings_of_mine\n" + training(), encoding="utf-8")
+    environment = clean_environment()
+    environment["PYTHONPATH"] = f"{tmp_path / 'mine'}:{environment['PYTHONPATH']}"
+    command = [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "--no-larger", "train.py"]
+    answer = subprocess.run(
+        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert answer.returncode == 0, answer.stderr
