@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -410,6 +411,35 @@ def test_wrong_content_is_refused(tmp_path: Path, change: str, reason: str) -> N
     assert reason in one_line_error(path)
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("CREATE VIEW extra AS SELECT 1", "a view that no recording has"),
+        ("CREATE TRIGGER t AFTER INSERT ON meta BEGIN SELECT 1; END", "a trigger that no recording has"),
+        ("ALTER TABLE steps ADD COLUMN extra TEXT", "table steps has other columns"),
+        ("UPDATE sites SET file = 'a' || char(0) || 'b'", "sites.file holds an impossible value"),
+        ("UPDATE sites SET line = 'three'", "sites.line holds an impossible value"),
+        ("UPDATE entries SET start_ns = 9e999", "entries.start_ns holds an impossible value"),
+        ("UPDATE entries SET flags = 4096", "entries.flags holds an impossible value"),
+        ("UPDATE steps SET end_ns = start_ns - 1", "a step ends before it starts"),
+        ("UPDATE meta SET value = '[1]' WHERE key = 'script'", "meta 'script' makes no sense"),
+        ("UPDATE meta SET value = 'Infinity' WHERE key = 'script'", "Infinity in JSON"),
+        (
+            "UPDATE meta SET value = printf('%.*c', 999, '[') || '1' WHERE key = 'script'",
+            "JSON that is nested too deep",
+        ),
+    ],
+)
+def test_what_no_recording_holds_is_refused(tmp_path: Path, change: str, reason: str) -> None:
+    """Tables, types and ranges are those of the format, or the file is refused in one line."""
+    path = tmp_path / "run.anymps"
+    write(path, meta={"script": "train.py"})
+    with closing(sqlite3.connect(path)) as plain:
+        plain.execute(change)
+        plain.commit()
+    assert f"{path} is damaged ({reason}" in one_line_error(path)
+
+
 def test_unknown_word_is_refused(tmp_path: Path) -> None:
     """A number outside a vocabulary is damage, not a crash."""
     path = tmp_path / "run.anymps"
@@ -418,9 +448,9 @@ def test_unknown_word_is_refused(tmp_path: Path) -> None:
     plain.execute("UPDATE entries SET wait = 77")
     plain.commit()
     plain.close()
-    with Recording.open(path) as recording, pytest.raises(RecordingError) as caught:
-        recording.waits()
-    assert str(caught.value) == (f"{path} is damaged (77 is not a valid Wait): record again, or take an unharmed copy")
+    assert one_line_error(path) == (
+        f"{path} is damaged (entries.wait holds an impossible value): record again, or take an unharmed copy"
+    )
 
 
 def test_closed_recording_says_so(tmp_path: Path) -> None:
@@ -432,3 +462,11 @@ def test_closed_recording_says_so(tmp_path: Path) -> None:
     with pytest.raises(RecordingError) as caught:
         recording.lines()
     assert str(caught.value) == f"{path} was closed: open it again to read it"
+
+
+def test_names_that_are_no_text_are_kept_in_escapes() -> None:
+    """A file system may hold names in no encoding; Python shows them with surrogates, which SQLite cannot store."""
+    builder = RecordingBuilder()
+    builder.entry("aten::mm", start_ns=0, site=builder.site("/p/caf\udce9.py", 3, "main", "x = 1"))
+    (line,) = builder.close().lines()
+    assert line.file == "/p/caf\\udce9.py"

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # standalone_mode off: click would swallow exceptions and exit codes that belong to a script.
         status = _commands.main(None if arguments is None else list(arguments), "anymps", standalone_mode=False)
     except AnympsError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(error, error.exit_code)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "anymps"
@@ -93,6 +93,6 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(text: str, status: int) -> int:
-    say(text)
+def _fail(problem: object, status: int) -> int:
+    say(problem)
     return status

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anymps._errors import UsageError
+from anymps._errors import RecordingError, UsageError
 from anymps.commands._judge import NOTHING_CHOSEN, Choice, Judge
 from anymps.commands._last_run import LastRun
 from anymps.commands._outputs import Outputs
@@ -69,9 +69,18 @@ class RunSession:
             os.environ[STRICT_COPIES_VARIABLE] = "1"  # child processes do the same
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(mac, fallback=options.fallback, require=options.require)
-        self._context = anymps.record(
-            options.record or self._last.open(), script=target.name, argv=list(target.arguments), source=options.source
-        )
+        try:
+            self._record(options.record or self._last.open(), target)
+        except RecordingError:
+            if options.record is not None:
+                raise
+            self._record(None, target)  # the report needs no file
+
+    def _record(self, place: Path | None, target: Target) -> None:
+        import anymps
+
+        source, arguments = self._options.source, list(target.arguments)
+        self._context = anymps.record(place, script=target.name, argv=arguments, source=source)
         self._handle = self._context.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from anymps._errors import UsageError
+from anymps._errors import BuildError, UsageError
 from anymps.commands._outputs import write_file
 from anymps.findings import Finding
 
@@ -20,8 +20,15 @@ if TYPE_CHECKING:
 
 
 def say(problem: object, stream: TextIO | None = None) -> None:
-    """Print one line in the name of the program, on stderr if no stream is named."""
-    print(f"anymps: {str(problem).removeprefix('anymps: ')}", file=stream or sys.stderr)
+    """Print one line in the name of the program, on stderr if no stream is named.
+
+    What comes from files or names in it reaches no terminal as it is: control characters are written out.
+    """
+    from anymps.report._text import clean
+
+    text = str(problem).removeprefix("anymps: ")
+    lines = text.split("\n") if isinstance(problem, BuildError) else [text]  # that one quotes the compiler
+    print("anymps: " + "\n".join(map(clean, lines)), file=stream or sys.stderr)
 
 
 def show(recording: Recording, findings: Sequence[Finding], path: Path | None, stream: TextIO) -> None:

@@ -18,6 +18,8 @@ from anymps.findings._model import Finding
 from anymps.findings._places import project_path
 
 _VERSION: Final = 1
+_LARGEST: Final = 64 << 20  # bytes of a baseline
+_MOST: Final = 1_000_000  # findings of one kind at one line
 
 
 class Known(NamedTuple):
@@ -41,19 +43,37 @@ def read_baseline(path: Path) -> Counter[Known]:
     Raises UsageError if the file is missing or is no baseline.
     """
     try:
+        if path.exists() and (not path.is_file() or path.stat().st_size > _LARGEST):
+            raise ValueError
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document["version"] != _VERSION:
-            raise UsageError(f"{path} has version {document['version']} of a baseline, this anymps reads {_VERSION}")
+        version = document["version"]
+        if isinstance(version, int) and not isinstance(version, bool) and version != _VERSION and 0 < version < 1000:
+            raise UsageError(f"{path} has version {version} of a baseline, this anymps reads {_VERSION}")
+        if version != _VERSION:
+            raise ValueError
         counts: Counter[Known] = Counter()
         for entry in document["findings"]:
-            counts[Known(*(str(entry[name]) for name in Known._fields))] += int(entry["count"])
+            counts[_known(entry)] += _count(entry["count"])
     except FileNotFoundError:
         raise UsageError(f"there is no baseline {path}: make it with --write-baseline") from None
     except OSError as error:
         raise UsageError(f"the baseline {path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"{path} is not a baseline: make one with --write-baseline") from None
     return counts
+
+
+def _known(entry: dict[str, object]) -> Known:
+    texts = [entry[name] for name in Known._fields]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError
+    return Known(*map(str, texts))
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MOST:
+        raise ValueError
+    return value
 
 
 def write_baseline(path: Path, findings: Iterable[Finding], roots: Sequence[str]) -> int:
@@ -76,7 +96,7 @@ def write_baseline(path: Path, findings: Iterable[Finding], roots: Sequence[str]
 def apart(
     findings: Iterable[Finding], baseline: Counter[Known], roots: Sequence[str]
 ) -> tuple[list[Finding], list[Finding], list[Known]]:
-    """The new findings, the known ones, and what the baseline names and the run did not show."""
+    """The new findings, the known ones, and what the baseline names, each once, that the run did not show so often."""
     left = Counter(baseline)
     new: list[Finding] = []
     known: list[Finding] = []
@@ -87,4 +107,4 @@ def apart(
             known.append(finding)
         else:
             new.append(finding)
-    return new, known, sorted(left.elements())
+    return new, known, sorted(name for name, count in left.items() if count > 0)

@@ -22,6 +22,8 @@ else:
 FAIL_ON: Final = (*(severity.label for severity in Severity), "never")
 """The words of `fail-on`."""
 
+_LONGEST: Final = 80  # characters of a value that a message quotes
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -74,7 +76,10 @@ def _table(file: Path) -> Mapping[str, Any] | None:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
         raise UsageError(f"{file} is not valid TOML: {error}") from error
-    table = document.get("tool", {}).get("anymps")
+    except RecursionError:
+        raise UsageError(f"{file} is not valid TOML: it is nested too deep") from None
+    tool = document.get("tool")
+    table = tool.get("anymps") if isinstance(tool, dict) else None
     if table is not None and not isinstance(table, dict):
         raise UsageError(f"{file}: [tool.anymps] is not a table")
     return table
@@ -107,22 +112,28 @@ class _WrongError(Exception):
 
 
 def _rule(key: str, name: object) -> str:
-    if name in RULES:
-        return str(name)
-    nearest = nearest_rule(str(name))
+    if isinstance(name, str) and name in RULES:
+        return name
+    nearest = nearest_rule(str(name)[:_LONGEST])
     hint = f"the nearest is {nearest}" if nearest else "`anymps explain` lists them"
-    raise _WrongError(f"{key}: there is no rule {name!r}, {hint}")
+    raise _WrongError(f"{key}: there is no rule {_quoted(name)}, {hint}")
+
+
+def _quoted(value: object) -> str:
+    """A value as it stands in the file, or the beginning of it."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _text(key: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise _WrongError(f"{key} = {value!r}: a text is expected")
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise _WrongError(f"{key} = {_quoted(value)}: a text is expected")
     return value
 
 
 def _one_of(key: str, value: object, words: tuple[str, ...]) -> str:
     if value not in words:
-        raise _WrongError(f"{key} = {value!r}: one of {', '.join(words)} is expected")
+        raise _WrongError(f"{key} = {_quoted(value)}: one of {', '.join(words)} is expected")
     return str(value)
 
 
@@ -137,18 +148,18 @@ def _mac(key: str, value: object) -> str:
 
 def _rules(key: str, value: object) -> frozenset[str]:
     if not isinstance(value, list):
-        raise _WrongError(f"{key} = {value!r}: a list of rules is expected")
+        raise _WrongError(f"{key} = {_quoted(value)}: a list of rules is expected")
     return frozenset(_rule(key, rule) for rule in value)
 
 
 def _per_file(key: str, value: object) -> dict[str, frozenset[str]]:
     if not isinstance(value, dict):
-        raise _WrongError(f'{key} = {value!r}: a table is expected, such as {{ "tests/*" = ["MPS201"] }}')
+        raise _WrongError(f'{key} = {_quoted(value)}: a table is expected, such as {{ "tests/*" = ["MPS201"] }}')
     return {pattern: _rules(f"{key}.{pattern}", rules) for pattern, rules in value.items()}
 
 
 def _severity(key: str, value: object) -> dict[str, Severity]:
     if not isinstance(value, dict):
-        raise _WrongError(f'{key} = {value!r}: a table is expected, such as {{ MPS201 = "error" }}')
+        raise _WrongError(f'{key} = {_quoted(value)}: a table is expected, such as {{ MPS201 = "error" }}')
     words = tuple(severity.label for severity in Severity)
     return {_rule(key, rule): Severity[_one_of(f"{key}.{rule}", word, words).upper()] for rule, word in value.items()}

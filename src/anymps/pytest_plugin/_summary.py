@@ -22,6 +22,7 @@ from anymps.pytest_plugin._options import Settings, runs_tests
 from anymps.pytest_plugin._parts import Parts
 from anymps.record import RefusalKind
 from anymps.record._capture import DETAIL_LIMIT
+from anymps.report._text import clean
 
 if TYPE_CHECKING:
     from anymps.pytest_plugin._reports import Reports
@@ -178,13 +179,13 @@ class Summary:
             mac = f"virtual {self._state.mac.name}" if self._state.mac is not None else "real device"
             terminalreporter.write_sep("=", f"mps: {mac}, torch {self._state.torch}")
             for line in lines:
-                terminalreporter.write_line(line)
+                terminalreporter.write_line(clean(line))
         if os.environ.get("GITHUB_ACTIONS") == "true":
             entries = self._manifest.entries if self._manifest is not None else {}
             at = {test: entries[test].line for test, _ in judged if test in entries}
             path = str(self._manifest.path) if self._manifest is not None else ""
             for line in workflow_commands(groups, judged, path, at, self._new):
-                terminalreporter.write_line(line)
+                terminalreporter.write_line(clean(line))
             if self._untouched() and not self._settings.allow_unused:
                 terminalreporter.write_line(f"::error title=mps::{_unused(self._untouched())}")
 

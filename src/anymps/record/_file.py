@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 import tempfile
@@ -10,8 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 from anymps._errors import RecordingError
-from anymps.record._schema import APPLICATION_ID, SCHEMA_VERSION, TABLES
+from anymps.record._schema import APPLICATION_ID, SCHEMA_VERSION
+from anymps.record._strict import DamageError, check_schema, check_table, harden
 
+_LONGEST_REASON = 200
 _SQLITE_HEADER = b"SQLite format 3\x00"
 
 
@@ -25,9 +26,13 @@ def open_readonly(path: Path) -> sqlite3.Connection:
 
     Raises RecordingError if the file is missing, is no recording, has another schema version or is damaged.
     """
+    if "\0" in str(path):
+        raise RecordingError(f"{str(path)!r} is no name of a file")
     try:
         if path.is_dir():
             raise RecordingError(f"{path} is a directory, not a recording: give the file inside it")
+        if path.exists() and not path.is_file():  # opening a pipe would wait
+            raise RecordingError(f"{path} is not a regular file: give the file of a recording")
         with path.open("rb") as file:
             header = file.read(len(_SQLITE_HEADER))
     except FileNotFoundError:
@@ -42,18 +47,20 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     try:
         connection = _connect(path)
         try:
+            harden(connection)
             _check_identity(path, connection)
         except BaseException:
             connection.close()
             raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, DamageError) as error:
         raise damaged(path, error) from None
     return connection
 
 
 def damaged(path: Path | str, error: object) -> RecordingError:
-    """The error for a recording that SQLite cannot read through."""
-    return RecordingError(f"{path} is damaged ({error}): record again, or take an unharmed copy")
+    """The error for a recording that cannot be read through; its reason in one line, whatever the file says."""
+    reason = ascii(str(error))[1:-1].replace("\\'", "'") if not str(error).isprintable() else str(error)
+    return RecordingError(f"{path} is damaged ({reason[:_LONGEST_REASON]}): record again, or take an unharmed copy")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -101,16 +108,17 @@ def _check_identity(path: Path, connection: sqlite3.Connection) -> None:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if application != APPLICATION_ID or "meta" not in tables:
         raise RecordingError(f"{path} is another program's SQLite file: give a file that `anymps run --record` made")
+    check_table(connection, "meta")
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-    version = json.loads(row[0]) if row else None
-    if version != SCHEMA_VERSION:
+    version = row[0] if row and isinstance(row[0], str) else "none"
+    if not version.isdecimal() or len(version) > 9:
+        raise DamageError("its schema has no number")
+    if int(version) != SCHEMA_VERSION:
         raise RecordingError(
-            f"{path} has recording schema {version}, this anymps reads {SCHEMA_VERSION}: "
+            f"{path} has recording schema {int(version)}, this anymps reads {SCHEMA_VERSION}: "
             "record again, or read it with the anymps that made it"
         )
-    missing = sorted(TABLES.keys() - tables)
-    if missing:
-        raise damaged(path, f"no table {missing[0]}")
+    check_schema(connection)
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
-        raise damaged(path, verdict.splitlines()[-1])
+        raise DamageError(str(verdict).splitlines()[-1])

@@ -5,13 +5,12 @@ The answers are added up in SQL, so a million entries stay a matter of seconds.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from anymps._errors import RecordingError
 from anymps.record._clocks import read_clock_pairs
@@ -43,6 +42,7 @@ from anymps.record._refusals import read_refusals
 from anymps.record._rounds import settle_steps
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table, within
+from anymps.record._strict import DamageError, check_rows, read_meta, read_object, read_texts
 from anymps.record._sums import read_lines, read_occurrences, read_operators
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
@@ -65,23 +65,31 @@ class Recording:
     of a `with` block `kind` and `error` (class name and message) instead.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
-        """Take over an open connection; `Recording.open` and `RecordingWriter.recording` are the ways in."""
+    def __init__(self, connection: sqlite3.Connection, name: str, *, foreign: bool = False) -> None:
+        """Take over an open connection; `Recording.open` and `RecordingWriter.recording` are the ways in.
+
+        What is `foreign`, as a file is that others may have made, is checked value by value.
+        """
         self._connection = connection
         self._name = name
         self._answers: dict[tuple[str, str, tuple[object, ...]], tuple[Occurrence, ...]] = {}
         self._step_queues: dict[int, StepQueues] = {}
         try:
-            self._meta: dict[str, object] = {
-                str(key): json.loads(value) for key, value in self._rows("SELECT key, value FROM meta ORDER BY key")
-            }
+            if foreign:
+                self._check()
+            self._meta = read_meta(self._rows("SELECT key, value FROM meta ORDER BY key"))
             if self._meta.get("complete") is not True:
                 self._expand()
-            self.parts = _parts(self._meta.get("parts", []), name)
+                if foreign:
+                    self._check()  # what was packed, too
+                self._settle()
+                self._meta = read_meta(self._rows("SELECT key, value FROM meta ORDER BY key"))
+            parts = cast("list[dict[str, Any]]", self._meta.get("parts", []))
+            self.parts = tuple(Part(it["name"], it["begin_ns"], it["complete"]) for it in parts)
             self.complete = self._meta.get("complete") is True and all(part.complete for part in self.parts)
-        except ValueError as error:
+        except DamageError as error:
             self.close()
-            raise error if isinstance(error, RecordingError) else damaged(name, error) from None
+            raise damaged(name, error) from None
         except BaseException:
             self.close()
             raise
@@ -93,7 +101,7 @@ class Recording:
         Raises RecordingError, in one line, if the file is missing, is not a recording, has another schema version, or
         is cut short or damaged.
         """
-        return cls(open_readonly(Path(path)), str(path))
+        return cls(open_readonly(Path(path)), str(path), foreign=True)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -339,6 +347,12 @@ class Recording:
         dropped = bool(self._meta.get("allocations_dropped"))
         return tell(rows, last_step, operators, self._modules, self._sites, dropped)
 
+    def _check(self) -> None:
+        try:
+            check_rows(self._connection)
+        except sqlite3.Error as error:
+            raise damaged(self._name, error) from None
+
     def _expand(self) -> None:
         """Make rows of what a run that did not end left packed, in memory, away from the file."""
         try:
@@ -347,7 +361,12 @@ class Recording:
             self._connection.close()
             self._connection = memory
             expand_spool(memory)
-            settle_steps(memory)
+        except (sqlite3.Error, OverflowError) as error:  # a packed number may be larger than SQLite's
+            raise damaged(self._name, error) from None
+
+    def _settle(self) -> None:
+        try:
+            settle_steps(self._connection)
         except sqlite3.Error as error:
             raise damaged(self._name, error) from None
 
@@ -415,23 +434,12 @@ class Recording:
 
     def _texts(self, text: str) -> tuple[str, ...]:
         try:
-            return tuple(map(str, json.loads(text)))
-        except (ValueError, TypeError) as error:
+            return read_texts(text)
+        except DamageError as error:
             raise damaged(self._name, error) from None
 
     def _json_object(self, text: str) -> dict[str, object]:
         try:
-            value = json.loads(text)
-        except ValueError as error:
+            return read_object(text)
+        except DamageError as error:
             raise damaged(self._name, error) from None
-        if not isinstance(value, dict):
-            raise damaged(self._name, "a refusal's detail is not a JSON object")
-        return value
-
-
-def _parts(stored: object, name: str) -> tuple[Part, ...]:
-    try:
-        assert isinstance(stored, list)
-        return tuple(Part(str(it["name"]), int(it["begin_ns"]), it["complete"] is True) for it in stored)
-    except (AssertionError, KeyError, TypeError, ValueError):
-        raise damaged(name, "its list of processes makes no sense") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import RecordingError
-from anymps.record._file import check_is_recording, connect_memory
+from anymps.record._file import check_is_recording, connect_memory, open_readonly
 from anymps.record._recording import Recording
 from anymps.record._rounds import settle_steps
 from anymps.record._schema import (
@@ -170,7 +170,7 @@ class RecordingWriter:
         if not self._closed:
             self.commit()
         if self._path is not None:
-            return Recording.open(self._path)
+            return Recording(open_readonly(self._path), str(self._path))  # our own: its values need no check
         copy = connect_memory()
         with self._lock:
             # SQLite copies no database whose writer has a transaction open.
@@ -194,8 +194,13 @@ class RecordingWriter:
 
     def _run(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
         with self._writing() as connection:
-            if connection is not None:
+            if connection is None:
+                return
+            rows = list(rows)
+            try:
                 connection.executemany(statement, rows)
+            except UnicodeEncodeError:  # a file whose name is no text; the rows before it are written again
+                connection.executemany(statement, map(_as_text, rows))
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection | None]:
@@ -217,6 +222,13 @@ class RecordingWriter:
     @property
     def _name(self) -> str:
         return "the recording in memory" if self._path is None else str(self._path)
+
+
+def _as_text(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row with bytes of names that are no text written out, as `\\udcff`."""
+    return tuple(
+        value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value for value in row
+    )
 
 
 def _create_in_memory() -> sqlite3.Connection:

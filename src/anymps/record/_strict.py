@@ -1,0 +1,224 @@
+"""The border that a recording from elsewhere crosses: exact tables, types, ranges and JSON, before any of it is used.
+
+What a file must look like is derived from `_schema.py` and the vocabularies; what crosses needs no check later.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from anymps.record._schema import TABLES
+from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
+
+_LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it
+_LONGEST_TEXT: Final = 1 << 24  # characters of one text
+_LONGEST_NAME: Final = 1 << 16
+_MOST: Final = 1 << 60  # of counts, bytes and times in ns (36 years)
+_DEEPEST: Final = 32  # levels of JSON
+_LIMIT_LENGTH, _LIMIT_ATTACHED = 0, 7  # sqlite3.h; Python 3.10 has no names for them
+
+_WORDS: Final[Mapping[str, Mapping[str, type[Enum]]]] = {
+    "INTEGER": {
+        "phase": Phase, "died_phase": Phase, "wait": Wait, "direction": Direction, "fate": Fate, "role": Role,
+        "kind": RoundKind,
+    },
+    "TEXT": {"kind": RefusalKind},
+}  # fmt: skip
+_NAMES: Final = ("key", "name", "path", "type", "file", "function", "via", "error")
+_MOMENTS: Final = ("start_ns", "end_ns", "born_ns", "died_ns")
+_ANY: Final = ("sequence", "key")  # two numbers of sites in one, or -1; what tells two optimizers apart
+
+
+class DamageError(Exception):
+    """What is wrong with a file, in a few words."""
+
+
+class _Column(NamedTuple):
+    name: str
+    kind: str
+    nullable: bool
+
+
+def harden(connection: sqlite3.Connection) -> None:
+    """Let SQLite believe nothing in the file: no functions in its schema, no writing, no other file, no giant value."""
+    for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    if hasattr(connection, "setlimit"):  # Python 3.11
+        connection.setlimit(_LIMIT_LENGTH, _LONGEST_VALUE)
+        connection.setlimit(_LIMIT_ATTACHED, 0)
+
+
+def check_table(connection: sqlite3.Connection, table: str) -> None:
+    """Raise DamageError unless this table is there as recordings have it."""
+    found = connection.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchall()
+    if not found:
+        raise DamageError(f"no table {table}")
+    if found != [("table", f"CREATE TABLE {table} ({TABLES[table]})")]:
+        raise DamageError(f"table {table} has other columns")
+
+
+def check_schema(connection: sqlite3.Connection) -> None:
+    """Raise DamageError unless the file has the tables of a recording, and nothing else: no view, trigger or index."""
+    for table in TABLES:
+        check_table(connection, table)
+    for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
+        own_index = kind == "index" and sql is None and str(name).startswith("sqlite_autoindex_")
+        if name not in TABLES and not own_index:
+            raise DamageError(f"a {kind} that no recording has")
+
+
+def check_rows(connection: sqlite3.Connection) -> None:
+    """Raise DamageError unless every value is of its column's type and within its range."""
+    for table in TABLES:
+        conditions = {column.name: _condition(column) for column in _columns(table)}
+        wrong = " OR ".join(f"NOT ({condition})" for condition in conditions.values())
+        if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone() is None:
+            continue
+        for name, condition in conditions.items():
+            if connection.execute(f"SELECT 1 FROM {table} WHERE NOT ({condition}) LIMIT 1").fetchone() is not None:
+                raise DamageError(f"{table}.{name} holds an impossible value")
+    if connection.execute("SELECT 1 FROM steps WHERE end_ns < start_ns LIMIT 1").fetchone() is not None:
+        raise DamageError("a step ends before it starts")
+
+
+def _columns(table: str) -> Iterator[_Column]:
+    for declaration in re.sub(r", PRIMARY KEY \(.*\)$", "", TABLES[table]).split(", "):
+        name, kind, *rest = declaration.split()
+        yield _Column(name, kind, nullable=not rest)
+
+
+def _condition(column: _Column) -> str:
+    """What must hold for a value of this column; never NULL itself."""
+    name, kind, nullable = column
+    conditions = [f"typeof({name}) = '{kind.lower()}'"]
+    if name in _WORDS.get(kind, {}):
+        words = (repr(word.value) if kind == "TEXT" else str(int(word.value)) for word in _WORDS[kind][name])
+        conditions.append(f"{name} IN ({', '.join(words)})")
+    elif kind == "INTEGER" and name == "flags":
+        conditions.append(f"{name} BETWEEN 0 AND {sum(Flag)}")
+    elif kind == "INTEGER" and name not in _ANY:
+        conditions.append(f"{name} BETWEEN {-_MOST if name in _MOMENTS else 0} AND {_MOST}")
+    elif kind == "TEXT":
+        most = _LONGEST_NAME if name in _NAMES else _LONGEST_TEXT
+        conditions.append(f"length({name}) <= {most}")
+        if name in _NAMES:
+            conditions.append(f"instr({name}, char(0)) = 0")
+    condition = " AND ".join(conditions)
+    return f"({name} IS NULL OR {condition})" if nullable else condition
+
+
+def read_json(text: str) -> Any:
+    """What a JSON text of the file says. Raises DamageError for one that is none, too deep or holds no real number."""
+    try:
+        value = json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise DamageError("JSON that is nested too deep") from None
+    except ValueError as error:
+        raise DamageError(str(error)) from None
+    _check_depth(value)
+    return value
+
+
+def read_texts(text: str) -> tuple[str, ...]:
+    """A JSON list of texts."""
+    value = read_json(text)
+    if not _texts(value):
+        raise DamageError("a list of tensors makes no sense")
+    return tuple(value)
+
+
+def read_object(text: str) -> dict[str, object]:
+    """A JSON object."""
+    value = read_json(text)
+    if not isinstance(value, dict):
+        raise DamageError("a detail is not a JSON object")
+    return value
+
+
+def read_meta(rows: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> dict[str, object]:
+    """The facts about a run. Those that anymps knows have the types it gives them; others may be anything."""
+    meta = {key: read_json(value) for key, value in rows}
+    for key, value in meta.items():
+        if key in META and not META[key](value):
+            raise DamageError(f"meta {key!r} makes no sense")
+    return meta
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} in JSON")
+
+
+def _check_depth(value: object, level: int = 0) -> None:
+    if level > _DEEPEST:
+        raise DamageError("JSON that is nested too deep")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise DamageError("a number in JSON that is none")
+    if isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            _check_depth(each, level + 1)
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _truth(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
+
+
+def _seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MOST
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_text, value))
+
+
+def _texts_by_name(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_text, value.values()))
+
+
+def _ending(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        _whole(each) if key == "status" else _text(each) for key, each in value.items()
+    )
+
+
+def _parts(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(part, dict)
+        and _text(part.get("name"))
+        and _whole(part.get("begin_ns"))
+        and _truth(part.get("complete"))
+        for part in value
+    )
+
+
+META: Final[Mapping[str, Callable[[object], bool]]] = {
+    **dict.fromkeys(
+        (
+            "anymps_version", "directory", "mac", "mac_details", "machine", "platform", "python_version", "script",
+            "source", "started", "torch_version", "loop",
+        ),
+        _text,
+    ),
+    **dict.fromkeys(("complete", "fallback", "rounds", "virtual"), _truth),
+    **dict.fromkeys(("process", "schema_version", "threads"), _whole),
+    "allocations_dropped": lambda value: _truth(value) or _whole(value),
+    "arguments": _texts,
+    "ending": _ending,
+    "environment": _texts_by_name,
+    "parts": _parts,
+    "wall_seconds": _seconds,
+}  # fmt: skip
+"""The facts that anymps writes and reads, each with the check of its value."""

@@ -1,0 +1,303 @@
+"""Recordings, baselines and settings from elsewhere: whatever is in them, reading ends well or in one line.
+
+Hypothesis damages recordings: single cells, facts, tables, bytes. `ANYMPS_FUZZ_EXAMPLES` sets how many of each kind.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from anymps._errors import AnympsError
+from anymps.commands import main
+from anymps.findings import Settings, find, read_baseline, read_settings, roots, select
+from anymps.record import Phase, Recording, RecordingWriter, Role, join
+from anymps.record._schema import TABLES
+from anymps.record._strict import _columns
+from anymps.report import FORMATS, compare, render_diff_json, renderer
+from anymps.report._diff_html import render_diff_html
+from recordings import hostile, refusing, small, training
+
+EXAMPLES = int(os.environ.get("ANYMPS_FUZZ_EXAMPLES", "15"))
+PROFILE = settings(
+    max_examples=EXAMPLES, deadline=None, database=None, derandomize="ANYMPS_FUZZ_EXAMPLES" not in os.environ,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+def habits() -> Recording:
+    """A run with every note that findings look at, and with memory."""
+    builder = training(steps=4)
+    line = builder.site("/home/me/project/train.py", 8, "main", "loader = DataLoader(data, num_workers=2)")
+    notes: dict[str, dict[str, object]] = {
+        "loader": {"workers": 2, "pin_memory": True, "on_mps": "collate", "start_method": "", "guarded": False,
+                   "persistent": False, "unpicklable": "lambda"},
+        "optimizer": {"name": "Adam", "torch": True, "tensors": 9, "on_mps": 9, "dtypes": ["float16"],
+                      "fused": ["None"], "foreach": ["True"], "differentiable": ["False"], "eps": [1e-8]},
+        "grad_scaler": {"device": "cuda"}, "autocast": {"dtype": "float16", "device": "mps"},
+        "backward": {"autocast": "mps"}, "compile": {"backend": "inductor", "mode": "None", "layer_norm": True},
+        "constant": {"name": "mask", "bytes": 4096}, "born": {"expression": "torch.randn(3)", "generator": False},
+        "round_trip": {"operators": ["aten::relu"]}, "cuda": {}, "anomaly": {}, "device_time": {},
+    }  # fmt: skip
+    for number, (what, facts) in enumerate(notes.items()):
+        for again in range(4):
+            builder.note(what, start_ns=number * 100 + again, site=line, other=line, **facts)
+    for number in range(6):
+        held = builder.allocation(1 << 20, "aten::mm", time_ns=number, phase=Phase.FORWARD, site=line, role=Role.BUFFER)
+        if number % 2:
+            builder.free(held, time_ns=number + 1, phase=Phase.BACKWARD)
+    return builder.close()
+
+
+SAMPLES: dict[str, Callable[[], Recording]] = {
+    "training": lambda: training(steps=3).close(), "habits": habits, "refusing": refusing, "small": small,
+    "hostile": hostile,
+}  # fmt: skip
+
+
+@functools.cache
+def sample(name: str) -> bytes:
+    """One of the recordings as the bytes of its file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run")
+        with SAMPLES[name]() as recording, closing(sqlite3.connect(path)) as target:
+            recording._connection.backup(target)
+        return path.read_bytes()
+
+
+def read_through(path: Path, other: Path) -> list[str]:
+    """All that the commands make of a recording."""
+    with Recording.open(path) as recording:
+        settings_ = read_settings(path.parent)
+        findings = select(find(recording), settings_, roots(recording, settings_)).findings
+        reports = ["".join(renderer(form, None).pieces(recording, findings)) for form in FORMATS]
+        with Recording.open(other) as second:
+            comparison = compare(recording, second, findings, find(second))
+            reports += [render_diff_html(comparison), "".join(render_diff_json(comparison))]
+        writer = RecordingWriter.in_memory()
+        join([("gw0", recording), ("gw1", recording)], writer)
+        writer.close()
+        find(writer.recording())
+    return reports
+
+
+def one_line(error: AnympsError) -> None:
+    """What a user is told."""
+    text = str(error)
+    assert text.isprintable(), repr(text)
+    assert len(text) < 1000
+
+
+def check(path: Path) -> None:
+    """Reading ends well, with nothing in the reports that a terminal obeys, or with one line."""
+    other = path.with_name("other")
+    other.write_bytes(sample("training"))
+    try:
+        reports = read_through(path, other)
+    except AnympsError as error:
+        one_line(error)
+        return
+    for report in reports:
+        assert all(character.isprintable() or character == "\n" for character in report), repr(report)[:2000]
+
+
+def damaged(name: str, change: Callable[[sqlite3.Connection], None]) -> None:
+    """Change one of the recordings and read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run")
+        path.write_bytes(sample(name))
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            try:
+                change(connection)
+            except (sqlite3.Error, OverflowError, UnicodeError):
+                return
+        check(path)
+
+
+TEXTS = st.sampled_from(
+    ["", "x", "a\0b", "\x1b[2J\x1b]0;title\x07", "\r\n::error::x", "\u202e\u2066", "[" * 5000, "null", "[]", "{}", "1",
+     "-1", '"\\ud800"', "Infinity", "NaN", "1e999", "9" * 5000, '{"a": ' * 900 + "1" + "}" * 900, "[[1, 2], {}]",
+     "float32[2, 3]", '["float32[-1, 99999999999999999999]"]', '["x[", "int8[]"]', "aten::mm", "anymps::loader []",
+     "anymps::loader {}", 'anymps::optimizer {"name": [], "tensors": {}}', "anymps::born 5", "anymps::hazard.MPS601 x",
+     "anymps::copy.MPS999 x", "missing", "../../etc/passwd", "/", "C:\\x.py", "\\\\host\\share", "true", "]]>", "%s{0}"]
+)  # fmt: skip
+NUMBERS = st.sampled_from([0, 1, -1, 2, 7, 255, 256, 1 << 31, 1 << 40, 1 << 59, 1 << 62, (1 << 63) - 1, -(1 << 63)])
+VALUES = st.one_of(
+    TEXTS, NUMBERS, st.sampled_from([float("inf"), float("-inf"), 1.5, 1e300, None, b"", b"\xff\xfe", b"x" * 64])
+)
+LEAVES = st.sampled_from(
+    [None, True, False, 0, -1, 1 << 70, 1.5, 1e308, "", "x", "\x1b[2J", "\0", "\ud800", "2.13.0", "M1 8GB", "9" * 5000]
+)
+INNER = LEAVES | st.lists(LEAVES, max_size=3)
+OBJECTS = st.dictionaries(
+    st.sampled_from(["name", "status", "exception", "message", "how", "x", "\x1b"]), INNER, max_size=3
+)
+JSON = INNER | OBJECTS | st.lists(OBJECTS, max_size=2)
+COLUMNS = [(table, column.name) for table in TABLES for column in _columns(table)]
+NAMES = st.sampled_from(sorted(SAMPLES))
+FACTS = [
+    "arguments", "complete", "directory", "ending", "environment", "fallback", "mac", "mac_details", "parts", "script",
+    "source", "started", "suite", "torch_version", "virtual", "wall_seconds", "allocations_dropped", "process", "other",
+]  # fmt: skip
+
+
+@PROFILE
+@given(name=NAMES, column=st.sampled_from(COLUMNS), value=VALUES, row=st.integers(0, 40) | st.none())
+def test_cells(name: str, column: tuple[str, str], value: object, row: int | None) -> None:
+    """Any value in any cell, or in all cells of a column."""
+    table, cell = column
+    where = "" if row is None else f"WHERE rowid = (SELECT rowid FROM {table} LIMIT 1 OFFSET {row})"
+    damaged(name, lambda connection: connection.execute(f"UPDATE {table} SET {cell} = ? {where}", (value,)))
+
+
+@PROFILE
+@given(name=NAMES, key=st.sampled_from(FACTS), value=JSON)
+def test_facts(name: str, key: str, value: object) -> None:
+    """Any JSON for any fact about the run."""
+    text = json.dumps(value)
+    damaged(name, lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text)))
+
+
+@PROFILE
+@given(name=st.just("habits"), what=st.text("abcdefghijklmnopqrstuvwxyz_", max_size=12), key=st.text(max_size=9),
+       value=JSON, pick=st.integers(0, 200))  # fmt: skip
+def test_notes(name: str, what: str, key: str, value: object, pick: int) -> None:
+    """Any JSON in place of what a note of ours says, and any JSON for one of its facts."""
+
+    def change(connection: sqlite3.Connection) -> None:
+        rows = connection.execute("SELECT id, name FROM operators WHERE name LIKE 'anymps::% {%'").fetchall()
+        number, text = rows[pick % len(rows)]
+        note, _, facts = text.partition(" ")
+        said = json.loads(facts)
+        if said and pick % 3:
+            said[sorted(said)[pick % len(said)]] = value
+        elif pick % 2:
+            said = value if key else {}
+        else:
+            note = f"anymps::{what}"
+        connection.execute("UPDATE operators SET name = ? WHERE id = ?", (f"{note} {json.dumps(said)}", number))
+
+    damaged(name, change)
+
+
+@PROFILE
+@given(
+    name=NAMES, value=JSON, key=st.sampled_from(["name", "expression", "caller", "event", "operator", "numpy_default"])
+)
+def test_details(name: str, value: object, key: str) -> None:
+    """Any JSON for what is known of a refusal."""
+    text = json.dumps({"operator": "aten::mm", key: value})
+    damaged(name, lambda connection: connection.execute("UPDATE refusals SET detail = ?", (text,)))
+
+
+SCHEMES = [
+    "CREATE VIEW extra AS SELECT * FROM entries", "CREATE TABLE extra (x)", "CREATE INDEX i ON entries (site)",
+    "CREATE TRIGGER t AFTER INSERT ON meta BEGIN DELETE FROM entries; END", "DROP TABLE {table}",
+    "ALTER TABLE {table} ADD COLUMN extra TEXT", "ALTER TABLE {table} RENAME TO other",
+    "CREATE VIRTUAL TABLE f USING fts5(x)", "DELETE FROM {table}", "DELETE FROM {table} WHERE rowid % 2",
+    "UPDATE meta SET value = 'false' WHERE key = 'complete'", "DELETE FROM meta WHERE key = 'complete'",
+    "INSERT INTO spool (chunk) VALUES (randomblob(64))", "INSERT INTO spool (chunk) VALUES (zeroblob(640))",
+    "INSERT INTO allocation_spool (chunk) VALUES (randomblob(96))",
+    "UPDATE meta SET value = '2.0' WHERE key LIKE 'sch%'",
+    "UPDATE meta SET value = '99' WHERE key LIKE 'schema%'", "UPDATE meta SET value = '[' WHERE key LIKE 'schema%'",
+    "ALTER TABLE meta RENAME TO m; CREATE VIEW meta AS SELECT * FROM m", "PRAGMA user_version = 7",
+]  # fmt: skip
+
+
+@PROFILE
+@given(name=NAMES, scheme=st.sampled_from(SCHEMES), table=st.sampled_from(sorted(TABLES)), killed=st.booleans())
+def test_tables(name: str, scheme: str, table: str, killed: bool) -> None:
+    """Tables that are missing, empty, half empty or too many, in recordings that ended and in those that did not."""
+
+    def change(connection: sqlite3.Connection) -> None:
+        connection.executescript(scheme.format(table=table))
+        if killed:
+            connection.execute("DELETE FROM meta WHERE key = 'complete'")
+
+    damaged(name, change)
+
+
+@PROFILE
+@given(name=NAMES, places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=8),
+       end=st.floats(0, 1) | st.just(1.0))  # fmt: skip
+def test_bytes(name: str, places: list[tuple[float, int]], end: float) -> None:
+    """Bytes that were changed, and a file that was cut short."""
+    content = bytearray(sample(name))
+    for place, byte in places:
+        content[int(place * (len(content) - 1))] = byte
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run")
+        path.write_bytes(content[: int(len(content) * end)])
+        check(path)
+
+
+@PROFILE
+@given(document=JSON, count=JSON | NUMBERS, text=TEXTS, version=JSON | st.just(1), whole=st.booleans())
+def test_baselines(document: object, count: object, text: str, version: object, whole: bool) -> None:
+    """Any JSON for a baseline, for one of its counts, and what is no JSON."""
+    entry = {"id": "MPS201", "file": "train.py", "function": "main", "source": text, "count": count}
+    content = json.dumps(document if whole else {"version": version, "findings": [entry, document]})
+    with tempfile.TemporaryDirectory() as folder:
+        for written in (content, text):
+            path = Path(folder, "baseline.json")
+            path.write_bytes(written.encode("utf-8", "surrogatepass"))
+            try:
+                known = read_baseline(path)
+            except AnympsError as error:
+                one_line(error)
+            else:
+                left = select([], Settings(Path(folder)), (), known).gone
+                assert len(left) <= len(known) < 3
+
+
+TOML = st.sampled_from(
+    ["1", "inf", "-nan", "true", '"x"', '"\\u0000"', '"\\u001b[2J"', "[]", "[[1]]", '["MPS201"]', "{ MPS201 = [] }",
+     '{ MPS201 = "error" }', '{ a = ["MPS201"] }', "{ a = { b = 1 } }", "2026-01-01", "[" * 3000 + "]" * 3000,
+     '"M1 8GB"', '"' + "x" * 9000 + '"', "9" * 5000, "{" * 2000, '"never"', '"""\n"""']
+)  # fmt: skip
+HEADS = st.sampled_from(
+    ["[tool.anymps]", "[tool]\nanymps = 1", "tool = 1", "tool = []", "[[tool.anymps]]", "[tool.anymps", "\x1b"]
+)
+KEYS = st.sampled_from(["mac", "severity", "disable", "per-file-disable", "fail-on", "baseline", '"\\u001b[2J"', "x"])
+
+
+@PROFILE
+@given(pairs=st.dictionaries(KEYS, TOML, max_size=3), head=HEADS)
+def test_settings(pairs: dict[str, str], head: str) -> None:
+    """Any value for any key of `[tool.anymps]`, and what is no TOML."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "pyproject.toml")
+        path.write_text("\n".join([head, *(f"{key} = {value}" for key, value in pairs.items())]), encoding="utf-8")
+        try:
+            read_settings(Path(folder))
+        except AnympsError as error:
+            one_line(error)
+
+
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    """A pipe would wait for a writer, a device has no end."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(AnympsError, match="is not a regular file: give the file of a recording"):
+            Recording.open(path)
+        with pytest.raises(AnympsError, match="is not a baseline: make one with --write-baseline"):
+            read_baseline(path)
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of files are shown with their control characters written out."""
+    assert main(["report", str(tmp_path / "\x1b]0;title\x07\nx.anymps")]) == 2
+    assert capsys.readouterr().err == (
+        f"anymps: {tmp_path}/\\x1b]0;title\\x07\\nx.anymps does not exist: "
+        "make a recording with `anymps run --record FILE script.py`\n"
+    )
