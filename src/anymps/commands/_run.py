@@ -80,6 +80,7 @@ class ScriptCommand(click.Command):
     help="Let copies to the CPU with non_blocking=True arrive at the next wait only (ANYMPS_STRICT_COPIES=1).",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
+@click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
 @click.option(
     "--report-to", metavar="FILE", type=click.Path(path_type=Path), help="Write the whole report to this file."
@@ -97,6 +98,7 @@ def run(
     source: str | None,
     strict_copies: bool,
     verbose: bool,
+    no_arguments: bool,
     no_report: bool,
     report_to: Path | None,
     reports: tuple[Output, ...],
@@ -127,6 +129,7 @@ def run(
         require=require,
         source=source,
         strict_copies=strict_copies,
+        arguments=not no_arguments,
         report=not no_report,
         verbose=verbose,
         report_to=report_to,

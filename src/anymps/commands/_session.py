@@ -30,6 +30,7 @@ class RunOptions:
     require: str | None = None
     source: str | None = None
     strict_copies: bool = False
+    arguments: bool = True
     report: bool = True
     verbose: bool = False
     report_to: Path | None = None
@@ -79,8 +80,8 @@ class RunSession:
     def _record(self, place: Path | None, target: Target) -> None:
         import anymps
 
-        source, arguments = self._options.source, list(target.arguments)
-        self._context = anymps.record(place, script=target.name, argv=arguments, source=source)
+        arguments = list(target.arguments) if self._options.arguments else []
+        self._context = anymps.record(place, script=target.name, argv=arguments, source=self._options.source)
         self._handle = self._context.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:

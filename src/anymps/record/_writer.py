@@ -14,6 +14,7 @@ from typing import Any
 from anymps._errors import RecordingError
 from anymps.record._file import check_is_recording, connect_memory, open_readonly
 from anymps.record._recording import Recording
+from anymps.record._redact import redact, redact_arguments, redact_json, redact_source
 from anymps.record._rounds import settle_steps
 from anymps.record._schema import (
     ALLOCATION,
@@ -73,10 +74,12 @@ class RecordingWriter:
         self.close()
 
     def set_meta(self, key: str, value: object) -> None:
-        """Set one fact about the run; `value` is anything that JSON holds."""
+        """Set one fact about the run; `value` is anything that JSON holds. What looks like a secret is left out."""
         if key in ("schema_version", "complete"):
             raise RecordingError(f"meta {key!r} belongs to the file format and cannot be set")
-        self._put_meta(key, value)
+        if key == "arguments" and isinstance(value, (list, tuple)):
+            value = redact_arguments([str(word) for word in value])
+        self._put_meta(key, redact_json(value))
 
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:
         """Add `(id, name)` rows. Here and below, a row whose key is there already replaces it."""
@@ -91,15 +94,21 @@ class RecordingWriter:
         self._insert("modules", 3, rows)
 
     def add_sites(self, rows: Iterable[SiteRow]) -> None:
-        """Add `(id, file, line, function, source, via, first, around, comments)` rows."""
-        self._insert("sites", 9, rows)
+        """Add `(id, file, line, function, source, via, first, around, comments)` rows.
+
+        What looks like a secret in the source is left out, as it is in the messages of refusals.
+        """
+        self._insert(
+            "sites", 9, ((*row[:4], redact_source(row[4]), *row[5:7], *map(redact_source, row[7:])) for row in rows)
+        )
 
     def add_refusals(self, rows: Iterable[RefusalRow]) -> None:
         """Add `(id, entry, kind, error, message, site, origin, detail)` rows.
 
         `entry` is 0 for a refusal that a packed entry names; it is filled in when the entries become rows.
         """
-        self._insert("refusals", 8, ((*row[:7], json.dumps(dict(row[7]))) for row in rows))
+        kept = ((*row[:4], redact(row[4]), *row[5:7], json.dumps(redact_json(dict(row[7])))) for row in rows)
+        self._insert("refusals", 8, kept)
 
     def add_steps(self, rows: Iterable[StepRow]) -> None:
         """Add `(step, start_ns, end_ns)` rows: steps as long as there are no rounds to tell them by."""
