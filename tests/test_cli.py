@@ -241,6 +241,8 @@ class FakeRecording:
 class FakeHandle:
     """What `anymps.record` yields: notes what it is told."""
 
+    failure = None
+
     def __init__(self, log: list[Any]) -> None:
         self.log = log
         self.recording = FakeRecording()
