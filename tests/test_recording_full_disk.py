@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import anymps
+from anymps.commands._last_run import LastRun, last_recording
 from anymps.record import Recording, RecordingBuilder, RecordingWriter
 from anymps.record._capture import Capture
 from anymps.record._capture_suite import SuiteCapture
@@ -120,6 +121,27 @@ def test_a_writer_that_was_given_up(tmp_path: Path) -> None:
     recording = writer.recording()
     assert [use.name for use in recording.operators()] == ["aten::mul.Tensor"]
     assert not recording.complete
+
+
+def test_the_last_run_is_whole_beside_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording that was cut short may have its newest pages beside it; they move with it, and never stay behind."""
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
+    for number, writing in ((1, True), (2, False)):
+        last = LastRun()
+        path = last.open()
+        assert path is not None
+        builder = RecordingBuilder(RecordingWriter(path, {"script": f"{number}.py"}))
+        builder.entry("aten::mm", start_ns=0)
+        builder.flush()
+        kept = [(file, file.read_bytes()) for file in path.parent.glob(f"{path.name}*")]
+        builder.close().close()
+        if writing:  # as after a kill
+            for file, content in kept:
+                file.write_bytes(content)
+        assert last.keep()
+        with Recording.open(last_recording()) as recording:
+            assert (recording.meta["script"], recording.entry_count) == (f"{number}.py", 1)
+            assert recording.complete is not writing
 
 
 SUITE = """

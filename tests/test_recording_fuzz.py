@@ -5,6 +5,7 @@ Hypothesis damages recordings: single cells, facts, tables, bytes. `ANYMPS_FUZZ_
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -15,9 +16,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import anymps
 from anymps._errors import AnympsError
 from anymps.commands import main
 from anymps.findings import Settings, find, read_baseline, read_settings, roots, select
@@ -27,6 +30,8 @@ from anymps.record._strict import _columns
 from anymps.report import FORMATS, compare, render_diff_json, renderer
 from anymps.report._diff_html import render_diff_html
 from recordings import hostile, refusing, small, training
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
 
 EXAMPLES = int(os.environ.get("ANYMPS_FUZZ_EXAMPLES", "15"))
 PROFILE = settings(
@@ -59,9 +64,25 @@ def habits() -> Recording:
     return builder.close()
 
 
+def captured() -> Recording:
+    """A real run: two steps, a wait in each, a fallback that is missing, and a float64."""
+    with anymps.record(script="train.py", argv=["--epochs", "2"]) as capture:
+        model = torch.nn.Linear(4, 2, device="mps")
+        optimizer = torch.optim.Adam(model.parameters())
+        for x, y in torch.utils.data.DataLoader([(torch.ones(4), torch.ones(2))] * 4, batch_size=2):
+            loss = torch.nn.functional.mse_loss(model(x.to("mps")), y.to("mps"))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            assert loss.item() >= 0
+        with contextlib.suppress(TypeError):
+            torch.ones(3, dtype=torch.float64).to("mps")
+    return capture.recording
+
+
 SAMPLES: dict[str, Callable[[], Recording]] = {
     "training": lambda: training(steps=3).close(), "habits": habits, "refusing": refusing, "small": small,
-    "hostile": hostile,
+    "hostile": hostile, "captured": captured,
 }  # fmt: skip
 
 

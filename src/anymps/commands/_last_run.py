@@ -46,8 +46,15 @@ class LastRun:
         path, self._path = self._path, None
         if path is None:
             return False
+        last = last_recording()
         try:
-            path.replace(last_recording())
+            path.replace(last)
+            for ending in ("-wal", "-shm"):  # beside a recording that was cut short, and never beside another
+                beside, there = path.with_name(path.name + ending), last.with_name(last.name + ending)
+                if beside.exists():
+                    beside.replace(there)
+                else:
+                    there.unlink(missing_ok=True)
         except OSError:
             return False
         return True
