@@ -101,6 +101,7 @@ def test_no_part_of_a_recording_holds_a_secret(tmp_path: Path) -> None:
         RefusalKind.DTYPE, "TypeError", "no: password=hunter2", operator="aten::mm", start_ns=0, site=site, origin=site,
         detail={"expression": "load(secret='hunter2')", "name": "x"},
     )  # fmt: skip
+    builder.note("born", start_ns=1, site=site, expression='load(token="hunter2")', generator=False)
     builder.close().close()
     assert b"hunter2" not in (tmp_path / "run").read_bytes()
     with Recording.open(tmp_path / "run") as recording:

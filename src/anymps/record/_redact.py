@@ -6,6 +6,7 @@ hand on. The forms are those that the services publish for their keys; the names
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -96,6 +97,17 @@ def redact_json(value: Any, name: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         return [redact_json(each, name) for each in value]
     return value
+
+
+def redact_note(name: str) -> str:
+    """An operator's name; in a mark of ours, `anymps::<what> {"fact": value}`, the facts quote the user's source."""
+    what, mark, facts = name.partition(" ")
+    if not what.startswith("anymps::") or not facts.startswith("{"):
+        return name
+    try:
+        return f"{what}{mark}{json.dumps(redact_json(json.loads(facts)), sort_keys=True)}"
+    except (ValueError, RecursionError):
+        return name
 
 
 def is_option(word: str) -> bool:

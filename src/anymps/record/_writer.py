@@ -14,7 +14,7 @@ from typing import Any
 from anymps._errors import RecordingError
 from anymps.record._file import check_is_recording, connect_memory, open_readonly
 from anymps.record._recording import Recording
-from anymps.record._redact import redact, redact_arguments, redact_json, redact_source
+from anymps.record._redact import redact, redact_arguments, redact_json, redact_note, redact_source
 from anymps.record._rounds import settle_steps
 from anymps.record._schema import (
     ALLOCATION,
@@ -83,7 +83,7 @@ class RecordingWriter:
 
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:
         """Add `(id, name)` rows. Here and below, a row whose key is there already replaces it."""
-        self._insert("operators", 2, rows)
+        self._insert("operators", 2, ((number, redact_note(name)) for number, name in rows))
 
     def add_signatures(self, rows: Iterable[SignatureRow]) -> None:
         """Add `(id, operator, fate, inputs, outputs)` rows; the last two are JSON lists."""
