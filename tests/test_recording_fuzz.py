@@ -48,7 +48,7 @@ def habits() -> Recording:
         "loader": {"workers": 2, "pin_memory": True, "on_mps": "collate", "start_method": "", "guarded": False,
                    "persistent": False, "unpicklable": "lambda"},
         "optimizer": {"name": "Adam", "torch": True, "tensors": 9, "on_mps": 9, "dtypes": ["float16"],
-                      "fused": ["None"], "foreach": ["True"], "differentiable": ["False"], "eps": [1e-8]},
+                      "fused": ["None"], "foreach": ["True"], "differentiable": ["False"], "eps": ["1e-08"]},
         "grad_scaler": {"device": "cuda"}, "autocast": {"dtype": "float16", "device": "mps"},
         "backward": {"autocast": "mps"}, "compile": {"backend": "inductor", "mode": "None", "layer_norm": True},
         "constant": {"name": "mask", "bytes": 4096}, "born": {"expression": "torch.randn(3)", "generator": False},

@@ -42,7 +42,7 @@ from anymps.record._refusals import read_refusals
 from anymps.record._rounds import settle_steps
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table, within
-from anymps.record._strict import DamageError, check_rows, read_meta, read_object, read_texts
+from anymps.record._strict import DamageError, check_rows, read_facts, read_meta, read_object, read_texts
 from anymps.record._sums import read_lines, read_occurrences, read_operators
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
@@ -266,7 +266,7 @@ class Recording:
 
     def noted(self, what: str) -> tuple[Noted, ...]:
         """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
-        return read_noted(self._rows, self._occurrences, self._json_object, self.site, what)
+        return read_noted(self._rows, self._occurrences, partial(self._facts_of, what), self.site, what)
 
     def clock_pairs(self) -> tuple[ClockPair, ...]:
         """What lay between clock reads of the program, by the lines of the two reads, in the order of the run."""
@@ -435,6 +435,12 @@ class Recording:
     def _texts(self, text: str) -> tuple[str, ...]:
         try:
             return read_texts(text)
+        except DamageError as error:
+            raise damaged(self._name, error) from None
+
+    def _facts_of(self, what: str, text: str) -> dict[str, object]:
+        try:
+            return read_facts(what, text)
         except DamageError as error:
             raise damaged(self._name, error) from None
 

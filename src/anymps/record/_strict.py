@@ -141,6 +141,15 @@ def read_object(text: str) -> dict[str, object]:
     return value
 
 
+def read_facts(what: str, text: str) -> dict[str, object]:
+    """The facts of a note. Those that findings cannot do without are there and of their types."""
+    facts = read_object(text)
+    for name, fits in _NOTED.get(what, {}).items():
+        if not fits(facts.get(name)):
+            raise DamageError(f"a note about a {what} makes no sense")
+    return facts
+
+
 def read_meta(rows: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> dict[str, object]:
     """The facts about a run. Those that anymps knows have the types it gives them; others may be anything."""
     meta = {key: read_json(value) for key, value in rows}
@@ -203,6 +212,16 @@ def _parts(value: object) -> bool:
         for part in value
     )
 
+
+_NOTED: Final[Mapping[str, Mapping[str, Callable[[object], bool]]]] = {
+    "loader": {"workers": _whole},
+    "optimizer": {
+        "name": _text, "tensors": _whole, "on_mps": _whole,
+        **dict.fromkeys(
+            ("dtypes", "fused", "foreach", "differentiable", "eps"), lambda value: value is None or _texts(value)
+        ),
+    },
+}  # fmt: skip
 
 META: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(
