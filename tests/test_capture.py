@@ -393,6 +393,30 @@ def test_refused_float64_names_numpy_default() -> None:
     assert found == [("weights", True), ("asked", False)]
 
 
+def test_float64_blames_nothing_that_did_not_go_to_the_device() -> None:
+    """A float64 value of a caller's line is not the cause of a `.double()` within; nor is one of a branch not taken."""
+    numpy = pytest.importorskip("numpy", reason="the bystander is NumPy's")
+
+    def widen(x: torch.Tensor) -> torch.Tensor:
+        return x.double()  # failure
+
+    def move(scale: float) -> torch.Tensor:
+        weights = torch.ones(3, dtype=torch.float64)
+        if scale > 2:
+            weights = torch.zeros(3, dtype=torch.float64)
+        return weights.to("mps")
+
+    temperature = numpy.ones(3)
+    with anymps.record() as capture:
+        with pytest.raises(TypeError):
+            widen(torch.ones(3, device="mps") * float(temperature[0]))
+        with pytest.raises(TypeError):
+            move(1.0)
+    widened, moved = capture.recording.refusals()
+    assert (widened.origin.known, widened.detail.get("name", "")) == (False, "")
+    assert (moved.origin.known, moved.detail["name"]) == (False, "weights")
+
+
 def test_missing_operator_is_noted() -> None:
     """An operator without a kernel leaves a refusal with the real text, also when the script catches it."""
     x = torch.ones(2, device="mps")

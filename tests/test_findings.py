@@ -438,7 +438,7 @@ def test_waits_without_a_line() -> None:
         ("np.zeros(3)", "`np.zeros(3, dtype=np.float32)`"),
         ("np.linspace(0.1, max(a, 1))", "`np.linspace(0.1, max(a, 1), dtype=np.float32)`"),
         ("np.random.rand(4, 2)", "`np.random.rand(4, 2).astype(np.float32)`"),
-        ("numpy.array([1.0])", "`numpy.array([1.0], dtype=np.float32)`"),
+        ("numpy.array([1.0])", "`numpy.array([1.0], dtype=numpy.float32)`"),
         ("torch.from_numpy(np.eye(3))", "`torch.from_numpy(np.eye(3, dtype=np.float32))`"),
         ("torch.as_tensor(1 / np.ones(3))", "`torch.as_tensor(1 / np.ones(3)).float()`"),
     ],
@@ -468,6 +468,19 @@ def test_float64_of_an_expression_that_is_left_alone(expression: str) -> None:
         refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", expression=expression, origin=(4, "w = ..."))
     )
     assert finding.fix == "Make it float32 at train.py:4, or write `.float()` before it goes to the device."
+
+
+def test_float64_of_an_array() -> None:
+    """MPS301: an array of NumPy's has no `.float()`."""
+    finding = only(
+        refused(
+            RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", expression="np.ones(3)", array=True,
+            origin=(4, "w = np.ones(3)"),
+        )
+    )  # fmt: skip
+    assert finding.fix == (
+        'Write `np.ones(3, dtype=np.float32)` at train.py:4, or `.astype("float32")` before it goes to the device.'
+    )
 
 
 def test_float64_asked_for_on_the_line() -> None:

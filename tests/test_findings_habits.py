@@ -619,6 +619,28 @@ def test_loaders(facts: dict[str, object], times: int, expected: list[str]) -> N
     assert ids(once("loader", times=times, file=LIBRARY, **{**LOADER, **facts})) == []
 
 
+def test_a_loader_is_told_where_it_is_made() -> None:
+    """MPS801, MPS803 to MPS805 stand at the line to change; two loops over one loader are one finding."""
+    for facts, times in (
+        ({"pin_memory": True}, 1), ({"unpicklable": "collate_fn"}, 1), ({"on_mps": "dataset"}, 1),
+        ({"persistent": False}, 3),
+    ):  # fmt: skip
+        builder = RecordingBuilder(meta=META)
+        made = builder.site("data.py", 4, "loaders", "return DataLoader(data, **options)")
+        for epoch in range(times):
+            loop_of = builder.site("train.py", 7, "main", "for x in loader:")
+            builder.note("loader", start_ns=epoch, site=loop_of, other=made, **{**LOADER, **facts})
+        finding = only(builder.close())
+        assert (finding.site.file, finding.site.line) == ("data.py", 4)
+    builder = RecordingBuilder(meta=META)
+    made = builder.site("data.py", 4, "loaders", "return DataLoader(data, pin_memory=True)")
+    for line in (7, 19):
+        site = builder.site("train.py", line, "main", "for x in loader:")
+        builder.note("loader", start_ns=line, site=site, other=made, **{**LOADER, "pin_memory": True})
+    pinned = only(builder.close())
+    assert (pinned.count, [site.line for site in pinned.related_sites], pinned.related_as) == (2, [7, 19], "used at")
+
+
 def test_words_about_workers() -> None:
     """MPS80x: one worker or several, and what cannot be sent to them."""
     assert only(once("loader", **{**LOADER, "guarded": False})).what == (
@@ -696,6 +718,9 @@ def test_every_step_timed_without_a_wait() -> None:
         ("last = time.time()", "while time.time() - last < 60:", []),
         ("row['time'] = time.time()", "row['time'] = time.time()", []),
         ("t = time.time()", "log(step, time.time())", []),
+        ("end = time.time()", "data_time.update(time.time() - end)", []),
+        ("t = time.time()", "load_seconds += time.time() - t", []),
+        ("end = time.time()", "batch_time.update(time.time() - end)", ["MPS901"]),
     ],
 )
 def test_what_is_a_timing(start: str, end: str, expected: list[str]) -> None:
@@ -715,6 +740,16 @@ def test_most_of_the_work_waited_for() -> None:
             builder.entry("anymps::synchronize", start_ns=10 * number + 5, fate=Fate.WAIT, wait=Wait.SYNCHRONIZE)
     builder.note("clock", start_ns=500, site=builder.site("b.py", 9, "main", "print(time.time() - t)"))
     assert ids(builder.close()) == []
+
+
+def test_a_time_that_holds_a_batch_only() -> None:
+    """MPS901 is silent where the device did nothing but prepare the batch: the time is that of the loading."""
+    for phase, expected in ((Phase.BATCH, []), (Phase.MOVE, []), (Phase.FORWARD, ["MPS901"])):
+        builder = RecordingBuilder(meta=META)
+        builder.note("clock", start_ns=1, site=builder.site("b.py", 3, "main", "t = time.time()"))
+        builder.entry("aten::div", start_ns=2, phase=phase)
+        builder.note("clock", start_ns=30, site=builder.site("b.py", 9, "main", "took = time.time() - t"))
+        assert ids(builder.close()) == expected
 
 
 def test_first_call_timed() -> None:

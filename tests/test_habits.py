@@ -287,6 +287,18 @@ def test_loader_without_workers() -> None:
     assert loader_facts(pin_memory=True) == {"workers": 0, "pin_memory": True, "persistent": False}
 
 
+def test_where_a_loader_was_made() -> None:
+    """The other line of a loader's mark is the one that made it."""
+
+    def use() -> None:
+        loader = DataLoader(Rows(), batch_size=4)  # made
+        for _ in loader:
+            pass
+
+    (loader,) = noted(use, "loader")
+    assert loader.other.source.endswith("# made")
+
+
 def test_loader_behind_a_progress_bar() -> None:
     """It belongs to the loop, not to the line of the bar's package that goes through it."""
     names: dict[str, Callable[[object], Iterator[object]]] = {}

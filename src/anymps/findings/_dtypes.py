@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._new_line import checked
 from anymps.findings._refusals import Refused, at, refused_as
 from anymps.record import Recording, RefusalKind
 
@@ -132,12 +133,13 @@ def _float64(refused: Refused) -> Finding:
             f"{subject}, made{made} at {at(refused.origin)}, is float64{default}; going to mps raised {refused.error}."
         )
         float32 = _as_float32(expression)
+        cast = '`.astype("float32")`' if refused.detail.get("array") else "`.float()`"
         if looped:
-            fix = "Make it float32 where the data set makes it, or write `.float()` before it goes to the device."
+            fix = f"Make it float32 where the data set makes it, or write {cast} before it goes to the device."
         elif float32:
-            fix = f"Write `{float32}` at {at(refused.origin)}, or `.float()` before it goes to the device."
+            fix = f"Write `{float32}` at {at(refused.origin)}, or {cast} before it goes to the device."
         else:
-            fix = f"Make it float32 at {at(refused.origin)}, or write `.float()` before it goes to the device."
+            fix = f"Make it float32 at {at(refused.origin)}, or write {cast} before it goes to the device."
     return FLOAT64.finding(
         refused.site, what=f"{what[:-1]}{refused.called}.", count=refused.count, fix=fix, related_sites=[refused.origin]
     )
@@ -156,8 +158,8 @@ def _as_float32(expression: str) -> str:
         return f"torch.{call['name']}({inner})" if inner else f"{expression}.float()"
     if call["name"] in _TAKES_DTYPE:
         separator = ", " if call["arguments"].strip() else ""
-        return f"{expression[:-1]}{separator}dtype=np.float32)"
-    return f"{expression}.astype(np.float32)"
+        return checked(f"{expression[:-1]}{separator}dtype={call['root']}.float32)", instead_of=expression)
+    return checked(f"{expression}.astype({call['root']}.float32)", instead_of=expression)
 
 
 def _is_balanced(arguments: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._optimizer import made_at
 from anymps.record import Noted, Recording
 
 _SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python"
@@ -168,8 +169,8 @@ def find(recording: Recording) -> Iterator[Finding]:
         site = loader.occurrence.site
         if site.known and not is_library(site):
             loaders.setdefault((site.file, site.line), []).append(loader)
+    yield from _pinned([loader for group in loaders.values() for loader in group])
     for group in loaders.values():
-        yield from _pinned(group)
         yield from _on_mps(group)
         yield from _workers([loader for loader in group if _spawns(loader)])
 
@@ -184,10 +185,21 @@ def _count(loaders: list[Noted]) -> int:
 
 
 def _pinned(loaders: list[Noted]) -> Iterator[Finding]:
-    pinned = [loader for loader in loaders if loader.facts.get("pin_memory")]
-    if pinned:
-        what = "A DataLoader with `pin_memory=True`: on mps it warns, and its batches are not pinned."
-        yield PINNED.finding(pinned[0].occurrence.site, what=what, count=_count(pinned))
+    """One for each line that makes such loaders, as that is the line to change, wherever they are used."""
+    made: dict[tuple[str, int], list[Noted]] = {}
+    for loader in loaders:
+        if loader.facts.get("pin_memory"):
+            site = made_at(loader)
+            made.setdefault((site.file, site.line), []).append(loader)
+    for group in made.values():
+        used = [loader.occurrence.site for loader in group if loader.occurrence.site != made_at(group[0])]
+        yield PINNED.finding(
+            made_at(group[0]),
+            what="A DataLoader with `pin_memory=True`: on mps it warns, and its batches are not pinned.",
+            count=_count(group),
+            related_sites=dict.fromkeys(used),
+            related_as="used at",
+        )
 
 
 def _on_mps(loaders: list[Noted]) -> Iterator[Finding]:
@@ -196,7 +208,7 @@ def _on_mps(loaders: list[Noted]) -> Iterator[Finding]:
         name, workers = given[0].facts["on_mps"], given[0].facts["workers"]
         processes = "1 worker" if workers == 1 else f"{workers} workers"
         what = f"`{name}` of a DataLoader with {processes} lies on mps."
-        yield ON_MPS.finding(given[0].occurrence.site, what=what, count=_count(given))
+        yield ON_MPS.finding(made_at(given[0]), what=what, count=_count(given))
 
 
 def _workers(loaders: list[Noted]) -> Iterator[Finding]:
@@ -212,8 +224,8 @@ def _workers(loaders: list[Noted]) -> Iterator[Finding]:
     if unpicklable:
         name = unpicklable[0].facts["unpicklable"]
         what = f"`{name}` of a DataLoader with {processes} is a lambda or a local one, which cannot be sent to them."
-        yield UNPICKLABLE.finding(site, what=what, count=_count(unpicklable))
+        yield UNPICKLABLE.finding(made_at(unpicklable[0]), what=what, count=_count(unpicklable))
     restarted = [loader for loader in loaders if not loader.facts.get("persistent")]
     if _count(restarted) >= _FEWEST_EPOCHS:
         what = f"{processes[0].upper()}{processes[1:]} started {_count(restarted)} times, once an epoch."
-        yield RESTARTED.finding(site, what=what, count=_count(restarted))
+        yield RESTARTED.finding(made_at(restarted[0]), what=what, count=_count(restarted))

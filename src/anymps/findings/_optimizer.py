@@ -143,7 +143,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
 
 
 def made_at(optimizer: Noted) -> Site:
-    """The line that made an optimizer; where that is in a package or unknown, the line of its first step."""
+    """The line that made an optimizer or a loader; where that is in a package or unknown, the line of its first use."""
     made = optimizer.other
     return made if made.known and not is_library(made) else optimizer.occurrence.site
 

@@ -85,6 +85,8 @@ RULES = (UNFINISHED, COLD)
 _CLOCK: Final = r"\b(?:time|perf_counter|monotonic|default_timer|timer)(?:_ns)?\s*\(\s*\)"
 _DIFFERENCE: Final = re.compile(rf"{_CLOCK}\s*-|-\s*(?:\w+\.)*{_CLOCK}")
 _KEPT: Final = re.compile(rf"[\w.]+(?:\s*:\s*\w+)?\s*=\s*(?:\w+\.)*{_CLOCK}\s*(?:#.*)?")
+_LOADING: Final = re.compile(r"\b\w*(?:data|load|fetch)\w*(?:\.\w+)*\s*(?:\(|[-+]?=)", re.IGNORECASE)
+"""A time by this name is that of the batches: `data_time.update(time.time() - end)`."""
 _DECIDES: Final = re.compile(r"(?:el)?if\b|while\b|assert\b|return\b.*[<>]")
 
 _MANY: Final = (
@@ -126,8 +128,10 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 
 def _is_timing(pair: ClockPair) -> bool:
-    """Whether the program takes the difference of the two reads, as far as its lines tell; not for a time limit."""
+    """Whether the lines take the difference of the two reads; not for a time limit, and not for that of loading."""
     start, end = pair.start.source.strip(), pair.end.source.strip()
     if (pair.start.file, pair.start.line) == (pair.end.file, pair.end.line) or _DECIDES.match(end):
+        return False
+    if _LOADING.search(end):
         return False
     return bool(_DIFFERENCE.search(end)) or bool(_KEPT.fullmatch(end) and _KEPT.fullmatch(start))

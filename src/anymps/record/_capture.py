@@ -277,6 +277,7 @@ class Capture:
         origin_site = 0
         if origin is not None:
             detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}
+            detail |= {"array": True} if origin.array else {}
             if origin.line:
                 origin_site = self.core.site(origin.file, origin.line, origin.function, "")
         caller = None if delayed else find_caller(self.core.is_internal)

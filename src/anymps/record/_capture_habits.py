@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
 from anymps.record._capture_births import find_birth, find_name
 from anymps.record._capture_clocks import watch_clocks
@@ -42,11 +42,13 @@ class Habits:
         self._core = core
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._made: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+        self._loaders: weakref.WeakKeyDictionary[DataLoader[Any], int] = weakref.WeakKeyDictionary()
         self._told: set[tuple[str, int]] = set()
 
     def install(self) -> Undo:
         """Start to watch; what is returned ends it."""
         undo: Undo = []
+        self._replace(undo, DataLoader, "__init__", self._loader_made)
         self._replace(undo, _BaseDataLoaderIter, "__init__", self._loader)
         self._replace(undo, autocast, "__init__", self._autocast)
         self._replace(undo, GradScaler, "__init__", self._scaler)
@@ -88,6 +90,10 @@ class Habits:
             facts = {"expression": birth.expression, "generator": birth.generator, "number": tensor.dim() == 0}
             self._write("born", site, origin, facts)
 
+    def _loader_made(self, original: Callable[..., None], loader: Any, *given: Any, **named: Any) -> None:
+        original(loader, *given, **named)
+        self._loaders[loader] = self._core.current_site()
+
     def _loader(self, original: Callable[..., None], iterator: Any, loader: Any, *rest: Any, **named: Any) -> None:
         workers = loader.num_workers
         facts: dict[str, object] = {
@@ -101,7 +107,7 @@ class Habits:
             facts |= {"start_method": method, "guarded": _is_guarded()}
             facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in ("", "spawn", "forkserver") else {}
             facts |= {"on_mps": next(_on_mps(loader), "")}
-        self._write("loader", self._site_around_bars(), 0, facts)
+        self._write("loader", self._site_around_bars(), self._loaders.get(loader, 0), facts)
         original(iterator, loader, *rest, **named)  # starts the workers, which may fail
 
     def _autocast(self, original: Callable[..., None], region: Any, *given: Any, **named: Any) -> None:

@@ -12,7 +12,7 @@ import linecache
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import FrameType, ModuleType
 from typing import Any
@@ -21,6 +21,9 @@ import torch
 
 _MAX_FRAMES = 12  # user frames looked at, outwards
 _MAX_CALLERS = 100  # packages call each other through many
+_WIDE = ("float64", "complex128")
+_MOVING = frozenset({"to", "mps", "cuda", "type_as", "copy_", "new_tensor", "tensor", "as_tensor", "asarray"})
+_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.ExceptHandler, ast.match_case)
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
 
 
@@ -28,7 +31,7 @@ _STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
 class Origin:
     """The line that made a tensor: where, under which name, and the expression on its right-hand side.
 
-    `line` is 0 where only the name is known.
+    `line` is 0 where only the name is known. `array`: the name holds an array of NumPy's.
     """
 
     file: str
@@ -37,21 +40,55 @@ class Origin:
     name: str
     expression: str
     numpy_default: bool
+    array: bool = False
 
 
 def find_origin(culprit: torch.Tensor | None, kind: str, is_internal: Callable[[str], bool]) -> Origin | None:
-    """The origin of `culprit`, or, where the refused tensor never came to be, of a value that explains refusal `kind`.
+    """The origin of `culprit`, or, where the refused tensor never came to be, of what the line was taking to mps.
 
-    `is_internal(filename)` tells frames that are not the user's. None if no name in reach holds such a value.
+    A tensor that is known is looked for in all frames; one that never came to be only in what the running line itself
+    gives to a call that takes things to a device. `is_internal(filename)` tells frames that are not the user's. None if
+    nothing proves where the tensor came from.
     """
-    matches = _matcher(culprit, kind)
+    if culprit is None:
+        frame = next(user_frames(is_internal), None)
+        return _moved_origin(frame, kind, is_internal) if frame is not None and kind in _WIDE else None
     for frame in user_frames(is_internal):
         for name in _names_on_line(frame):
             found, value = resolve(name, frame)
-            path = matches(value) if found else None
+            path = _path_to(value, lambda item: item is culprit) if found else None
             if path is not None:
                 return _made_at(frame, name, path, is_internal)
     return None
+
+
+def _moved_origin(frame: FrameType, kind: str, is_internal: Callable[[str], bool]) -> Origin | None:
+    """The origin of the one value of a wide dtype that the running line takes to a device."""
+    moved: dict[int, tuple[ast.expr, str, Any]] = {}
+    within: set[ast.AST] = set()  # of `batch["x"]`, which holds what `batch` holds too
+    for node in _names_on_line(frame, only=_takes_to_device):
+        found, value = resolve(node, frame) if node not in within else (False, None)
+        path = _path_to(value, lambda item: _is_wide(item, kind)) if found else None
+        if path is not None:
+            moved.setdefault(id(value), (node, path, value))
+            within |= set(ast.walk(node))
+    if len(moved) != 1:
+        return None
+    ((node, path, value),) = moved.values()
+    origin = _made_at(frame, node, path, is_internal)
+    return replace(origin, array=not path and type(value).__module__ == "numpy") if origin is not None else None
+
+
+def _takes_to_device(node: ast.AST) -> bool:
+    """Of `x.to(device)`, `torch.tensor(x, device=device)` and the like."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name in _MOVING or any(keyword.arg == "device" for keyword in node.keywords)
+
+
+def _is_wide(item: Any, kind: str) -> bool:
+    return str(getattr(item, "dtype", "")).rpartition(".")[2] == kind and hasattr(item, "shape")
 
 
 def find_caller(is_internal: Callable[[str], bool]) -> str | None:
@@ -68,20 +105,6 @@ def _is_library(file: str) -> bool:
     """Whether a file is an installed package's, or Python's own as `unittest` is."""
     file = file.replace("\\", "/")
     return "/site-packages/" in file or "/dist-packages/" in file or file.startswith(_STANDARD_LIBRARY)
-
-
-def _matcher(culprit: torch.Tensor | None, kind: str) -> Callable[[Any], str | None]:
-    """A test of a value: None, or the path from the value to the tensor in question (`""`, `".fc.weight"`)."""
-    if culprit is not None:
-        return lambda value: _path_to(value, lambda item: item is culprit)
-    if kind in ("float64", "complex128"):
-        wide = {"float64", "complex128"}
-
-        def is_wide(item: Any) -> bool:
-            return str(getattr(item, "dtype", "")).rpartition(".")[2] in wide and hasattr(item, "shape")
-
-        return lambda value: _path_to(value, is_wide)
-    return lambda value: None
 
 
 def _path_to(value: Any, wanted: Callable[[Any], bool]) -> str | None:
@@ -137,8 +160,8 @@ def _tree(source: str) -> ast.Module | None:
         return None
 
 
-def _names_on_line(frame: FrameType) -> list[ast.expr]:
-    """The names, attributes and items that the statement being run reads, the longest first."""
+def _names_on_line(frame: FrameType, only: Callable[[ast.AST], bool] | None = None) -> list[ast.expr]:
+    """The names, attributes and items that the statement being run reads, the longest first; `only` within some."""
     tree = parsed(frame.f_code.co_filename)
     statement = statement_at(tree, frame.f_lineno) if tree is not None else None
     if statement is None:
@@ -146,9 +169,10 @@ def _names_on_line(frame: FrameType) -> list[ast.expr]:
     header: list[ast.AST] = [statement]
     if hasattr(statement, "body"):  # a compound statement: only its own line, not the block below it
         header = [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
+    parts = header if only is None else [node for part in header for node in ast.walk(part) if only(node)]
     reads = [
         node
-        for part in header
+        for part in parts
         for node in ast.walk(part)
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load)
     ]
@@ -199,6 +223,8 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
                 continue
             if line < frame.f_lineno or value is None or not contains(value, name):
                 best = (line, value)
+    if best is not None and not _has_run(scope, best[0], frame.f_lineno):
+        return Origin("", 0, "", name + path, "", False)
     if best is not None:
         expression = ast.unparse(best[1]) if best[1] is not None else ""
         return Origin(
@@ -224,6 +250,29 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
             file, line, function, given = made
             return Origin(file, line, function, name + path, ast.unparse(given), _is_numpy_default(given, frame))
     return unknown
+
+
+def _has_run(scope: ast.AST, made: int, line: int) -> bool:
+    """Whether a line before another of the same scope has run whenever that one does: no branch holds it alone."""
+    for node in ast.walk(scope):
+        if not isinstance(node, _BLOCKS):
+            continue
+        for body in (getattr(node, name, None) for name in ("body", "orelse", "handlers", "finalbody", "cases")):
+            if isinstance(body, list) and body:
+                first, last = _lines(body)
+                if first <= made <= last and not first <= line <= last:
+                    return False
+    return True
+
+
+def _lines(body: list[ast.AST]) -> tuple[int, int]:
+    numbers = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for part in body
+        for node in ast.walk(part)
+        if isinstance(node, (ast.stmt, ast.expr))
+    ]
+    return min(first for first, _ in numbers), max(last for _, last in numbers)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -6,19 +6,21 @@ from collections.abc import Callable
 
 from anymps.record._facts import ClockPair, Site
 from anymps.record._step_table import Rows
-from anymps.record._vocabulary import Fate, Flag, Wait
+from anymps.record._vocabulary import Fate, Flag, Phase, Wait
 
 _CLOCK = f"o.name LIKE 'anymps::clock %' AND e.flags & {Flag.PAIR:d}"
 _ANY = f"SELECT 1 FROM operators o JOIN signatures s ON s.operator = o.id WHERE s.fate = {Fate.MARK:d} AND o.name LIKE "
 
 _FILLERS = ("bernoulli_.float", "fill_.Scalar", "normal_", "random_", "uniform_", "zero_")
 _FILLS = "', '".join(f"aten::{name}" for name in _FILLERS)
-# Work is counted up over all threads, as backward runs on one of its own, and without what only fills a new tensor. A
+# Work is counted up over all threads, as backward runs on one of its own, without what only fills a new tensor and
+# without what prepares a batch, as a time that holds nothing else is that of the loading. A
 # wait is taken at its end.
 _READS = f"""
 WITH timed AS (
   SELECT e.start_ns + e.duration_ns * (e.wait <> 0) AS time, e.id, e.thread, e.site, e.wait, {_CLOCK} AS clock,
     s.fate = {Fate.NATIVE:d} AND NOT e.flags & {Flag.VIEW:d} AND e.wait <> {Wait.ITEM:d}
+      AND e.phase NOT IN ({Phase.BATCH:d}, {Phase.MOVE:d})
       AND o.name NOT IN ('{_FILLS}') AS works,
     ROW_NUMBER() OVER (PARTITION BY e.signature ORDER BY e.start_ns, e.id) = 1 AS first
   FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator
