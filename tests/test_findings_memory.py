@@ -146,12 +146,15 @@ def growing(
     chain: bool = False,
     sizes: tuple[int, ...] = (),
     requested: int | None = None,
+    keeper: dict[str, object] | None = None,
 ) -> Recording:
     """Steps that each leave a buffer of `size` (`kept`), and its forward's others (`chain`), or free one of `sizes`."""
     builder = RecordingBuilder(meta=META)
     line = builder.site(FILE, 20, "main", "total += loss")
     forward = builder.site(FILE, 8, "forward", "return self.head(x)")
     reserved = 8 * MIB
+    if keeper is not None:
+        builder.note("keeps", start_ns=0, site=builder.site(FILE, 31, "main", "total = total + loss"), **keeper)
     for step in range(steps + 1):  # the last is not complete: what the one before left is seen then
         buffers = [builder.allocation(size, "aten::add.Tensor", site=line, phase=Phase.FORWARD, requested=requested)]
         if chain:
@@ -191,6 +194,26 @@ def test_a_loss_added_up_with_its_graph() -> None:
     assert (finding.id, finding.site.line, [site.line for site in finding.related_sites]) == ("MPS505", 8, [20])
     assert finding.what.endswith("Results of 2 operators of the forward outlive their step: their graph is kept.")
     assert "`total += loss.detach()`" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("graph", "begins", "fix"),
+    [
+        (
+            True, "`total` keeps the graph of every step. After each step",
+            "Give `total` tensors without their graph: `.detach()`, or compute them under `torch.no_grad()`.",
+        ),
+        (
+            False, "`total` keeps more tensors with every step. After each step",
+            "Keep numbers in `total`, read now and then, or copies on the CPU: `.detach().cpu()`.",
+        ),
+    ],
+)  # fmt: skip
+def test_the_line_that_keeps(graph: bool, begins: str, fix: str) -> None:
+    """MPS505 stands at the line that keeps the tensors where it is known; the lines that made them are related."""
+    finding = only(growing(2 * MIB, chain=True, keeper={"name": "total", "graph": graph}))
+    assert (finding.site.line, finding.fix, finding.what.startswith(begins)) == (31, fix, True)
+    assert ([site.line for site in finding.related_sites], finding.related_as) == ([8, 20], "made at")
 
 
 @pytest.mark.parametrize("recording", [growing(256), growing(2 * MIB, kept=False), growing(2 * MIB, steps=2)])

@@ -412,6 +412,43 @@ def test_optimizer_is_told_once() -> None:
     }  # fmt: skip
 
 
+# --- what keeps tensors
+
+
+def keeping(kind: str) -> tuple[Noted, ...]:
+    """Six steps whose loop keeps tensors in one of three ways, or in none."""
+    model = nn.Linear(4, 2).to("mps")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train() -> None:
+        total, kept = torch.zeros((), device="mps"), []
+        for _ in range(6):
+            loss = model(torch.rand(2, 4, device="mps")).sum()
+            if kind == "graph":
+                total = total + loss  # graph
+            elif kind == "list":
+                kept.append(loss.detach())  # list
+            else:
+                total = loss.detach()
+            loss.backward()
+            optimizer.step()
+
+    return noted(train, "keeps")
+
+
+@pytest.mark.parametrize(("kind", "name"), [("graph", "total"), ("list", "kept")])
+def test_what_keeps_tensors(kind: str, name: str) -> None:
+    """The line that gives a variable more to hold, once: through autograd's graph, or as items."""
+    (keeper,) = keeping(kind)
+    assert keeper.facts == {"name": name, "graph": kind == "graph"}
+    assert keeper.occurrence.site.source.endswith(f"# {kind}")
+
+
+def test_what_keeps_nothing() -> None:
+    """A variable that is given a new tensor in each step keeps none of them."""
+    assert keeping("neither") == ()
+
+
 # --- precision
 
 

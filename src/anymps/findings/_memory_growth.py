@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Final
 
 from anymps.findings._example import Example
-from anymps.findings._loop import MIN_STEPS, number
+from anymps.findings._loop import MIN_STEPS, is_library, number
 from anymps.findings._memory_limits import line_words
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.record import Allocation, Category, Holding, Phase, Recording, Site, StepMemory
+from anymps.record import Allocation, Category, Holding, Noted, Phase, Recording, Site, StepMemory
 from anymps.rules import format_size
 
 LEAST: Final = 1 << 20
@@ -126,7 +126,31 @@ def _left(recording: Recording, steps: Sequence[StepMemory], growth: float) -> I
             "`total += loss.detach()`, `outputs.append(output.detach())`, or compute it under `torch.no_grad()`."
         )
     site, *others = _places(lines)
+    keepers = [note for note in recording.noted("keeps") if not is_library(note.occurrence.site)]
+    if len(keepers) == 1:
+        yield _kept(keepers[0], what, len(held), each, [site, *others])
+        return
     yield LEFT.finding(site, what=what, count=len(held), per_step=len(held) / each, fix=fix, related_sites=others)
+
+
+def _kept(keeper: Noted, what: str, count: int, steps: int, born: Sequence[Site]) -> Finding:
+    """The finding at the line that keeps, where the capture saw one variable hold more and more."""
+    name = str(keeper.facts.get("name", ""))
+    if keeper.facts.get("graph"):
+        first = f"`{name}` keeps the graph of every step."
+        fix = f"Give `{name}` tensors without their graph: `.detach()`, or compute them under `torch.no_grad()`."
+    else:
+        first = f"`{name}` keeps more tensors with every step."
+        fix = f"Keep numbers in `{name}`, read now and then, or copies on the CPU: `.detach().cpu()`."
+    return LEFT.finding(
+        keeper.occurrence.site,
+        what=f"{first} {what}",
+        count=count,
+        per_step=count / steps,
+        fix=fix,
+        related_sites=[place for place in born if place != keeper.occurrence.site],
+        related_as="made at",
+    )
 
 
 def _held(recording: Recording, steps: set[int]) -> list[Allocation]:

@@ -26,6 +26,7 @@ from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
 from anymps.record._capture_births import find_birth, find_name
 from anymps.record._capture_clocks import watch_clocks
+from anymps.record._capture_keepers import Keepers
 from anymps.record._capture_origins import user_frames
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
@@ -43,6 +44,8 @@ class Habits:
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._made: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._loaders: weakref.WeakKeyDictionary[DataLoader[Any], int] = weakref.WeakKeyDictionary()
+        self._keepers = Keepers(core.is_internal)
+        self._pace: weakref.ref[torch.optim.Optimizer] | None = None  # the optimizer whose steps count
         self._told: set[tuple[str, int]] = set()
 
     def install(self) -> Undo:
@@ -60,6 +63,12 @@ class Habits:
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
+        if self._pace is None:
+            self._pace = weakref.ref(optimizer)
+        if self._pace() is optimizer:
+            for keeper in self._keepers.step():
+                site = self._core.site(keeper.file, keeper.line, keeper.function, "")
+                self._write("keeps", site, 0, {"name": keeper.name, "graph": keeper.graph})
         if optimizer in self._optimizers:
             return
         self._optimizers.add(optimizer)

@@ -288,6 +288,15 @@ class Recording:
         names = tuple(operators)
         return self._occurrences(of=f"o.name IN ({', '.join('?' * len(names))})", values=names)
 
+    def cpu_indices(self) -> tuple[Occurrence, ...]:
+        """Where tensors on mps were indexed with CPU tensors: the operator copies such an index each time.
+
+        A value of no dimension that is assigned there is none.
+        """
+        names = ("aten::index.Tensor", "aten::index.Tensor_out", "aten::_index_put_impl_")
+        on_cpu = "instr(replace(s.inputs, '[] on cpu', ''), ' on cpu')"
+        return self._occurrences(of=f"o.name IN ({', '.join('?' * len(names))}) AND {on_cpu}", values=names)
+
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""
         return self._occurrences(of="instr(s.inputs, ?)", condition=ON_MPS, values=(f'"{dtype}[',))

@@ -1,0 +1,81 @@
+"""MPS408: indices that lie on the CPU, while the tensor that they index lies on mps."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from anymps.findings._costs import COPY
+from anymps.findings._example import Example
+from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, loops_untrained, times
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._user_line import UserLine
+from anymps.record import Recording
+
+INDEX = Rule(
+    id="MPS408",
+    title="CPU index into a tensor on mps, again and again",
+    severity=Severity.WARNING,
+    why=(
+        "PyTorch copies a CPU index to the tensor's device each time it is used, and the host waits for that copy "
+        "until the GPU has finished all queued work."
+    ),
+    fix=(
+        "Make the index on the device, such as `torch.randperm(n, device=device)`, or move it there once, before the "
+        "loop."
+    ),
+    source=f"aten/src/ATen/native/TensorAdvancedIndexingUtils.h (make_info), torch 2.7 to 2.15; {COPY.source}",
+    example=Example(
+        bad="""
+            data = torch.rand(8, 4).to(device)
+            order = torch.randperm(8)
+            for i in range(4):
+                x = data[order[2 * i : 2 * i + 2]]
+                train(x)
+        """,
+        good="""
+            data = torch.rand(8, 4).to(device)
+            order = torch.randperm(8, device=device)
+            for i in range(4):
+                x = data[order[2 * i : 2 * i + 2]]
+                train(x)
+        """,
+    ),
+)
+
+RULES = (INDEX,)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about indices, one a line of the program."""
+    for line in by_line(use for use in recording.cpu_indices() if use.site.known and not is_library(use.site)):
+        routine = tuple(use for use in line.occurrences if is_every_step(recording, use))
+        if routine or loops_untrained(recording, line):
+            yield _index(AtLine(line.site, routine or line.occurrences))
+
+
+def _index(line: AtLine) -> Finding:
+    name = _index_of(line.site.source)
+    often = f"{times(line.per_step)} a step" if line.per_step else times(line.count)
+    where = f"Make `{name}` on the device" if name else "Make the index on the device"
+    return INDEX.finding(
+        line.site,
+        what=f"{f'The index `{name}`' if name else 'An index'} is on the CPU, and was copied to mps {often}.",
+        count=line.count,
+        per_step=line.per_step,
+        cost_ns=COPY.of(line.count),
+        fix=f"{where}, or move it there once, before the loop; `torch.randperm(n, device=device)` draws there.",
+    )
+
+
+def _index_of(source: str) -> str:
+    """The variable that indexes, where the line has just one: of `data[order[i : i + 2]]` it is `order`."""
+    statement = UserLine.of(source).statement
+    names = {
+        part.id if isinstance(part, ast.Name) else ast.unparse(part)
+        for node in (ast.walk(statement) if statement is not None else ())
+        if isinstance(node, ast.Subscript)
+        for part in [node.slice.value if isinstance(node.slice, ast.Subscript) else node.slice]
+        if isinstance(part, (ast.Name, ast.Attribute))
+    }
+    return names.pop() if len(names) == 1 else ""

@@ -1,0 +1,72 @@
+"""MPS408 on hand-made recordings and on the device: indices that lie on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.findings import Finding, find
+from anymps.record import RecordingBuilder
+from processes import ENABLE, run_python
+
+LIBRARY = "/opt/lib/python3.11/site-packages/trainer/loop.py"
+
+
+def found(*inputs: str, source: str = "x = data[order]", file: str = "train.py", every: int = 1) -> list[Finding]:
+    """The findings about a line that indexes with these inputs in every `every`-th of ten steps."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
+    line = builder.site(file, 12, "main", source)
+    for step in range(10):
+        builder.entry("aten::mm", start_ns=100 * step)
+        if step % every == 0:
+            builder.entry("aten::index.Tensor", start_ns=100 * step + 1, site=line, inputs=inputs)
+        builder.end_step(100 * step + 100)
+    return find(builder.close())
+
+
+@pytest.mark.parametrize(
+    ("source", "what", "fix"),
+    [
+        (
+            "x = data[order[i : i + 2]]",
+            "The index `order` is on the CPU, and was copied to mps once a step.",
+            "Make `order` on the device, or move it there once, before the loop; `torch.randperm(n, device=device)` "
+            "draws there.",
+        ),
+        (
+            "x, y = data[a], labels[b]",
+            "An index is on the CPU, and was copied to mps once a step.",
+            "Make the index on the device, or move it there once, before the loop; "
+            "`torch.randperm(n, device=device)` draws there.",
+        ),
+    ],
+)
+def test_a_cpu_index_in_every_step(source: str, what: str, fix: str) -> None:
+    """The index by its name where the line has one."""
+    (finding,) = found("float32[8, 4]", "int64[2] on cpu", source=source)
+    assert (finding.id, finding.what, finding.fix, finding.count) == ("MPS408", what, fix, 10)
+
+
+def test_indices_that_are_no_finding() -> None:
+    """On the device, now and then, in a package; and a number on the CPU that is assigned to a place."""
+    assert found("float32[8, 4]", "int64[2]") == []
+    assert found("float32[8, 4]", "int64[2] on cpu", every=5) == []
+    assert found("float32[8, 4]", "int64[2] on cpu", file=LIBRARY) == []
+    assert found("float32[8, 4]", "int64[2]", "float32[] on cpu") == []
+
+
+def test_indices_on_the_device() -> None:
+    """Both ways of use, in a loop that trains nothing."""
+    script = """
+from anymps.findings import find
+def use():
+    data, order = torch.rand(40, 4).to("mps"), torch.randperm(40)
+    for i in range(20):
+        y = data[order[i : i + 2]]
+        data[order[i : i + 2]] = 0.0
+for source in ("native", "dispatch"):
+    with anymps.record(source=source) as capture:
+        use()
+    print(source, [(finding.id, finding.count) for finding in find(capture.recording)])
+"""
+    expected = "[('MPS408', 20), ('MPS408', 20)]"
+    assert run_python(ENABLE + script).lines == [f"native {expected}", f"dispatch {expected}"]
