@@ -90,6 +90,7 @@ def test_numbers_of_a_queue() -> None:
         first_step=0,
         last_step=5,
         moved_bytes=24,
+        every=1,
         measured=5,
         operators=4,
         most_operators=4,
@@ -198,6 +199,35 @@ def test_waits_that_belong(extra: Extra, reason: str) -> None:
     assert (place.hurts, place.reason) == (False, reason)
     assert [it.id for it in find(recording) if it.severity is not Severity.INFO] == []
     assert ahead(recording, []) is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ((1, 6, 11), "every 5 steps"),
+        ((0, 4, 8), "every 4 steps"),
+        ((1, 6), "in 2 of 12 steps"),
+        ((1, 2, 9), "in 3 of 12 steps"),
+    ],
+)
+def test_what_comes_at_intervals_is_told_with_them(steps: tuple[int, ...], reason: str) -> None:
+    """Three times make an interval if they are as far apart."""
+    recording = loop(waiting(10, Wait.ITEM, 900, when=lambda step: step in steps), steps=12).close()
+    assert told(recording) == [(10, "item", False, reason)]
+
+
+def test_an_odd_step_is_not_in_the_number_of_a_step() -> None:
+    """Headline, finding and table have one number, that of a typical step, however much a rare one waits."""
+
+    def sample(builder: RecordingBuilder, step: int, time: int) -> None:
+        for number in range(50 if step == 7 else 3):
+            waiting(20, Wait.ITEM, 700 + number)(builder, step, time)
+
+    recording = loop(sample, steps=10).close()
+    (place,) = wait_places(recording)
+    (finding,) = (it for it in find(recording) if it.id == "MPS201")
+    assert (place.per_step, finding.per_step, finding.count) == (3, 3, 77)
+    assert words.waits(recording, [finding]).startswith("3 waits in every step; ")
 
 
 def test_many_reads_in_a_validation_belong() -> None:

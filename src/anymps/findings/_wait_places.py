@@ -39,7 +39,7 @@ class WaitPlace:
 
     @property
     def per_step(self) -> float:
-        """Waits in a complete step, on average."""
+        """Waits in a typical step."""
         return sum(queue.per_step for queue in self.queues)
 
     @property
@@ -139,5 +139,7 @@ def _reason(recording: Recording, queue: WaitQueue, *, constant: bool) -> str:
         if constant:
             return "copied to the device, though it had not changed"
         return "the loop's data on its way to the device" if Phase.MOVE in queue.phases else "copied to the device"
+    if queue.every > 1:
+        return f"every {queue.every:,} steps"
     often = f"in {queue.steps:,} of {len(steps):,} {'step' if len(steps) == 1 else 'steps'}"
     return often if len(steps) >= MIN_STEPS else f"{often}, too few to tell whether in every one"

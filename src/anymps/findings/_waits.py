@@ -26,6 +26,7 @@ from anymps.findings._wait_advice import (
     show_advice,
     shows,
 )
+from anymps.findings._wait_places import kind_at
 from anymps.record import Recording, Wait
 from anymps.rules import wait_of
 
@@ -189,16 +190,16 @@ def find(recording: Recording) -> Iterator[Finding]:
         elif package := package_of(line.site):
             packaged.setdefault((rule.id, package), []).append(line)
         else:
-            yield _in_every_step(rule, advice, [line])
+            yield _in_every_step(recording, rule, advice, [line])
     for (rule_id, advice), lines in settled.items():
-        yield _in_every_step(_BY_ID[rule_id], advice, lines)
+        yield _in_every_step(recording, _BY_ID[rule_id], advice, lines)
     for (rule_id, package), lines in packaged.items():
         advice = Advice(
             f"The package `{package}` made the host wait",
             f"Nothing in your own files: see whether a setting or a newer release of `{package}` goes without, or "
             "tell its authors.",
         )
-        yield _in_every_step(_BY_ID[rule_id], advice, lines, severity=Severity.INFO)
+        yield _in_every_step(recording, _BY_ID[rule_id], advice, lines, severity=Severity.INFO)
 
 
 def advised(recording: Recording, lines: Iterable[AtLine]) -> Iterator[tuple[Rule, Advice, AtLine]]:
@@ -241,8 +242,17 @@ def _by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
         yield rule, AtLine(line.site, tuple(wait for wait in line.occurrences if _RULE_OF[wait.wait] is rule))
 
 
-def _in_every_step(rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity | None = None) -> Finding:
-    per_step = sum(line.per_step for line in lines)
+def _in_every_step(
+    recording: Recording, rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity | None = None
+) -> Finding:
+    # The number that the table of waits has for the line: that of a typical step.
+    typical = {kind_at(queue.site, queue.wait): queue.per_step for queue in recording.queues()}
+    per_step = sum(
+        sum(typical[kind_at(line.site, wait)] for wait in {it.wait for it in line.occurrences})
+        if line.site.known
+        else line.per_step
+        for line in lines
+    )
     return finding_about(rule, advice, lines, f"{times(per_step)} a step", per_step, severity)
 
 

@@ -119,14 +119,16 @@ class Occurrence:
 class WaitQueue:
     """A place where the host waited, and how much it had queued since the wait before (any wait, at any place).
 
-    A place is a line and a kind of wait. `count`, `steps` and `per_step` are those of `Occurrence`; `first_step` and
-    `last_step` may be steps that did not reach their end. The rest is of the `measured` waits before which every call
-    kept its detail, without those of the first step where later ones wait there too: `operators` is the median number
-    of kernels queued (of two, the lower), `most_operators` the largest; `host_ns` and `work_ns` are means, on the
-    recording machine's clock. On the virtual device a kernel works while its call lasts: `work_ns` is the time inside
-    these calls, the device's work, and `host_ns` the rest of the time since the wait before, in which the host prepared
-    them. `queued_in` and `queued_by` are the phase and the line that queued most of them, in the first steps after the
-    first one; for a backward operator the line is that of its forward one.
+    A place is a line and a kind of wait. `count` and `steps` are those of `Occurrence`; `per_step` is the median over
+    the complete steps (without the first if there are others), and the mean where half of them have none. `first_step`
+    and `last_step` may be steps that did not reach their end. The rest is of the `measured` waits before which every
+    call kept its detail, without those of the first step where later ones wait there too: `operators` is the median
+    number of kernels queued (of two, the lower), `most_operators` the largest; `host_ns` and `work_ns` are means, on
+    the recording machine's clock. On the virtual device a kernel works while its call lasts: `work_ns` is the time
+    inside these calls, the device's work, and `host_ns` the rest of the time since the wait before, in which the host
+    prepared them. `queued_in` and `queued_by` are the phase and the line that queued most of them, in the first steps
+    after the first one; for a backward operator the line is that of its forward one. `every` is 50 for what waits in
+    each 50th of the complete steps, and 0 for what is not that regular.
     """
 
     site: Site
@@ -145,6 +147,7 @@ class WaitQueue:
     work_ns: float = 0.0
     queued_in: Phase | None = None
     queued_by: Site = Site("", 0)
+    every: int = 0
 
 
 @dataclass(frozen=True)

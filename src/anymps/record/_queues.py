@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from anymps.record._facts import QueuedWait, Site, Step, StepQueues, WaitQueue
 from anymps.record._schema import ON_MPS
@@ -17,6 +18,7 @@ from anymps.record._step_table import Rows, last_detailed, read_walls
 from anymps.record._vocabulary import Flag, Phase, Wait
 from anymps.record._walk import WaitAt, Walk
 
+_REGULAR = 3  # times that something must happen before it can be called regular
 _SAMPLED_STEPS = 10  # in which the phases and lines behind a queue are looked up
 
 # What a wait waits for: kernels of the GPU. The waiting call itself was not queued before it.
@@ -61,7 +63,13 @@ def read_queues(
     starts = [wait.start_ns for wait in walk.waits]
     foreign = {bisect_left(starts, begin) for begin in begins}
     own = [wait for number, wait in enumerate(walk.waits) if number not in foreign]
-    measured = _measured(own, dict(rows(_PLACES)), first, last_detailed(rows) if only_detailed else None)
+    places: dict[int, int] = dict(rows(_PLACES))
+    complete = set(walls)
+    visits: dict[tuple[int, int], Counter[int]] = {}
+    for it in walk.waits:
+        if it.step in complete:
+            visits.setdefault((places[it.site], it.wait), Counter())[it.step] += 1
+    measured = _measured(own, places, first, last_detailed(rows) if only_detailed else None)
     queues = []
     shares = _shares(rows, only_detailed=only_detailed)
     for place, wait, count, steps, in_steps, since, until, phases, moved in counted:
@@ -71,10 +79,13 @@ def read_queues(
             phases=tuple(sorted(Phase(int(phase)) for phase in phases.split(","))),
             count=count,
             steps=steps,
-            per_step=(in_steps or 0) / max(len(walls) - 1, 1),
+            # What an odd step adds, a checkpoint or a sample, is none of the others'.
+            per_step=_typical(visits.get((place, wait), Counter()), walls[1:] or walls)
+            or (in_steps or 0) / max(len(walls) - 1, 1),
             first_step=since,
             last_step=until,
             moved_bytes=moved,
+            every=_interval(visits.get((place, wait), ())),
         )
         if (place, wait) in measured:
             number, median, most, host, work = measured[place, wait]
@@ -98,6 +109,19 @@ def read_step_queues(step: Step, walk: Walk, site: Callable[[int], Site]) -> Ste
         )
         clock = max(it.end_ns, clock)
     return StepQueues(step, tuple(waits), walk.left)
+
+
+def _typical(waits: Mapping[int, int], steps: Sequence[int]) -> float:
+    """The median of what each of these steps waits; of two, the higher."""
+    some = sorted(waits[step] for step in steps if waits.get(step))
+    at = len(steps) // 2 - (len(steps) - len(some))
+    return float(some[at]) if some and at >= 0 else 0.0
+
+
+def _interval(steps: Collection[int]) -> int:
+    """Every how many steps something happens, 0 if it does not happen regularly, or too few times to tell."""
+    gaps = {after - before for before, after in pairwise(sorted(steps))}
+    return gaps.pop() if len(steps) >= _REGULAR and len(gaps) == 1 else 0
 
 
 def _measured(
