@@ -233,3 +233,14 @@ def test_no_dtype_is_refused_and_widened() -> None:
             for operator in row.operators:
                 if row.since <= (2, release) <= row.until:
                     assert not set(row.dtypes).intersection(widened_dtypes(operator, f"2.{release}.0"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_grid_sample_in_half_precision_rounds_once(dtype: torch.dtype) -> None:
+    """The kernels of the macOS wheels widen what they read and narrow what they write; the CPU's round on the way."""
+    generator = torch.Generator().manual_seed(3)
+    image = torch.randn(1, 2, 6, 7, generator=generator).to(dtype)
+    grid = (torch.rand(1, 5, 5, 2, generator=generator) * 2 - 1).to(dtype)
+    sampled = F.grid_sample(image.to("mps"), grid.to("mps"), "bicubic", align_corners=False)
+    wide = F.grid_sample(image.float(), grid.float(), "bicubic", align_corners=False)
+    assert torch.equal(sampled.cpu(), wide.to(dtype))
