@@ -66,11 +66,11 @@ def training(*, clean: bool = False, steps: int = 10, **meta: object) -> Recordi
     return builder
 
 
-def refusing() -> Recording:
+def refusing(**meta: object) -> Recording:
     """A run that a float64 array ends before the first step."""
     message = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
     ending = {"status": 1, "exception": "TypeError", "message": message}
-    builder = training(steps=0, ending=ending, fallback=False, environment={})
+    builder = training(steps=0, ending=ending, fallback=False, environment={}, **meta)
     builder.refusal(
         RefusalKind.FLOAT64, "TypeError", message, operator="aten::empty_strided", start_ns=0,
         site=builder.site(SCRIPT, 14, "<module>", "weights = weights.to(device)"),

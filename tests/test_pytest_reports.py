@@ -56,6 +56,65 @@ def test_with_a_recording(gate: Gate) -> None:
     assert "MPS101" in (gate.path / "j.xml").read_text()
 
 
+EXPECTING = """\
+import pytest, torch
+
+def missing():
+    return torch.linalg.eig(torch.ones(2, 2, device="mps"))
+
+def float64():
+    return torch.ones(2, device="mps", dtype=torch.float64)
+
+def devices():
+    return torch.ones(2, device="mps") + torch.ones(2)
+
+def test_listed():
+    missing()
+
+@pytest.mark.mps_fails(raises=TypeError)
+def test_marked():
+    float64()
+
+def test_caught():
+    with pytest.raises(RuntimeError):
+        devices()
+"""
+
+
+def levels(gate: Gate, *arguments: str) -> list[tuple[int, str, str]]:
+    """Line, level and reason of each result in SARIF."""
+    gate.run("--mps-report=sarif=s.json", "--mps-report=junit=j.xml", "--mps-report=github=g.txt", *arguments)
+    (run,) = json.loads((gate.path / "s.json").read_text())["runs"]
+    return sorted(
+        (
+            it["locations"][0]["physicalLocation"]["region"]["startLine"],
+            it["level"],
+            it.get("suppressions", [{"justification": ""}])[0]["justification"],
+        )
+        for it in run["results"]
+    )
+
+
+def test_reports_know_the_manifest(gate: Gate) -> None:
+    """What the manifest, a mark or a test expects is suppressed, skipped, not annotated; another test makes it news."""
+    gate.write(test_it=EXPECTING)
+    gate.run("--mps-manifest=m.txt", "--mps-update-manifest")
+    assert gate.entries() == ["test_it.py::test_listed NotImplementedError"]
+    assert levels(gate, "--mps-manifest=m.txt") == [
+        (4, "note", "expected by m.txt:5 (test_it.py::test_listed)"),
+        (7, "note", "expected by the mark mps_fails (test_it.py::test_marked)"),
+        (10, "note", "caught by a test that passed (test_it.py::test_caught)"),
+    ]
+    assert len((gate.path / "g.txt").read_text().splitlines()) == 1
+    counts = (gate.path / "j.xml").read_text()
+    assert 'tests="3" failures="0" errors="0" skipped="3"' in counts
+    gate.write(test_more="import test_it\n\ndef test_new():\n    test_it.missing()\n")
+    assert levels(gate, "--mps-manifest=m.txt")[0] == (4, "error", "")
+    assert [line.split("::")[1].split(",")[:2] for line in (gate.path / "g.txt").read_text().splitlines()[1:]] == [
+        ["error file=test_it.py", "line=4"]
+    ]
+
+
 @pytest.mark.parametrize(
     ("report", "text"),
     [

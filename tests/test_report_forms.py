@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from anymps.findings import RULES, find
+from anymps.findings import find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import FORMATS, Renderer, compare, render_diff_json, renderer
 from anymps.report._diff_html import render_diff_html
@@ -191,20 +191,44 @@ def test_annotations_cannot_be_broken_out_of() -> None:
     ]
 
 
-def test_junit_has_a_case_for_each_rule() -> None:
-    """Each rule that applies is a test case: failed with each finding, passed, or skipped where it could not judge."""
+def test_junit_has_a_case_for_each_finding() -> None:
+    """Each finding is a test case: failed, or passed with its text if it is only worth knowing; no finding is one."""
     suite = ElementTree.fromstring(rendered("junit", refusing())).find("testsuite")
     assert suite is not None
-    cases = {str(case.get("name"))[:6]: case for case in suite.findall("testcase")}
-    assert set(cases) == {name for name, rule in RULES.items() if rule.applies("2.13.0")}
-    failed = [name for name, case in cases.items() if case.find("failure") is not None]
-    assert failed == ["MPS301"]
-    skipped = [name for name, case in cases.items() if case.find("skipped") is not None]
-    looping = {"MPS306", "MPS404", "MPS405", "MPS406", "MPS505", "MPS506", "MPS811", "MPS812"}
-    assert set(skipped) == {name for name in cases if name in looping or "MPS201" <= name <= "MPS206"}
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == (
-        str(len(cases)), "1", str(len(skipped)),
-    )  # fmt: skip
+    (case,) = suite.findall("testcase")
+    failure = case.find("failure")
+    assert failure is not None
+    assert (case.get("name"), failure.get("type")) == ("MPS301 float64 on MPS: train.py:14", "error")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("1", "1", "0")
+    suite = ElementTree.fromstring(rendered("junit", training(clean=True).close())).find("testsuite")
+    assert suite is not None
+    assert [(case.get("name"), len(case)) for case in suite.findall("testcase")] == [("Would run on M3 Pro 18GB.", 0)]
+
+
+WHY = "expected by m.txt:3 (test_it.py::test_load)"
+
+
+def test_what_a_suite_expects_is_no_news() -> None:
+    """An error that tests expect is suppressed in SARIF and no error there, skipped in JUnit, and no annotation."""
+    plain = refusing()
+    row = {"file": plain.refusals()[0].site.file, "line": 14, "why": WHY}
+    recording = refusing(suite={"tests": 2, "expected": [row, {"file": "other.py", "line": 14, "why": "no"}]})
+    (run,) = json.loads(rendered("sarif", recording))["runs"]
+    (result,) = run["results"]
+    assert (result["level"], result["suppressions"]) == (
+        "note",
+        [{"kind": "external", "status": "accepted", "justification": WHY}],
+    )
+    schema = json.loads((DATA / "sarif-2.1.0-rtm.5.json").read_text())
+    jsonschema.Draft4Validator(schema).validate({"version": "2.1.0", "runs": [run]})
+    suite = ElementTree.fromstring(rendered("junit", recording)).find("testsuite")
+    assert suite is not None
+    assert [(it.tag, it.get("message")) for case in suite.findall("testcase") for it in case] == [("skipped", WHY)]
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
+    assert len(rendered("github", recording).splitlines()) == 1
+    assert len(rendered("github", plain).splitlines()) == 2
+    for odd in ({}, {"expected": 3}, {"expected": [1, {"file": None}]}, []):
+        assert len(rendered("github", refusing(suite=odd)).splitlines()) == 2
 
 
 def test_junit_survives_what_xml_cannot_hold() -> None:

@@ -9,7 +9,7 @@ from anymps.findings._memory_growth import growth_per_step
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import project_path
-from anymps.findings._registry import RULES, find, nearest_rule, notes, unjudged
+from anymps.findings._registry import RULES, find, is_refusal, nearest_rule, notes, unjudged
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
 from anymps.findings._wait_places import Ahead, WaitPlace, ahead, wait_places
@@ -32,6 +32,7 @@ __all__ = [
     "equivalent",
     "find",
     "growth_per_step",
+    "is_refusal",
     "memory_limits",
     "nearest_rule",
     "notes",

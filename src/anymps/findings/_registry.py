@@ -27,7 +27,7 @@ from anymps.findings import (
     _wrong_results,
 )
 from anymps.findings._loop import MIN_STEPS
-from anymps.findings._model import Finding, Rule
+from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Recording
 
 _FAMILIES: Final = (
@@ -62,6 +62,19 @@ _OVER_STEPS: Final = (
     _detours.CONSTANT.id,
     *(rule.id for rule in (*_waits.RULES, *_memory_growth.RULES, *_optimizer.RULES)),
 )
+
+
+_REFUSALS: Final = frozenset(
+    rule.id
+    for family in (_operators, _arguments, _dtypes, _placement, _memory)
+    for rule in family.RULES
+    if rule.severity is Severity.ERROR
+)
+
+
+def is_refusal(finding: Finding) -> bool:
+    """Whether a finding is about a call that raised."""
+    return finding.id in _REFUSALS and finding.severity is Severity.ERROR
 
 
 def nearest_rule(word: str) -> str:

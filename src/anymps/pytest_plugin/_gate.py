@@ -176,19 +176,29 @@ class Gate:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """End the recording; in a worker of pytest-xdist, hand over what belongs to no test."""
+        """Take the last of the tape; a worker of pytest-xdist hands over what belongs to no test, and ends there."""
         if self.capture is not None:
             self._outside.add(self.capture.cut())
-            self.capture.close({"status": int(exitstatus)})
         output = getattr(self._config, "workeroutput", None)
         if output is not None:
+            self.close(int(exitstatus))
             output["anymps"] = self.rest()
+
+    def close(self, status: int, suite: dict[str, object] | None = None) -> None:
+        """End the recording, with what is to be kept of the tests."""
+        if self.capture is not None:
+            self.capture.close({"status": status}, suite)
 
     def rest(self) -> dict[str, Any]:
         """What belongs to no test: listed tests that are gone, what happened outside of tests, a lost recording."""
         gone = self._selection.gone(self._manifest.entries) if self._manifest is not None else []
+        return {"gone": gone, "outside": self._outside.packed(), "failure": self.failure}
+
+    @property
+    def failure(self) -> str:
+        """Why the recording stopped before the session did; the empty text if it did not."""
         failure = self.capture.failure if self.capture is not None else None
-        return {"gone": gone, "outside": self._outside.packed(), "failure": str(failure) if failure else ""}
+        return str(failure) if failure else ""
 
     def _exceeded(self, run: _Run) -> str:
         capture, marks = self.capture, run.marks

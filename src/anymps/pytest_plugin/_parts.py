@@ -34,8 +34,8 @@ class Parts:
         node.workerinput[_WHERE] = str(path)
         node.workerinput[_DETAIL] = self._detail // max(1, node.workerinput["workercount"])
 
-    def join(self, status: int) -> list[str]:
-        """Make one recording of all; what went wrong, one line each. A part that could not be read stays.
+    def join(self, status: int, suite: dict[str, object]) -> list[str]:
+        """Make one recording of all, with `suite`; what went wrong, one line each. A part that cannot be read stays.
 
         Raises RecordingError if nothing could be made; then all parts stay.
         """
@@ -43,7 +43,8 @@ class Parts:
         with ExitStack() as stack:
             opened = {name: stack.enter_context(it) for name in self._paths if (it := self._open(name, lost))}
             join(opened.items(), self._writer)
-            for key, value in (("script", "pytest"), ("arguments", sys.argv[1:]), ("ending", {"status": status})):
+            facts = {"script": "pytest", "arguments": sys.argv[1:], "ending": {"status": status}, "suite": suite}
+            for key, value in facts.items():
                 self._writer.set_meta(key, value)
             self._writer.close()
         for name in opened:

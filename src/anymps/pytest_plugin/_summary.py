@@ -13,6 +13,7 @@ from anymps._errors import RecordingError
 from anymps.device import State, banner
 from anymps.pytest_plugin._annotations import workflow_commands
 from anymps.pytest_plugin._baseline import Baseline, New
+from anymps.pytest_plugin._expected import suite_facts
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
@@ -146,11 +147,15 @@ class Summary:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _write_recording(self, session: pytest.Session) -> None:
-        """Join what the workers have recorded, and write the reports."""
+        """Close the recording, or join what the workers have recorded, and write the reports."""
+        suite = suite_facts([*self._facts.values(), *self._outside], self._manifest, self._name())
+        self._gate.close(int(session.exitstatus), suite)
+        if not self._cut_short:
+            self._lost(self._gate.failure)  # the last of it may have been too much
         joined, well = True, not self._cut_short
         if self._parts is not None:
             try:
-                self._remarks += self._parts.join(int(session.exitstatus))
+                self._remarks += self._parts.join(int(session.exitstatus), suite)
             except RecordingError as error:
                 self._remarks.append(f"the recordings of the workers could not be joined: {error}")
                 joined = well = False
@@ -198,9 +203,13 @@ class Summary:
         # With `--dist loadfile` and the like all workers collect the same tests; a test is gone if no one has it.
         self._gone = sorted(gone & set(self._gone)) if self._gone is not None else sorted(gone)
         self._outside.append(Facts.unpacked(rest["outside"]))
-        if rest["failure"]:
+        self._lost(rest["failure"])
+
+    def _lost(self, failure: str) -> None:
+        """Tell that a recording stopped before the session did; nothing for the empty text."""
+        if failure:
             self._cut_short = True
-            self._remarks.append(f"recording stopped: {rest['failure']}. What was recorded before can be read.")
+            self._remarks.append(f"recording stopped: {failure}. What was recorded before can be read.")
 
     def _update(self, session: pytest.Session) -> None:
         assert self._manifest is not None

@@ -205,13 +205,15 @@ class SuiteCapture(Capture):
                     found.append(Allocation(name, tensor, self._site(site), count * number, size))
         return sorted(found, key=lambda it: (-it.size, it.site.file, it.site.line, it.operator))
 
-    def close(self, ending: Mapping[str, object]) -> None:
-        """Stop; with a path, bring the file to its end and say in it how the session ended."""
+    def close(self, ending: Mapping[str, object], suite: Mapping[str, object] | None = None) -> None:
+        """Stop; with a path, end the file with how the session ended and with `suite`, what it keeps of its tests."""
         with self._lock:
             if self._to_file and self._writer is not None and not self._closed.is_set():
                 self.flush()
                 with self._storing(""):
                     self._writer.add_totals(self.core.tape_totals())
+                    if suite is not None:
+                        self._writer.set_meta("suite", dict(suite))
             super().close(ending)
 
     def _store(self, drained: Drained) -> None:

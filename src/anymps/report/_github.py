@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from anymps.findings import Finding, Severity
 from anymps.record import Recording
 from anymps.report._location import below, root_of
+from anymps.report._suite import news
 from anymps.report._text import clean, duration_range, place
 from anymps.report._words import fact, verdict
 
@@ -20,7 +21,10 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO
 
 @dataclass(frozen=True)
 class GithubRenderer:
-    """Workflow commands on standard output. `root` is the checkout, by default the directory of the run."""
+    """Workflow commands on standard output, none for what tests expect.
+
+    `root` is the checkout, by default the directory of the run.
+    """
 
     root: str | None = None
 
@@ -33,7 +37,7 @@ class GithubRenderer:
         """The verdict, then one command a finding, the most severe first (GitHub shows ten of a kind for a step)."""
         yield _command("notice", {"title": "anymps"}, " ".join(verdict(recording, findings)))
         root = root_of(recording, self.root)
-        for finding in findings:
+        for finding in news(recording, findings):
             properties = {}
             file = below(finding.site.file, root) if finding.site.known else None
             if file is not None:

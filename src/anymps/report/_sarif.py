@@ -12,6 +12,7 @@ from anymps.findings import RULES, Finding, Rule, Severity
 from anymps.record import Recording, Site
 from anymps.report._identity import fingerprints
 from anymps.report._location import below, file_uri, root_of, uri
+from anymps.report._suite import expected
 from anymps.report._text import clean, duration_range
 from anymps.report._words import fact, limits, verdict
 
@@ -53,7 +54,8 @@ class SarifRenderer:
             },
             "invocations": [_invocation(recording, findings)],
             "results": [
-                _result(finding, mark, places[finding.id], root) for finding, mark in zip(findings, marks, strict=True)
+                _result(finding, mark, places[finding.id], root, expected(recording, finding))
+                for finding, mark in zip(findings, marks, strict=True)
             ],
             "columnKind": "unicodeCodePoints",
         }
@@ -85,18 +87,21 @@ def _invocation(recording: Recording, findings: Sequence[Finding]) -> dict[str, 
     }
 
 
-def _result(finding: Finding, fingerprint: str, rule: int, root: str) -> dict[str, Any]:
+def _result(finding: Finding, fingerprint: str, rule: int, root: str, expected: str) -> dict[str, Any]:
+    """One result. What is expected is suppressed, and a note: GitHub shows what is suppressed, too."""
     cost = ""
     if finding.cost_per_step_ns[1]:
         cost = f" It costs about {duration_range(*finding.cost_per_step_ns)} a step on a Mac."
     result: dict[str, Any] = {
         "ruleId": finding.id,
         "ruleIndex": rule,
-        "level": _LEVELS[finding.severity],
+        "level": _LEVELS[Severity.INFO if expected else finding.severity],
         "message": {"text": _plain(f"{finding.what}{cost} Fix: {finding.fix}")},
         "partialFingerprints": {_FINGERPRINT: fingerprint},
         "occurrenceCount": max(finding.count, 1),
     }
+    if expected:
+        result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": _plain(expected)}]
     if finding.site.known:
         result["locations"] = [_location(finding.site, root)]
     related = [site for site in finding.related_sites if site.known]

@@ -1,0 +1,51 @@
+"""What a recording keeps of the session's tests: the lines whose errors every test expected, and who says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anymps.pytest_plugin._facts import Facts
+from anymps.pytest_plugin._limits import plural
+from anymps.pytest_plugin._manifest import Manifest, key
+
+
+def suite_facts(all_facts: Iterable[Facts], manifest: Manifest | None, name: str) -> dict[str, object]:
+    """The recording's `suite`; `name` is the manifest's file as it is shown.
+
+    A line stands in it if each test that met a refusal there failed as it should, or did not fail.
+    """
+    facts = list(all_facts)
+    tests: dict[tuple[str, int], dict[str, Facts]] = {}
+    news: set[tuple[str, int]] = set()
+    for it in facts:
+        for refusal in it.refusals:
+            place = (refusal.site.file, refusal.site.line)
+            if it.test and (it.expected or not it.failed):
+                tests.setdefault(place, {})[it.test] = it
+            else:
+                news.add(place)
+    rows = [
+        {"file": place[0], "line": place[1], "why": _why(list(met.values()), manifest, name)}
+        for place, met in sorted(tests.items())
+        if place not in news
+    ]
+    return {
+        "tests": sum(it.ending not in ("", "skipped") for it in facts),
+        "failed": sum(it.failed and not it.expected for it in facts),
+        "manifest": name,
+        "expected": rows,
+    }
+
+
+def _why(tests: list[Facts], manifest: Manifest | None, name: str) -> str:
+    """`expected by m.txt:3 (test_it.py::test_eig and 2 more tests)`: what fails comes before what was caught."""
+    first = min(tests, key=lambda it: (not it.expected, it.marked, it.ending != "xfailed", it.test))
+    names = first.test + (f" and {plural(len(tests) - 1, 'more test')}" if len(tests) > 1 else "")
+    if first.expected and first.marked:
+        return f"expected by the mark mps_fails ({names})"
+    if first.expected and manifest is not None:
+        entry = manifest.entries.get(key(first.test))
+        return f"expected by {name}{f':{entry.line}' if entry is not None else ''} ({names})"
+    if first.ending == "xfailed":
+        return f"expected by the mark xfail ({names})"
+    return f"caught by a test that passed ({names})"
