@@ -30,11 +30,19 @@ class Gate:
     def run(self, *arguments: str) -> pytest.RunResult:
         """In this process, with the device that it has. Nothing is kept between runs but what the tests write.
 
-        Tests that never use mps may pass, unless `--no-mps-allow-unused` says otherwise.
+        Tests that never use mps may pass, unless `--no-mps-allow-unused` says otherwise, and failing tests are not run
+        again without mps, unless `--mps-rerun` does.
         """
         # A KeyboardInterrupt of a test there must not end this process.
         return self.pytester.runpytest_inprocess(
-            *PLUGIN, "--mps", "--mps-allow-unused", "-p", "no:cacheprovider", *arguments, no_reraise_ctrlc=True
+            *PLUGIN,
+            "--mps",
+            "--mps-allow-unused",
+            "--no-mps-rerun",
+            "-p",
+            "no:cacheprovider",
+            *arguments,
+            no_reraise_ctrlc=True,
         )
 
     def run_alone(self, *arguments: str, plugins: str = "anymps.pytest_plugin", mps: bool = True) -> pytest.RunResult:

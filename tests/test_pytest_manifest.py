@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps.pytest_plugin._manifest import Entry, ending_of, key, read_manifest, updated, write_manifest
+from anymps.pytest_plugin._manifest import Changes, Entry, ending_of, key, read_manifest, updated, write_manifest
 
 
 def written(path: Path, *lines: str) -> Path:
@@ -84,17 +84,33 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_updating_touches_its_own_lines_alone() -> None:
     """Other entries, comments, empty lines and their order stay; a new entry stands behind the last smaller one."""
     text = "# head\n\nt.py::a OSError\n# about c\nt.py::c OSError\nother/t.py::z KeyError\n"
-    new = updated(text, {"t.py::b": "TypeError", "t.py::c": "ValueError", "u.py::a": "OSError"}, {"t.py::a"})
+    new = updated(text, Changes({"t.py::b": "TypeError", "t.py::c": "ValueError", "u.py::a": "OSError"}, {"t.py::a"}))
     assert new == (
         "# head\n\n# about c\nt.py::c ValueError\nother/t.py::z KeyError\nt.py::b TypeError\nu.py::a OSError\n"
     )
-    assert updated(text, {}, set()) == text
+    assert updated(text, Changes({})) == text
     sorted_text = "# head\n\nt.py::a OSError\n# about c\nt.py::c OSError\n"
-    assert updated(sorted_text, {"t.py::b": "TypeError"}, set()) == (
+    assert updated(sorted_text, Changes({"t.py::b": "TypeError"})) == (
         "# head\n\nt.py::a OSError\nt.py::b TypeError\n# about c\nt.py::c OSError\n"
     )
-    assert updated("# head\n\nt.py::b OSError\n", {"t.py::a": "KeyError"}, set()) == (
+    assert updated("# head\n\nt.py::b OSError\n", Changes({"t.py::a": "KeyError"})) == (
         "# head\n\nt.py::a KeyError\nt.py::b OSError\n"
+    )
+
+
+def test_reasons_go_with_their_entries() -> None:
+    """A reason is written above its entry, kept while the ending is the same, and leaves with it; others stay."""
+    reasons = {"t.py::a": "no kernel (lib.py)", "t.py::b": "float64 (lib.py)"}
+    both = {"t.py::a": "OSError", "t.py::b": "TypeError"}
+    text = updated("# head\n", Changes(both, reasons=reasons))
+    assert text == "# head\n# why: no kernel (lib.py)\nt.py::a OSError\n# why: float64 (lib.py)\nt.py::b TypeError\n"
+    assert updated(text, Changes(both, reasons={"t.py::a": "other words", "t.py::b": "other words"})) == text
+    assert updated(text, Changes({"t.py::b": "KeyError"}, {"t.py::a"}, {"t.py::b": "a key"})) == (
+        "# head\n# why: a key\nt.py::b KeyError\n"
+    )
+    assert updated("# mine\nt.py::a OSError\n# why: of nothing\n", Changes(both, reasons=reasons)) == (
+        "# mine\n# why: no kernel (lib.py)\nt.py::a OSError\n# why: float64 (lib.py)\nt.py::b TypeError\n"
+        "# why: of nothing\n"
     )
 
 
@@ -102,7 +118,7 @@ def test_ids_that_cannot_be_printed() -> None:
     """A test id stays on one line, whatever is in it, and can be read back."""
     test = "t.py::x[a\nb\u2028]"
     assert key(test) == "t.py::x[a\\nb\\u2028]"
-    assert updated("", {key(test): "OSError"}, set()) == "t.py::x[a\\nb\\u2028] OSError\n"
+    assert updated("", Changes({key(test): "OSError"})) == "t.py::x[a\\nb\\u2028] OSError\n"
 
 
 def test_writing_is_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,10 +128,10 @@ def test_writing_is_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
-            write_manifest(path, {"t.py::b": "OSError"}, set())
+            write_manifest(path, Changes({"t.py::b": "OSError"}))
     assert path.read_text() == "t.py::a OSError\n"
     assert list(tmp_path.iterdir()) == [path]
-    write_manifest(path, {"t.py::b": "OSError"}, {"t.py::a"})
+    write_manifest(path, Changes({"t.py::b": "OSError"}, {"t.py::a"}))
     assert path.read_text() == "t.py::b OSError\n"
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -123,7 +139,7 @@ def test_writing_is_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_new_file_says_what_it_is(tmp_path: Path) -> None:
     """The first write begins with comments for who finds the file, and is read as the entries alone."""
     path = tmp_path / "m.txt"
-    write_manifest(path, {"t.py::a": "OSError"}, set())
+    write_manifest(path, Changes({"t.py::a": "OSError"}))
     lines = path.read_text().splitlines()
     assert lines[0] == "# Tests that fail on mps, each with the exception it ends with."
     assert lines[-1] == "t.py::a OSError"

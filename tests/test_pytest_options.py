@@ -27,6 +27,7 @@ CASES = {
     "mps_allow_unused": ("true", ["--no-mps-allow-unused"], "allow_unused", True, False),
     "mps_manifest": ("m.txt", ["--mps-manifest=n.txt"], "manifest", "project/m.txt", "n.txt"),
     "mps_update_manifest": ("true", ["--no-mps-update-manifest"], "update_manifest", True, False),
+    "mps_rerun": ("false", ["--mps-rerun"], "rerun", False, True),
     "mps_baseline": ("b.txt", ["--mps-baseline=c.txt"], "baseline", "project/b.txt", "c.txt"),
     "mps_update_baseline": ("true", ["--no-mps-update-baseline"], "update_baseline", True, False),
     "mps_report": (
@@ -76,7 +77,7 @@ def test_the_file_and_the_command_line(gate: Gate, name: str) -> None:
     said, arguments, setting, from_file, from_command = CASES[name]
     needed = WITH.get(name, "")
     default = getattr(settings(gate, needed), setting)
-    assert default in (None, False, ())
+    assert default == (name == "mps_rerun") or default in (None, ())
     ini = f"{needed}\n{name} = {said}"
     assert from_file == shown(gate, getattr(settings(gate, ini), setting))
     assert from_command == shown(gate, getattr(settings(gate, ini, *arguments), setting))

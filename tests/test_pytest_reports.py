@@ -101,7 +101,7 @@ def test_reports_know_the_manifest(gate: Gate) -> None:
     gate.run("--mps-manifest=m.txt", "--mps-update-manifest")
     assert gate.entries() == ["test_it.py::test_listed NotImplementedError"]
     assert levels(gate, "--mps-manifest=m.txt") == [
-        (4, "note", "expected by m.txt:5 (test_it.py::test_listed)"),
+        (4, "note", "expected by m.txt:6 (test_it.py::test_listed)"),
         (7, "note", "expected by the mark mps_fails (test_it.py::test_marked)"),
         (10, "note", "caught by a test that passed (test_it.py::test_caught)"),
     ]

@@ -113,14 +113,67 @@ def test_workers(gate: Gate) -> None:
 
 
 def test_a_worker_that_crashes(gate: Gate) -> None:
-    """A test that takes its worker with it is red, and an update keeps its entry."""
+    """A test that takes its worker with it is red, an update lists it as `Crashed`, and then it is expected."""
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
-    gate.write(test_it="import os\ndef test_a():\n    os._exit(1)\ndef test_b():\n    raise OSError")
+    gate.write(
+        test_it="import os, torch\ndef test_a():\n    os._exit(1)\ndef test_b():\n    torch.ones(1, device='mps')"
+    )
     gate.manifest.write_text("test_it.py::test_a OSError\n")
     plugins = "xdist.plugin,anymps.pytest_plugin"
-    result = gate.run_alone("-n1", "--mps-manifest", "m.txt", "--mps-update-manifest", plugins=plugins)
+    result = gate.run_alone("-n1", "--mps-manifest", "m.txt", plugins=plugins)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert gate.entries() == ["test_it.py::test_a OSError", "test_it.py::test_b OSError"]
+    assert "  expected OSError, now Crashed" in section(result)
+    update = gate.run_alone("-n1", "--mps-manifest", "m.txt", "--mps-update-manifest", plugins=plugins)
+    assert (update.ret, gate.entries()) == (pytest.ExitCode.OK, ["test_it.py::test_a Crashed"])
+    assert "# why: the worker process died while the test ran" in gate.manifest.read_text().splitlines()
+    expected = gate.run_alone("-n1", "--mps-manifest", "m.txt", plugins=plugins)
+    expected.assert_outcomes(passed=1, xfailed=1)
+    assert expected.ret == pytest.ExitCode.OK
+
+
+def test_what_fails_everywhere_is_not_written(gate: Gate) -> None:
+    """An update runs failing tests again without mps, with the session's own arguments, and leaves some out."""
+    gate.write(
+        test_it="""\
+            import pytest, torch
+
+            def device():
+                return torch.accelerator.current_accelerator() or "cpu"
+
+            def test_everywhere():
+                assert torch.ones(3, device=device()).sum() == 4
+
+            def test_on_mps():
+                torch.ones(3, device=device(), dtype=torch.float64)
+
+            @pytest.mark.parametrize("x", ["a b", "c::d"])
+            def test_needs_mps(x):
+                torch.linalg.eig(torch.ones(2, 2, device="mps"))
+
+            def test_fine():
+                pass
+        """
+    )
+    arguments = ("-x", "--maxfail=9", "--junitxml=j.xml", "-k", "not fine")
+    result = gate.run_alone(*arguments, "--mps-manifest=m.txt", "--mps-update-manifest")
+    result.assert_outcomes(xfailed=4, deselected=1)
+    assert section(result)[-2:] == [
+        "manifest m.txt: 3 added, 0 changed, 0 removed",
+        "Not written, since it fails without mps, too: test_it.py::test_everywhere",
+    ]
+    assert gate.manifest.read_text().split("\n\n")[1].splitlines() == [
+        "# why: aten::linalg_eig has no MPS kernel (test_it.py)",
+        "test_it.py::test_needs_mps[a b] NotImplementedError",
+        "# why: aten::linalg_eig has no MPS kernel (test_it.py)",
+        "test_it.py::test_needs_mps[c::d] NotImplementedError",
+        "# why: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use "
+        "float32 instead. (test_it.py)",
+        "test_it.py::test_on_mps TypeError",
+    ]
+    assert 'tests="4"' in (gate.path / "j.xml").read_text()
+    gate.manifest.unlink()
+    gate.run_alone(*arguments, "--mps-manifest=m.txt", "--mps-update-manifest", "--no-mps-rerun")
+    assert "test_it.py::test_everywhere AssertionError" in gate.entries()
 
 
 def test_torchs_own_test_classes(gate: Gate) -> None:

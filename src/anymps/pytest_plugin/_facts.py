@@ -23,9 +23,10 @@ class Facts:
     """One test, or with an empty `test` what happened outside of all tests.
 
     `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`; `expected` whether it failed as it should;
-    `marked` whether `mps_fails` says how; `judgement` what the manifest has against it; `doctest` whether its text lies
-    in the library's own file; `calls` how many operators reached the device. Waits leave out the copies to the device,
-    which belong. What `torch.testing`, unittest and pytest read to compare or to show a tensor is left out everywhere.
+    `marked` whether `mps_fails` says how; `judgement` what the manifest has against it; `said` its first exception's
+    text; `doctest` whether its text lies in the library's own file; `calls` how many operators reached the device.
+    Waits leave out the copies to the device, which belong. What `torch.testing`, unittest and pytest read to compare or
+    to show a tensor is left out everywhere.
     """
 
     test: str
@@ -33,6 +34,7 @@ class Facts:
     expected: bool = False
     marked: bool = False
     judgement: str = ""
+    said: str = ""
     doctest: bool = False
     calls: int = 0
     waits: Counter[tuple[str, Wait, Site]] = field(default_factory=Counter)
@@ -52,6 +54,7 @@ class Facts:
             "expected": self.expected,
             "marked": self.marked,
             "judgement": self.judgement,
+            "said": self.said,
             "doctest": self.doctest,
             "calls": self.calls,
             "waits": [[name, int(wait), _site(site), count] for (name, wait, site), count in self.waits.items()],
@@ -74,6 +77,7 @@ class Facts:
             expected=parts.get("expected", False),
             marked=parts.get("marked", False),
             judgement=parts.get("judgement", ""),
+            said=parts.get("said", ""),
             doctest=parts.get("doctest", False),
             calls=parts.get("calls", 0),
             waits=Counter({(n, Wait(wait), Site(*site)): count for n, wait, site, count in parts.get("waits", ())}),

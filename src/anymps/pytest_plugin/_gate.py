@@ -23,6 +23,7 @@ from anymps.record._capture_suite import SuiteCapture
 
 _ID = pytest.StashKey[str]()  # as it was collected: pytest-xdist appends a group later
 _MARKS = pytest.StashKey[Marks]()
+_SAID = 2000  # characters of an exception's text
 _RUN = pytest.StashKey["_Run"]()
 
 
@@ -167,6 +168,7 @@ class Gate:
                 expected=verdict.expected,
                 marked=verdict.fails is not None,
                 judgement=verdict.judgement,
+                said=verdict.said[:_SAID],
                 doctest=isinstance(item, pytest.DoctestItem),
             )
             if self.capture is not None:

@@ -1,12 +1,13 @@
 """The manifest: a text file with one line for each test that is expected to fail, and how it fails.
 
-    # aten::linalg_eig has no MPS kernel
+    # why: aten::linalg_eig has no MPS kernel (src/linalg.py)
     tests/test_linalg.py::test_eig[float32, 2x2] NotImplementedError
     tests/test_models.py::test_load RuntimeError@setup
 
 A line is a test id, a space, and the name of the exception's class. Failures outside of the test's own call carry their
 phase, and several are joined: `AssertionError+RuntimeError@teardown`. Parts of a test (subtests) may fail in different
-ways: `KeyError+ValueError`. A comment is a line of its own.
+ways: `KeyError+ValueError`. `Crashed` is a test that takes its worker with it. A comment is a line of its own; one that
+begins with `# why:` belongs to the entry below it, and is written by an update.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 _FAILURE = r"[^\W\d]\w*(?:@(?:setup|teardown))?"
 _ENDING = re.compile(rf"{_FAILURE}(?:\+{_FAILURE})*")
+CRASHED = "Crashed"
+"""The ending of a test whose process died."""
+_WHY = "# why: "
 _HEADER = """\
 # Tests that fail on mps, each with the exception it ends with.
 # `pytest --mps` with this manifest fails if one of them passes, is skipped, fails in another way or is gone, and if
-# another test fails. `--mps-update-manifest` writes the endings of a run. A comment is a line of its own.
+# another test fails. `--mps-update-manifest` writes the endings of a run and why. A comment is a line of its own.
 
 """
 
@@ -96,8 +100,17 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(path, entries)
 
 
-def write_manifest(path: Path, endings: Mapping[str, str], gone: Set[str]) -> None:
-    """Bring the file up to date in one step: set these entries, take those out, leave all else as it is.
+@dataclass(frozen=True)
+class Changes:
+    """Entries to set, tests to take out, and of those that are set the reasons that are known."""
+
+    endings: Mapping[str, str]
+    gone: Set[str] = frozenset()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_manifest(path: Path, changes: Changes) -> None:
+    """Bring the file up to date in one step, and leave all else in it as it is.
 
     The file is read again, so that what another run has written since is kept. Raises OSError.
     """
@@ -105,7 +118,7 @@ def write_manifest(path: Path, endings: Mapping[str, str], gone: Set[str]) -> No
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         text = _HEADER
-    replace_text(path, updated(text, endings, gone))
+    replace_text(path, updated(text, changes))
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -122,26 +135,38 @@ def replace_text(path: Path, text: str) -> None:
         raise
 
 
-def updated(text: str, endings: Mapping[str, str], gone: Set[str]) -> str:
-    """The text of a manifest with these entries set and those taken out; comments stay where they are."""
-    lines: list[str] = []
-    tests: list[str] = []  # beside each line, its test; the empty text for others
-    left = dict(endings)
+def updated(text: str, changes: Changes) -> str:
+    """The text of a manifest with these changes; comments stay where they are, but a reason goes with its entry."""
+    blocks: list[tuple[str, list[str]]] = []  # a test with its lines; the empty text for other lines
+    why: list[str] = []
+    left = dict(changes.endings)
     for line in text.splitlines():
-        parsed = _parse(line)
-        test = parsed[0] if parsed is not None else ""
-        if test in gone:
+        if line.startswith(_WHY):
+            why.append(line)
             continue
-        lines.append(f"{test} {left.pop(test)}" if test in left else line)
-        tests.append(test)
+        parsed = _parse(line)
+        if parsed is None:
+            blocks += [("", [it]) for it in (*why, line)]
+        elif parsed[0] in left:
+            test, ending = parsed[0], left.pop(parsed[0])
+            as_it_was = why if parsed[1] == ending else []
+            blocks.append((test, [*(as_it_was or _reason(test, changes)), f"{test} {ending}"]))
+        elif parsed[0] not in changes.gone:
+            blocks.append((parsed[0], [*why, line]))
+        why = []
+    blocks += [("", [it]) for it in why]
     for test in sorted(left):
-        before = [index for index, other in enumerate(tests) if other and other < test]
-        after = [index for index, other in enumerate(tests) if other > test]
+        before = [index for index, (other, _) in enumerate(blocks) if other and other < test]
+        after = [index for index, (other, _) in enumerate(blocks) if other > test]
         # Behind the last smaller one, so that a comment above the next one stays with it.
-        at = before[-1] + 1 if before else after[0] if after else len(lines)
-        lines.insert(at, f"{test} {left[test]}")
-        tests.insert(at, test)
-    return "".join(f"{line}\n" for line in lines)
+        at = before[-1] + 1 if before else after[0] if after else len(blocks)
+        blocks.insert(at, (test, [*_reason(test, changes), f"{test} {left[test]}"]))
+    return "".join(f"{line}\n" for _, lines in blocks for line in lines)
+
+
+def _reason(test: str, changes: Changes) -> list[str]:
+    reason = changes.reasons.get(test)
+    return [f"{_WHY}{reason}"] if reason else []
 
 
 def _parse(line: str) -> tuple[str, str] | None:

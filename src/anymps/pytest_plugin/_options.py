@@ -31,6 +31,7 @@ class Settings:
     fail_on_fallback: bool
     manifest: Path | None
     update_manifest: bool
+    rerun: bool
     default_device: bool
     allow_unused: bool
     recording: Path | None
@@ -65,6 +66,7 @@ OPTIONS = (
     Option("mps_allow_unused", "flag", "a session in which nothing ran on mps may pass"),
     Option("mps_manifest", "file", "the tests that are expected to fail, and how; all others must pass", "FILE"),
     Option("mps_update_manifest", "flag", "write how the tests of this run end to the manifest"),
+    Option("mps_rerun", "flag", "an update runs failing tests again without mps, and leaves out what fails there, too"),
     Option("mps_baseline", "file", "the lines that are known to wait or to run on the CPU: no others may", "FILE"),
     Option("mps_update_baseline", "flag", "write the lines of this run to the baseline"),
     Option(
@@ -129,6 +131,7 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
         fail_on_fallback=_flag(config, options, "mps_fail_on_fallback") is True,
         manifest=manifest,
         update_manifest=update_manifest,
+        rerun=_flag(config, options, "mps_rerun") is not False,
         default_device=_flag(config, options, "mps_default_device") is True,
         allow_unused=_flag(config, options, "mps_allow_unused") is True,
         recording=_path(config, options, "mps_recording"),

@@ -18,9 +18,11 @@ from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._limits import place, plural, relative, times
-from anymps.pytest_plugin._manifest import Manifest, key, write_manifest
+from anymps.pytest_plugin._manifest import Manifest, key
 from anymps.pytest_plugin._options import Settings, runs_tests
 from anymps.pytest_plugin._parts import Parts
+from anymps.pytest_plugin._update import update
+from anymps.pytest_plugin._verdict import Verdict
 from anymps.record import RefusalKind
 from anymps.record._capture import DETAIL_LIMIT
 from anymps.report._text import clean
@@ -118,6 +120,18 @@ class Summary:
         if rest is not None:
             self._take(rest)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """Judge a test that took its worker of pytest-xdist with it."""
+        test = key(crashitem)
+        entry = self._manifest.entries.get(test) if self._manifest is not None else None
+        name = self._name() if self._manifest is not None else None
+        verdict = Verdict(entry, None, name, self._settings.update_manifest)
+        verdict.crashed(report)
+        self._facts[test] = Facts(
+            crashitem, ending=verdict.ending, expected=verdict.expected, judgement=verdict.judgement
+        )
+
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, object, object]:
         """When all workers have ended, and before the terminal's summary."""
@@ -213,20 +227,12 @@ class Summary:
 
     def _update(self, session: pytest.Session) -> None:
         assert self._manifest is not None
-        entries = self._manifest.entries
-        endings = {test: it.ending for test, it in self._facts.items() if it.failed and not it.marked}
-        gone = {test for test in self._facts if test in entries and test not in endings} | set(self._gone or ())
-        added = len(endings.keys() - entries.keys())
-        changed = sum(test in entries and entries[test].ending != ending for test, ending in endings.items())
-        name = self._name()
+        rerun = self._settings.rerun and self._state.virtual  # a Mac has no process without mps
         try:
-            if added or changed or gone or not self._manifest.path.exists():
-                write_manifest(self._manifest.path, endings, gone)
+            self._remarks += update(self._config, self._manifest, self._facts, self._gone or (), rerun=rerun)
         except OSError as error:
-            self._remarks.append(f"manifest {name} could not be written: {error}")
+            self._remarks.append(f"manifest {self._name()} could not be written: {error}")
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-            return
-        self._remarks.append(f"manifest {name}: {added} added, {changed} changed, {len(gone)} removed")
 
     def _update_baseline(self, session: pytest.Session) -> None:
         assert self._baseline is not None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from anymps.pytest_plugin._manifest import Entry, ending_of
+from anymps.pytest_plugin._manifest import CRASHED, Entry, ending_of
 from anymps.pytest_plugin._marks import Fails
 
 _SECTION = "mps manifest"
@@ -31,6 +31,8 @@ class Verdict:
     """What it ended with if there are none."""
     judgement: str = ""
     """What the manifest has against it."""
+    said: str = ""
+    """The text of the first exception that it ended with."""
     _subtests: int = 0
     """Parts of the test that failed."""
     _red: bool = False
@@ -66,6 +68,7 @@ class Verdict:
             if self.expected:
                 self._expect(report, "in subtests")
             return
+        self.said = self.said or f"{name}: {error}".removesuffix(": None")
         self.failures.setdefault(phase, set()).add(name)
         if self.fails is not None:
             if phase == "call" and self.fails.met_by(error):
@@ -91,6 +94,10 @@ class Verdict:
             )
         elif self.name is not None:
             self.judgement = f"not listed: {ending_of(self.failures)}"
+
+    def crashed(self, report: pytest.TestReport) -> None:
+        """Judge a test whose process died: the report is of pytest-xdist, the test has none of its own."""
+        self._failed(report, "call", CRASHED, None)
 
     def _skipped(self, report: pytest.TestReport) -> None:
         own_mark = hasattr(report, "wasxfail")
