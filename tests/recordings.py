@@ -70,7 +70,7 @@ def refusing(**meta: object) -> Recording:
     """A run that a float64 array ends before the first step."""
     message = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
     ending = {"status": 1, "exception": "TypeError", "message": message}
-    builder = training(steps=0, ending=ending, fallback=False, environment={}, **meta)
+    builder = training(steps=0, **{"ending": ending, "fallback": False, "environment": {}, **meta})
     builder.refusal(
         RefusalKind.FLOAT64, "TypeError", message, operator="aten::empty_strided", start_ns=0,
         site=builder.site(SCRIPT, 14, "<module>", "weights = weights.to(device)"),
@@ -80,9 +80,9 @@ def refusing(**meta: object) -> Recording:
     return builder.close()
 
 
-def small() -> Recording:
+def small(**meta: object) -> Recording:
     """Three steps of a few calls each: a fallback and a read in every step, memory samples, two threads."""
-    builder = RecordingBuilder(meta={**META, "arguments": []})
+    builder = RecordingBuilder(meta={**META, "arguments": [], **meta})
     relu = builder.site(MODEL, 18, "forward", "x = torch.relu(self.conv1(x))")
     step_function = builder.site(MODEL, 19, "forward", "x = x * torch.heaviside(x.detach(), self.zero)")
     read = builder.site(SCRIPT, 36, "main", "running += loss.item()")

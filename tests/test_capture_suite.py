@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from pathlib import Path
 
@@ -157,3 +158,15 @@ def test_the_file_holds_the_session(tmp_path: Path) -> None:
 def test_sizes(tensor: str, size: int) -> None:
     """The bytes of a tensor by its text; one on the CPU takes none of the device."""
     assert tensor_bytes(tensor) == size
+
+
+@pytest.mark.parametrize("source", ["native", "dispatch"])
+def test_waits_in_pythons_own_library(source: str) -> None:
+    """A log line that shows a tensor waits at the line that logs, not in the logging package."""
+    suite = SuiteCapture()
+    suite._source = source
+    with suite as capture:
+        record = logging.makeLogRecord({"msg": "loss %s", "args": (torch.ones(1, device="mps"),)})
+        logging.Formatter().format(record)
+        waits = capture.cut().waits
+    assert {site.source for _, _, site in waits} == {"logging.Formatter().format(record)"}

@@ -17,7 +17,7 @@ from anymps.findings import find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import FORMATS, Renderer, compare, render_diff_json, renderer
 from anymps.report._diff_html import render_diff_html
-from recordings import hostile, refusing, small, training
+from recordings import META, hostile, refusing, small, training
 
 DATA = Path(__file__).parent / "data"
 SCHEMAS = Path(__file__).parents[1] / "docs" / "schema"
@@ -205,6 +205,25 @@ def test_junit_has_a_case_for_each_finding() -> None:
     assert [(case.get("name"), len(case)) for case in suite.findall("testcase")] == [("Would run on M3 Pro 18GB.", 0)]
 
 
+@pytest.mark.parametrize(
+    ("suite", "status", "said"),
+    [
+        ({"tests": 3, "failed": 1}, 1, "1 of 3 tests would fail on M3 Pro 18GB."),
+        ({"tests": 3}, 0, "3 tests would end as expected on M3 Pro 18GB."),
+        ({"tests": 3}, 2, "The session did not come to its end: 3 tests ran on M3 Pro 18GB."),
+        ({"tests": 0}, 5, "No test ran: this tells nothing about M3 Pro 18GB."),
+    ],
+)
+def test_a_session_is_told_by_its_tests(suite: dict[str, object], status: int, said: str) -> None:
+    """A report of a session speaks of its tests and its code, not of a script."""
+    text = rendered("terminal", small(suite=suite, ending={"status": status}))
+    assert said in text
+    assert "script" not in text
+    none = RecordingBuilder(meta={**META, "suite": suite, "ending": {"status": status}}).close()
+    if suite["tests"] and status < 2:
+        assert "None of 3 tests used mps: this tells nothing about M3 Pro 18GB." in rendered("terminal", none)
+
+
 WHY = "expected by m.txt:3 (test_it.py::test_load)"
 
 
@@ -212,7 +231,10 @@ def test_what_a_suite_expects_is_no_news() -> None:
     """An error that tests expect is suppressed in SARIF and no error there, skipped in JUnit, and no annotation."""
     plain = refusing()
     row = {"file": plain.refusals()[0].site.file, "line": 14, "why": WHY}
-    recording = refusing(suite={"tests": 2, "expected": [row, {"file": "other.py", "line": 14, "why": "no"}]})
+    recording = refusing(
+        ending={"status": 0},
+        suite={"tests": 2, "excused": 1, "expected": [row, {"file": "other.py", "line": 14, "why": "no"}]},
+    )
     (run,) = json.loads(rendered("sarif", recording))["runs"]
     (result,) = run["results"]
     assert (result["level"], result["suppressions"]) == (
@@ -227,6 +249,10 @@ def test_what_a_suite_expects_is_no_news() -> None:
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
     assert len(rendered("github", recording).splitlines()) == 1
     assert len(rendered("github", plain).splitlines()) == 2
+    assert rendered("github", recording) == (
+        "::notice title=anymps::2 tests would end as expected on M3 Pro 18GB, 1 of them with a failure. "
+        "No findings. 1 more error is expected.\n"
+    )
     for odd in ({}, {"expected": 3}, {"expected": [1, {"file": None}]}, []):
         assert len(rendered("github", refusing(suite=odd)).splitlines()) == 2
 

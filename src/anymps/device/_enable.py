@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 import threading
-import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -347,11 +347,26 @@ def _same_gpu_texts() -> dict[str, dict[str, str]]:
 
 
 def internal_folders() -> list[str]:
-    """Folders and files whose frames are never the user's: `copy.deepcopy(model)` is where the user calls it."""
+    """Folders and files whose frames are never the user's: `copy.deepcopy(model)` is where the user calls it.
+
+    So is `logging.info("loss %s", loss)`, though the library formats the text.
+    """
     import torch
-    import typing_extensions
 
     here = Path(__file__).resolve().parent.parent
-    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep]
-    standard = [os.path.join(os.path.dirname(os.__file__), name) for name in ("contextlib.py", "copy.py")]
-    return [*folders, *standard, typing_extensions.__file__, warnings.__file__]  # what torch deprecates runs in these
+    return [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep, *_standard_library()]
+
+
+# Who compares or times there is worth knowing.
+_THEIR_OWN = {"doctest", "timeit", "unittest"}
+
+
+def _standard_library() -> Iterator[str]:
+    """Its modules, one by one: what is installed lies in the same folder."""
+    library = os.path.dirname(os.__file__)
+    for name in sorted(sys.stdlib_module_names - _THEIR_OWN):
+        path = os.path.join(library, name)
+        if os.path.isfile(f"{path}.py"):
+            yield f"{path}.py"
+        elif os.path.isdir(path):
+            yield path + os.sep

@@ -32,6 +32,7 @@ def suite_facts(all_facts: Iterable[Facts], manifest: Manifest | None, name: str
     return {
         "tests": sum(it.ending not in ("", "skipped") for it in facts),
         "failed": sum(it.failed and not it.expected for it in facts),
+        "excused": sum(it.expected for it in facts),
         "manifest": name,
         "expected": rows,
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from anymps.findings import Finding, is_refusal
 from anymps.record import Recording
-from anymps.report._text import clean
+from anymps.report._text import clean, plural
 
 
 def is_suite(recording: Recording) -> bool:
@@ -14,10 +14,32 @@ def is_suite(recording: Recording) -> bool:
     return isinstance(recording.meta.get("suite"), dict)
 
 
-def tests_run(recording: Recording) -> int:
-    """How many tests ran; 0 for a script."""
+def subject(recording: Recording) -> str:
+    """What ran, as the reader calls it."""
+    return "code" if is_suite(recording) else "script"
+
+
+def session(recording: Recording, mac: str, *, used: bool) -> str:
+    """How the tests ended, on that Mac; `used` is whether anything reached mps."""
+    tests, failed, excused = _number(recording, "tests"), _number(recording, "failed"), _number(recording, "excused")
+    virtual = recording.meta.get("virtual") is not False
+    if not tests:
+        return f"No test ran: this tells nothing about {mac}."
+    ending = recording.meta.get("ending")
+    status = ending.get("status") if isinstance(ending, dict) else None
+    if status not in (0, 1):
+        return f"The session did not come to its end: {plural(tests, 'test')} ran on {mac}."
+    if not used:
+        return f"None of {plural(tests, 'test')} used mps: this tells nothing about {mac}."
+    if failed:
+        return f"{failed:,} of {plural(tests, 'test')} {'would fail' if virtual else 'failed'} on {mac}."
+    words = f"{plural(tests, 'test')} {'would end' if virtual else 'ended'} as expected on {mac}"
+    return f"{words}, {excused:,} of them with a failure." if excused else f"{words}."
+
+
+def _number(recording: Recording, name: str) -> int:
     suite = recording.meta.get("suite")
-    number = suite.get("tests") if isinstance(suite, dict) else 0
+    number = suite.get(name) if isinstance(suite, dict) else 0
     return number if isinstance(number, int) else 0
 
 

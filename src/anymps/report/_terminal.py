@@ -24,6 +24,7 @@ from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, headin
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, remarks, title, total
+from anymps.report._suite import subject
 from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
 from anymps.report._words import cost, environment, fact, limits, state, times, verdict
@@ -271,7 +272,7 @@ def _source(line: str) -> Text:
 def _lines(recording: Recording, width: int) -> Iterator[RenderableType]:
     lines = recording.lines()
     remark = "counts of the whole run" if lines else "nothing reached mps"
-    yield from heading("Your script, line by line", remark, empty=not lines)
+    yield from heading(f"Your {subject(recording)}, line by line", remark, empty=not lines)
     known = [line for line in lines if line.file]
     kept = set(sorted(known, key=_interest, reverse=True)[:_MOST_LINES])
     kept_lines = [line for line in known if line in kept]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from anymps.findings import Finding, Severity, ahead, notes, wait_places
 from anymps.record import Recording, RefusalKind
+from anymps.report._suite import is_suite, news, session
 from anymps.report._text import clean, count, duration, duration_range, path, place, plural
 
 _ABOUT_WAITS = ("MPS2", "MPS102")
@@ -30,11 +31,17 @@ def unused(recording: Recording) -> bool:
 
 def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     """Two lines: whether it would run on that Mac, then how much there is to change and where to begin."""
-    summary = how_many(findings)
-    first = first_to_change(findings)
+    fresh = news(recording, findings)
+    summary = how_many(fresh)
+    if len(fresh) < len(findings):
+        left = len(findings) - len(fresh)
+        summary += f" {plural(left, 'more error')} {'is' if left == 1 else 'are'} expected."
+    first = first_to_change(fresh)
     if first is not None:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
         summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
+    if is_suite(recording):
+        return [session(recording, _mac(recording), used=not unused(recording)), summary]
     no_cuda = next((finding for finding in findings if finding.id == "MPS407"), None)
     runs = _would_it_run(recording)
     if no_cuda is not None:
@@ -105,7 +112,7 @@ def environment(recording: Recording) -> list[tuple[str, str]]:
         ("platform", fact(recording, "platform")),
         ("anymps", fact(recording, "anymps_version")),
         ("variables", _variables(meta.get("environment"))),
-        ("script", " ".join(word for word in words if word)),
+        ("session" if is_suite(recording) else "script", " ".join(word for word in words if word)),
         ("recorded", ", ".join(part for part in (fact(recording, "started"), recorded) if part)),
     ]
     return [(name, value) for name, value in facts if value]
