@@ -18,8 +18,7 @@ from importlib.machinery import ModuleSpec
 from typing import Protocol
 
 from anymps._errors import UsageError
-
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
+from anymps.record._endings import INTERRUPTED, ending_of
 
 
 class TargetNotFoundError(UsageError):
@@ -131,7 +130,7 @@ def execute(target: Executable) -> tuple[int, dict[str, object]]:
     """Run a target to its end, threads included, and return its exit status and how it ended.
 
     An exception is shown as python shows it (through `sys.excepthook`), without frames of anymps. How it ended is
-    ``{"status": int}``, with ``"exception"`` (type's name) and ``"message"`` if one was not caught.
+    ``{"status": int}``; of one that was not caught what `ending_of` says.
     Raises TargetNotFoundError.
     """
     try:
@@ -147,8 +146,7 @@ def execute(target: Executable) -> tuple[int, dict[str, object]]:
         return status, {"status": status}
     except BaseException as error:
         _show(error)
-        status = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-        return status, {"status": status, "exception": type(error).__name__, "message": str(error)}
+        return (INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1), ending_of(error)
     return 0, {"status": 0}
 
 

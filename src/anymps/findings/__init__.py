@@ -5,6 +5,7 @@ from __future__ import annotations
 from anymps.findings._baseline import Known, read_baseline, write_baseline
 from anymps.findings._equivalents import Equivalent, equivalent
 from anymps.findings._example import Example
+from anymps.findings._judgement import Judgement, Outcome, judge, unused
 from anymps.findings._memory_growth import growth_per_step
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
@@ -21,8 +22,10 @@ __all__ = [
     "Equivalent",
     "Example",
     "Finding",
+    "Judgement",
     "Known",
     "MemoryLimits",
+    "Outcome",
     "Rule",
     "Selection",
     "Settings",
@@ -33,6 +36,7 @@ __all__ = [
     "find",
     "growth_per_step",
     "is_refusal",
+    "judge",
     "memory_limits",
     "nearest_rule",
     "notes",
@@ -43,6 +47,7 @@ __all__ = [
     "roots",
     "select",
     "unjudged",
+    "unused",
     "wait_places",
     "write_baseline",
 ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anymps.findings._endings import ending
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, at, refused_as
-from anymps.record import Recording, RefusalKind
+from anymps.record import Noted, Recording, RefusalKind
 
 DEVICES = Rule(
     id="MPS401",
@@ -83,17 +84,17 @@ def find(recording: Recording) -> Iterator[Finding]:
             count=refused.count,
             related_sites=[refused.origin],
         )
-    # A program that catches the error and goes on knows what to do without CUDA.
-    asked = recording.noted("cuda") if "not compiled with CUDA" in _last_words(recording) else ()
-    for mark in asked[-1:]:
+    mark = asked_for_cuda(recording)
+    if mark is not None:
         words = "What needs CUDA raised AssertionError: Torch not compiled with CUDA enabled"
         yield CUDA.finding(mark.occurrence.site, what=words, count=1)
 
 
-def _last_words(recording: Recording) -> str:
-    """What the exception said that ended the run."""
-    ending = recording.meta.get("ending")
-    return " ".join(str(ending.get(key, "")) for key in ("error", "message")) if isinstance(ending, dict) else ""
+def asked_for_cuda(recording: Recording) -> Noted | None:
+    """The line that asked for CUDA, if that ended the run: a program that catches the error knows what to do."""
+    if "not compiled with CUDA" not in ending(recording).message:
+        return None
+    return next(iter(recording.noted("cuda")[-1:]), None)
 
 
 def _devices(refused: Refused) -> Finding:

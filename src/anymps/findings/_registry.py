@@ -9,6 +9,7 @@ from anymps.findings import (
     _arguments,
     _compiling,
     _copies,
+    _cpu_only,
     _detours,
     _dtypes,
     _hazards,
@@ -20,10 +21,12 @@ from anymps.findings import (
     _optimizer,
     _placement,
     _precision,
+    _processes,
     _suppressions,
     _timing,
     _wait_loops,
     _waits,
+    _whole_run,
     _wrong_results,
 )
 from anymps.findings._loop import MIN_STEPS
@@ -32,8 +35,10 @@ from anymps.record import Recording
 
 _FAMILIES: Final = (
     _suppressions,
+    _whole_run,
     _operators,
     _arguments,
+    _cpu_only,
     _waits,
     _wait_loops,
     _dtypes,
@@ -47,6 +52,7 @@ _FAMILIES: Final = (
     _copies,
     _precision,
     _loading,
+    _processes,
     _optimizer,
     _compiling,
     _timing,

@@ -18,6 +18,7 @@ from anymps._version import __version__
 from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
 from anymps.record._capture_hooks import Hooks, drain_modules
 from anymps.record._capture_origins import find_caller, find_origin
+from anymps.record._endings import ending_of
 from anymps.record._recording import Recording
 from anymps.record._schema import ModuleRow, OperatorRow, RefusalRow, RoundRow, SignatureRow, SiteRow, StepRow
 from anymps.record._source import quote_file
@@ -130,7 +131,7 @@ class Capture:
         if not self._closed.is_set():
             ending: dict[str, object] = {"status": 0}
             if error is not None:
-                ending = {"status": 1, "exception": type(error).__name__, "message": str(error)}
+                ending = ending_of(error)
             self.close(ending)
 
     @property

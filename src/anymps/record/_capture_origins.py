@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,12 +18,13 @@ from typing import Any
 
 import torch
 
+from anymps.record._files import is_library
+
 _MAX_FRAMES = 12  # user frames looked at, outwards
 _MAX_CALLERS = 100  # packages call each other through many
 _WIDE = ("float64", "complex128")
 _MOVING = frozenset({"to", "mps", "cuda", "type_as", "copy_", "new_tensor", "tensor", "as_tensor", "asarray"})
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.ExceptHandler, ast.match_case)
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,10 @@ def find_caller(is_internal: Callable[[str], bool]) -> str | None:
     """`train.py:12`, the line of the user's that called an installed package; None where none was called."""
     for depth, frame in enumerate(user_frames(is_internal, most=_MAX_CALLERS)):
         file = frame.f_code.co_filename
-        if not _is_library(file):
+        if not is_library(file):
             name = file.replace("\\", "/").rpartition("/")[2]
             return f"{name}:{frame.f_lineno}" if depth and not file.startswith("<") else None
     return None
-
-
-def _is_library(file: str) -> bool:
-    """Whether a file is an installed package's, or Python's own as `unittest` is."""
-    file = file.replace("\\", "/")
-    return "/site-packages/" in file or "/dist-packages/" in file or file.startswith(_STANDARD_LIBRARY)
 
 
 def _path_to(value: Any, wanted: Callable[[Any], bool]) -> str | None:
@@ -240,7 +234,7 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
                 present, held = resolve(candidate, outer)
                 if present and held is value:
                     return _made_at(outer, candidate, path, is_internal)
-        if callers and not _is_library(callers[0].f_code.co_filename):  # it has no name there: `f(torch.zeros(3))`
+        if callers and not is_library(callers[0].f_code.co_filename):  # it has no name there: `f(torch.zeros(3))`
             caller = callers[0].f_code
             return Origin(caller.co_filename, callers[0].f_lineno, caller.co_name, name + path, "", False)
     if isinstance(node, ast.Attribute):

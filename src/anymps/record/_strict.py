@@ -199,7 +199,16 @@ def _texts_by_name(value: object) -> bool:
 
 def _ending(value: object) -> bool:
     return isinstance(value, dict) and all(
-        _whole(each) if key == "status" else _text(each) for key, each in value.items()
+        _whole(each) if key == "status" else _place(each) if key == "place" else _text(each)
+        for key, each in value.items()
+    )
+
+
+def _place(value: object) -> bool:
+    """A line of code, or of `device_choice`, with what is said of it."""
+    return isinstance(value, dict) and all(
+        _whole(each) and each > 0 if key == "line" else _truth(each) if key == "chosen" else _text(each)
+        for key, each in value.items()
     )
 
 
@@ -235,6 +244,7 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(("process", "schema_version", "threads"), _whole),
     "allocations_dropped": lambda value: _truth(value) or _whole(value),
     "arguments": _texts,
+    "device_choice": _place,
     "ending": _ending,
     "environment": _texts_by_name,
     "parts": _parts,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anymps.findings import Finding, Severity, ahead, notes, wait_places
-from anymps.record import Recording, RefusalKind
+from anymps.findings import Finding, Judgement, Outcome, Severity, ahead, judge, notes, unused, wait_places
+from anymps.record import Recording
 from anymps.report._suite import is_suite, news, session
 from anymps.report._text import clean, count, duration, duration_range, path, place, plural
 
@@ -20,13 +20,8 @@ def fact(recording: Recording, key: str) -> str:
 
 def state(recording: Recording, findings: Sequence[Finding]) -> Severity | None:
     """How a report's first line is marked: as the worst finding, or as a note where there was nothing to judge."""
-    nothing = unused(recording) or bool(_exception(recording)[0] or _early_end(recording))
-    return min((it.severity for it in findings), default=Severity.INFO if nothing else None)
-
-
-def unused(recording: Recording) -> bool:
-    """Whether nothing reached mps in the whole run."""
-    return not recording.operators() and not recording.refusals() and recording.memory_story.peak is None
+    judged = judge(recording, findings)
+    return min((it.severity for it in findings), default=None if judged.good else Severity.INFO)
 
 
 def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
@@ -42,14 +37,10 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
         summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
     if is_suite(recording):
         return [session(recording, _mac(recording), used=not unused(recording)), summary]
-    no_cuda = next((finding for finding in findings if finding.id == "MPS407"), None)
-    runs = _would_it_run(recording)
-    if no_cuda is not None:
-        where = place(no_cuda.site, fact(recording, "directory"))
-        runs = f"{_failed(recording)} on {_mac(recording)}: {where} asks for CUDA."
-    elif unused(recording) and not _exception(recording)[0] and not _early_end(recording):
+    judged = judge(recording, findings)
+    if judged.outcome is Outcome.UNUSED:
         summary += ' The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
-    return [runs, " ".join(filter(None, (summary, waits(recording, findings))))]
+    return [_would_it_run(recording, judged), " ".join(filter(None, (summary, waits(recording, findings))))]
 
 
 def first_to_change(findings: Sequence[Finding]) -> Finding | None:
@@ -192,68 +183,33 @@ def _mac(recording: Recording) -> str:
     return fact(recording, "mac") or "a Mac"
 
 
-def _failed(recording: Recording) -> str:
-    return "Did not run" if recording.meta.get("virtual") is False else "Would not run"
-
-
-def _would_it_run(recording: Recording) -> str:
-    mac, failed = _mac(recording), _failed(recording)
-    ran = "Ran" if recording.meta.get("virtual") is False else "Would run"
-    refusals = recording.refusals()
-    exception, message = _exception(recording)
-    if exception:
-        raised = [refusal for refusal in refusals if refusal.kind is not RefusalKind.INDEX or refusal.origin.known]
-        if raised and raised[-1].error == exception and raised[-1].message in (message or raised[-1].message):
-            late = raised[-1].kind is RefusalKind.INDEX
-            where = place(raised[-1].origin if late else raised[-1].site, fact(recording, "directory"))
-            return f"{failed} on {mac}: {where} raises {exception}."
-        before = ", before anything reached mps" if unused(recording) else ", which MPS did not raise"
-        return f"The script ended with {exception}{before}."
-    early = _early_end(recording)
-    if early:
-        refused = f"refused {plural(len(refusals), 'call')}" if refusals else "refused nothing"
-        return f"{early}; up to there MPS on {mac} {refused}."
-    if refusals:
-        return f"{ran} on {mac}, but {plural(len(refusals), 'call')} raised and the script went on."
-    if unused(recording):
+def _would_it_run(recording: Recording, judged: Judgement) -> str:
+    mac, ended, outcome = _mac(recording), judged.ending, judged.outcome
+    real = recording.meta.get("virtual") is False
+    failed, ran = ("Did not run", "Ran") if real else ("Would not run", "Would run")
+    where = place(judged.site, fact(recording, "directory"))
+    exception = clean(ended.exception)
+    if outcome is Outcome.RAISES:
+        return f"{failed} on {mac}: {where} raises {exception}."
+    if outcome is Outcome.NO_CUDA:
+        return f"{failed} on {mac}: {where} asks for CUDA."
+    if judged.finding is not None and outcome is Outcome.STOPS:
+        return f"Would not run on {mac}: {where} stops it ({judged.finding.id})."
+    if outcome is Outcome.FAILED:
+        at = f" at {where}" if judged.site.known else ""
+        return f"The script ended with {exception}{at}{', before anything reached mps' if unused(recording) else ''}."
+    if outcome is Outcome.CUT:
+        refused = f"refused {plural(judged.refused, 'call')}" if judged.refused else "refused nothing"
+        return f"{clean(ended.early)}; up to there MPS on {mac} {refused}."
+    if outcome is Outcome.UNUSED:
         return f"Nothing ran on mps: this tells nothing about {mac}."
+    if judged.finding is not None:
+        return f"{ran} on {mac}, with wrong results: {where} ({judged.finding.id})."
+    if judged.refused:
+        return f"{ran} on {mac}, but {plural(judged.refused, 'call')} raised and the script went on."
     fallbacks = {fallback.operator for fallback in recording.fallbacks()}
-    if fallbacks:
-        return f"{ran} on {mac}, with {plural(len(fallbacks), 'operator')} on the CPU."
-    return f"{ran} on {mac}."
-
-
-def _ending(recording: Recording) -> dict[str, object]:
-    ending = recording.meta.get("ending")
-    return ending if isinstance(ending, dict) else {}
-
-
-def _interrupted(ending: dict[str, object]) -> bool:
-    return str(ending.get("exception", ending.get("error", ""))).partition(":")[0] == "KeyboardInterrupt"
-
-
-def _exception(recording: Recording) -> tuple[str, str]:
-    """Class name and message of the exception that ended the run; empty texts if none did."""
-    ending = _ending(recording)
-    if _interrupted(ending):
-        return "", ""
-    if "exception" in ending:
-        return clean(str(ending["exception"])), str(ending.get("message", ""))
-    name, _, message = str(ending.get("error", "")).partition(": ")  # of a `with anymps.record():` block
-    return clean(name), message
-
-
-def _early_end(recording: Recording) -> str:
-    """Why the recording may not hold the whole of the script's work, the empty text if it does."""
-    ending = _ending(recording)
-    if not recording.complete:
-        return "The recording stops in the middle of the run"
-    how, status = str(ending.get("how", "")), ending.get("status", 0)
-    if _interrupted(ending):
-        return "Ctrl-C ended the run"
-    if how.startswith("SIG"):
-        return f"{clean(how)} ended the run"
-    return f"The script ended with status {clean(str(status))}" if status else ""
+    some = f", with {plural(len(fallbacks), 'operator')} on the CPU" if fallbacks else ""
+    return f"{ran} on {mac}{some}."
 
 
 def how_many(findings: Sequence[Finding]) -> str:

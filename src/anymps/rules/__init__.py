@@ -80,6 +80,7 @@ from anymps.rules._texts import (
     unsupported_scalar,
     view_fallback_warning,
 )
+from anymps.rules._texts_cpu_only import called_per_element, numpy_of, pinned
 from anymps.rules._texts_runtime import (
     NOTHING_LOGGED,
     autocast_dtype_warning,
@@ -186,6 +187,7 @@ __all__ = [
     "all_hazards",
     "autocast_dtype_warning",
     "binding_argument",
+    "called_per_element",
     "capture_failed",
     "castable_dtypes",
     "check_supported",
@@ -244,6 +246,7 @@ __all__ = [
     "no_gpu",
     "not_strided",
     "numpy_conversion",
+    "numpy_of",
     "operator_limit",
     "operator_limits",
     "operator_rules",
@@ -251,6 +254,7 @@ __all__ = [
     "parse_native_functions",
     "parse_torch_version",
     "pin_of_device_tensor",
+    "pinned",
     "pinned_allocation",
     "profiler_mode",
     "profiler_running",

@@ -1,0 +1,153 @@
+"""MPS108 to MPS111: an exception of torch's that ended the run, where a tensor or generator on the CPU would have done.
+
+No MPS kernel raises these; they come from the parts of torch that only the CPU has. So they are read off the
+exception that ended the run, by torch's own texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from anymps.findings._endings import Ending, ending, ending_refusal
+from anymps.findings._example import Example
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._user_line import without_comment
+from anymps.record import Recording
+from anymps.rules import BackendText, called_per_element, generator_device, numpy_of, pinned
+
+GENERATOR = Rule(
+    id="MPS108",
+    title="Generator on mps for a tensor on the CPU",
+    severity=Severity.ERROR,
+    why="A generator draws for its own device only; without `device=` a new tensor is made on the CPU.",
+    fix=(
+        "Draw where the generator is: `device=generator.device`; or make it on the CPU, `torch.Generator()`, as a "
+        "DataLoader and `random_split` need it."
+    ),
+    source="aten/src/ATen/core/Generator.h (check_generator), torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            generator = torch.Generator(device).manual_seed(0)
+            x = torch.randn(3, generator=generator)
+        """,
+        good="""
+            generator = torch.Generator(device).manual_seed(0)
+            x = torch.randn(3, generator=generator, device=device)
+        """,
+    ),
+)
+
+NUMPY = Rule(
+    id="MPS109",
+    title="NumPy cannot read a tensor on mps",
+    severity=Severity.ERROR,
+    why="NumPy, and what builds on it (matplotlib, pandas, scikit-learn), reads the host's memory only.",
+    fix="Copy the tensor to the CPU first: `.cpu().numpy()`, with `.detach()` before it if it requires a gradient.",
+    source="torch/csrc/utils/tensor_numpy.cpp, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.ones(3, device=device)
+            values = x.numpy()
+        """,
+        good="""
+            x = torch.ones(3, device=device)
+            values = x.cpu().numpy()
+        """,
+    ),
+)
+
+PINNED = Rule(
+    id="MPS110",
+    title="Tensor on mps pinned",
+    severity=Severity.ERROR,
+    why="Pinning is for CPU tensors that go to a GPU with memory of its own; a tensor on mps is there already.",
+    fix="Leave out `pin_memory` for tensors on mps.",
+    source="aten/src/ATen/native/Memory.cpp, aten/src/ATen/EmptyTensor.cpp, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.ones(3, device=device, pin_memory=True)
+        """,
+        good="""
+            x = torch.ones(3, device=device)
+        """,
+    ),
+)
+
+ELSEWHERE = Rule(
+    id="MPS111",
+    title="Done for CPU tensors only",
+    severity=Severity.ERROR,
+    why="This part of torch has no code for mps. No fallback helps, as it is no operator.",
+    fix="Do this on the CPU: `.cpu()` before the call, `.to(device)` after it.",
+    source="torch/csrc/utils/tensor_apply.cpp and Python code of torch that names its devices, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.ones(3, device=device)
+            x.apply_(lambda value: value + 1)
+        """,
+        good="""
+            x = torch.ones(3, device=device)
+            x = x + 1
+        """,
+    ),
+)
+
+RULES = (GENERATOR, NUMPY, PINNED, ELSEWHERE)
+
+_ANY: Final = "ANYTHING"
+
+
+def _pattern(*texts: BackendText) -> re.Pattern[str]:
+    return re.compile("|".join(re.escape(text.text).replace(_ANY, ".*?") for text in texts))
+
+
+_TEXTS: Final = (
+    (
+        GENERATOR,
+        _pattern(
+            generator_device("cpu", "mps"),
+            generator_device("cpu", "mps", with_index=True),
+            generator_device("cpu", "mps:0", with_index=True),
+        ),
+    ),
+    (NUMPY, _pattern(*(numpy_of(device) for device in ("mps:0", "mps")))),
+    (PINNED, _pattern(pinned(), pinned(f"MPS{_ANY}"))),
+    (ELSEWHERE, _pattern(*map(called_per_element, ("apply_", "map_", "map2_")))),
+)
+_OF_TORCH: Final = ("RuntimeError", "NotImplementedError", "TypeError", "AttributeError")
+_NAMES_MPS: Final = re.compile(r"\bmps\b|\bMPS")
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """The finding about the exception that ended the run, if torch raised it because something lies on mps."""
+    rule, ended = rule_of_ending(recording), ending(recording)
+    if rule is not None:
+        yield rule.finding(ended.site, what=f"torch raised {ended.words}", count=1, fix=_fix(rule, ended))
+
+
+def rule_of_ending(recording: Recording) -> Rule | None:
+    """The rule that explains the exception which ended the run; None if it is none of these."""
+    ended = ending(recording)
+    if not ended.exception or ended.raised_by == "program" or ending_refusal(recording) is not None:
+        return None
+    message = ended.message
+    if "Traceback (most recent call last)" in message:  # of a worker: what was raised there stands at the end
+        message = message.strip().rpartition("\n")[2]
+    for rule, pattern in _TEXTS:
+        if pattern.search(message):
+            return rule
+    if ended.raised_by != "torch" and ended.exception not in _OF_TORCH:
+        return None
+    return ELSEWHERE if _NAMES_MPS.search(message) and "anymps:" not in message else None
+
+
+def _fix(rule: Rule, ended: Ending) -> str:
+    """The line with `.cpu()`, where one call of `.numpy()` is all that it can be about; or where a file is loaded."""
+    line = without_comment(ended.site.source).strip()
+    if rule is NUMPY and line.count(".numpy()") == 1:
+        return f"Copy the tensor to the CPU first: `{line.replace('.numpy()', '.cpu().numpy()')}`."
+    if rule is ELSEWHERE and "map_location" in line:
+        return 'Load to the CPU, `map_location="cpu"`, and move what was loaded: `.to(device)`.'
+    return ""

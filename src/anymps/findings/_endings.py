@@ -1,0 +1,70 @@
+"""How the recorded run ended, as findings and the judgement of a run read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anymps.record import Recording, Refusal, RefusalKind, Site
+
+NOWHERE = Site("", 0)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended.
+
+    `exception` and `message` are of the exception that nothing caught, empty without one and for Ctrl-C; `site` is the
+    program's line that it came from, `raised_by` who raised it: `torch`, `program` or, where that is not known, empty.
+    `early` says in words why the recording may not hold the whole of the run's work, apart from an exception.
+    """
+
+    exception: str = ""
+    message: str = ""
+    site: Site = NOWHERE
+    raised_by: str = ""
+    early: str = ""
+
+    @property
+    def words(self) -> str:
+        """`TypeError: what it says`, the first line alone."""
+        first = self.message.strip().partition("\n")[0]
+        return f"{self.exception}: {first}" if first else self.exception
+
+
+def ending(recording: Recording) -> Ending:
+    """How the run of a recording ended."""
+    facts = recording.meta.get("ending")
+    facts = facts if isinstance(facts, dict) else {}
+    # `error` was written by 0.1.0 for a `with anymps.record():` block.
+    name, _, said = str(facts.get("error", "")).partition(": ")
+    name, message = str(facts.get("exception", name)), str(facts.get("message", said))
+    interrupted = name == "KeyboardInterrupt"
+    if name and not interrupted:
+        return Ending(name, message, _site(facts.get("place")), str(facts.get("raised_by", "")), _cut(recording))
+    how, status = str(facts.get("how", "")), facts.get("status", 0)
+    if not recording.complete:
+        return Ending(early=_cut(recording))
+    if interrupted:
+        return Ending(early="Ctrl-C ended the run")
+    if how.startswith("SIG"):
+        return Ending(early=f"{how} ended the run")
+    return Ending(early=f"The script ended with status {status}" if status else "")
+
+
+def ending_refusal(recording: Recording) -> Refusal | None:
+    """What MPS refused if that ended the run: the last refusal, if its error is the one that nothing caught."""
+    ended = ending(recording)
+    raised = [it for it in recording.refusals() if it.kind is not RefusalKind.INDEX or it.origin.known]
+    if not ended.exception or not raised or raised[-1].error != ended.exception:
+        return None
+    return raised[-1] if raised[-1].message in (ended.message or raised[-1].message) else None
+
+
+def _cut(recording: Recording) -> str:
+    return "" if recording.complete else "The recording stops in the middle of the run"
+
+
+def _site(place: object) -> Site:
+    if not isinstance(place, dict) or not isinstance(place.get("line"), int):
+        return NOWHERE
+    return Site(str(place.get("file", "")), place["line"], str(place.get("function", "")), str(place.get("source", "")))

@@ -1,0 +1,96 @@
+"""The one judgement of a run: whether it would run on that Mac. Every form of a report says this and nothing else.
+
+It is a function of the recording and its findings, so a finding that stops a script on macOS and "would run" cannot
+stand on one page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from anymps.findings._cpu_only import rule_of_ending
+from anymps.findings._endings import NOWHERE, Ending, ending, ending_refusal
+from anymps.findings._model import Finding, Severity
+from anymps.findings._placement import asked_for_cuda
+from anymps.findings._processes import ended_by_sharing
+from anymps.record import Recording, RefusalKind, Site
+
+# Errors that raise nothing on this machine and stop a script on a Mac: an event that never comes, and worker processes.
+_STOPPING: Final = ("MPS671", "MPS802", "MPS803", "MPS805", "MPS806", "MPS807", "MPS808")
+_WRONG: Final = ("MPS6", "MPS7")
+
+
+class Outcome(Enum):
+    """What became of a run, seen from the Mac."""
+
+    RUNS = "runs"
+    """To its end, maybe with refused calls that the script caught."""
+    WRONG = "wrong"
+    """To its end, but with other results than it should have."""
+    RAISES = "raises"
+    """`site` raises `ending.exception` on that Mac, where the CPU would not."""
+    NO_CUDA = "no cuda"
+    """`site` asks for CUDA and raises."""
+    STOPS = "stops"
+    """`finding` stops it on a Mac, whatever it did here."""
+    FAILED = "failed"
+    """An exception that tells nothing about mps ended the run."""
+    CUT = "cut"
+    """The run ended early: `ending.early`."""
+    UNUSED = "unused"
+    """Nothing reached mps."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a run, where, and by which finding; `refused` calls raised on the way."""
+
+    outcome: Outcome
+    ending: Ending
+    site: Site = NOWHERE
+    finding: Finding | None = None
+    refused: int = 0
+
+    @property
+    def good(self) -> bool:
+        """Whether the script ran to its end as it should."""
+        return self.outcome is Outcome.RUNS
+
+
+def unused(recording: Recording) -> bool:
+    """Whether nothing reached mps in the whole run."""
+    return not recording.operators() and not recording.refusals() and recording.memory_story.peak is None
+
+
+def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
+    """What became of a run, by its recording and the findings that are shown with it."""
+    ended, refused = ending(recording), len(recording.refusals())
+    refusal, cuda = ending_refusal(recording), asked_for_cuda(recording)
+    if refusal is not None:
+        site = refusal.origin if refusal.kind is RefusalKind.INDEX else refusal.site
+        return Judgement(Outcome.RAISES, ended, site, refused=refused)
+    if cuda is not None:
+        return Judgement(Outcome.NO_CUDA, ended, cuda.occurrence.site, refused=refused)
+    if rule_of_ending(recording) is not None or ended_by_sharing(recording):
+        return Judgement(Outcome.RAISES, ended, ended.site, refused=refused)
+    stopping = _first(findings, _STOPPING)
+    if stopping is not None:
+        return Judgement(Outcome.STOPS, ended, stopping.site, stopping, refused)
+    if ended.exception:
+        return Judgement(Outcome.FAILED, ended, ended.site, refused=refused)
+    if ended.early:
+        return Judgement(Outcome.CUT, ended, refused=refused)
+    if unused(recording):
+        return Judgement(Outcome.UNUSED, ended)
+    wrong = _first(findings, _WRONG)
+    if wrong is not None:
+        return Judgement(Outcome.WRONG, ended, wrong.site, wrong, refused)
+    return Judgement(Outcome.RUNS, ended, refused=refused)
+
+
+def _first(findings: Sequence[Finding], ids: tuple[str, ...]) -> Finding | None:
+    found = [it for it in findings if it.severity is Severity.ERROR and it.id.startswith(ids)]
+    return min(found, key=lambda finding: finding.order, default=None)

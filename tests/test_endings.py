@@ -1,0 +1,218 @@
+"""What ended a run: what a recording keeps of it, which finding it gives, and the one judgement of the run."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anymps.findings import Finding, Outcome, Severity, find, judge
+from anymps.record import Recording, RecordingBuilder, RefusalKind, Site
+from anymps.record._endings import ending_of
+from anymps.report._words import verdict
+from recordings import META, SCRIPT
+
+PLACE: dict[str, object] = {"file": SCRIPT, "line": 9, "function": "main", "source": "values = loss.numpy()  # log"}
+
+
+def caught(call: Callable[[], Any]) -> BaseException:
+    """What a call raises."""
+    try:
+        call()
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def raises() -> None:
+    """As a program does."""
+    raise ValueError("no such option")
+
+
+def test_the_exception_of_a_program() -> None:
+    """The innermost line of the program's own is kept with its text, and that a `raise` of its own ended it."""
+    facts = ending_of(caught(lambda: raises()))
+    assert facts == {
+        "status": 1,
+        "exception": "ValueError",
+        "message": "no such option",
+        "raised_by": "program",
+        "place": {
+            "file": __file__,
+            "line": raises.__code__.co_firstlineno + 2,
+            "function": "raises",
+            "source": 'raise ValueError("no such option")',
+        },
+    }
+
+
+def test_the_exception_of_a_call() -> None:
+    """What was raised without a `raise` in Python may be torch's C++; a package's lines are left for the caller's."""
+    facts = ending_of(caught(lambda: operator.truediv(1, 0)))
+    assert (facts["exception"], facts["raised_by"]) == ("ZeroDivisionError", "")
+    facts = ending_of(caught(lambda: functools.reduce(raises, [1, 2])))  # type: ignore[arg-type]
+    assert facts["place"]["function"] == "<lambda>"  # type: ignore[index]
+
+
+def test_torch_raised() -> None:
+    """A line of torch's own that raises is told from the program's, whose line is kept."""
+    torch = pytest.importorskip("torch")
+    facts = ending_of(caught(lambda: torch.nn.Linear(2, 2).load_state_dict({})))
+    assert (facts["exception"], facts["raised_by"]) == ("RuntimeError", "torch")
+    assert facts["place"]["file"] == __file__  # type: ignore[index]
+
+
+def ended(exception: str, message: str, raised_by: str = "", **place: object) -> Recording:
+    """A recording of a run that an exception ended, after something ran on mps."""
+    facts = {"exception": exception, "message": message, "raised_by": raised_by, "place": {**PLACE, **place}}
+    builder = RecordingBuilder(meta={**META, "ending": {"status": 1, **facts}})
+    builder.entry("aten::relu", start_ns=0, duration_ns=5, site=builder.site(SCRIPT, 5, "main", "y = x.relu()"))
+    return builder.close()
+
+
+def only(recording: Recording) -> Finding:
+    """The one finding."""
+    (finding,) = find(recording)
+    return finding
+
+
+GENERATOR = "Expected a 'cpu' device type for generator but found 'mps'"
+NUMPY = "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+IN_WORKER = (
+    f"Caught TypeError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  x\n{NUMPY}"
+)
+
+
+@pytest.mark.parametrize(
+    ("exception", "message", "raised_by", "rule"),
+    [
+        ("RuntimeError", GENERATOR, "", "MPS108"),
+        ("RuntimeError", "Expected a 'cpu' generator device but found 'mps:0'", "torch", "MPS108"),
+        ("TypeError", NUMPY, "", "MPS109"),
+        ("TypeError", NUMPY, "torch", "MPS109"),
+        ("TypeError", IN_WORKER, "", "MPS109"),
+        ("RuntimeError", "Only dense CPU tensors can be pinned", "", "MPS110"),
+        ("RuntimeError", "cannot pin 'MPSFloatType' only dense CPU tensors can be pinned", "", "MPS110"),
+        ("TypeError", "apply_ is only implemented on CPU tensors", "", "MPS111"),
+        ("AttributeError", "module 'torch.mps' has no attribute 'current_device'", "torch", "MPS111"),
+        ("NotImplementedError", "Returning max scores is not supported on CPU/MPS.", "torch", "MPS111"),
+        ("RuntimeError", "_share_fd_: only available on CPU", "torch", "MPS806"),
+        ("RuntimeError", "_share_filename_: only available on CPU", "torch", "MPS806"),
+    ],
+)
+def test_an_exception_that_only_mps_has(exception: str, message: str, raised_by: str, rule: str) -> None:
+    """It is an error at the line, with torch's words, and the verdict says that a Mac raises there."""
+    recording = ended(exception, message, raised_by)
+    finding = only(recording)
+    assert (finding.id, finding.severity, finding.site.line) == (rule, Severity.ERROR, 9)
+    first = message.partition("\n")[0]
+    assert finding.what == f"torch raised {exception}: {first}"
+    assert verdict(recording, [finding]) == [
+        f"Would not run on M3 Pro 18GB: train.py:9 raises {exception}.",
+        f"1 finding: 1 error. First to change: train.py:9 ({rule}).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "source", "fix"),
+    [
+        (NUMPY, PLACE["source"], "Copy the tensor to the CPU first: `values = loss.cpu().numpy()`."),
+        (
+            NUMPY,
+            "plt.plot(losses)",
+            "Copy the tensor to the CPU first: `.cpu().numpy()`, with `.detach()` before it if it requires a gradient.",
+        ),
+        (
+            "module 'torch.mps' has no attribute 'current_device'",
+            'state = torch.load(path, map_location="cuda")',
+            'Load to the CPU, `map_location="cpu"`, and move what was loaded: `.to(device)`.',
+        ),
+    ],
+)
+def test_the_fix_is_the_line_mended(message: str, source: str, fix: str) -> None:
+    """Where the line itself can be mended, it is shown."""
+    assert only(ended("AttributeError", message, "torch", source=source)).fix == fix
+
+
+def test_torch_raised_something_of_any_device() -> None:
+    """Where the words do not tell, the finding does not blame MPS, and says how to find out."""
+    recording = ended("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (8x3 and 8x3)")
+    finding = only(recording)
+    assert (finding.id, finding.severity) == ("MPS003", Severity.WARNING)
+    assert finding.what == (
+        "torch raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x3 and 8x3). "
+        "Nothing in these words is about mps."
+    )
+    assert finding.fix == (
+        'Run the script with `device = "cpu"`: an exception there as well is the script\'s own. If it comes on mps '
+        "only, do this line on the CPU."
+    )
+    assert verdict(recording, [finding])[0] == "The script ended with RuntimeError at train.py:9."
+
+
+@pytest.mark.parametrize(
+    ("exception", "message", "raised_by"),
+    [
+        ("ValueError", "no such option: mps", "program"),
+        ("KeyError", "'mps'", ""),
+        ("FileNotFoundError", "[Errno 2] No such file or directory: 'best.pt'", "torch"),
+    ],
+)
+def test_an_exception_of_the_program(exception: str, message: str, raised_by: str) -> None:
+    """What the program raises is a note that the report holds up to there, not a fault of MPS."""
+    recording = ended(exception, message, raised_by)
+    finding = only(recording)
+    assert (finding.id, finding.severity) == ("MPS003", Severity.INFO)
+    assert finding.what == f"The script ended with {exception}: {message}. MPS did not raise it."
+    assert judge(recording, [finding]).outcome is Outcome.FAILED
+
+
+def test_a_refusal_explains_its_own_exception() -> None:
+    """The exception that MPS raised as it refused a call is told once, by the refusal's rule."""
+    builder = RecordingBuilder(
+        meta={**META, "ending": {"status": 1, "exception": "TypeError", "message": "no", "place": PLACE}}
+    )
+    site = builder.site(SCRIPT, 9, "main", "x.double()")
+    builder.refusal(RefusalKind.FLOAT64, "TypeError", "no", operator="aten::_to_copy", start_ns=0, site=site)
+    recording = builder.close()
+    assert only(recording).id == "MPS301"
+    assert judge(recording, find(recording)).outcome is Outcome.RAISES
+
+
+def loader(ending: dict[str, object] | None = None, **facts: object) -> Recording:
+    """A run with a DataLoader."""
+    builder = RecordingBuilder(meta={**META, "ending": ending or {"status": 0}})
+    site = builder.site(SCRIPT, 12, "main", "for x in loader:")
+    builder.note("loader", start_ns=0, site=site, pin_memory=False, persistent=True, workers=2, **facts)
+    builder.entry("aten::relu", start_ns=0, duration_ns=5, site=site)
+    return builder.close()
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts"),
+    [
+        ("MPS802", {"guarded": False}),
+        ("MPS803", {"guarded": True, "unpicklable": "collate_fn"}),
+        ("MPS805", {"guarded": True, "on_mps": "dataset.tensors[0]"}),
+    ],
+)
+def test_what_stops_a_script_on_macos_and_would_run_exclude_each_other(rule: str, facts: dict[str, object]) -> None:
+    """The verdict follows from the findings, however well the script ran here."""
+    recording = loader(**facts)
+    findings = find(recording)
+    assert [finding.id for finding in findings] == [rule]
+    assert verdict(recording, findings)[0] == f"Would not run on M3 Pro 18GB: train.py:12 stops it ({rule})."
+    assert verdict(recording, [])[0] == "Would run on M3 Pro 18GB."  # where the project has left it out
+
+
+def test_wrong_results_are_in_the_verdict() -> None:
+    """A known fault of the backend that changes results is told with the verdict."""
+    builder = RecordingBuilder(meta=META)
+    site = builder.site(SCRIPT, 7, "main", "y = x.cpu().to(torch.float16)")
+    builder.entry("aten::relu", start_ns=0, duration_ns=5, site=site)
+    recording = builder.close()
+    wrong = Finding("MPS601", Severity.ERROR, "", Site(SCRIPT, 7, "main"), 1, 0.0, (0, 0), "", "", "", "")
+    assert verdict(recording, [wrong])[0] == "Would run on M3 Pro 18GB, with wrong results: train.py:7 (MPS601)."
