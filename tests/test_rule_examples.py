@@ -20,7 +20,7 @@ found = {{}}
 before = dict(os.environ)
 for path in map(pathlib.Path, {paths!r}):
     try:
-        with anymps.record() as capture:
+        with anymps.record(script=str(path)) as capture:
             exec(compile(path.read_text(), str(path), "exec"), {{"__name__": "__main__", "__file__": str(path)}})
     except Exception as error:
         print(path.name, type(error).__name__, error, file=sys.stderr)

@@ -60,14 +60,14 @@ UNGUARDED = Rule(
             from torch.utils.data import DataLoader
 
             for x in DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1):
-                pass
+                y = x.to(device) + 1
         """,
         good="""
             from torch.utils.data import DataLoader
 
             if __name__ == "__main__":
                 for x in DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1):
-                    pass
+                    y = x.to(device) + 1
         """,
     ),
 )
@@ -85,14 +85,14 @@ UNPICKLABLE = Rule(
 
             if __name__ == "__main__":
                 for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=lambda rows: torch.stack(rows)):
-                    pass
+                    y = x.to(device) + 1
         """,
         good="""
             from torch.utils.data import DataLoader
 
             if __name__ == "__main__":
                 for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=torch.stack):
-                    pass
+                    y = x.to(device) + 1
         """,
     ),
 )
@@ -112,7 +112,7 @@ RESTARTED = Rule(
                 loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1)
                 for epoch in range(3):
                     for x in loader:
-                        pass
+                        y = x.to(device) + 1
         """,
         good="""
             from torch.utils.data import DataLoader
@@ -121,7 +121,7 @@ RESTARTED = Rule(
                 loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1, persistent_workers=True)
                 for epoch in range(3):
                     for x in loader:
-                        pass
+                        y = x.to(device) + 1
         """,
     ),
 )

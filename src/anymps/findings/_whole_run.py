@@ -1,4 +1,4 @@
-"""MPS003: a run that ended before the script did, so that its recording says less about a Mac."""
+"""MPS002 and MPS003: a run that says little about a Mac, as nothing reached mps or an exception ended it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,31 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings._cpu_only import rule_of_ending
-from anymps.findings._endings import ending, ending_refusal
+from anymps.findings._endings import NOWHERE, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._placement import asked_for_cuda
 from anymps.findings._processes import ended_by_sharing
-from anymps.record import Recording
+from anymps.record import Recording, Site
+
+UNUSED = Rule(
+    id="MPS002",
+    title="Nothing ran on mps",
+    severity=Severity.ERROR,
+    why="Without a call on mps there is nothing to judge: a Mac would run this script on its CPU.",
+    fix='Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.',
+    source="docs.pytorch.org, MPS backend; torch/backends/mps/__init__.py, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            x = torch.ones(3, device=device)
+        """,
+        good="""
+            device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+            x = torch.ones(3, device=device)
+        """,
+    ),
+)
 
 UNFINISHED = Rule(
     id="MPS003",
@@ -32,7 +51,7 @@ UNFINISHED = Rule(
     ),
 )
 
-RULES = (UNFINISHED,)
+RULES = (UNUSED, UNFINISHED)
 
 _CALLED: Final = ("RuntimeError", "NotImplementedError")
 _OF_TORCH: Final = {"torch": (*_CALLED, "TypeError", "ValueError", "IndexError", "AssertionError"), "": _CALLED}
@@ -40,8 +59,11 @@ _OF_TORCH: Final = {"torch": (*_CALLED, "TypeError", "ValueError", "IndexError",
 
 
 def find(recording: Recording) -> Iterator[Finding]:
-    """The finding about an exception that ended the run and that no other rule explains."""
+    """The finding about a run without mps, or about an exception that ended it and that no other rule explains."""
     ended = ending(recording)
+    choice = recording.meta.get("device_choice")
+    if not ended.exception and not ended.early and isinstance(choice, dict):
+        yield _unused(choice)
     if not ended.exception or is_explained(recording):
         return
     if ended.exception in _OF_TORCH.get(ended.raised_by, ()):
@@ -54,6 +76,18 @@ def find(recording: Recording) -> Iterator[Finding]:
     else:
         what = f"The script ended with {ended.words}. MPS did not raise it."
         yield UNFINISHED.finding(ended.site, what=what, count=1, severity=Severity.INFO)
+
+
+def _unused(choice: dict[str, object]) -> Finding:
+    """About a run without mps, at the line that chose the device as far as the source tells."""
+    file, line, better = choice.get("file"), choice.get("line"), choice.get("better")
+    what, site = "The script never named a device, so everything stayed on the CPU.", NOWHERE
+    if isinstance(file, str) and isinstance(line, int):
+        site = Site(file, line, source=str(choice.get("source", "")))
+    if choice.get("chosen"):
+        what = "No tensor reached mps. This line chooses the device, and mps is not what it chose."
+    fix = f"Let the line choose mps too: `{better}`. Elsewhere it means what it did." if better else ""
+    return UNUSED.finding(site, what=what, count=1, fix=fix)
 
 
 def is_explained(recording: Recording) -> bool:

@@ -18,11 +18,12 @@ from anymps._version import __version__
 from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
 from anymps.record._capture_hooks import Hooks, drain_modules
 from anymps.record._capture_origins import find_caller, find_origin
+from anymps.record._device_choice import device_choice
 from anymps.record._endings import ending_of
 from anymps.record._recording import Recording
 from anymps.record._schema import ModuleRow, OperatorRow, RefusalRow, RoundRow, SignatureRow, SiteRow, StepRow
 from anymps.record._source import quote_file
-from anymps.record._vocabulary import RefusalKind
+from anymps.record._vocabulary import Fate, RefusalKind
 from anymps.record._writer import RecordingWriter
 
 DETAIL_LIMIT = 2_000_000
@@ -95,6 +96,7 @@ class Capture:
         self._operators = 0
         self._refusals: list[RefusalRow] = []
         self._delayed: dict[int, RefusalRow] = {}
+        self._reached = False  # whether any operator ran on mps
 
     def __enter__(self) -> Capture:
         """Start.
@@ -173,6 +175,8 @@ class Capture:
             with self._storing("What was recorded before can be read."):
                 self._drain(at_end=True)
                 self._writer.set_meta("ending", dict(ending))
+                if self._habits and not self._reached and not self.core.ledger_state()[0]:
+                    self._writer.set_meta("device_choice", device_choice(self._script))
                 self._writer.set_meta("environment", _environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 self._writer.set_meta("wall_seconds", time.monotonic() - self._started)
@@ -234,6 +238,7 @@ class Capture:
     def _drain(self, at_end: bool = False) -> None:
         entries, signatures, steps, sites, names, dropped, rounds = self.core.tape_drain(self._operators)
         operators = [(self._operators + index, name) for index, name in enumerate(names)]
+        self._reached |= any(fate != Fate.MARK for _, _, fate, *_ in signatures)
         self._operators += len(names)
         refusals, self._refusals = self._refusals, []
         modules = list(drain_modules(self._hooks))

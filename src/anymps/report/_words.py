@@ -38,7 +38,7 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     if is_suite(recording):
         return [session(recording, _mac(recording), used=not unused(recording)), summary]
     judged = judge(recording, findings)
-    if judged.outcome is Outcome.UNUSED:
+    if judged.outcome is Outcome.UNUSED and not findings:
         summary += ' The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
     return [_would_it_run(recording, judged), " ".join(filter(None, (summary, waits(recording, findings))))]
 

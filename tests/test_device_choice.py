@@ -1,0 +1,107 @@
+"""A run in which nothing reached mps: the line that chose the device is found in the source, with what to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from anymps.commands._judge import FINDINGS, Choice, Judge
+from anymps.findings import Finding, Severity, find
+from anymps.record import RecordingBuilder, _device_choice
+from anymps.record._device_choice import device_choice
+from anymps.report._words import verdict
+from recordings import META
+
+CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'
+BETTER = '"cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"'
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script is the whole program; the modules of the tests are no part of it."""
+    monkeypatch.setattr(_device_choice, "sys", SimpleNamespace(modules={}))
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "better"),
+    [
+        (f"device = {CHOICE}", 1, f"device = {BETTER}"),
+        (f"import torch\n\ndef main():\n    device = torch.device({CHOICE})", 4, f"device = torch.device({BETTER})"),
+        (
+            'd = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")',
+            1,
+            'd = torch.device("cuda") if torch.cuda.is_available() else torch.device("mps") '
+            'if torch.backends.mps.is_available() else torch.device("cpu")',
+        ),
+        (f'device = torch.device("cpu")\nuse = {CHOICE}', 2, f"use = {BETTER}"),
+        ("x = 1\nif torch.cuda.is_available():\n    model.cuda()", 2, ""),
+        ('x = 1\nmodel.to(torch.device("cuda:1"))', 2, ""),
+        ('import torch\nDEVICE = "cpu"', 2, ""),
+        ('import torch\nparser.add_argument("--device", default="cpu")', 2, ""),
+        ('import torch\nx = torch.ones(3, device="cpu")', 2, ""),
+        ("n = 4 if torch.cuda.is_available() else 8", 1, ""),
+    ],
+)
+def test_the_line_that_chose(tmp_path: Path, lines: str, line: int, better: str) -> None:
+    """The choice by CUDA comes first, then a device by name; the new line means the same on other machines."""
+    script = tmp_path / "train.py"
+    script.write_text(lines + "\n")
+    assert device_choice(str(script)) == {
+        "file": str(script),
+        "line": line,
+        "source": lines.splitlines()[line - 1].strip(),
+        "better": better,
+        "chosen": True,
+    }
+
+
+def test_a_script_that_names_no_device(tmp_path: Path) -> None:
+    """Then the line that imports torch stands for it; what cannot be read is left alone."""
+    script = tmp_path / "train.py"
+    script.write_text("import os\nfrom torch import nn\nmodel = nn.Linear(2, 2)\n")
+    choice = device_choice(str(script))
+    assert (choice["line"], choice["chosen"]) == (2, False)
+    broken = tmp_path / "broken.py"
+    broken.write_text("x = = 1\n")
+    assert device_choice(str(broken)) == {}
+
+
+def unused(**choice: object) -> Finding:
+    """The finding about a run without mps."""
+    (finding,) = find(RecordingBuilder(meta={**META, "device_choice": choice}).close())
+    return finding
+
+
+def test_nothing_ran_on_mps_is_an_error() -> None:
+    """With the line and what to write there; the verdict says it, too."""
+    finding = unused(
+        file="/home/me/project/train.py", line=3, source=f"d = {CHOICE}", better=f"d = {BETTER}", chosen=True
+    )
+    assert (finding.id, finding.severity, finding.site.line) == ("MPS002", Severity.ERROR, 3)
+    assert finding.what == "No tensor reached mps. This line chooses the device, and mps is not what it chose."
+    assert finding.fix == f"Let the line choose mps too: `d = {BETTER}`. Elsewhere it means what it did."
+    recording = RecordingBuilder(meta=META).close()
+    assert verdict(recording, [finding]) == [
+        "Nothing ran on mps: this tells nothing about M3 Pro 18GB.",
+        "1 finding: 1 error. First to change: train.py:3 (MPS002).",
+    ]
+
+
+def test_nothing_ran_and_nothing_chose() -> None:
+    """Without a line that chooses, the advice is general."""
+    finding = unused()
+    assert not finding.site.known
+    assert finding.what == "The script never named a device, so everything stayed on the CPU."
+    assert (
+        finding.fix
+        == 'Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.'
+    )
+
+
+def test_the_gate_is_red(tmp_path: Path) -> None:
+    """`--fail-on error` ends with 3."""
+    recording = RecordingBuilder(meta={**META, "device_choice": {}}).close()
+    judge = Judge(tmp_path, Choice(fail_on="error"))
+    assert judge.conclude(recording, judge.judge(recording)) == FINDINGS
