@@ -53,7 +53,7 @@ UNFUSED = Rule(
     title="Optimizer without its fused kernel",
     severity=Severity.WARNING,
     why=(
-        "Of its own accord torch updates the parameters on mps one by one, with several small kernels for each; "
+        "By default torch updates the parameters on mps one by one, with several small kernels for each; "
         "`foreach=True` does the same there. The fused kernel updates many at once."
     ),
     fix="Give the optimizer `fused=True`.",

@@ -7,6 +7,7 @@ from typing import Final
 
 from anymps.findings import (
     _arguments,
+    _changing_sizes,
     _compiling,
     _copies,
     _cpu_only,
@@ -39,6 +40,7 @@ _FAMILIES: Final = (
     _operators,
     _arguments,
     _cpu_only,
+    _changing_sizes,
     _waits,
     _wait_loops,
     _dtypes,

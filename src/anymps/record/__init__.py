@@ -24,6 +24,7 @@ from anymps.record._facts import (
     StepTable,
     StepTimeline,
     UnsafeCopy,
+    Varied,
     WaitQueue,
 )
 from anymps.record._join import join
@@ -70,6 +71,7 @@ __all__ = [
     "StepTable",
     "StepTimeline",
     "UnsafeCopy",
+    "Varied",
     "Wait",
     "WaitQueue",
     "join",

@@ -116,6 +116,19 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
+class Varied:
+    """One operator at one site, as its sizes vary: in `steps` complete steps it met `signatures` different ones.
+
+    A signature is the dtypes and shapes of a call's inputs.
+    """
+
+    operator: str
+    site: Site
+    signatures: int
+    steps: int
+
+
+@dataclass(frozen=True)
 class WaitQueue:
     """A place where the host waited, and how much it had queued since the wait before (any wait, at any place).
 

@@ -32,6 +32,7 @@ from anymps.record._facts import (
     StepTable,
     StepTimeline,
     UnsafeCopy,
+    Varied,
     WaitQueue,
 )
 from anymps.record._file import connect_memory, damaged, open_readonly
@@ -43,7 +44,7 @@ from anymps.record._rounds import settle_steps
 from anymps.record._schema import ON_CPU, ON_MPS, expand_spool
 from anymps.record._step_table import read_step_table, within
 from anymps.record._strict import DamageError, check_rows, read_facts, read_meta, read_object, read_texts
-from anymps.record._sums import read_lines, read_occurrences, read_operators
+from anymps.record._sums import read_lines, read_occurrences, read_operators, read_varied
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 from anymps.record._walk import Walk, walk
@@ -296,6 +297,10 @@ class Recording:
         names = ("aten::index.Tensor", "aten::index.Tensor_out", "aten::_index_put_impl_")
         on_cpu = "instr(replace(s.inputs, '[] on cpu', ''), ' on cpu')"
         return self._occurrences(of=f"o.name IN ({', '.join('?' * len(names))}) AND {on_cpu}", values=names)
+
+    def varied(self, operators: Iterable[str]) -> tuple[Varied, ...]:
+        """Where certain operators ran in complete steps, and with how many different inputs; the most varied first."""
+        return read_varied(self._rows, tuple(operators), self.site)
 
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from anymps.record._facts import Line, Occurrence, OperatorUse, Site
+from anymps.record._facts import Line, Occurrence, OperatorUse, Site, Varied
 from anymps.record._schema import ON_CPU, ON_MPS
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 
@@ -109,3 +109,16 @@ def read_occurrences(
             operator, fate, wait, direction, non_blocking, at, phases, paths, count, steps, in_steps, duration, moved
         ) in found
     )  # fmt: skip
+
+
+def read_varied(rows: Rows, operators: tuple[str, ...], site: Callable[[int], Site]) -> tuple[Varied, ...]:
+    """Where these operators ran in complete steps, with how many different inputs; the most varied first."""
+    names = ", ".join("?" * len(operators))
+    found = rows(
+        "SELECT o.name, e.site, COUNT(DISTINCT s.inputs), COUNT(DISTINCT e.step) FROM entries e "
+        "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
+        "JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
+        f"WHERE o.name IN ({names}) AND {ON_MPS} GROUP BY 1, 2 ORDER BY 3 DESC, MIN(e.id)",
+        operators,
+    )
+    return tuple(Varied(name, site(at), signatures, steps) for name, at, signatures, steps in found)

@@ -1,0 +1,85 @@
+"""MPS120: sizes that change from step to step, for each of which a Mac compiles a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps.findings._example import Example
+from anymps.findings._loop import MIN_STEPS, is_library, number
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Recording, Varied
+
+_OPERATORS = (
+    *("aten::convolution", "aten::_convolution", "aten::convolution_overrideable", "aten::_mps_convolution"),
+    *("aten::convolution_backward", "aten::convolution_backward_overrideable"),
+    *("aten::linear", "aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm"),
+    *("aten::native_batch_norm", "aten::_batch_norm_with_update", "aten::_softmax", "aten::_log_softmax"),
+)
+"""Operators whose graph is kept under a key that holds the sizes of its inputs, in torch 2.11 to 2.15."""
+
+_MOST_NAMED = 3  # operators of the sentence
+_LEAST = 8  # different sizes: fewer are the last batch, a validation, a few buckets
+
+SIZES = Rule(
+    id="MPS120",
+    title="Sizes change from step to step",
+    severity=Severity.WARNING,
+    why=(
+        "MPSGraph compiles a graph for each set of sizes, and keeps it. A step with new sizes waits for the compiler, "
+        "and the kept graphs take memory that no counter of torch shows."
+    ),
+    fix="Bring inputs to a few fixed sizes: resize or crop images, pad sequences to a multiple of 64, sort by length.",
+    source=(
+        "aten/src/ATen/native/mps/OperationUtils.mm (getTensorsStringKey, MPSGraphCache), torch 2.11 to 2.15; a graph "
+        "that is not kept yet took 100 us to encode instead of 15 on an M1 Max in 2022 (pytorch issue 82707); the kept "
+        "ones are never dropped (pytorch issue 164299)"
+    ),
+    example=Example(
+        bad="""
+            sizes = iter(range(16, 40))
+            small = torch.nn.Conv2d(3, 4, 3).to(device)
+            for _ in range(12):
+                side = next(sizes)
+                small(torch.zeros(1, 3, side, side, device=device)).sum().backward()
+        """,
+        good="""
+            small = torch.nn.Conv2d(3, 4, 3).to(device)
+            for _ in range(12):
+                small(torch.zeros(1, 3, 16, 16, device=device)).sum().backward()
+        """,
+    ),
+)
+
+RULES = (SIZES,)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """One finding, at the line with the most sizes: what makes them change is the same for all."""
+    if recording.complete_steps < MIN_STEPS:
+        return
+    places = [place for place in recording.varied(_OPERATORS) if _changes(place)]
+    if not places:
+        return
+    by_operator: dict[str, int] = {}
+    for place in places:
+        name = place.operator
+        by_operator[name] = max(by_operator.get(name, 0), place.signatures)
+    ranked = sorted(by_operator.items(), key=lambda item: (-item[1], item[0]))
+    counts = ", ".join(f"`{name}` {number(count)}" for name, count in ranked[:_MOST_NAMED])
+    worst = max(places, key=lambda place: (not is_library(place.site), place.site.known, place.signatures))
+    graphs = sum(place.signatures for place in places)
+    yield SIZES.finding(
+        worst.site,
+        what=(
+            f"Different sizes in {number(worst.steps)} steps, by operator: {counts}. "
+            f"{number(graphs)} graphs are compiled for {number(len(places))} {'call' if len(places) == 1 else 'calls'} "
+            "of the loop."
+        ),
+        count=graphs,
+        per_step=graphs / worst.steps,
+    )
+
+
+def _changes(place: Varied) -> bool:
+    """Whether the sizes at a place are new in at least every second step."""
+    return place.signatures >= _LEAST and place.steps >= MIN_STEPS and 2 * place.signatures >= place.steps

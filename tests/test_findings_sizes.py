@@ -1,0 +1,57 @@
+"""MPS120: sizes that change from step to step, on hand-made recordings."""
+
+from __future__ import annotations
+
+from anymps.findings import Finding, find
+from anymps.record import Phase, Recording, RecordingBuilder
+
+SCRIPT = "/home/me/project/train.py"
+
+
+def loop(sizes: list[int], *, operator: str = "aten::convolution_overrideable") -> Recording:
+    """One step for each size: a convolution, and a product of which the size stays."""
+    builder = RecordingBuilder(meta={"directory": "/home/me/project", "torch_version": "2.13.0"})
+    line = builder.site(SCRIPT, 12, "main", "features = self.stem(images)")
+    head = builder.site(SCRIPT, 13, "main", "loss = self.head(features.mean((2, 3)))")
+    for step, size in enumerate(sizes):
+        t = step * 1000
+        builder.entry(
+            operator, start_ns=t, duration_ns=10, phase=Phase.FORWARD, site=line,
+            inputs=[f"float32[1, 3, {size}, {size}]"], outputs=[f"float32[1, 8, {size}, {size}]"],
+        )  # fmt: skip
+        builder.entry(
+            "aten::addmm", start_ns=t + 20, duration_ns=10, phase=Phase.FORWARD, site=head,
+            inputs=["float32[1, 8]"], outputs=["float32[1, 2]"],
+        )  # fmt: skip
+        builder.end_step(t + 1000)
+    return builder.close()
+
+
+def found(recording: Recording) -> list[Finding]:
+    """The findings of this rule alone."""
+    return [finding for finding in find(recording) if finding.id == "MPS120"]
+
+
+def test_a_new_size_in_every_step() -> None:
+    """One finding at the line that meets them, with the number of sizes by operator and of graphs in all."""
+    (finding,) = found(loop(list(range(60))))
+    assert (finding.site.line, finding.count, finding.per_step) == (12, 60, 1.0)
+    assert finding.what == (
+        "Different sizes in 60 steps, by operator: `aten::convolution_overrideable` 60. "
+        "60 graphs are compiled for 1 call of the loop."
+    )
+
+
+def test_a_few_buckets_are_no_finding() -> None:
+    """Seven sizes are compiled once each; then all steps find their graph."""
+    assert found(loop([step % 7 for step in range(60)])) == []
+
+
+def test_sizes_that_come_again_and_again_are_no_finding() -> None:
+    """Twenty sizes over two hundred steps: nine of ten steps find their graph."""
+    assert found(loop([step % 20 for step in range(200)])) == []
+
+
+def test_an_operator_without_a_graph_is_no_finding() -> None:
+    """A kernel of Metal takes any size."""
+    assert found(loop(list(range(60)), operator="aten::add.Tensor")) == []
