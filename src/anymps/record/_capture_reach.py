@@ -1,4 +1,4 @@
-"""Where a dispatch mode would be missing or in the way: threads that start, printing, torch.compile, and LSTMs."""
+"""Where a dispatch mode would be missing or in the way: threads that start, printing, torch.compile."""
 
 from __future__ import annotations
 
@@ -10,23 +10,15 @@ from typing import Any
 
 import torch
 
-from anymps.device import is_virtual
 from anymps.record._capture_stand_ins import StandIns
 
 
 class Reach:
-    """Stands in for `threading.Thread.start` (a mode is a thread's own), the printer (which takes modes away),
-    `torch.compile` (which would compile the mode), and on the virtual device for the LSTM of `torch.nn`: what is one
-    kernel on a Mac, and is seen there, comes by here in parts."""
+    """Stands in for `threading.Thread.start` (a mode is a thread's own), the printer (which takes modes away), and
+    `torch.compile` (which would compile the mode)."""
 
-    def __init__(
-        self,
-        mode: Callable[[], AbstractContextManager[Any]],
-        keep_compiler_out: Callable[[], None],
-        lstm: Callable[..., None],
-    ) -> None:
-        """`mode` makes a mode to enter; `lstm` is told the arguments of an LSTM before it runs in parts."""
-        self._lstm = lstm
+    def __init__(self, mode: Callable[[], AbstractContextManager[Any]], keep_compiler_out: Callable[[], None]) -> None:
+        """`mode` makes a mode to enter."""
         self._mode = mode
         self._keep_compiler_out = keep_compiler_out
         self._stand_ins = StandIns()
@@ -36,8 +28,6 @@ class Reach:
         self._stand_ins.put(threading.Thread, "start", self._starting)
         self._stand_ins.put(torch._tensor_str, "_str_intern", self._printing)
         self._stand_ins.put(torch, "compile", self._compiling)
-        if is_virtual():
-            self._stand_ins.put(torch._VF, "lstm", self._running_lstm)
 
     def remove(self) -> None:
         """Leave both as they were."""
@@ -56,13 +46,6 @@ class Reach:
             original(thread)
 
         return start
-
-    def _running_lstm(self, original: Any) -> Callable[..., Any]:
-        def lstm(*args: Any) -> Any:
-            self._lstm(*args)
-            return original(*args)
-
-        return lstm
 
     def _printing(self, original: Any) -> Callable[..., Any]:
         def text_of(*args: Any, **kwargs: Any) -> Any:

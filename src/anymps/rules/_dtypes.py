@@ -147,7 +147,8 @@ REFUSED_DTYPES: Final = (
 # Dtypes, then the operators whose MPS kernel has them and whose CPU kernel has not (base names).
 _WIDENED: Final = {
     "bool": """
-        ceil dot floor floor_divide fmod kthvalue linspace max_pool2d_with_indices max_pool3d_with_indices median
+        ceil dot floor floor_divide fmod kthvalue linspace max_pool2d
+        max_pool2d_with_indices max_pool3d_with_indices median
         nanmedian pow reflection_pad1d reflection_pad2d reflection_pad3d relu remainder replication_pad1d
         replication_pad2d replication_pad3d scatter_reduce threshold trace trunc vdot
     """,

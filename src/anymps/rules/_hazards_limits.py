@@ -15,7 +15,7 @@ _NOT_REPEATABLE: Final = (
     "PyTorch was told to use deterministic algorithms, and this operator adds up in an order that varies, without an "
     "alert"
 )
-_POOLS: Final = ("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d")
+_POOLS: Final = ("max_pool2d", "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d")
 
 
 LIMITS: Final[tuple[Hazard, ...]] = (

@@ -5,6 +5,7 @@
 #include "unboxed.h"
 
 #include <ATen/ops/_assert_async_ops.h>
+#include <ATen/ops/_lstm_mps.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/_scaled_dot_product_attention_math_for_mps.h>
 #include <ATen/ops/conj_physical_ops.h>
@@ -170,8 +171,7 @@ at::Tensor batched_attention(
                                  : at::native::scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale, grouped);
 }
 
-// lstm is composite, and leaves for `_lstm_mps` before it checks devices where MPS is built (torch 2.13, RNN.cpp and
-// RnnOps.mm). The layers themselves are computed as everywhere else.
+// lstm is composite, and leaves for `_lstm_mps` before it checks devices where MPS is built (torch 2.13, RNN.cpp).
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
     const at::Tensor& input,
     at::TensorList states,
@@ -183,26 +183,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
     bool bidirectional,
     bool batch_first) {
   TORCH_CHECK(states.size() == 2, "lstm expects two hidden states");
-  if (input.device().is_mps()) {
-    if (states[0].size(2) != states[1].size(2)) {  // a projection makes the hidden state narrower than the cell's
-      static const Rule* projected = find_rule(full_name<at::_ops::lstm_input>());
-      refuse_limit(*projected, "lstm projections", states[0]);
-    }
-    for (const at::TensorList& tensors : {states, parameters}) {
-      for (const at::Tensor& tensor : tensors) {
-        if (C10_UNLIKELY(!tensor.device().is_mps())) {
-          static const Rule& rule = unlisted_rule(*c10::Dispatcher::singleton().findSchema({"aten::_lstm_mps", ""}));
-          refuse(
-              Refusal::Device, rule, ErrorClass::Runtime, "Placeholder storage has not been allocated on MPS device!", tensor);
-        }
-      }
-    }
-  }
   static const Rule* rule = find_rule(full_name<at::_ops::lstm_input>());
   if (rule->hazards != nullptr) {
     check_hazards(*rule, input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
   }
-  return at::native::lstm(input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+  if (!input.device().is_mps()) {
+    return at::native::lstm(input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+  }
+  if (states[0].size(2) != states[1].size(2)) {  // a projection makes the hidden state narrower than the cell's
+    refuse_limit(*rule, "lstm projections", states[0]);
+  }
+  auto [output, last, last_cell, gates, cells, between] =
+      at::_lstm_mps(input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+  return {output, last, last_cell};
 }
 
 }  // namespace

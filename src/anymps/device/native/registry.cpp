@@ -131,6 +131,7 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, C
   KernelTable table;
   add_step_kernels(table);
   add_own_kernels(table);
+  add_layer_kernels(table);
   add_memory_kernels(table);
   if (!shapes_only) {  // without bytes nothing is drawn
     add_random_kernels(table);
