@@ -19,6 +19,8 @@ from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RoundKind, W
 _FORWARD_SLOTS = 1 << 17  # as the native tape: how many autograd nodes back a module and line are remembered
 _MOST_SEQUENCE = (1 << 63) - 1
 _MOST_KNOWN = 1 << 18  # call positions a thread
+_MOST_SIGNATURES = 1 << 17  # beyond this, calls of one operator are no longer told apart by sizes
+_NAMED = 4  # tensors of such a call
 
 _Forward = tuple[int, int, int, int]
 _NOTHING: _Forward = (-1, 0, 0, 0)
@@ -78,6 +80,7 @@ class PythonTape:
         self._numbers: dict[str, int] = {}
         self._entries: deque[Entry] = deque()
         self._signatures: dict[Any, int] = {}
+        self._sizeless: dict[tuple[int, Fate, str, str], int] = {}  # signatures without sizes
         self._new_signatures: list[SignatureRow] = []
         self._steps: list[StepRow] = []
         self._rounds: list[RoundRow] = []
@@ -403,16 +406,29 @@ class PythonTape:
     ) -> int:
         known = self._signatures.get(kind)
         if known is None:
-            known = self._signatures[kind] = len(self._signatures) + 1
+            if len(self._signatures) >= _MOST_SIGNATURES:
+                return self._intern_without_sizes(operator, fate, inputs[:_NAMED], outputs[:_NAMED])
+            known = self._signatures[kind] = len(self._signatures) + len(self._sizeless) + 1
             self._new_signatures.append((known, operator, int(fate), describe(inputs), describe(outputs)))
         return known
 
+    def _intern_without_sizes(
+        self, operator: int, fate: Fate, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> int:
+        key = (operator, fate, describe(inputs, sizes=False), describe(outputs, sizes=False))
+        known = self._sizeless.get(key)
+        if known is None:
+            known = self._sizeless[key] = len(self._signatures) + len(self._sizeless) + 1
+            self._new_signatures.append((known, operator, int(fate), *key[2:]))
+        return known
 
-def describe(tensors: Sequence[torch.Tensor]) -> str:
-    """The tensors as a JSON list of texts: `["float32[2, 3]", "int64[] on cpu"]`."""
+
+def describe(tensors: Sequence[torch.Tensor], *, sizes: bool = True) -> str:
+    """The tensors as a JSON list of texts: `["float32[2, 3]", "int64[] on cpu"]`, without sizes `["float32[...]"]`."""
     texts = []
     for tensor in tensors:
         name = str(tensor.dtype).removeprefix("torch.")
         where = " on cpu" if tensor.device.type == "cpu" else ""
-        texts.append(f"{name}[{', '.join(map(str, tensor.shape))}]{where}")
+        shape = ", ".join(map(str, tensor.shape)) if sizes else "..."
+        texts.append(f"{name}[{shape}]{where}")
     return json.dumps(texts)

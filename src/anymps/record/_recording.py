@@ -133,6 +133,15 @@ class Recording:
         """Calls whose detail was not kept. Waits, fallbacks, copies and refusals always keep theirs."""
         return max(0, self._totalled - self._detailed)
 
+    @cached_property
+    def sizeless(self) -> tuple[str, ...]:
+        """Operators some of whose calls are not told apart by sizes, as too many sizes had come up before."""
+        rows = self._rows(
+            "SELECT DISTINCT o.name FROM signatures s JOIN operators o ON o.id = s.operator "
+            "WHERE instr(s.inputs, '[...]') OR instr(s.outputs, '[...]') ORDER BY o.name"
+        )
+        return tuple(name for (name,) in rows)
+
     def steps(self) -> tuple[Step, ...]:
         """All steps, the last of which may be incomplete."""
         return tuple(Step(*row) for row in self._rows("SELECT step, start_ns, end_ns FROM steps ORDER BY step"))

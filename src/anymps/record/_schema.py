@@ -19,7 +19,8 @@ APPLICATION_ID: Final = 0x616E796D  # "anym": SQLite's own mark of what a databa
 
 # (id, name)
 OperatorRow = tuple[int, str]
-# (id, operator, fate, inputs, outputs): the last two are JSON lists of texts such as "float32[2, 3]"
+# (id, operator, fate, inputs, outputs): the last two are JSON lists of texts such as "float32[2, 3]"; "float32[...]" is
+# of any size, where too many sizes have come up to keep
 SignatureRow = tuple[int, int, int, str, str]
 # (id, path, type)
 ModuleRow = tuple[int, str, str]

@@ -136,6 +136,13 @@ def limits(recording: Recording) -> list[str]:
             f"The detail of {plural(recording.dropped, 'plain call')} was not kept: counts by line and operator hold "
             "all calls, the step table only the steps with full detail."
         )
+    if recording.sizeless:
+        first = ", ".join(f"`{clean(name)}`" for name in recording.sizeless[:3])
+        more = f" and {len(recording.sizeless) - 3} more" if len(recording.sizeless) > 3 else ""
+        sentences.append(
+            f"The run met more sizes than a recording keeps: later calls of {first}{more} are counted by operator and "
+            "dtype, not by size."
+        )
     return sentences + notes(recording)
 
 

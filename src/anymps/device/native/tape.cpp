@@ -9,6 +9,7 @@
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,8 @@ constexpr uint32_t kChunkEntries = 4096;
 constexpr size_t kMaxKnown = size_t(1) << 18;   // beyond this, positions are no longer remembered per module call
 constexpr size_t kMaxRounds = size_t(1) << 20;  // beyond this a run is one last step; 32 MiB
 constexpr size_t kForwardSlots = size_t(1) << 17;
+constexpr size_t kMaxSignatures = size_t(1) << 17;  // beyond this, calls of one operator are no longer told apart by sizes
+constexpr size_t kNamedTensors = 4;                 // of such a call
 
 struct Chunk {
   Entry entries[kChunkEntries];
@@ -89,6 +92,7 @@ struct State {
   std::vector<Chunk*> spare;
   uint32_t threads = 0;
   std::unordered_map<uint64_t, uint32_t> signatures;
+  std::unordered_map<std::string, uint32_t> sizeless;  // signatures without sizes, by what they say
   std::vector<SignatureText> new_signatures;
   std::vector<StepMark> new_steps;
   std::vector<Round> new_rounds;
@@ -253,7 +257,7 @@ const char* dtype_name(c10::ScalarType type) {
   }
 }
 
-std::string describe(c10::ArrayRef<const c10::TensorImpl*> tensors) {
+std::string describe(c10::ArrayRef<const c10::TensorImpl*> tensors, bool with_sizes = true) {
   std::string text = "[";
   for (const auto* tensor : tensors) {
     if (text.size() > 1) {
@@ -263,18 +267,33 @@ std::string describe(c10::ArrayRef<const c10::TensorImpl*> tensors) {
     text += dtype_name(c10::typeMetaToScalarType(tensor->dtype()));
     text += '[';
     bool first = true;
-    for (const int64_t size : tensor->sizes()) {
+    for (const int64_t size : with_sizes ? tensor->sizes() : c10::IntArrayRef()) {
       text += first ? "" : ", ";
       text += std::to_string(size);
       first = false;
     }
-    text += ']';
+    text += with_sizes ? "]" : "...]";
     if (tensor->device().is_cpu()) {
       text += " on cpu";
     }
     text += '"';
   }
   return text + "]";
+}
+
+// Sizes that are ever new would fill the memory: from some number on an operator's calls differ by dtypes and devices only.
+uint32_t intern_without_sizes(
+    const Rule& rule, Fate fate, c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs) {
+  State& s = state();
+  const std::string given = describe(inputs.slice(0, std::min(inputs.size(), kNamedTensors)), false);
+  const std::string made = describe(outputs.slice(0, std::min(outputs.size(), kNamedTensors)), false);
+  const auto next = static_cast<uint32_t>(s.signatures.size() + s.sizeless.size() + 1);
+  const std::string key = std::to_string(rule.id) + ' ' + std::to_string(static_cast<int>(fate)) + given + made;
+  const auto [found, is_new] = s.sizeless.emplace(key, next);
+  if (is_new) {
+    s.new_signatures.push_back({next, rule.id, static_cast<uint8_t>(fate), given, made});
+  }
+  return found->second;
 }
 
 uint32_t intern(
@@ -288,6 +307,9 @@ uint32_t intern(
   const auto found = s.signatures.find(hash);
   if (found != s.signatures.end()) {
     return found->second;
+  }
+  if (C10_UNLIKELY(s.signatures.size() >= kMaxSignatures)) {
+    return intern_without_sizes(rule, fate, inputs, outputs);
   }
   const auto id = static_cast<uint32_t>(s.signatures.size() + 1);
   s.signatures.emplace(hash, id);
@@ -430,7 +452,9 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
       entry.signature = known->signature;
     } else {
       entry.signature = intern(hash, rule_, fate_, inputs, outputs);
-      tape.known->insert(hash, entry.signature, 0);
+      if (tape.known->used < kMaxKnown) {
+        tape.known->insert(hash, entry.signature, 0);
+      }
     }
     if (matters && entry.site == 0) {
       entry.site = current_site();
@@ -469,6 +493,7 @@ void start(uint64_t detail_limit) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
   s.signatures.clear();
+  s.sizeless.clear();
   s.new_signatures.clear();
   s.new_steps.clear();
   s.new_rounds.clear();
