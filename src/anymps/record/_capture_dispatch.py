@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -49,7 +50,7 @@ class DispatchCore:
             tuple[str, int]
         ] = []  # calls whose indices the device looks at, and lines, since the last wait
         self._blamed = 0
-        self._reach = Reach(lambda: RecordingMode(self), keep_compiler_out, self.meet_lstm)
+        self._reach = Reach(lambda: RecordingMode(self), keep_compiler_out)
         self._mode: RecordingMode | None = None
         self._note_refusal: Callable[..., None] | None = None
         self._note_surfaced: Callable[[int], None] | None = None
@@ -131,6 +132,27 @@ class DispatchCore:
     def memory_statistics(self) -> dict[str, tuple[int, int]]:
         """What is allocated now, and the peak of the samples since it was reset, in bytes."""
         return {"allocated": (torch._C._mps_currentAllocatedMemory(), self.ledger.peak)}
+
+    @staticmethod
+    def watch_calls(original: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
+        """A function in the place of `original`: `around` gets the arguments first, and gives None or what to call
+        afterwards, with the exception that came or None."""
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            finish = around(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                if finish is not None:
+                    finish(error)
+                raise
+            if finish is not None:
+                finish(None)
+            return result
+
+        return watched
 
     def watch_modules(self, original: Callable[..., Any]) -> None:
         """Put a function that notes which module runs in the place of `torch.nn.Module.__call__`, the `original`."""
@@ -224,12 +246,6 @@ class DispatchCore:
                 if hazard.text:
                     break  # refused for this one
         return later
-
-    def meet_lstm(self, *args: Any) -> None:
-        """Note the known faults that an LSTM would meet in the kernel that a Mac has for it."""
-        plan = self.plans.of(torch.ops.aten.lstm.input)
-        if self.tape.on and len(args) == len(plan.places) and args[0].is_mps and isinstance(args[1], (tuple, list)):
-            self.meet(plan, args, {})
 
     def _event_fault(self, check: Check) -> None:
         hazard = self._faults.of_event(check)

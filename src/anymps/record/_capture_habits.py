@@ -34,6 +34,8 @@ _BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")
 _OPTIONS = ("fused", "foreach", "capturable", "differentiable", "eps")
 
 Undo = list[Callable[[], None]]
+Finish = Callable[[BaseException | None], object]
+"""What to call when a watched call is through, with the exception that came or None."""
 
 
 class Habits:
@@ -99,11 +101,10 @@ class Habits:
             facts = {"expression": birth.expression, "generator": birth.generator, "number": tensor.dim() == 0}
             self._write("born", site, origin, facts)
 
-    def _loader_made(self, original: Callable[..., None], loader: Any, *given: Any, **named: Any) -> None:
-        original(loader, *given, **named)
+    def _loader_made(self, loader: Any, *_: Any, **__: Any) -> None:
         self._loaders[loader] = self._core.current_site()
 
-    def _loader(self, original: Callable[..., None], iterator: Any, loader: Any, *rest: Any, **named: Any) -> None:
+    def _loader(self, _: Any, loader: Any, *rest: Any, **named: Any) -> None:
         workers = loader.num_workers
         facts: dict[str, object] = {
             "workers": workers,
@@ -116,35 +117,42 @@ class Habits:
             facts |= {"start_method": method, "guarded": _is_guarded()}
             facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in ("", "spawn", "forkserver") else {}
             facts |= {"on_mps": next(_on_mps(loader), "")}
+        # Before the workers start, which may fail.
         self._write("loader", self._site_around_bars(), self._loaders.get(loader, 0), facts)
-        original(iterator, loader, *rest, **named)  # starts the workers, which may fail
 
-    def _autocast(self, original: Callable[..., None], region: Any, *given: Any, **named: Any) -> None:
-        original(region, *given, **named)
+    def _autocast(self, region: Any, *given: Any, **named: Any) -> Finish | None:
         device = str(given[0] if given else named.get("device_type", ""))
         enabled = bool(given[2] if len(given) > 2 else named.get("enabled", True))
-        if enabled and device != "cpu":
-            dtype = str(region.fast_dtype).removeprefix("torch.")
-            self._note_once("autocast", device=device, dtype=dtype, refused=not region._enabled)
+        if not enabled or device == "cpu":
+            return None
 
-    def _scaler(self, original: Callable[..., None], scaler: Any, *given: Any, **named: Any) -> None:
-        original(scaler, *given, **named)
-        enabled = bool(given[5] if len(given) > 5 else named.get("enabled", True))
-        if enabled:
-            self._note_once("grad_scaler", device=str(scaler._device))
+        def made(error: BaseException | None) -> None:
+            if error is None:
+                dtype = str(region.fast_dtype).removeprefix("torch.")
+                self._note_once("autocast", device=device, dtype=dtype, refused=not region._enabled)
 
-    def _optimizer(self, original: Callable[..., None], optimizer: Any, *given: Any, **named: Any) -> None:
-        original(optimizer, *given, **named)
+        return made
+
+    def _scaler(self, scaler: Any, *given: Any, **named: Any) -> Finish | None:
+        if not (given[5] if len(given) > 5 else named.get("enabled", True)):
+            return None
+
+        def made(error: BaseException | None) -> None:
+            if error is None:
+                self._note_once("grad_scaler", device=str(scaler._device))
+
+        return made
+
+    def _optimizer(self, optimizer: Any, *_: Any, **__: Any) -> None:
         self._made[optimizer] = self._core.current_site()
 
-    def _backward(self, original: Callable[..., None], *given: Any, **named: Any) -> None:
+    def _backward(self, *_: Any, **__: Any) -> None:
         if torch.is_autocast_enabled("mps"):
             self._note_once("backward", autocast=str(torch.get_autocast_dtype("mps")).removeprefix("torch."))
         if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
             self._note_once("anomaly")
-        original(*given, **named)
 
-    def _compile(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    def _compile(self, *given: Any, **named: Any) -> None:
         backend, mode = named.get("backend", "inductor"), named.get("mode")
         model = given[0] if given else named.get("model")
         owner = getattr(model, "__self__", model)  # of a method
@@ -155,23 +163,18 @@ class Habits:
             mode=mode or "",
             layer_norm=any(isinstance(part, torch.nn.LayerNorm) for part in parts),
         )
-        return original(*given, **named)
 
-    def _cuda(self, original: Callable[..., None], *given: Any, **named: Any) -> None:
-        try:
-            original(*given, **named)
-        except AssertionError:  # built without
-            self._note_once("cuda")
-            raise
+    def _cuda(self, *_: Any, **__: Any) -> Finish:
+        def asked(error: BaseException | None) -> None:
+            if isinstance(error, AssertionError):  # built without
+                self._note_once("cuda")
 
-    def _replace(self, undo: Undo, owner: Any, name: str, watched: Callable[..., Any]) -> None:
+        return asked
+
+    def _replace(self, undo: Undo, owner: Any, name: str, watched: Callable[..., Finish | None]) -> None:
+        """Tell `watched` of each call, with its arguments; what it gives is called when the call is through."""
         original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def replacement(*given: Any, **named: Any) -> Any:
-            return watched(original, *given, **named)
-
-        setattr(owner, name, replacement)
+        setattr(owner, name, self._core.watch_calls(original, watched))
         undo.append(lambda: setattr(owner, name, original))
 
     def _site_around_bars(self) -> int:

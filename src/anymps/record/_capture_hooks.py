@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -106,15 +105,12 @@ class Hooks:
     def _outside(self, closure: Callable[..., Any]) -> Callable[..., Any]:
         """The closure in no phase of its own."""
 
-        @functools.wraps(closure)
-        def outside(*args: Any, **kwargs: Any) -> Any:
+        def outside(*_: Any, **__: Any) -> Callable[[BaseException | None], object]:
             former = self._core.set_phase(0)
-            try:
-                return closure(*args, **kwargs)
-            finally:
-                self._core.set_phase(former)
+            return lambda _: self._core.set_phase(former)
 
-        return outside
+        outer: Callable[..., Any] = self._core.watch_calls(closure, outside)
+        return outer
 
     def _after_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         phase, start = self._former_phase.pop() if self._former_phase else (0, self._core.clock_ns())
@@ -130,17 +126,18 @@ class Hooks:
         core = self._core
         original = _BaseDataLoaderIter.__next__
 
-        def timed_next(iterator: _BaseDataLoaderIter) -> Any:
+        def reading(_: _BaseDataLoaderIter) -> Callable[[BaseException | None], object]:
             start = core.clock_ns()
             former = core.set_phase(int(Phase.BATCH))
-            try:
-                return original(iterator)
-            finally:
+
+            def read(_: BaseException | None) -> None:
                 core.set_phase(former)
                 core.mark(_BATCH_MARK, int(Phase.BATCH), start, core.clock_ns(), int(Wait.NONE))
                 core.note_round(int(RoundKind.BATCH), 0, start)
 
-        self._replace(_BaseDataLoaderIter, "__next__", timed_next)
+            return read
+
+        self._replace(_BaseDataLoaderIter, "__next__", core.watch_calls(original, reading))
 
     def _watch_backward(self) -> None:
         core = self._core

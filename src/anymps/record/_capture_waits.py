@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -19,6 +23,7 @@ from anymps.rules import Check, fallback_warning
 
 _SYNCHRONIZE = ("_mps_deviceSynchronize", "_accelerator_synchronizeDevice")
 _EMPTY_CACHE = ("_mps_emptyCache", "_accelerator_emptyCache")
+_OURS = str(Path(__file__).parents[1]) + os.sep
 _OPERATOR = "%OP%"
 _FALLBACK = re.compile(re.escape(fallback_warning(_OPERATOR).text).replace(re.escape(_OPERATOR), "(?P<name>.+?)"))
 
@@ -172,10 +177,22 @@ class Waits:
             raise
 
     def _warning(self, show: Any) -> Callable[..., Any]:
-        def showwarning(message: Any, *args: Any, **kwargs: Any) -> Any:
+        def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **named: Any) -> Any:
             found = _FALLBACK.match(str(message))
             if found is not None:
                 self._fell_back(found["name"])
-            return show(message, *args, **kwargs)
+            if filename.startswith(_OURS):  # torch counts frames, and one of ours stood in between
+                filename, lineno = _caller_of(filename, lineno)
+            return show(message, category, filename, lineno, *rest, **named)
 
         return showwarning
+
+
+def _caller_of(file: str, line: int) -> tuple[str, int]:
+    """Where the frame of ours that runs this line, or those around it, were called from."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename, frame.f_lineno) != (file, line):
+        frame = frame.f_back
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return (file, line) if frame is None else (frame.f_code.co_filename, frame.f_lineno)

@@ -22,6 +22,7 @@
 #include "substrate.h"
 #include "tape.h"
 #include "texts.h"
+#include "watched_call.h"
 
 #include <c10/util/Exception.h>
 
@@ -563,6 +564,15 @@ PyObject* set_callbacks(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// watch_calls(original, around) -> callable
+PyObject* watch_calls(PyObject*, PyObject* args) {
+  PyObject *original, *around;
+  if (!PyArg_ParseTuple(args, "OO", &original, &around)) {
+    return nullptr;
+  }
+  return make_watched_call(original, around);
+}
+
 PyObject* watch_modules(PyObject*, PyObject* function) {
   if (!watch_module_calls(function)) {
     return nullptr;
@@ -630,6 +640,7 @@ PyMethodDef methods[] = {
     {"current_site", here, METH_NOARGS, "The number of the place in the user's code that is running."},
     {"is_internal", internal, METH_O, "Whether a file is torch's or anymps' own, hence no place in the user's code."},
     {"set_callbacks", set_callbacks, METH_VARARGS, "What to call for refusals and for new modules."},
+    {"watch_calls", watch_calls, METH_VARARGS, "A callable in the place of another one that tells of each call and leaves no frame."},
     {"watch_modules", watch_modules, METH_O, "Notes which module runs, given torch.nn.Module.__call__."},
     {"unwatch_modules", unwatch_modules, METH_NOARGS, "Notes it no longer."},
     {"forget_module", forget_module, METH_O, "Forgets a module that is gone, by its address."},
