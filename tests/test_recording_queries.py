@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from anymps.record import (
@@ -13,6 +15,7 @@ from anymps.record import (
     OperatorUse,
     Phase,
     PhaseShare,
+    RareWork,
     Recording,
     RecordingBuilder,
     RecordingWriter,
@@ -80,6 +83,7 @@ def test_step_table_shares_out_the_wall_clock() -> None:
         PhaseShare(Phase.BACKWARD, on_mps=1.0, views=1.0, time_ns=1_000.0),
         PhaseShare(Phase.OPTIMIZER, on_mps=1.0, time_ns=30_000.0),
     )
+    assert expected == table.median
     assert expected == table.mean
     assert expected == table.first
     assert table.averaged == 2
@@ -87,17 +91,56 @@ def test_step_table_shares_out_the_wall_clock() -> None:
 
 
 def test_step_table_keeps_the_first_step_apart() -> None:
-    """Set-up and warm-up of the first step do not enter the mean, nor does a step that did not end."""
+    """Set-up and warm-up of the first step do not enter the median, nor does a step that did not end."""
     builder = RecordingBuilder()
-    for step, count in enumerate((50, 2, 4)):
+    for step, count in enumerate((50, 2, 4, 90, 2, 4)):
         for number in range(count):
             builder.entry(ADD, start_ns=step * 1000 + number, phase=Phase.FORWARD)
         builder.end_step(step * 1000 + 1000)
     for number in range(70):
-        builder.entry(ADD, start_ns=3000 + number, phase=Phase.FORWARD)
+        builder.entry(ADD, start_ns=6000 + number, phase=Phase.FORWARD)
     table = builder.close().step_table()
     assert [share.on_mps for share in table.first if share.phase is Phase.FORWARD] == [50.0]
-    assert [share.on_mps for share in table.mean if share.phase is Phase.FORWARD] == [3.0]
+    assert [share.on_mps for share in table.median if share.phase is Phase.FORWARD] == [4.0]
+    assert [share.on_mps for share in table.mean if share.phase is Phase.FORWARD] == [20.4]
+
+
+@pytest.mark.parametrize(
+    ("more", "rare"),
+    [
+        ((4, 8, 12), RareWork(3, 4, 30, 0, 1)),
+        ((0, 6, 12), RareWork(2, 6, 30, 0, 1)),
+        ((3, 4), RareWork(2, 0, 30, 0, 1)),
+        ((9,), RareWork(1, 0, 30, 0, 1)),
+        ((0,), None),
+        ((), None),
+        (range(1, 13, 2), None),
+    ],
+)
+def test_what_few_steps_do_is_no_part_of_the_typical_one(more: Collection[int], rare: RareWork | None) -> None:
+    """The table has the median of each number; what some steps do beyond it is told with how often they do."""
+    builder = RecordingBuilder()
+    for step in range(13):
+        for number in range(35 if step in more else 5):
+            builder.entry(ADD, start_ns=step * 1000 + number, phase=Phase.FORWARD)
+        if step in more:
+            builder.entry(ITEM, start_ns=step * 1000 + 90, fate=Fate.COPY, wait=Wait.ITEM, phase=Phase.FORWARD)
+        builder.end_step(step * 1000 + 1000)
+    table = builder.close().step_table()
+    often = 2 * len([step for step in more if step]) >= 12
+    whole = [sum(getattr(share, field) for share in table.median) for field in ("on_mps", "waits")]
+    assert whole == ([35.0, 1.0] if often else [5.0, 0.0])
+    assert table.rare == rare
+
+
+def test_steps_that_all_differ_have_no_rare_work() -> None:
+    """A text generation does more in each round: none of them is odd."""
+    builder = RecordingBuilder()
+    for step in range(9):
+        for number in range(step + 1):
+            builder.entry(ADD, start_ns=step * 1000 + number, phase=Phase.FORWARD)
+        builder.end_step(step * 1000 + 1000)
+    assert builder.close().step_table().rare is None
 
 
 def test_step_table_without_steps_is_empty() -> None:
@@ -105,7 +148,7 @@ def test_step_table_without_steps_is_empty() -> None:
     builder = RecordingBuilder()
     builder.entry(ADD, start_ns=0)
     table = builder.close().step_table()
-    assert (table.averaged, table.mean, table.first) == (0, (), ())
+    assert (table.averaged, table.mean, table.median, table.first, table.rare) == (0, (), (), (), None)
 
 
 def test_step_without_entries_keeps_its_time() -> None:
@@ -190,11 +233,11 @@ def test_per_step_counts_complete_steps_only() -> None:
         if step < 3:
             builder.end_step(step * 10 + 10)
     (wait,) = builder.close().waits()
-    assert (wait.count, wait.steps, wait.per_step) == (11, 3, 1.5)
+    assert (wait.count, wait.steps, wait.per_step) == (11, 3, 2.0)
 
 
 def test_per_step_of_a_single_step() -> None:
-    """A single complete step is the mean, and without any there is none."""
+    """A single complete step is the typical one, and without any there is none."""
     for steps, per_step in ((1, 2.0), (0, 0.0)):
         builder = RecordingBuilder()
         for _ in range(2):

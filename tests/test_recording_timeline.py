@@ -28,6 +28,20 @@ def test_typical_step(lengths: tuple[int, ...], number: int | None) -> None:
     assert (step.step if step else None) == number
 
 
+def test_the_typical_step_waits_as_most_do() -> None:
+    """A step that does something rare is not the typical one, whatever its length."""
+    builder = RecordingBuilder()
+    clock = 0
+    for length, waits in ((90, 1), (10, 1), (30, 4), (30, 0), (40, 1), (50, 1)):
+        for number in range(waits):
+            builder.entry("aten::_local_scalar_dense", start_ns=clock + number, wait=Wait.ITEM)
+        clock += length
+        builder.end_step(clock)
+    step = builder.close().typical_step()
+    assert step is not None
+    assert step.step == 4
+
+
 def test_step_sums() -> None:
     """Each complete step with its length, waits and fallbacks."""
     assert small().step_sums() == tuple(StepSum(step, 1_000_000, 2, 1) for step in range(3))

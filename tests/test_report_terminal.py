@@ -33,7 +33,7 @@ Would run on M3 Pro 18GB, with 1 operator on the CPU.
 2 findings: 2 warnings. First to change: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2
 waits in every step; without them the host could run 277 operators ahead, not 202.
 
-The training step  mean of 9 steps, without the first
+The training step  median of 9 steps, without the first
 
   phase       on mps  on CPU  waits     to mps  to CPU  by fallback     time  share
   batch                                                              1.00 ms    8 %
@@ -135,7 +135,7 @@ CLEAN = """\
 Would run on M3 Pro 18GB.
 No findings.
 
-The training step  mean of 9 steps, without the first
+The training step  median of 9 steps, without the first
 
   phase       on mps  on CPU  waits     to mps  to CPU     time  share
   batch                                                 1.00 ms    8 %

@@ -121,7 +121,7 @@ def test_steps_of_a_loop(program: Callable[[], None], steps: int, trains: bool, 
 def test_an_update_by_hand_is_a_training(source: str) -> None:
     """Its forward, backward and what follows are told apart, and its findings are those of a training."""
     recording = recorded(by_hand, source)
-    shares = {share.phase: share.on_mps for share in recording.step_table().mean}
+    shares = {share.phase: share.on_mps for share in recording.step_table().median}
     assert (shares[Phase.FORWARD], shares[Phase.LOSS_READ], shares[Phase.OPTIMIZER]) == (5, 1, 0)
     assert shares[Phase.BACKWARD] >= 4
     assert shares[Phase.OTHER] == 2
@@ -140,7 +140,7 @@ def test_an_inference_has_a_table_and_no_training(capsys: pytest.CaptureFixture[
     """The table is of rounds of the loop; the rules about a training leave it alone and say so."""
     recording = recorded(inference, "native")
     text = render_terminal(recording, find(recording), width=100)
-    assert "One round of the loop  mean of 5 steps, without the first" in text
+    assert "One round of the loop  median of 5 steps, without the first" in text
     assert [finding.id for finding in find(recording)] == []
     assert notes(recording) == [
         "The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3 complete training "

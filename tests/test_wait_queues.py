@@ -19,7 +19,9 @@ from anymps.record import (
     Wait,
     WaitQueue,
 )
+from anymps.report import _step_rows
 from anymps.report import _words as words
+from anymps.report._drawings import timeline_drawing
 from anymps.report._wait_rows import wait_rows
 from recordings import training
 
@@ -228,6 +230,73 @@ def test_an_odd_step_is_not_in_the_number_of_a_step() -> None:
     (finding,) = (it for it in find(recording) if it.id == "MPS201")
     assert (place.per_step, finding.per_step, finding.count) == (3, 3, 77)
     assert words.waits(recording, [finding]).startswith("3 waits in every step; ")
+
+
+def test_an_odd_step_is_not_in_the_number_of_an_operator_on_the_cpu() -> None:
+    """MPS102 and the step table have one number, that of a typical step."""
+
+    def falls(builder: RecordingBuilder, step: int, time: int) -> None:
+        line = builder.site("train.py", 20, "main", "x = torch.heaviside(x, v)")
+        for number in range(50 if step == 7 else 2):
+            builder.entry(
+                "aten::heaviside.out", start_ns=time + 700 + number, duration_ns=1, fate=Fate.FALLBACK,
+                phase=Phase.FORWARD, wait=Wait.FALLBACK, site=line,
+            )  # fmt: skip
+
+    recording = loop(falls, steps=10).close()
+    (finding,) = (it for it in find(recording) if it.id == "MPS102")
+    assert (finding.per_step, finding.count) == (2, 68)
+    assert finding.what == "`aten::heaviside.out` ran on the CPU 2 times a step: 4 backend changes a step."
+    assert sum(share.on_cpu for share in recording.step_table().median) == 2
+    assert _step_rows.remarks(recording, recording.step_table())[-1] == (
+        "One of the 9 steps does more: 48 operators on the CPU and 48 waits beyond these numbers."
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "sentence"),
+    [
+        ((5, 10, 15), "Every 5 steps, a step does more: up to 3 waits beyond these numbers."),
+        ((5, 6), "2 of 18 steps do more: up to 3 waits beyond these numbers."),
+    ],
+)
+def test_the_table_tells_how_often_a_step_does_more(steps: tuple[int, ...], sentence: str) -> None:
+    """The table is of the typical step; the sentence below it tells the rest."""
+
+    def save(builder: RecordingBuilder, step: int, time: int) -> None:
+        for number in range(3 if step in steps else 0):
+            builder.entry(
+                "aten::_copy_from", start_ns=time + 800 + number, fate=Fate.COPY, phase=Phase.OTHER,
+                wait=Wait.COPY_TO_CPU, direction=Direction.MPS_TO_CPU, moved_bytes=64,
+            )  # fmt: skip
+
+    recording = loop(READ, save, steps=19).close()
+    table = recording.step_table()
+    assert sum(share.waits for share in table.median) == 1
+    assert sentence in _step_rows.remarks(recording, table)
+
+
+def test_a_finding_about_something_rare_tells_how_often() -> None:
+    """A fraction of a time in a step is no number that a reader can use."""
+
+    def falls(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step % 5 == 2:
+            builder.entry(
+                "aten::heaviside.out", start_ns=time + 700, fate=Fate.FALLBACK, phase=Phase.FORWARD,
+                wait=Wait.FALLBACK, site=builder.site("train.py", 20, "main", "x = torch.heaviside(x, v)"),
+            )  # fmt: skip
+
+    (finding,) = find(loop(falls, steps=21).close())
+    assert finding.id == "MPS103"
+    assert words.times(finding) == "4 in this run, about once in 5 steps"
+
+
+def test_the_timeline_tells_the_waits_that_hurt_from_all() -> None:
+    """Its sentence has both numbers: that of the step table and that of the headline."""
+    for waits, words_ in ((MOVE, READ), "2 waits (1 that hurts)"), ((READ,), "1 wait that hurts"), ((MOVE,), "1 wait"):
+        drawing = timeline_drawing(loop(*waits).close())
+        assert drawing is not None
+        assert drawing["sentence"].endswith(f" long: a typical step. {words_}.")
 
 
 def test_many_reads_in_a_validation_belong() -> None:

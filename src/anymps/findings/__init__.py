@@ -13,7 +13,7 @@ from anymps.findings._places import project_path
 from anymps.findings._registry import RULES, find, is_refusal, nearest_rule, notes, unjudged
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
-from anymps.findings._wait_places import Ahead, WaitPlace, ahead, wait_places
+from anymps.findings._wait_places import Ahead, WaitPlace, ahead, hurting_in, wait_places
 
 __all__ = [
     "FAIL_ON",
@@ -35,6 +35,7 @@ __all__ = [
     "equivalent",
     "find",
     "growth_per_step",
+    "hurting_in",
     "is_refusal",
     "judge",
     "memory_limits",

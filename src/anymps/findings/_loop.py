@@ -38,7 +38,7 @@ class AtLine:
 
     @property
     def per_step(self) -> float:
-        """Calls in a complete step, on average."""
+        """Calls in a typical step."""
         return sum(occurrence.per_step for occurrence in self.occurrences)
 
     @property

@@ -32,11 +32,11 @@ class Severity(IntEnum):
 class Finding:
     """One thing worth changing, at one place.
 
-    `count` is over the recorded run, `per_step` the mean in a complete step. `cost_ns` is the lowest and highest
-    estimate, in ns, of what `count` costs on a Mac, (0, 0) if it stops the run instead. `what` happened, `why` it
-    matters on MPS, `fix` is the smallest one, `source` backs the rule. `related_sites` are other lines, such as
-    the one that made the tensor; `related_as` says what they are, before a place: `made at`. An unknown `site` has no
-    file.
+    `count` is over the recorded run, `per_step` the count in a typical step, and the mean where half of the steps have
+    none. `cost_ns` is the lowest and highest estimate, in ns, of what `count` costs on a Mac, (0, 0) if it stops the
+    run instead. `what` happened, `why` it matters on MPS, `fix` is the smallest one, `source` backs the rule.
+    `related_sites` are other lines, such as the one that made the tensor; `related_as` says what they are, before a
+    place: `made at`. An unknown `site` has no file.
     """
 
     id: str

@@ -114,7 +114,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
     optimizers = recording.noted("optimizer")
     if recording.noted("grad_scaler") and not fused_heeds_scaler(recording):
         return  # with the fused kernel the training would be wrong (MPS691)
-    shares = {share.phase: share for share in recording.step_table().mean}
+    shares = {share.phase: share for share in recording.step_table().median}
     if Phase.OPTIMIZER not in shares or len(optimizers) != 1:
         return  # whose kernels they are cannot be told
     kernels = shares[Phase.OPTIMIZER].on_mps - shares[Phase.OPTIMIZER].views

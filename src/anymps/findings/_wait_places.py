@@ -12,7 +12,7 @@ from typing import Final
 
 from anymps.findings._costs import cost_of_wait
 from anymps.findings._loop import MIN_STEPS, is_every_step
-from anymps.record import Phase, Recording, Site, Wait, WaitQueue
+from anymps.record import Phase, Recording, Site, Step, Wait, WaitQueue
 
 HURTING: Final = frozenset(Wait) - {Wait.NONE, Wait.COPY_TO_MPS}
 """Kinds of wait that hurt in every step. A copy to the device is how the batch gets there."""
@@ -100,6 +100,12 @@ def ahead(recording: Recording, hurting: Iterable[WaitPlace]) -> Ahead | None:
     counts = [wait.operators for wait in queues.waits]
     every = [True] * len(kept)
     return Ahead(_longest(counts, every, queues.left), _longest(counts, kept, queues.left), whole=not any(kept))
+
+
+def hurting_in(recording: Recording, step: Step) -> int:
+    """How many waits of one step are among those that hurt."""
+    hurts = {kind_at(queue.site, queue.wait) for it in wait_places(recording) if it.hurts for queue in it.queues}
+    return sum(kind_at(wait.site, wait.wait) in hurts for wait in recording.step_queues(step).waits)
 
 
 def _longest(counts: list[int], kept: list[bool], left: int) -> int:

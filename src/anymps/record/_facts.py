@@ -60,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True)
 class PhaseShare:
-    """What one phase holds of a step. Counts are means per step, bytes and `time_ns` too.
+    """What one phase holds of a step: a count, bytes or `time_ns` a step.
 
     `on_mps` counts operators in MPS kernels (copies within the device included), `views` those of them that only look
     at other memory; `on_cpu` counts fallbacks, `fallback_bytes` what those carried to the CPU and back.
@@ -78,26 +78,50 @@ class PhaseShare:
 
 
 @dataclass(frozen=True)
+class RareWork:
+    """What few of the steps do beyond the typical one: a checkpoint, a sample, a log.
+
+    `steps` is how many complete steps after the first do more, `every` at which interval (0: at none); the others are
+    the most that one of them has beyond the typical step.
+    """
+
+    steps: int
+    every: int
+    on_mps: int
+    on_cpu: int
+    waits: int
+
+
+@dataclass(frozen=True)
 class StepTable:
     """The phases of a step, in the order of `Phase`.
 
-    `mean` is over the `averaged` complete steps after the first; `first` is the first one, which also holds set-up and
-    warm-up. Both are empty if there was no such step. A step's wall clock is shared out without remainder: the time
-    before an entry belongs to the phase of that entry, the time after the last one to that of the last.
+    `median` is the typical step: each number is the median over the `averaged` complete steps after the first, of two
+    the higher, so that what happens now and then adds nothing to it; `rare` tells that apart. `mean` is over the same
+    steps, `first` is the first one, which also holds set-up and warm-up. They are empty if there was no such step. A
+    step's wall clock is shared out without remainder: the time before an entry belongs to the phase of that entry, the
+    time after the last one to that of the last.
     """
 
     averaged: int
     mean: tuple[PhaseShare, ...]
+    median: tuple[PhaseShare, ...]
     first: tuple[PhaseShare, ...]
+    rare: RareWork | None = None
+
+    @property
+    def typical(self) -> tuple[PhaseShare, ...]:
+        """The typical step; the only one where there is no other; empty without any."""
+        return self.median or self.first
 
 
 @dataclass(frozen=True)
 class Occurrence:
     """Calls of one operator at one site that have the same fate, wait and direction.
 
-    `count` is over the whole run, `steps` the number of complete steps in which it happened, `per_step` the mean count
-    in a complete step (as in `StepTable`, without the first one if there are others). `duration_ns` (on the recording
-    machine) and `moved_bytes` are sums over `count`.
+    `count` is over the whole run, `steps` the number of complete steps in which it happened, `per_step` the median
+    count of a complete step (as in `StepTable`, without the first one if there are others), and the mean where half of
+    them have none. `duration_ns` (on the recording machine) and `moved_bytes` are sums over `count`.
     """
 
     operator: str

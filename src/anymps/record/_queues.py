@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from anymps.record._facts import QueuedWait, Site, Step, StepQueues, WaitQueue
 from anymps.record._schema import ON_MPS
-from anymps.record._step_table import Rows, last_detailed, read_walls
+from anymps.record._step_table import Rows, interval, last_detailed, median_of, read_walls
 from anymps.record._vocabulary import Flag, Phase, Wait
 from anymps.record._walk import WaitAt, Walk
 
-_REGULAR = 3  # times that something must happen before it can be called regular
 _SAMPLED_STEPS = 10  # in which the phases and lines behind a queue are looked up
 
 # What a wait waits for: kernels of the GPU. The waiting call itself was not queued before it.
@@ -80,12 +78,12 @@ def read_queues(
             count=count,
             steps=steps,
             # What an odd step adds, a checkpoint or a sample, is none of the others'.
-            per_step=_typical(visits.get((place, wait), Counter()), walls[1:] or walls)
+            per_step=_typical(visits.get((place, wait), {}), walls[1:] or walls)
             or (in_steps or 0) / max(len(walls) - 1, 1),
             first_step=since,
             last_step=until,
             moved_bytes=moved,
-            every=_interval(visits.get((place, wait), ())),
+            every=interval(visits.get((place, wait), ())),
         )
         if (place, wait) in measured:
             number, median, most, host, work = measured[place, wait]
@@ -113,15 +111,7 @@ def read_step_queues(step: Step, walk: Walk, site: Callable[[int], Site]) -> Ste
 
 def _typical(waits: Mapping[int, int], steps: Sequence[int]) -> float:
     """The median of what each of these steps waits; of two, the higher."""
-    some = sorted(waits[step] for step in steps if waits.get(step))
-    at = len(steps) // 2 - (len(steps) - len(some))
-    return float(some[at]) if some and at >= 0 else 0.0
-
-
-def _interval(steps: Collection[int]) -> int:
-    """Every how many steps something happens, 0 if it does not happen regularly, or too few times to tell."""
-    gaps = {after - before for before, after in pairwise(sorted(steps))}
-    return gaps.pop() if len(steps) >= _REGULAR and len(gaps) == 1 else 0
+    return median_of([waits[step] for step in steps if waits.get(step)], len(steps))
 
 
 def _measured(

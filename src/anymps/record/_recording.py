@@ -162,7 +162,7 @@ class Recording:
         return self.complete_steps if self.trains else 0
 
     def step_table(self) -> StepTable:
-        """What the phases of a step hold, as a mean and for the first step."""
+        """What the phases of a step hold, in the typical step and in the first one."""
         return self._step_table
 
     @cached_property
@@ -175,8 +175,8 @@ class Recording:
         return walk(self._rows, self.stream)
 
     def typical_step(self) -> Step | None:
-        """The complete step of median length, the first left out if there are others; None if there is none."""
-        return typical_step(self._rows, only_detailed=self.dropped > 0)
+        """The step of median length among those with the typical number of waits and fallbacks; None without a step."""
+        return typical_step(self._rows, self._walk, self._step_table, only_detailed=self.dropped > 0)
 
     def timeline(self, step: Step, resolution: int = 1000) -> StepTimeline:
         """What happened when in one complete step; calls closer than a `resolution`-th of it are taken together."""

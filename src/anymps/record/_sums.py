@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from anymps.record._facts import Line, Occurrence, OperatorUse, Site, Varied
 from anymps.record._schema import ON_CPU, ON_MPS
+from anymps.record._step_table import median_of
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
@@ -79,16 +80,25 @@ def read_occurrences(
     kinds = f"SELECT s.id FROM signatures s JOIN operators o ON o.id = s.operator WHERE {of}"
     if not rows(f"{kinds} LIMIT 1", values):
         return ()
-    found = rows(
-        f"SELECT o.name, s.fate, wait, direction, flags & {Flag.NON_BLOCKING:d}, site, "
-        "GROUP_CONCAT(DISTINCT phase), GROUP_CONCAT(DISTINCT module), COUNT(*), COUNT(DISTINCT c.step), "
-        f"SUM(c.step {'>' if complete_steps > 1 else '>='} f.step), SUM(duration_ns), SUM(moved_bytes) "
+    later = ">" if complete_steps > 1 else ">="
+    by_step = (
+        f"SELECT o.name AS name, s.fate AS fate, wait, direction, flags & {Flag.NON_BLOCKING:d} AS non_blocking, site, "
+        "GROUP_CONCAT(DISTINCT phase) AS phases, GROUP_CONCAT(DISTINCT module) AS modules, COUNT(*) AS calls, "
+        f"c.step AS complete, CASE WHEN c.step {later} f.step THEN COUNT(*) END AS in_step, "
+        "SUM(duration_ns) AS duration, SUM(moved_bytes) AS moved, MIN(e.id) AS first "
         "FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
         "LEFT JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
         "LEFT JOIN (SELECT MIN(step) AS step FROM steps WHERE end_ns IS NOT NULL) f "
-        f"WHERE {condition} AND e.signature IN ({kinds}) GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY COUNT(*) DESC, MIN(e.id)",
+        f"WHERE {condition} AND e.signature IN ({kinds}) GROUP BY 1, 2, 3, 4, 5, 6, e.step"
+    )
+    found = rows(
+        "SELECT name, fate, wait, direction, non_blocking, site, GROUP_CONCAT(DISTINCT phases), "
+        "GROUP_CONCAT(DISTINCT modules), SUM(calls), COUNT(complete), GROUP_CONCAT(in_step), SUM(duration), SUM(moved) "
+        f"FROM ({by_step}) "
+        "GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY SUM(calls) DESC, MIN(first)",
         values,
     )
+    steps_after = max(complete_steps - 1, 1)
     return tuple(
         Occurrence(
             operator=operator,
@@ -101,7 +111,7 @@ def read_occurrences(
             modules=tuple(sorted({modules.get(int(module), "") for module in paths.split(",")} - {""})),
             count=count,
             steps=steps,
-            per_step=(in_steps or 0) / max(complete_steps - 1, 1),
+            per_step=_per_step(in_steps, steps_after),
             duration_ns=duration,
             moved_bytes=moved,
         )
@@ -109,6 +119,12 @@ def read_occurrences(
             operator, fate, wait, direction, non_blocking, at, phases, paths, count, steps, in_steps, duration, moved
         ) in found
     )  # fmt: skip
+
+
+def _per_step(in_steps: str | None, number: int) -> float:
+    """The median of the counts in `number` steps, given as `3,1`; the mean where half of the steps have none."""
+    counts = [int(count) for count in in_steps.split(",")] if in_steps else []
+    return median_of(counts, number) or sum(counts) / number
 
 
 def read_varied(rows: Rows, operators: tuple[str, ...], site: Callable[[int], Site]) -> tuple[Varied, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from anymps.record._facts import Site, Span, Step, StepSum, StepTimeline
+from anymps.record._facts import Site, Span, Step, StepSum, StepTable, StepTimeline
 from anymps.record._schema import ON_CPU, ON_MPS
 from anymps.record._step_table import Rows, read_walls, within
 from anymps.record._vocabulary import Flag, Phase, Wait
@@ -22,13 +22,19 @@ GROUP BY (e.start_ns - {start}) * {resolution} / {length}, {key} ORDER BY 1, 2
 """
 
 
-def typical_step(rows: Rows, *, only_detailed: bool) -> Step | None:
-    """The complete step of median length, without the first one if there are others."""
+def typical_step(rows: Rows, walk: Walk, table: StepTable, *, only_detailed: bool) -> Step | None:
+    """The complete step of median length among those that wait and fall back as the table's typical one does.
+
+    Without the first one if there are others. Where no step has both numbers, among those that come closest.
+    """
     walls = read_walls(rows, only_detailed=only_detailed)
     later = list(walls)[1:] or list(walls)
     if not later:
         return None
-    number = sorted(later, key=lambda step: (walls[step], step))[(len(later) - 1) // 2]
+    waits, fallbacks = (sum(getattr(it, field) for it in table.typical) for field in ("waits", "on_cpu"))
+    off = {step: abs(walk.waited(step) - waits) + abs(walk.fallbacks(step) - fallbacks) for step in later}
+    alike = [step for step in later if off[step] == min(off.values())]
+    number = sorted(alike, key=lambda step: (walls[step], step))[(len(alike) - 1) // 2]
     return Step(*rows(f"SELECT step, start_ns, end_ns FROM steps WHERE step = {number}")[0])
 
 

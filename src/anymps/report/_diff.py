@@ -124,7 +124,7 @@ def _differs(pair: Change) -> bool:
 
 
 def _phases(before: Recording, after: Recording) -> tuple[PhaseChange, ...]:
-    first, second = (table.mean or table.first for table in (before.step_table(), after.step_table()))
+    first, second = (table.typical for table in (before.step_table(), after.step_table()))
     if not first or not second:
         return ()
     rows = [

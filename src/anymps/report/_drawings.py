@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from anymps.findings import hurting_in
 from anymps.record import Category, MemoryStory, Recording, Sample, Span, StepQueues, StepSum, StepTimeline
 from anymps.report import _text as text
 from anymps.report._words import fact
@@ -51,9 +52,11 @@ def timeline_drawing(recording: Recording) -> dict[str, Any] | None:
 
     waits = sum(span.count for span in line.waits)
     on_cpu = sum(span.count for span in line.on_cpu)
-    sentence = (
-        f"Step {step.step}, {text.duration(length)} long: the step of median length. {text.plural(waits, 'wait')}"
-    )
+    hurting = hurting_in(recording, step)
+    sentence = f"Step {step.step}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
+    if hurting:
+        hurt = "hurts" if hurting == 1 else "hurt"
+        sentence += f" that {hurt}" if hurting == waits else f" ({hurting:,} that {hurt})"
     sentence += f", {text.plural(on_cpu, 'operator call')} on the CPU." if on_cpu else "."
     caption = (
         "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "

@@ -136,7 +136,7 @@ def _figures(recording: Recording) -> list[dict[str, str]]:
     table = recording.step_table()
     figures = []
     if table.first:
-        share = total(table.mean or table.first)
+        share = total(table.typical)
         here = "" if recording.meta.get("virtual") is False else ", here"
         figures = [
             {"name": f"time a step{here}", "value": text.duration(share.time_ns) or "0"},
@@ -160,11 +160,11 @@ def _step(recording: Recording) -> dict[str, Any]:
     table = recording.step_table()
     if not table.first:
         return {"title": title(recording), "none": NO_STEP, "rows": []}
-    shares = table.mean or table.first
+    shares = table.typical
     whole, first = total(shares), total(table.first)
     of = caption(table)
     rows = [[share.phase.label, *cells(share, whole.time_ns)] for share in sorted(shares, key=by_place)]
-    sums = [["whole step", *cells(whole, 0)]] + ([["first step", *cells(first, 0)]] if table.mean else [])
+    sums = [["whole step", *cells(whole, 0)]] + ([["first step", *cells(first, 0)]] if table.median else [])
     columns = ["phase", *COLUMNS]
     fallback = columns.index("by fallback")
     if not any(row[fallback] for row in (*rows, *sums)):
@@ -176,7 +176,7 @@ def _step(recording: Recording) -> dict[str, Any]:
         "columns": columns,
         "rows": rows,
         "sums": sums,
-        "remarks": remarks(recording, whole),
+        "remarks": remarks(recording, table),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from anymps._version import __version__
@@ -126,7 +126,9 @@ def _step_table(table: StepTable) -> dict[str, object]:
     return {
         "averaged": table.averaged,
         "mean": [share_object(share) for share in table.mean],
+        "median": [share_object(share) for share in table.median],
         "first": [share_object(share) for share in table.first],
+        "rare": asdict(table.rare) if table.rare is not None else None,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from anymps.record import Phase, PhaseShare, Recording, StepTable
+from anymps.record import Phase, PhaseShare, RareWork, Recording, StepTable
 from anymps.report import _text as text
 
 COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share")
@@ -23,8 +23,8 @@ def title(recording: Recording) -> str:
 
 
 def caption(table: StepTable) -> str:
-    """Which steps the table adds up."""
-    return f"mean of {text.plural(table.averaged, 'step')}, without the first" if table.mean else "the only step"
+    """Which steps the table is of."""
+    return f"median of {text.plural(table.averaged, 'step')}, without the first" if table.median else "the only step"
 
 
 def cells(share: PhaseShare, whole_ns: float) -> list[str]:
@@ -51,15 +51,33 @@ def total(shares: Sequence[PhaseShare]) -> PhaseShare:
     return PhaseShare(Phase.OTHER, *(sum(getattr(share, field) for share in shares) for field in _FIELDS))
 
 
-def remarks(recording: Recording, whole: PhaseShare) -> list[str]:
+def remarks(recording: Recording, table: StepTable) -> list[str]:
     """What the numbers of the table do not say by themselves."""
+    whole = total(table.typical)
     sentences = []
     if whole.views:
         sentences.append(f"{text.count(whole.views)} of the operators on mps only view other memory: no kernel runs.")
     changes = list(recording.backend_changes_per_step().values())
     if any(changes):
         sentences.append(f"Each fallback changes from the GPU to the CPU and back: {_spread(changes)} a step.")
+    if table.rare is not None:
+        sentences.append(_more(table.rare, table.averaged))
     return sentences
+
+
+def _more(rare: RareWork, steps: int) -> str:
+    """`Every 50 steps, a step does more: up to 31 operators on mps and 2 waits beyond these numbers.`"""
+    parts = [
+        text.plural(rare.on_mps, "operator") + " on mps" if rare.on_mps else "",
+        text.plural(rare.on_cpu, "operator") + " on the CPU" if rare.on_cpu else "",
+        text.plural(rare.waits, "wait") if rare.waits else "",
+    ]
+    *others, last = [part for part in parts if part]
+    what = f"{', '.join(others)} and {last}" if others else last
+    if rare.steps == 1:
+        return f"One of the {steps:,} steps does more: {what} beyond these numbers."
+    when = f"Every {rare.every:,} steps, a step does" if rare.every > 1 else f"{rare.steps:,} of {steps:,} steps do"
+    return f"{when} more: up to {what} beyond these numbers."
 
 
 def _spread(changes: Sequence[int]) -> str:

@@ -110,7 +110,7 @@ def _step(recording: Recording, findings: Sequence[Finding]) -> str:
     table = recording.step_table()
     parts: list[str] = []
     if table.first:
-        whole = total(table.mean or table.first)
+        whole = total(table.typical)
         parts.append(
             f"A step: {text.count(whole.on_mps) or '0'} operators on mps, {text.count(whole.on_cpu) or '0'} on the CPU."
         )

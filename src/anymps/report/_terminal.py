@@ -122,11 +122,11 @@ def _step(recording: Recording, width: int) -> Iterator[RenderableType]:
         yield from heading(title(recording))
         yield Text(f"  {NO_STEP}")
         return
-    shares = table.mean or table.first
+    shares = table.typical
     yield from heading(title(recording), caption(table))
     whole, first = total(shares), total(table.first)
     rows = [(share.phase.label, share, whole.time_ns) for share in sorted(shares, key=by_place)]
-    sums = [("whole step", whole, 0.0)] + ([("first step", first, 0.0)] if table.mean else [])
+    sums = [("whole step", whole, 0.0)] + ([("first step", first, 0.0)] if table.median else [])
     columns = _columns([*rows, *sums], width - 4)
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
     for column in columns:
@@ -137,7 +137,7 @@ def _step(recording: Recording, width: int) -> Iterator[RenderableType]:
         style = "" if number < len(rows) else "bold" if number == len(rows) else QUIET
         grid.add_row(*(Text(column.cells[number]) for column in columns), style=style)
     yield indented(grid)
-    sentences = remarks(recording, whole)
+    sentences = remarks(recording, table)
     if sentences:
         yield Text()
         yield indented(Text(" ".join(sentences)))

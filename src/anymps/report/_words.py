@@ -10,6 +10,7 @@ from anymps.report._suite import is_suite, news, session
 from anymps.report._text import clean, count, duration, duration_range, path, place, plural
 
 _ABOUT_WAITS = ("MPS2", "MPS102")
+_RARE = 0.5  # times a step: a fraction tells less than how often
 
 
 def fact(recording: Recording, key: str) -> str:
@@ -75,6 +76,8 @@ def times(finding: Finding) -> str:
     """How often it happened."""
     if not finding.per_step:
         return f"{finding.count:,}"
+    if finding.per_step <= _RARE:
+        return f"{finding.count:,} in this run, about once in {round(1 / finding.per_step):,} steps"
     return f"{finding.count:,} in this run, {count(finding.per_step)} a step"
 
 
