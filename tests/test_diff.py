@@ -11,6 +11,7 @@ from anymps.commands import main
 from anymps.findings import find
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import Diff, compare, render_diff_json, render_diff_terminal
+from anymps.report._diff_html import render_diff_html
 from recordings import META, MODEL, SCRIPT, training
 
 
@@ -85,6 +86,27 @@ def test_moved_lines_and_longer_runs_are_no_change() -> None:
     diff = diff_of(reads(1).close(), reads(1, line=40, steps=9).close())
     assert (diff.new, diff.gone, diff.changed, diff.same) == ((), (), (), 1)
     assert render_diff_terminal(diff).startswith("Findings: 1 as before.\n")
+
+
+@pytest.mark.parametrize(
+    ("loops", "title"),
+    [
+        (("training", "training"), "The training step"),
+        (("inference", "inference"), "One round of the loop"),
+        (("training", "inference"), "A step, or a round of the loop"),
+    ],
+)
+def test_the_step_is_called_what_it_is(loops: tuple[str, str], title: str) -> None:
+    """An inference has rounds and no training step, in the text and on the page."""
+    sides = []
+    for kind in loops:
+        builder = RecordingBuilder(meta={**META, "loop": kind})
+        builder.entry("aten::relu", start_ns=1, duration_ns=1, phase=Phase.FORWARD)
+        builder.end_step(10)
+        sides.append(builder.close())
+    diff = diff_of(*sides)
+    assert f"\n{title}  before, after, and after / before of the times\n" in render_diff_terminal(diff)
+    assert f'<h2 id="step-title">{title}</h2>' in render_diff_html(diff)
 
 
 def test_other_numbers() -> None:

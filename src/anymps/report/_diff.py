@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from anymps.findings import Finding
 from anymps.record import Fate, PhaseShare, Recording
 from anymps.report._identity import Key, key
-from anymps.report._step_rows import by_place, total
+from anymps.report._step_rows import by_place, title, total
 from anymps.report._words import fact
 
 _ON_CPU = (Fate.FALLBACK, Fate.ALWAYS_FALLBACK)
@@ -49,6 +49,8 @@ class PhaseChange:
 class Diff:
     """Two recordings side by side. The tuples hold what differs; `phases` is empty unless both have a complete step.
 
+    `step_title` is what these are phases of: a training's step, a round of an inference, or one of each.
+
     `now_on_cpu`: operators that fell back to the CPU only in the second. `now_native`: those that fell back only in the
     first and run in MPS kernels in the second. `no_longer_called`: those that fell back in the first and are not in the
     second at all. `memory_peaks`: the highest bytes held by tensors in each, None where none were recorded.
@@ -60,6 +62,7 @@ class Diff:
     new: tuple[Finding, ...]
     changed: tuple[Change, ...]
     same: int
+    step_title: str
     phases: tuple[PhaseChange, ...]
     now_on_cpu: tuple[str, ...]
     now_native: tuple[str, ...]
@@ -84,6 +87,7 @@ def compare(before: Recording, after: Recording, was: Sequence[Finding], now: Se
         new=new,
         changed=tuple(pair for pair in pairs if _differs(pair)),
         same=sum(not _differs(pair) for pair in pairs),
+        step_title=_step_title(before, after),
         phases=_phases(before, after),
         now_on_cpu=tuple(sorted(cpu_after - cpu_before)),
         now_native=tuple(sorted(left & native_after)),
@@ -121,6 +125,12 @@ def _differs(pair: Change) -> bool:
     if pair.before.per_step and pair.after.per_step:
         return round(pair.before.per_step, 1) != round(pair.after.per_step, 1)
     return pair.before.count != pair.after.count
+
+
+def _step_title(before: Recording, after: Recording) -> str:
+    # A recording without a step has no say in what the steps are.
+    titles = {title(it) for it in (before, after) if it.complete_steps} or {title(after)}
+    return titles.pop() if len(titles) == 1 else "A step, or a round of the loop"
 
 
 def _phases(before: Recording, after: Recording) -> tuple[PhaseChange, ...]:

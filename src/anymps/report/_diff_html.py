@@ -55,6 +55,7 @@ def _page(diff: Diff) -> dict[str, Any]:
             *([("memory at its peak", memory)] if memory else []),
         ],
         "groups": groups,
+        "step_title": diff.step_title,
         "step": [words.step_row(row) for row in diff.phases],
         "operators": operators,
         **assets(),

@@ -12,7 +12,7 @@ from anymps.findings import Finding
 from anymps.report import _diff_words as words
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
-from anymps.report._diff import Diff, PhaseChange
+from anymps.report._diff import Diff
 
 
 def render_diff_terminal(diff: Diff, *, width: int | None = None, color: bool = False) -> str:
@@ -26,7 +26,7 @@ def _parts(diff: Diff) -> Iterator[RenderableType]:
     yield from _findings("New findings", diff.new, diff.after.directory)
     yield from _findings("Findings that are gone", diff.gone, diff.before.directory)
     yield from _changed(diff)
-    yield from _step(diff.phases)
+    yield from _step(diff)
     yield from _operators(diff)
     memory = words.memory(diff)
     if memory:
@@ -60,17 +60,17 @@ def _changed(diff: Diff) -> Iterator[RenderableType]:
         yield pairs([("  ", Text(words.numbers(change)))])
 
 
-def _step(phases: Sequence[PhaseChange]) -> Iterator[RenderableType]:
-    if not phases:
-        yield from heading("The training step", empty=True)
+def _step(diff: Diff) -> Iterator[RenderableType]:
+    if not diff.phases:
+        yield from heading(diff.step_title, empty=True)
         yield indented(Text("Not compared: a recording without a complete step has none."))
         return
-    yield from heading("The training step", "before, after, and after / before of the times")
+    yield from heading(diff.step_title, "before, after, and after / before of the times")
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
     grid.add_column("phase", no_wrap=True)
     for name in words.STEP_COLUMNS:
         grid.add_column(name, justify="right", no_wrap=True)
-    for row in phases:
+    for row in diff.phases:
         if not row.phase:
             grid.add_row()
         grid.add_row(*map(Text, words.step_row(row)), style="" if row.phase else "bold")
