@@ -352,9 +352,11 @@ def internal_folders() -> list[str]:
     So is `logging.info("loss %s", loss)`, though the library formats the text.
     """
     import torch
+    import typing_extensions
 
     here = Path(__file__).resolve().parent.parent
-    return [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep, *_standard_library()]
+    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep]
+    return [*folders, typing_extensions.__file__, *_standard_library()]  # what torch deprecates runs in that file
 
 
 # Who compares or times there is worth knowing.
