@@ -22,7 +22,7 @@ def mps_device() -> Iterator[torch.device]:
     """
     import anymps
 
-    anymps.enable(MAC, fallback=False, require=os.environ.get("ANYMPS_TARGET") or None)
+    anymps.enable(MAC, fallback=False, require=os.environ.get("ANYMPS_TARGET") or None, start_method="system")
     import torch
 
     yield torch.device("mps")

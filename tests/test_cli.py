@@ -71,6 +71,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--require", "real", "train.py"], Target("train.py"), RunOptions(require="real")),
         (["--no-report", "train.py"], Target("train.py"), RunOptions(report=False)),
         (["--strict-copies", "train.py"], Target("train.py"), RunOptions(strict_copies=True)),
+        (["--start-method", "fork", "train.py"], Target("train.py"), RunOptions(start_method="fork")),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
         (
             ["--fail-on", "warning", "train.py", "--fail-on"],
@@ -286,7 +287,7 @@ def test_session_in_order(log: list[Any], capsys: pytest.CaptureFixture[str]) ->
     session = RunSession(RunOptions(mac="M1 8GB", fallback=True, require="virtual", record=Path("x.db")))
     session.start(Target("train.py", ("--lr", "3")))
     assert log == [
-        ("enable", "M1 8GB", {"fallback": True, "require": "virtual"}),
+        ("enable", "M1 8GB", {"fallback": True, "require": "virtual", "start_method": None}),
         ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"], "source": None}),
     ]
     assert session.finish({"status": 0}) == 0

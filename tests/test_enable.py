@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,54 @@ def test_strict_copies_come_from_the_environment(text: str, answer: str) -> None
             print(error)
     """
     assert last_line(code, {"ANYMPS_STRICT_COPIES": text}) == answer
+
+
+@pytest.mark.parametrize(
+    ("argument", "variable", "answer"),
+    [
+        ("None", None, "None spawn spawn spawn"),
+        ("None", "fork", "None fork fork fork"),
+        ("'forkserver'", "fork", "None forkserver forkserver forkserver"),
+        ("'system'", "fork", "None {0} {0} fork"),
+        ("'thread'", None, "anymps: start_method='thread' is no way to start processes here; use one of {1}"),
+        ("None", "thread", "anymps: ANYMPS_START_METHOD='thread' is no way to start processes here; use one of {1}"),
+    ],
+)
+def test_start_method(argument: str, variable: str | None, answer: str) -> None:
+    """The argument, else the variable, else macOS's spawn is the default of multiprocessing; nothing is settled."""
+    code = f"""
+        import multiprocessing, os
+        import torch, anymps
+        try:
+            anymps.enable("M2 8GB", start_method={argument})
+            chosen = multiprocessing.get_start_method(allow_none=True)
+            context, process = multiprocessing.get_context(), torch.multiprocessing.get_start_method()
+            variable = os.environ.get("ANYMPS_START_METHOD", process)
+            print(chosen, context.get_start_method(), process, variable)
+        except anymps.EnableError as error:
+            print(error)
+    """
+    of_system, known = (
+        multiprocessing.get_all_start_methods()[0],
+        sorted([*multiprocessing.get_all_start_methods(), "system"]),
+    )
+    environment = {} if variable is None else {"ANYMPS_START_METHOD": variable}
+    assert last_line(code, environment) == answer.format(of_system, ", ".join(known))
+
+
+def test_the_programs_own_start_method_holds() -> None:
+    """What was chosen before stays, and it can be chosen afterwards, once, as in any Python."""
+    code = """
+        import multiprocessing
+        import torch, anymps
+        {before}
+        anymps.enable("M2 8GB")
+        {after}
+        print(multiprocessing.get_start_method(), multiprocessing.get_context("fork").get_start_method())
+    """
+    choice = "multiprocessing.set_start_method('fork')"
+    assert last_line(code.format(before=choice, after="")) == "fork fork"
+    assert last_line(code.format(before="", after=choice)) == "fork fork"
 
 
 def test_mac_comes_from_the_environment() -> None:

@@ -208,6 +208,43 @@ def test_what_stops_a_script_on_macos_and_would_run_exclude_each_other(rule: str
     assert verdict(recording, [])[0] == "Would run on M3 Pro 18GB."  # where the project has left it out
 
 
+@pytest.mark.parametrize(
+    ("facts", "exception", "message", "ids"),
+    [
+        ({"guarded": False}, "RuntimeError", "DataLoader worker (pid(s) 7, 8) exited unexpectedly", ["MPS802"]),
+        (
+            {"guarded": True, "unpicklable": "collate_fn"},
+            "PicklingError",
+            "Can't pickle <function <lambda> at 0x7f>: attribute lookup <lambda> on __main__ failed",
+            ["MPS803"],
+        ),
+        (
+            {"guarded": True, "unpicklable": "collate_fn"},
+            "AttributeError",
+            "Can't get local object 'main.<locals>.<lambda>'",  # Python 3.12 and later; before it says pickle
+            ["MPS803"],
+        ),
+        ({"guarded": False}, "RuntimeError", "stack expects each tensor to be equal size", ["MPS003", "MPS802"]),
+        ({"guarded": True}, "RuntimeError", "DataLoader worker (pid(s) 7) exited unexpectedly", ["MPS003"]),
+        (
+            {"guarded": False, "start_method": "fork"},
+            "RuntimeError",
+            "DataLoader worker (pid(s) 7) exited unexpectedly",
+            ["MPS003"],
+        ),
+    ],
+)
+def test_workers_that_did_not_start_are_told_once(
+    facts: dict[str, object], exception: str, message: str, ids: list[str]
+) -> None:
+    """Where macOS cannot start the workers, the finding stands for the exception; any other is told beside it."""
+    place = {**PLACE, "line": 12, "source": "for x in loader:"}
+    recording = loader({"status": 1, "exception": exception, "message": message, "place": place}, **facts)
+    findings = find(recording)
+    assert sorted(finding.id for finding in findings) == ids
+    assert judge(recording, findings).outcome is (Outcome.FAILED if ids == ["MPS003"] else Outcome.STOPS)
+
+
 def test_wrong_results_are_in_the_verdict() -> None:
     """A known fault of the backend that changes results is told with the verdict."""
     builder = RecordingBuilder(meta=META)

@@ -388,7 +388,8 @@ def test_scripts_without_a_guard(call: str, expected: str | None, tmp_path: Path
         text = text.replace("    pass\n(loader", "    main()\n(loader")
         expected = "True ''"
     script.write_text(text)
-    answer = run_python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')", {})
+    code = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    answer = run_python(code, {"ANYMPS_START_METHOD": "fork"})
     assert answer.lines[-1] == expected
 
 

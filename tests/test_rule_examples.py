@@ -15,7 +15,7 @@ RUN = """
 import json, os, pathlib, sys
 import torch, anymps
 from anymps.findings import find
-anymps.enable({mac!r})
+anymps.enable({mac!r}, start_method="system")  # a guard guards nothing in one process for all
 found = {{}}
 before = dict(os.environ)
 for path in map(pathlib.Path, {paths!r}):

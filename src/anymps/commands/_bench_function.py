@@ -137,7 +137,7 @@ def _check_devices(devices: Sequence[str], mac: str | None, fallback: bool | Non
     if any(name.partition(":")[0] == "mps" for name in devices):
         import anymps
 
-        anymps.enable(mac, fallback=fallback)
+        anymps.enable(mac, fallback=fallback, start_method="system")
     elif mac is not None:
         raise UsageError("--mac is for the device mps, which --device does not name")
     for name in devices:

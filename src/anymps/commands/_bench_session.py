@@ -34,7 +34,7 @@ class BenchSession:
         """Switch the device on and watch the optimizers."""
         import anymps
 
-        anymps.enable(self._mac, fallback=self._fallback)
+        anymps.enable(self._mac, fallback=self._fallback, start_method="system")  # as beside it on the CPU
         from anymps.train.timing import StepTimer
 
         self._name = f"step of {target.name}"

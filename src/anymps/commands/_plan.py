@@ -96,7 +96,9 @@ def plan(
 
     changes = [parse_scenario(text) for text in what_if]
     chosen = [parse_mac(mac) for mac in dict.fromkeys(macs)]
-    enable(chosen[0] if chosen else None, require="virtual", quiet=True)  # for the allocator of the replay
+    enable(
+        chosen[0] if chosen else None, require="virtual", quiet=True, start_method="system"
+    )  # for the allocator of the replay
     found = make_plan(
         ["-m", module, *words] if module is not None else list(words),
         asked=chosen,

@@ -53,7 +53,13 @@ class PlanSession:
         from anymps.device import enable
 
         try:
-            enable(limits or _ROOMY_MAC, fallback=self._fallback, require="virtual", substrate="shape")
+            enable(
+                limits or _ROOMY_MAC,
+                fallback=self._fallback,
+                require="virtual",
+                substrate="shape",
+                start_method="system",
+            )
         except Exception:
             if hidden := hidden_package(sys.path[0]):
                 raise UsageError(hidden) from None

@@ -79,6 +79,12 @@ class ScriptCommand(click.Command):
     is_flag=True,
     help="Let copies to the CPU with non_blocking=True arrive at the next wait only (ANYMPS_STRICT_COPIES=1).",
 )
+@click.option(
+    "--start-method",
+    type=click.Choice(["spawn", "fork", "forkserver"]),
+    help="How DataLoader workers and other processes start, where the script does not choose. Default: spawn, as on "
+    "macOS (ANYMPS_START_METHOD).",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
@@ -97,6 +103,7 @@ def run(
     require: str | None,
     source: str | None,
     strict_copies: bool,
+    start_method: str | None,
     verbose: bool,
     no_arguments: bool,
     no_report: bool,
@@ -129,6 +136,7 @@ def run(
         require=require,
         source=source,
         strict_copies=strict_copies,
+        start_method=start_method,
         arguments=not no_arguments,
         report=not no_report,
         verbose=verbose,

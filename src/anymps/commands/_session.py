@@ -30,6 +30,7 @@ class RunOptions:
     require: str | None = None
     source: str | None = None
     strict_copies: bool = False
+    start_method: str | None = None
     arguments: bool = True
     report: bool = True
     verbose: bool = False
@@ -69,7 +70,7 @@ class RunSession:
         if options.strict_copies:
             os.environ[STRICT_COPIES_VARIABLE] = "1"  # child processes do the same
         # The device's own job: the fallback variable, and to refuse before anything is built.
-        anymps.enable(mac, fallback=options.fallback, require=options.require)
+        anymps.enable(mac, fallback=options.fallback, require=options.require, start_method=options.start_method)
         try:
             self._record(options.record or self._last.open(), target)
         except RecordingError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from anymps._errors import BuildError, EnableError, RequireError
 from anymps.device._real_mac import hazards_of_this_mac
+from anymps.device._start_method import START_METHOD_VARIABLE, SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import (
     ERROR_CLASSES,
@@ -113,6 +114,7 @@ def enable(
     require: str | None = None,
     substrate: str = "host",
     quiet: bool = False,
+    start_method: str | None = None,
 ) -> State:
     """Makes `torch.device("mps")` work in this process.
 
@@ -123,20 +125,31 @@ def enable(
     `"shape"`, where tensors have shapes and memory but no values: for plans. `quiet` leaves out the line
     on stderr that says what the device is; it is for programs that run nothing of the user's on it.
 
+    `start_method` is how `multiprocessing` and the workers of a DataLoader start on the virtual device, where the
+    program does not choose: `"spawn"`, `"fork"` or `"forkserver"`, else the variable `ANYMPS_START_METHOD`, else
+    `"spawn"` as on macOS. Processes that start afresh have the device, too. `"system"` changes nothing: processes
+    start as this system starts them, and a new one has no device.
+
     With `ANYMPS_STRICT_COPIES=1` in the environment a copy to the CPU with `non_blocking=True` arrives at the next wait
     only: until then floats are not a number, integers 0xA5 or 0x5A in every byte, truth values the opposite.
 
     Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError
     if `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
-    EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device)
-    or if another Mac is already in play.
+    EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device),
+    if another Mac is already in play, or for a start method that there is not.
     """
     if require not in (None, "real", "virtual"):
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
     if substrate not in ("host", "shape"):
         raise EnableError(f"anymps: substrate must be 'host' or 'shape', not {substrate!r}")
     with _enabling:  # several threads may ask; one of them does it
-        return _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet)
+        method, first = choose_start_method(start_method), _state is None
+        current = _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet)
+        if current.mac is not None and (first or start_method is not None):
+            install_start_method(method, current.mac)
+            if start_method not in (None, SYSTEM):
+                os.environ[START_METHOD_VARIABLE] = method  # child processes do the same
+        return current
 
 
 def _enable(

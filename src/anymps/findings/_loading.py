@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
+from anymps.findings._endings import ending
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
@@ -160,6 +162,9 @@ RULES = (PINNED, UNGUARDED, UNPICKLABLE, RESTARTED, ON_MPS)
 
 _SPAWNING: Final = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
 _FEWEST_EPOCHS: Final = 3
+# What a program is told whose workers did not start: torch 2.7 to 2.15, and pickle of Python 3.10 to 3.14.
+_DIED: Final = re.compile(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
+_NOT_SENT: Final = re.compile(r"Can't (?:pickle|get local object)")
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -178,6 +183,20 @@ def find(recording: Recording) -> Iterator[Finding]:
 def _spawns(loader: Noted) -> bool:
     workers = loader.facts.get("workers")
     return isinstance(workers, int) and workers > 0 and loader.facts.get("start_method", "") in _SPAWNING
+
+
+def ended_by_workers(recording: Recording) -> bool:
+    """Whether the run ended at a DataLoader whose workers could not be started as macOS starts them."""
+    ended = ending(recording)
+    return any(
+        (it.occurrence.site.file, it.occurrence.site.line) == (ended.site.file, ended.site.line)
+        and _spawns(it)
+        and bool(
+            (it.facts.get("guarded") is False and _DIED.search(ended.message))
+            or (it.facts.get("unpicklable") and _NOT_SENT.search(ended.message))
+        )
+        for it in recording.noted("loader")
+    )
 
 
 def _count(loaders: list[Noted]) -> int:

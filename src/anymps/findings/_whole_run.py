@@ -8,6 +8,7 @@ from typing import Final
 from anymps.findings._cpu_only import rule_of_ending
 from anymps.findings._endings import NOWHERE, ending, ending_refusal
 from anymps.findings._example import Example
+from anymps.findings._loading import ended_by_workers
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._placement import asked_for_cuda
 from anymps.findings._processes import ended_by_sharing
@@ -97,4 +98,5 @@ def is_explained(recording: Recording) -> bool:
         or asked_for_cuda(recording) is not None
         or rule_of_ending(recording) is not None
         or ended_by_sharing(recording)
+        or ended_by_workers(recording)
     )

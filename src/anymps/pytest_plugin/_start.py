@@ -27,7 +27,10 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Setti
     settings = read_settings(config, options)
     try:
         # Quiet, as the header says it: pytest captures, and with pytest-xdist would print the line below its last one.
-        state = enable(settings.mac, fallback=settings.fallback, require=settings.require, quiet=True)
+        # How the tests' processes start is their own business, and none of those is judged.
+        state = enable(
+            settings.mac, fallback=settings.fallback, require=settings.require, quiet=True, start_method="system"
+        )
     except AnympsError as error:
         text = str(error).removeprefix("anymps: ").replace("--require", "--mps-require")
         raise pytest.UsageError(f"--mps: {text}") from None

@@ -1,0 +1,92 @@
+"""How a process of the virtual Mac starts others: by `spawn`, as macOS does since Python 3.8, and with the device on.
+
+Only the default changes. What a program asks for itself (`set_start_method`, `get_context("fork")`,
+`multiprocessing_context=`) holds. Source: docs.python.org, multiprocessing, contexts and start methods.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import multiprocessing.context
+import multiprocessing.spawn
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from anymps._errors import AnympsError, EnableError
+from anymps.mac import Mac
+
+START_METHOD_VARIABLE: Final = "ANYMPS_START_METHOD"
+SYSTEM: Final = "system"
+"""Leave `multiprocessing` as it is: the system's own default, and no device in processes that start afresh."""
+_OF_MACOS: Final = "spawn"
+
+# What a new process runs before anything else. Its path is that of `python -c`; until Python gives it the parent's,
+# ours goes before the script's own folder, so that nothing there passes for anymps.
+_SWITCH_ON: Final = (
+    "import sys, pickle\n"
+    "sys.path[:] = path\n"
+    "from anymps.device._start_method import switch_on\n"
+    "switch_on(pickle.loads(mac), method)\n"
+)
+
+_given: tuple[Mac, str] | None = None
+
+
+def choose_start_method(asked: str | None) -> str:
+    """The start method asked for, else that of `ANYMPS_START_METHOD`, else macOS's. Raises EnableError for others."""
+    method = asked or os.environ.get(START_METHOD_VARIABLE) or _OF_MACOS
+    known = (*multiprocessing.get_all_start_methods(), SYSTEM)
+    if method not in known:
+        what = f"start_method={asked!r}" if asked else f"{START_METHOD_VARIABLE}={method!r}"
+        raise EnableError(f"anymps: {what} is no way to start processes here; use one of {', '.join(sorted(known))}")
+    return method
+
+
+def install_start_method(method: str, mac: Mac) -> None:
+    """Make `method` the default of `multiprocessing`, and give the device to every process that starts afresh."""
+    global _given
+    if method == SYSTEM:
+        return
+    # Python's own `set_start_method` would settle the choice, and a script that calls it could not any more.
+    default: Any = vars(multiprocessing.context)["_default_context"]
+    default._default_context = multiprocessing.get_context(method)
+    if _given is None:
+        _hand_on()
+    _given = mac, method
+
+
+def _hand_on() -> None:
+    """Let what Python tells a new process about its parent hold the device, too."""
+    original: Any = multiprocessing.spawn.get_preparation_data
+
+    @functools.wraps(original)
+    def with_device(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = original(name)
+        return {"anymps": _Device(*_given, data.get("sys_path", sys.path)), **data} if _given is not None else data
+
+    vars(multiprocessing.spawn)["get_preparation_data"] = with_device
+
+
+class _Device:
+    """Switches the device on where it is unpickled."""
+
+    def __init__(self, mac: Mac, method: str, path: list[str]) -> None:
+        home = str(Path(__file__).resolve().parents[2])
+        self._names = {"mac": pickle.dumps(mac), "method": method, "path": [home, *(it for it in path if it)]}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, (_SWITCH_ON, self._names)
+
+
+def switch_on(mac: Mac, method: str) -> None:
+    """Have the parent's device in a new process. Where that fails the process goes on without, and says so."""
+    from anymps.device._enable import enable
+
+    try:
+        enable(mac, quiet=True, start_method=method)
+    except AnympsError as error:
+        print(error, file=sys.stderr, flush=True)
