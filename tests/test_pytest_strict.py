@@ -158,8 +158,9 @@ def test_update_touches_what_ran(suite: Gate, monkeypatch: pytest.MonkeyPatch) -
     result.assert_outcomes(passed=3, xfailed=4)
     assert "manifest m.txt: 2 added, 0 changed, 1 removed" in result.outlines
     assert suite.manifest.read_text() == (
-        "# known\ntest_it.py::test_one[a b] ValueError\ntest_it.py::test_one[c::d] ValueError\n"
-        "test_it.py::test_one[e#f] ValueError\n# elsewhere\ntest_other.py::test_x OSError\n"
+        "# known\n# why: ValueError: x\ntest_it.py::test_one[a b] ValueError\n"
+        "# why: ValueError: x\ntest_it.py::test_one[c::d] ValueError\n"
+        "# why: ValueError: x\ntest_it.py::test_one[e#f] ValueError\n# elsewhere\ntest_other.py::test_x OSError\n"
     )
     assert suite.run(*STRICT).ret == pytest.ExitCode.OK
 
@@ -180,7 +181,7 @@ def test_update_of_an_interrupted_session(suite: Gate, monkeypatch: pytest.Monke
     before = "test_it.py::test_b OSError\ntest_it.py::test_c OSError\ntest_it.py::test_d OSError\n"
     suite.manifest.write_text(before)
     assert suite.run(*UPDATE).ret == pytest.ExitCode.INTERRUPTED
-    assert suite.manifest.read_text() == "test_it.py::test_a OSError\n" + before
+    assert suite.manifest.read_text() == "# why: OSError\ntest_it.py::test_a OSError\n" + before
 
 
 def test_a_file_that_cannot_be_collected(suite: Gate) -> None:
@@ -262,7 +263,7 @@ def test_parts_that_fail_in_different_ways(
         result = suite.run(*STRICT)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         assert judged(result) == [f"test_it.py::TestIt::test_parts: expected {ending}, now {now}"]
-        assert f"m.txt:1 expects {ending}, not {now}." in result.stdout.str()
+        assert f"m.txt:2 expects {ending}, not {now}." in result.stdout.str()
     suite.manifest.write_text("test_it.py::TestIt::test_parts ValueError\n")
     monkeypatch.setenv("FAILS", fails)
     result = suite.run(*STRICT)

@@ -139,8 +139,9 @@ def _make_directory(directory: Path) -> None:
 
     Raises BuildError if one can, OSError if it cannot be made.
     """
-    directory.parent.mkdir(parents=True, exist_ok=True)
     # Not by the process's umask, which may let a group write.
+    with suppress(FileExistsError):  # a file in the way gets its own words from the second
+        directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     directory.mkdir(mode=0o755, exist_ok=True)
     check_cache()
 

@@ -166,7 +166,7 @@ def updated(text: str, changes: Changes) -> str:
 
 def _reason(test: str, changes: Changes) -> list[str]:
     reason = changes.reasons.get(test)
-    return [f"{_WHY}{reason}"] if reason else []
+    return [f"{_WHY}{reason.removesuffix(':')}"] if reason else []
 
 
 def _parse(line: str) -> tuple[str, str] | None:

@@ -376,6 +376,8 @@ class DispatchCore:
             return
         kind = kind_of(error, (*args, *kwargs.values()))
         if kind is None:
+            if plan.kind is Kind.ALLOCATION:  # has no entry of its own, whether it ends well or not
+                return
             fate = plan.fate(tensors)
             wait = plan.wait_of(tensors, args, kwargs) if fate is Fate.NATIVE else Wait.FALLBACK
             self._write(plan, fate, [], [], start, wait=wait, flags=Flag.RAISED)
