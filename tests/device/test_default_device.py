@@ -1,22 +1,29 @@
-"""mps as the default device: set_default_device, device contexts, modules built in place, generators."""
+"""mps as the default device, torch's own and the gate's: contexts, modules built in place, generators, threads."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import nn
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils.data import DataLoader, TensorDataset
 
+from anymps.device import default_device
 from device.compare import assert_same, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
 
-@pytest.fixture
-def default_mps() -> Iterator[None]:
-    """mps is the default device during the test."""
+@pytest.fixture(params=["torch", "gate"])
+def default_mps(request: pytest.FixtureRequest) -> Iterator[None]:
+    """mps is the default device during the test, by torch's function mode and by the gate's way without one."""
+    if request.param == "gate":
+        with default_device():
+            yield
+        return
     torch.set_default_device("mps")
     yield
     torch.set_default_device(None)
@@ -101,3 +108,69 @@ def test_skip_init_and_meta() -> None:
     assert module.weight.is_mps
     assert (2, 3) == module.weight.shape
     assert_same(values(2).to("mps"), values(2))
+
+
+def test_no_mode_is_entered() -> None:
+    """The gate's default device needs no function mode, and torch's functions stay the objects that they are."""
+    before = torch.zeros
+    with default_device():
+        assert _get_current_function_mode_stack() == []
+        assert torch.zeros is before
+        assert before(2).is_mps
+    assert not torch.zeros(2).is_mps
+    assert torch.get_default_device() == torch.device("cpu")
+
+
+def test_every_maker_of_torch_is_reached() -> None:
+    """Whatever torch's own mode gives a device to gets it, positional and keyword arguments stay, None is no device."""
+    coordinates = [[0, 1], [1, 0]]
+    with default_device():
+        made = [
+            torch.full((2,), 3.0),
+            torch.full(size=(2,), fill_value=3.0, device=None),
+            torch.eye(2, dtype=torch.float16),
+            torch.sparse_coo_tensor(coordinates, [1.0, 2.0], (2, 2), check_invariants=True),
+            torch.hann_window(4),
+            torch.fft.fftfreq(4),
+            torch.tril_indices(2, 2),
+            torch.randint(3, (2,)),
+            torch.asarray([1.0]),
+            torch.scalar_tensor(1.0),
+        ]
+    assert [it.device.type for it in made] == ["mps"] * len(made)
+    assert made[0].tolist() == made[1].tolist() == [3.0, 3.0]
+    assert made[2].dtype == torch.float16
+
+
+def test_an_inner_device_wins_and_ends() -> None:
+    """`with torch.device` and `torch.set_default_device` in the block hold as they do under torch's own default."""
+    with default_device():
+        with torch.device("cpu"):
+            assert not torch.zeros(1).is_mps
+            with torch.device("meta"):
+                assert torch.zeros(1).is_meta
+        assert torch.zeros(1).is_mps
+        torch.set_default_device("cpu")
+        assert not torch.zeros(1).is_mps
+    assert torch.get_default_device() == torch.device("cpu")
+    with default_device():
+        assert torch.zeros(1).is_mps
+
+
+def test_another_thread_has_its_own_default() -> None:
+    """A thread begun in the block makes CPU tensors, as under torch's own default device."""
+    made: list[torch.Tensor] = []
+    with default_device():
+        thread = threading.Thread(target=lambda: made.append(torch.zeros(1)))
+        thread.start()
+        thread.join()
+    assert [it.device.type for it in made] == ["cpu"]
+
+
+def test_errors_of_the_makers_stay() -> None:
+    """Wrong arguments are refused in torch's words, and the next call has its device."""
+    plain = text_of(TypeError, torch.zeros, "x")
+    with default_device():
+        assert text_of(TypeError, torch.zeros, "x").splitlines()[0] == plain.splitlines()[0]
+        assert text_of(TypeError, torch.zeros, 1, nothing=2) == "zeros() got an unexpected keyword argument 'nothing'"
+        assert torch.zeros(1).is_mps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anymps.device._build import CACHE_VARIABLE, build, cache_directory, is_built
+from anymps.device._default_device import default_device
 from anymps.device._enable import (
     STRICT_COPIES_VARIABLE,
     State,
@@ -26,6 +27,7 @@ __all__ = [
     "build",
     "cache_directory",
     "composite_rows",
+    "default_device",
     "enable",
     "enforce_hazards",
     "internal_folders",

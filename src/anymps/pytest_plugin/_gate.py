@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from anymps._errors import AnympsError
+from anymps.device import default_device
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._late import LateErrors, told
 from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, unexpected_fallbacks
@@ -100,13 +101,8 @@ class Gate:
         """With `--mps-default-device`: new tensors are on mps, in fixtures too."""
         if not self._settings.default_device:
             return (yield)
-        import torch
-
-        torch.set_default_device("mps")
-        try:
+        with default_device():
             return (yield)
-        finally:
-            torch.set_default_device(None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -6,6 +6,7 @@
 #include "backward_thread.h"
 #include "books.h"
 #include "boxed.h"
+#include "default_device.h"
 #include "delayed.h"
 #include "events.h"
 #include "fork.h"
@@ -401,6 +402,20 @@ PyObject* tape_sparse(PyObject*, PyObject* on) {
   Py_RETURN_NONE;
 }
 
+// watch_factories(functions, torch.utils._device.DeviceContext)
+PyObject* watch_factories_of(PyObject*, PyObject* args) {
+  PyObject *functions, *context;
+  if (!PyArg_ParseTuple(args, "OO!", &functions, &PyType_Type, &context) || !watch_factories(functions, context)) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* default_device(PyObject*, PyObject* device) {
+  set_default_device(device);
+  Py_RETURN_NONE;
+}
+
 // take_late_error() -> (number of its refusal, message), or None
 PyObject* take_late_error(PyObject*, PyObject*) {
   const std::optional<delayed::Taken> taken = delayed::take();
@@ -626,6 +641,8 @@ PyMethodDef methods[] = {
     {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},
     {"tape_pause", tape_pause, METH_O, "Pauses the running tape, or lets it go on."},
     {"tape_sparse", tape_sparse, METH_O, "Leaves plain calls out from now on, or takes them in again."},
+    {"watch_factories", watch_factories_of, METH_VARARGS, "Makes the functions that make tensors look at a default device."},
+    {"default_device", default_device, METH_O, "Sets the calling thread's default device for them; None for none."},
     {"take_late_error", take_late_error, METH_NOARGS, "Takes the error that the next wait would have raised, or None."},
     {"tape_pending", tape_pending, METH_NOARGS, "Entries not drained yet."},
     {"tape_drain", tape_drain, METH_O, "Takes what was written since the last drain."},
