@@ -207,6 +207,15 @@ class Redirect final : public c10::OperatorKernel {
   Redirect(const Rule& rule, c10::DispatchKey host_key) : rule_(rule), host_key_(c10::DispatchKeySet(host_key)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    try {
+      run(op, stack);
+    } catch (const c10::Error& error) {
+      rethrow_as_ours(error);
+    }
+  }
+
+ private:
+  void run(const c10::OperatorHandle& op, Stack* stack) {
     const auto& schema = op.schema();
     const size_t first = stack->size() - schema.arguments().size();
     if (C10_UNLIKELY(rule_.optional_lists != 0)) {
@@ -255,7 +264,6 @@ class Redirect final : public c10::OperatorKernel {
     call.finish();
   }
 
- private:
   bool survey(c10::ArrayRef<c10::Argument> schema, const Stack& stack, size_t first) const {
     Survey seen(rule_);
     for (size_t i = 0; i < schema.size(); ++i) {
@@ -297,7 +305,7 @@ bool needs_gradient(const at::Tensor& tensor) {
 }
 
 // What PyTorch's generic CPU fallback does with a call (reference: aten/src/ATen/native/CPUFallback.cpp, torch 2.13).
-void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
+void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) try {
   enter_device();
   const auto& schema = op.schema();
   const auto& arguments = schema.arguments();
@@ -423,6 +431,8 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
   span.moved(Direction::None, moved, false);
   span.end(inputs, outputs);
   host_has_waited();
+} catch (const c10::Error& error) {
+  rethrow_as_ours(error);
 }
 
 void warn_fallback(const std::string& name) {

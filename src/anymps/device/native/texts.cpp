@@ -37,6 +37,35 @@ void refuse(Refusal kind, const Rule& rule, ErrorClass error, const std::string&
   throw c10::Error(here, message);
 }
 
+// Torch's headers are compiled into the core, so an assertion in one of them is about what the core did; the wheel's own files
+// have the names that they had where it was built.
+void rethrow_as_ours(const c10::Error& error) {
+  static const std::string mark = " INTERNAL ASSERT FAILED at \"";
+  static const std::string here = std::string(__FILE__).substr(0, std::string(__FILE__).find_last_of("/\\") + 1);
+  const std::string& text = error.msg();
+  const size_t at = text.find(mark);
+  const size_t end = at == std::string::npos ? at : text.find('"', at + mark.size());
+  if (end == std::string::npos) {
+    throw;
+  }
+  const std::string file = text.substr(at + mark.size(), end - at - mark.size());
+  if (file.find("/torch/include/") == std::string::npos && file.compare(0, here.size(), here) != 0) {
+    throw;
+  }
+  static const std::string request = ", please report a bug to PyTorch.";
+  std::string said = text;
+  const size_t asks = said.find(request, end);
+  if (asks != std::string::npos) {
+    said.replace(asks, request.size(), ".");
+  }
+  const c10::SourceLocation location{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  throw c10::Error(
+      location,
+      "anymps: an assertion of its native core failed. This is a bug of anymps, not of PyTorch or of your code. Please report it to "
+      "anymps, with this text and the output of `anymps doctor`: " +
+          said);
+}
+
 void refuse_limit(const Rule& rule, const char* name, const at::Tensor& culprit) {
   const auto limit = texts().limits.find(name);
   if (limit != texts().limits.end()) {

@@ -4,6 +4,7 @@
 #include "rule.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <string>
 #include <unordered_map>
@@ -50,6 +51,10 @@ enum class ErrorClass : uint8_t { Runtime, Type, NotImplemented, Value, Index, A
     const at::Tensor& culprit = {});
 
 // Raises the text of that name in OPERATOR_LIMITS, unless this release does not have it.
+// Says of a failed assertion in the core's own code that it is a bug of anymps; any other error passes as it is. To be called
+// where an error leaves a kernel of ours.
+[[noreturn]] void rethrow_as_ours(const c10::Error& error);
+
 void refuse_limit(const Rule& rule, const char* name, const at::Tensor& culprit = {});
 
 std::string fill_in(std::string text, const std::string& op);

@@ -6,6 +6,7 @@
 #include "hazards.h"
 #include "determinism.h"
 #include "shape.h"
+#include "texts.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -199,6 +200,15 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   }
 
   R operator()(Args... args) {
+    try {
+      return enter(std::forward<Args>(args)...);
+    } catch (const c10::Error& error) {
+      rethrow_as_ours(error);
+    }
+  }
+
+ private:
+  R enter(Args... args) {
     if (C10_UNLIKELY(rule_.hazards != nullptr)) {
       check_hazards(rule_, args...);
     }
@@ -210,7 +220,6 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
     return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
   }
 
- private:
   // Whether the first argument is a tensor whose dtype the CPU kernel lacks.
   template <class First, class... Rest>
   bool starts_widened(const First& first, const Rest&...) const {
