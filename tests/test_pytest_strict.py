@@ -11,6 +11,7 @@ __all__ = ["gate", "loaded"]  # fixtures
 pytest_plugins = ["pytester"]
 
 STRICT = ("--mps-manifest", "m.txt")
+NAMED = (*STRICT, "-v")  # the section names each test
 UPDATE = (*STRICT, "--mps-update-manifest")
 
 SUITE = """\
@@ -87,7 +88,7 @@ def test_new_changed_and_passing(suite: Gate, monkeypatch: pytest.MonkeyPatch) -
         "test_it.py::test_removed OSError\n"
     )
     monkeypatch.setenv("FAILS", "one skip")
-    result = suite.run(*STRICT)
+    result = suite.run(*NAMED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=1, failed=5, xfailed=1)
     assert judged(result) == [
@@ -119,10 +120,10 @@ def test_phases(suite: Gate, monkeypatch: pytest.MonkeyPatch, fails: str) -> Non
     assert suite.run(*STRICT).ret == pytest.ExitCode.TESTS_FAILED
     assert suite.run(*UPDATE).ret == pytest.ExitCode.OK
     assert suite.entries() == [f"test_it.py::test_phases {endings[fails]}"]
-    result = suite.run(*STRICT)
+    result = suite.run(*NAMED)
     assert (result.ret, judged(result)) == (pytest.ExitCode.OK, [])
     monkeypatch.setenv("FAILS", "call" if fails != "call" else "setup")
-    result = suite.run(*STRICT)
+    result = suite.run(*NAMED)
     assert (result.ret, len(judged(result))) == (pytest.ExitCode.TESTS_FAILED, 1)
 
 
@@ -132,14 +133,14 @@ def test_only_what_was_selected_is_judged(suite: Gate, monkeypatch: pytest.Monke
     listed = ("test_gone.py::test_x", "test_it.py::test_gone", "test_it.py::test_two")
     suite.manifest.write_text("".join(f"{test} OSError\n" for test in listed))
     for arguments in (["-k", "test_x", "test_other.py"], ["test_it.py::test_one"], ["--lf", "-k", "test_x"]):
-        result = suite.run(*STRICT, "-p", "cacheprovider", *arguments)
+        result = suite.run(*NAMED, "-p", "cacheprovider", *arguments)
         assert (result.ret, judged(result)) == (pytest.ExitCode.OK, [])
-    result = suite.run(*STRICT, "test_it.py", "-k", "one")
+    result = suite.run(*NAMED, "test_it.py", "-k", "one")
     assert judged(result) == ["test_it.py::test_gone: no longer exists, expected OSError"]
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result = suite.run(*STRICT, "--ignore", "test_it.py")
+    result = suite.run(*NAMED, "--ignore", "test_it.py")
     assert judged(result) == ["test_gone.py::test_x: no longer exists, expected OSError"]
-    result = suite.run(*STRICT, "-k", "one")
+    result = suite.run(*NAMED, "-k", "one")
     assert judged(result) == [
         "test_gone.py::test_x: no longer exists, expected OSError",
         "test_it.py::test_gone: no longer exists, expected OSError",
@@ -188,7 +189,7 @@ def test_a_file_that_cannot_be_collected(suite: Gate) -> None:
     """Tests of a file with an error are neither gone nor touched by an update."""
     suite.write(test_it="raise OSError")
     suite.manifest.write_text("test_it.py::test_one OSError\n")
-    result = suite.run(*STRICT, "--continue-on-collection-errors")
+    result = suite.run(*NAMED, "--continue-on-collection-errors")
     assert (result.ret, judged(result)) == (pytest.ExitCode.TESTS_FAILED, [])
     suite.run(*UPDATE, "--continue-on-collection-errors")
     assert suite.manifest.read_text() == "test_it.py::test_one OSError\n"
@@ -256,17 +257,17 @@ def test_parts_that_fail_in_different_ways(
     monkeypatch.setenv("FAILS", fails)
     assert suite.run(*UPDATE).ret == pytest.ExitCode.OK
     assert suite.entries() == [f"test_it.py::TestIt::test_parts {ending}"]
-    result = suite.run(*STRICT)
+    result = suite.run(*NAMED)
     assert (result.ret, judged(result)) == (pytest.ExitCode.OK, [])
     for other, now in (("one", "ValueError"), ("two", "KeyError")):
         monkeypatch.setenv("FAILS", other)
-        result = suite.run(*STRICT)
+        result = suite.run(*NAMED)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         assert judged(result) == [f"test_it.py::TestIt::test_parts: expected {ending}, now {now}"]
         assert f"m.txt:2 expects {ending}, not {now}." in result.stdout.str()
     suite.manifest.write_text("test_it.py::TestIt::test_parts ValueError\n")
     monkeypatch.setenv("FAILS", fails)
-    result = suite.run(*STRICT)
+    result = suite.run(*NAMED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert judged(result)[0].startswith("test_it.py::TestIt::test_parts: expected ValueError, now ")
 

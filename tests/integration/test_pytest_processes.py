@@ -94,13 +94,10 @@ def test_workers(gate: Gate) -> None:
     result = gate.run_alone("-n2", "--mps-manifest", "m.txt", "--mps-recording", "r.db", plugins=plugins)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=3, xfailed=1, failed=3)
-    assert section(result)[-9:] == [
+    assert section(result)[-6:] == [
         "Not as the manifest m.txt has it:",
-        "  passed, expected NotImplementedError",
-        "      test_it.py::test_eig[2]",
-        "  not listed: NotImplementedError",
-        "      test_it.py::test_eig[3]",
-        "      test_it.py::test_eig[5]",
+        "  passed, expected NotImplementedError  (1 test)",
+        "  not listed: NotImplementedError  (2 tests)",
         "  no longer exists, expected NotImplementedError",
         "      test_it.py::test_eig[7]",
         "If that is meant: run with --mps-update-manifest.",
@@ -122,7 +119,7 @@ def test_a_worker_that_crashes(gate: Gate) -> None:
     plugins = "xdist.plugin,anymps.pytest_plugin"
     result = gate.run_alone("-n1", "--mps-manifest", "m.txt", plugins=plugins)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert "  expected OSError, now Crashed" in section(result)
+    assert "  expected OSError, now Crashed  (1 test)" in section(result)
     update = gate.run_alone("-n1", "--mps-manifest", "m.txt", "--mps-update-manifest", plugins=plugins)
     assert (update.ret, gate.entries()) == (pytest.ExitCode.OK, ["test_it.py::test_a Crashed"])
     assert "# why: the worker process died while the test ran" in gate.manifest.read_text().splitlines()

@@ -288,12 +288,10 @@ class Summary:
         for test, why in judged:
             tests.setdefault(why, []).append(test)
         for why, alike in tests.items():
-            yield f"  {why}"
-            # pytest lists all that failed; a test that is gone is named here alone.
-            shown = alike if why.startswith(_GONE) else alike[:_SHOWN]
-            yield from (f"      {test}" for test in shown)
-            if len(alike) > len(shown):
-                yield f"      and {plural(len(alike) - len(shown), 'more test')}"
+            # pytest has listed all that failed, with their errors; a test that is gone is named here alone.
+            named = why.startswith(_GONE) or self._config.get_verbosity() > 0
+            yield f"  {why}" if named else f"  {why}  ({plural(len(alike), 'test')})"
+            yield from (f"      {test}" for test in alike if named)
         yield "If that is meant: run with --mps-update-manifest."
 
     def _section(self, groups: Groups) -> Iterator[str]:
