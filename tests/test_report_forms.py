@@ -219,6 +219,7 @@ def test_a_session_is_told_by_its_tests(suite: dict[str, object], status: int, s
     text = rendered("terminal", small(suite=suite, ending={"status": status}))
     assert said in text
     assert "script" not in text
+    assert "Your code, line by line</h2>" in rendered("html", small(suite=suite, ending={"status": status}))
     none = RecordingBuilder(meta={**META, "suite": suite, "ending": {"status": status}}).close()
     if suite["tests"] and status < 2:
         assert "None of 3 tests used mps: this tells nothing about M3 Pro 18GB." in rendered("terminal", none)

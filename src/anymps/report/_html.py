@@ -21,6 +21,7 @@ from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._page import assets, templates
 from anymps.report._source import excerpt
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, remarks, title, total
+from anymps.report._suite import subject
 from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
 from anymps.report._words import cost, environment, fact, limits, not_modelled, state, times, verdict
@@ -79,6 +80,7 @@ class HtmlRenderer:
             "findings_left_out": max(len(findings) - _MOST_FINDINGS, 0),
             "operators": _operators(operators),
             "files": _files(lines, directory),
+            "subject": subject(recording),
             "lines_left_out": _lines_left_out(lines),
             "environment": environment(recording),
             "limits": [*limits(recording), *not_modelled(recording)],
