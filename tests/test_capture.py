@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import anymps
+from anymps.device import default_device
 from anymps.record import Direction, Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import device_check
 from processes import ENABLE, run_python
@@ -327,6 +328,60 @@ class Scaled(nn.Module):
 
     def shifted(self, x: torch.Tensor) -> torch.Tensor:
         return self.shift + x  # shifted
+
+
+class Kept(nn.Module):
+    """A buffer and a parameter on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.ones(3))
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def masked(self, x: torch.Tensor) -> torch.Tensor:
+        return self.mask * x
+
+    def weighted(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * x
+
+
+def test_refusal_tells_how_a_module_keeps_the_tensor() -> None:
+    """A buffer is told from a parameter, and both from a plain attribute."""
+    model, plain = Kept(), Scaled(large=True)
+    with anymps.record() as capture:
+        for use in (model.masked, model.weighted, plain.scaled):
+            with pytest.raises(RuntimeError, match="at least two devices"):
+                use(torch.ones(3, device="mps"))
+    assert [it.detail.get("kept") for it in capture.recording.refusals()] == ["buffer", "parameter", None]
+
+
+ONCE = torch.Tensor([1.0, 2.0, 3.0])  # once
+TWICE = torch.zeros(3)
+TWICE = torch.ones(3)
+
+
+def test_refusal_names_the_line_that_made_a_global() -> None:
+    """A global is traced to its one assignment in the module, where the default device did not reach it."""
+    with anymps.record() as capture, default_device():
+        for run in (lambda x: ONCE * x, _times_once, _times_twice):
+            with pytest.raises(RuntimeError, match="at least two devices"):
+                run(torch.ones(3))
+    _, once, twice = capture.recording.refusals()
+    source = Path(HERE).read_text().splitlines()
+    assert (once.origin.function, source[once.origin.line - 1]) == (
+        "<module>",
+        "ONCE = torch.Tensor([1.0, 2.0, 3.0])  # once",
+    )
+    assert (once.detail["name"], once.detail["expression"]) == ("ONCE", "torch.Tensor([1.0, 2.0, 3.0])")
+    assert (once.detail["default_device"], twice.origin.known) == ("mps", False)
+
+
+def _times_once(x: torch.Tensor) -> torch.Tensor:
+    return ONCE * x
+
+
+def _times_twice(x: torch.Tensor) -> torch.Tensor:
+    return TWICE * x
 
 
 def test_refusal_names_the_line_that_made_an_attribute() -> None:

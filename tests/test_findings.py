@@ -555,6 +555,23 @@ def test_tensor_on_the_cpu_without_a_plain_name() -> None:
             {"name": "self.scale", "expression": "nn.Parameter(torch.ones(3))"},
             "Move `self.scale` to the device of the others: `.to(device)`.",
         ),
+        (
+            {"name": "self.scale", "expression": "torch.ones(3)", "kept": "buffer"},
+            "It is a buffer of its module: move the module before this line, `.to(device)`.",
+        ),
+        (
+            {"name": "x", "expression": "torch.Tensor([1.0])", "default_device": "mps"},
+            "The default device does not reach `torch.Tensor`. Move it before this line: `x = x.to(device)`.",
+        ),
+        (
+            {"name": "batch['x']", "expression": "torch.from_numpy(array)", "default_device": "mps"},
+            "The default device does not reach `torch.from_numpy`. "
+            "Move the tensor to the device of the others: `.to(device)`.",
+        ),
+        (
+            {"name": "x", "expression": "torch.Tensor([1.0])"},
+            "Move it before this line: `x = x.to(device)`.",
+        ),
         ({"name": "model.fc.weight"}, "Move `model.fc.weight` to the device of the others: `.to(device)`."),
         (
             {"name": "second", "caller": "test_it.py:9"},

@@ -249,7 +249,9 @@ def test_copies_that_are_no_habit() -> None:
 # MPS406
 
 
-def constants(name: str, *, every: int = 1, file: str = "model.py", module: str = "", marks: int = 1) -> Extra:
+def constants(
+    name: str, *, every: int = 1, file: str = "model.py", module: str = "", marks: int = 1, kept: str = ""
+) -> Extra:
     """Two copies of 64 bytes at one line in every `every`-th step, and marks that so many of them are the same."""
 
     def extra(builder: RecordingBuilder, step: int, time: int) -> None:
@@ -261,7 +263,7 @@ def constants(name: str, *, every: int = 1, file: str = "model.py", module: str 
                 module=builder.module(module, "Masked") if module else 0,
             )  # fmt: skip
         for number in range(marks if step == 2 else 0):
-            builder.note("constant", start_ns=time + number, site=site, name=name, bytes=64)
+            builder.note("constant", start_ns=time + number, site=site, name=name, kept=kept, bytes=64)
 
     return extra
 
@@ -276,6 +278,12 @@ def test_a_tensor_copied_in_every_step() -> None:
         "then moves it, once."
     )
     assert finding.cost_ns == (2_100_009, 5_700_016)
+
+
+def test_a_buffer_copied_in_every_step() -> None:
+    """MPS406: what is a buffer already is not to become one; its module has to be on mps."""
+    finding = only(loop(constants("self.mask", module="Net.masked", kept="buffer")))
+    assert finding.fix == "It is a buffer of its module: move the module to mps once, before the loop."
 
 
 def test_tensors_copied_in_every_step() -> None:

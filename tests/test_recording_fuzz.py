@@ -51,7 +51,8 @@ def habits() -> Recording:
                       "fused": ["None"], "foreach": ["True"], "differentiable": ["False"], "eps": ["1e-08"]},
         "grad_scaler": {"device": "cuda"}, "autocast": {"dtype": "float16", "device": "mps"},
         "backward": {"autocast": "mps"}, "compile": {"backend": "inductor", "mode": "None", "layer_norm": True},
-        "constant": {"name": "mask", "bytes": 4096}, "born": {"expression": "torch.randn(3)", "generator": False},
+        "constant": {"name": "mask", "kept": "", "bytes": 4096},
+        "born": {"expression": "torch.randn(3)", "generator": False},
         "round_trip": {"operators": ["aten::relu"]}, "cuda": {}, "anomaly": {}, "device_time": {},
     }  # fmt: skip
     for number, (what, facts) in enumerate(notes.items()):

@@ -182,6 +182,7 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
     subject += "" if not others else " and another one" if others == 1 else f" and {others} others"
     verb = "was" if not others else "were"
     attribute = re.fullmatch(r"self\.(\w+)", name)
+    kept = constants[0].facts.get("kept")
     return CONSTANT.finding(
         line.site,
         what=f"{subject} {verb} copied to mps from the CPU in every step, and had not changed.",
@@ -189,7 +190,9 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
         per_step=per_step,
         cost_ns=COPY.of(count, moved),
         fix=(
-            f'Write `self.register_buffer("{attribute[1]}", ..., persistent=False)` where the module makes it; '
+            f"It is a {kept} of its module: move the module to mps once, before the loop."
+            if kept
+            else f'Write `self.register_buffer("{attribute[1]}", ..., persistent=False)` where the module makes it; '
             "`.to()` of the module then moves it, once."
             if attribute and line.modules
             else f"Copy it once, before the loop: `{name} = {name}.to(device)`."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from anymps.findings._endings import ending
@@ -98,7 +99,7 @@ def asked_for_cuda(recording: Recording) -> Noted | None:
 
 
 def _devices(refused: Refused) -> Finding:
-    name = refused.detail.get("name")
+    name, kept = refused.detail.get("name"), refused.detail.get("kept")
     made = ""
     if refused.origin.known:
         made = f", made by `{refused.expression}`" if refused.expression else ", made"
@@ -108,12 +109,17 @@ def _devices(refused: Refused) -> Finding:
     caller = refused.detail.get("caller")
     if isinstance(caller, str) and caller:  # the line is an installed package's: nobody is to edit it
         fix = f"Move it to the device of the others before the call at {caller}."
+    elif isinstance(kept, str) and kept:
+        fix = f"It is a {kept} of its module: move the module before this line, `.to(device)`."
     elif isinstance(name, str) and name.isidentifier():
         fix = f"Move it before this line: `{name} = {name}.to(device)`."
     elif isinstance(name, str) and all(part.isidentifier() for part in name.split(".")):
         fix = f"Move `{name}` to the device of the others: `.to(device)`."
         if name.startswith("self.") and name.count(".") == 1 and "Parameter(" not in refused.expression:
             fix += " In a module `register_buffer` makes `.to(device)` of the module take it along."
+    unreached = _beyond_default(refused)
+    if unreached:
+        fix = f"{unreached} {fix or DEVICES.fix}"
     return DEVICES.finding(
         refused.site,
         what=(
@@ -124,3 +130,21 @@ def _devices(refused: Refused) -> Finding:
         fix=fix,
         related_sites=[refused.origin],
     )
+
+
+_OLD_MAKERS = re.compile(r"torch\.(?:\w*Tensor|from_numpy|frombuffer|from_dlpack)(?=\()")
+
+
+def _beyond_default(refused: Refused) -> str:
+    """Why the default device, which was mps, did not reach the tensor; the empty text if nothing tells.
+
+    Source: torch 2.13, torch/utils/_device.py (_device_constructors); nothing is on it before it is set.
+    """
+    if refused.detail.get("default_device") != "mps":
+        return ""
+    maker = _OLD_MAKERS.match(refused.expression)
+    if maker is not None:
+        return f"The default device does not reach `{maker[0]}`."
+    if refused.origin.known and refused.origin.function == "<module>":
+        return "The default device does not reach what a module makes when it is imported."
+    return ""

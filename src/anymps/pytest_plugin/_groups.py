@@ -56,7 +56,8 @@ class Group:
         if refusal is None:
             builder.entry(self.what, start_ns=0, fate=Fate.FALLBACK, wait=Wait.FALLBACK, site=site)
         else:
-            made = builder.site(refusal.origin.file, refusal.origin.line, source=refusal.origin.source)
+            origin = refusal.origin
+            made = builder.site(origin.file, origin.line, origin.function, source=origin.source)
             builder.refusal(
                 refusal.kind, refusal.error, refusal.message,
                 operator=refusal.operator, start_ns=0, site=site, origin=made, detail=refusal.detail,

@@ -17,7 +17,7 @@ from anymps._errors import EnableError, RecordingError
 from anymps._version import __version__
 from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
 from anymps.record._capture_hooks import Hooks, drain_modules
-from anymps.record._capture_origins import find_caller, find_origin
+from anymps.record._capture_origins import default_is_mps, find_caller, find_origin
 from anymps.record._device_choice import device_choice
 from anymps.record._endings import ending_of
 from anymps.record._recording import Recording
@@ -284,6 +284,8 @@ class Capture:
         if origin is not None:
             detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}
             detail |= {"array": True} if origin.array else {}
+            detail |= {"kept": origin.kept} if origin.kept else {}
+            detail |= {"default_device": "mps"} if kind == RefusalKind.DEVICE.value and default_is_mps() else {}
             if origin.line:
                 origin_site = self.core.site(origin.file, origin.line, origin.function, "")
         caller = None if delayed else find_caller(self.core.is_internal)

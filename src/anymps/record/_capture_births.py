@@ -17,6 +17,7 @@ from anymps.record._capture_origins import (
     assignments,
     contains,
     function_at,
+    kept_as,
     parsed,
     resolve,
     statement_at,
@@ -67,18 +68,21 @@ def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birt
     return None
 
 
-def find_name(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> str:
-    """What the running line of the user's calls `tensor`, `self.mask`; the empty text if that cannot be told."""
+def find_name(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> tuple[str, str]:
+    """What the running line of the user's calls `tensor`, `self.mask`, and how its module keeps it (`kept_as`).
+
+    Empty texts if that cannot be told.
+    """
     frame = next(user_frames(is_internal), None)
     tree = parsed(frame.f_code.co_filename) if frame is not None else None
     statement = statement_at(tree, frame.f_lineno) if frame is not None and tree is not None else None
     if frame is None or statement is None:
-        return ""
+        return "", ""
     for part in _own_parts(statement):
         for node in ast.walk(part):
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and resolve(node, frame)[1] is tensor:
-                return ast.unparse(node)
-    return ""
+                return ast.unparse(node), kept_as(node, frame)
+    return "", ""
 
 
 def _own_parts(statement: ast.stmt) -> list[ast.AST]:

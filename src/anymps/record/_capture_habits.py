@@ -91,9 +91,8 @@ class Habits:
     def copied(self, tensor: torch.Tensor, site: int, again: bool) -> None:
         """A CPU tensor was copied to mps at a line for the first time, or unchanged for the third step."""
         if again:
-            self._write(
-                "constant", site, 0, {"name": find_name(tensor, self._core.is_internal), "bytes": tensor.nbytes}
-            )
+            name, kept = find_name(tensor, self._core.is_internal)
+            self._write("constant", site, 0, {"name": name, "kept": kept, "bytes": tensor.nbytes})
             return
         birth = find_birth(tensor, self._core.is_internal)
         if birth is not None:

@@ -31,7 +31,8 @@ _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.Exc
 class Origin:
     """The line that made a tensor: where, under which name, and the expression on its right-hand side.
 
-    `line` is 0 where only the name is known. `array`: the name holds an array of NumPy's.
+    `line` is 0 where only the name is known. `array`: the name holds an array of NumPy's. `kept` says how a module
+    keeps the tensor under that name: `buffer`, `parameter`, or the empty text.
     """
 
     file: str
@@ -41,6 +42,7 @@ class Origin:
     expression: str
     numpy_default: bool
     array: bool = False
+    kept: str = ""
 
 
 def find_origin(culprit: torch.Tensor | None, kind: str, is_internal: Callable[[str], bool]) -> Origin | None:
@@ -58,8 +60,17 @@ def find_origin(culprit: torch.Tensor | None, kind: str, is_internal: Callable[[
             found, value = resolve(name, frame)
             path = _path_to(value, lambda item: item is culprit) if found else None
             if path is not None:
-                return _made_at(frame, name, path, is_internal)
+                origin = _made_at(frame, name, path, is_internal)
+                return replace(origin, kept=kept_as(name, frame)) if origin is not None and not path else origin
     return None
+
+
+def kept_as(node: ast.expr, frame: FrameType) -> str:
+    """`buffer` or `parameter`, as the module keeps it whose attribute this is; else the empty text."""
+    found, owner = resolve(node.value, frame) if isinstance(node, ast.Attribute) else (False, None)
+    if not found or not isinstance(node, ast.Attribute) or not isinstance(owner, torch.nn.Module):
+        return ""
+    return "buffer" if node.attr in owner._buffers else "parameter" if node.attr in owner._parameters else ""
 
 
 def _moved_origin(frame: FrameType, kind: str, is_internal: Callable[[str], bool]) -> Origin | None:
@@ -89,6 +100,12 @@ def _takes_to_device(node: ast.AST) -> bool:
 
 def _is_wide(item: Any, kind: str) -> bool:
     return str(getattr(item, "dtype", "")).rpartition(".")[2] == kind and hasattr(item, "shape")
+
+
+def default_is_mps() -> bool:
+    """Whether new tensors of this thread are on mps unless they say otherwise (`torch.set_default_device`)."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return context is not None and context.device.type == "mps"
 
 
 def find_caller(is_internal: Callable[[str], bool]) -> str | None:
@@ -208,6 +225,8 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
     if tree is None:
         return None
     scope = function_at(tree, code.co_name, code.co_firstlineno) or tree
+    if isinstance(node, ast.Name) and scope is not tree and node.id not in frame.f_locals:
+        return _made_in_module(tree, frame, node.id, path)
     best: tuple[int, ast.expr | None] | None = None
     for statement in ast.walk(scope):
         if not isinstance(statement, (ast.stmt, ast.withitem, ast.comprehension)):
@@ -244,6 +263,23 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
             file, line, function, given = made
             return Origin(file, line, function, name + path, ast.unparse(given), _is_numpy_default(given, frame))
     return unknown
+
+
+def _made_in_module(tree: ast.Module, frame: FrameType, name: str, path: str) -> Origin:
+    """The one assignment of a call to a global name; only the name where there are several, or none."""
+    made: list[tuple[ast.expr | None, int]] = []
+    pending: list[ast.AST] = [*tree.body]
+    while pending:  # the module's own code, without what runs in functions and classes
+        node = pending.pop()
+        made += [(value, line) for target, value, line in assignments(node) if ast.unparse(target) == name]
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            pending += ast.iter_child_nodes(node)
+    written = any(isinstance(node, ast.Global) and name in node.names for node in ast.walk(tree))
+    value, line = made[0] if len(made) == 1 and not written else (None, 0)
+    if value is None or not any(isinstance(it, ast.Call) for it in ast.walk(value)):
+        return Origin("", 0, "", name + path, "", False)
+    numpy_default = _is_numpy_default(value, frame)
+    return Origin(frame.f_code.co_filename, line, "<module>", name + path, ast.unparse(value), numpy_default)
 
 
 def _has_run(scope: ast.AST, made: int, line: int) -> bool:
