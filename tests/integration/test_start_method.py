@@ -99,6 +99,45 @@ def test_a_lambda_for_workers_fails_as_on_a_mac(tmp_path: Path) -> None:
     assert "Would not run on M1 8GB: job/train.py:14 stops it (MPS803). 1 finding: 1 error.\n" in result.err
 
 
+PROCESS = """
+import multiprocessing, torch
+
+def work():
+    torch.ones(3, device="mps")
+
+GUARD
+    process = multiprocessing.Process(target=TARGET)
+    process.start()
+    process.join()
+    print(torch.ones(3, device="mps").sum().item(), process.exitcode)
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "target", "out", "verdict"),
+    [
+        (GUARD, "work", "3.0 0\n", "Would run on M1 8GB. No findings.\n"),
+        (
+            "if True:",
+            "work",
+            "3.0 1\n",
+            "Would not run on M1 8GB: job/train.py:9 stops it (MPS807). 1 finding: 1 error.\n",
+        ),
+        (
+            GUARD,
+            "lambda: work()",
+            "",
+            "Would not run on M1 8GB: job/train.py:9 stops it (MPS808). 1 finding: 1 error.\n",
+        ),
+    ],
+)
+def test_a_process_starts_as_on_a_mac(tmp_path: Path, guard: str, target: str, out: str, verdict: str) -> None:
+    """It has the device; without a guard, or with a lambda, it does not start, and the verdict says so."""
+    result = run(tmp_path, PROCESS.replace("GUARD", guard).replace("TARGET", target))
+    assert result.out.endswith(out)
+    assert verdict in result.err
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fork_on_demand(tmp_path: Path) -> None:
     """`--start-method fork` runs the script as Linux does; the report still says what a Mac does."""

@@ -160,11 +160,11 @@ ON_MPS = Rule(
 
 RULES = (PINNED, UNGUARDED, UNPICKLABLE, RESTARTED, ON_MPS)
 
-_SPAWNING: Final = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
+SPAWNING: Final = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
 _FEWEST_EPOCHS: Final = 3
 # What a program is told whose workers did not start: torch 2.7 to 2.15, and pickle of Python 3.10 to 3.14.
 _DIED: Final = re.compile(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
-_NOT_SENT: Final = re.compile(r"Can't (?:pickle|get local object)")
+NOT_SENT: Final = re.compile(r"Can't (?:pickle|get local object)")
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -182,7 +182,7 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 def _spawns(loader: Noted) -> bool:
     workers = loader.facts.get("workers")
-    return isinstance(workers, int) and workers > 0 and loader.facts.get("start_method", "") in _SPAWNING
+    return isinstance(workers, int) and workers > 0 and loader.facts.get("start_method", "") in SPAWNING
 
 
 def ended_by_workers(recording: Recording) -> bool:
@@ -193,7 +193,7 @@ def ended_by_workers(recording: Recording) -> bool:
         and _spawns(it)
         and bool(
             (it.facts.get("guarded") is False and _DIED.search(ended.message))
-            or (it.facts.get("unpicklable") and _NOT_SENT.search(ended.message))
+            or (it.facts.get("unpicklable") and NOT_SENT.search(ended.message))
         )
         for it in recording.noted("loader")
     )

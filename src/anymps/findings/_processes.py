@@ -1,4 +1,4 @@
-"""MPS806: tensors on mps that go to another process."""
+"""MPS806 to MPS808: what goes to another process, and how a script's processes start on macOS."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Final
 
 from anymps.findings._endings import ending
 from anymps.findings._example import Example
+from anymps.findings._loading import NOT_SENT, SPAWNING
+from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.record import Recording
+from anymps.record import Noted, Recording
 from anymps.rules import shared_memory
 
 SENT = Rule(
@@ -39,7 +41,71 @@ SENT = Rule(
     ),
 )
 
-RULES = (SENT,)
+_SPAWN: Final = "macOS spawns processes (the default there since Python 3.8): each is a new Python"
+_SOURCE: Final = "docs.python.org, multiprocessing, contexts and start methods (Python 3.8 and later)"
+
+UNGUARDED = Rule(
+    id="MPS807",
+    title='Process without `if __name__ == "__main__"`',
+    severity=Severity.ERROR,
+    why=(
+        f"{_SPAWN} that imports the script again. Without the guard it comes to this line too, and raises "
+        "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase. "
+        "A pool starts such processes for ever."
+    ),
+    fix='Put what the script does into `def main():` and call it under `if __name__ == "__main__":`.',
+    source=_SOURCE,
+    example=Example(
+        bad="""
+            import torch.multiprocessing as mp
+
+            worker = mp.Process(target=print, args=("in a process",))
+            worker.start()
+            worker.join()
+            x = torch.ones(3, device=device)
+        """,
+        good="""
+            import torch.multiprocessing as mp
+
+            if __name__ == "__main__":
+                worker = mp.Process(target=print, args=("in a process",))
+                worker.start()
+                worker.join()
+                x = torch.ones(3, device=device)
+        """,
+    ),
+)
+
+UNPICKLABLE = Rule(
+    id="MPS808",
+    title="Process cannot be given a lambda or a local function",
+    severity=Severity.ERROR,
+    why=f"{_SPAWN} that is sent its function and arguments by pickle, which takes functions by their name only.",
+    fix="Make it a function at the top level of a module; fix arguments with `functools.partial`.",
+    source=f"{_SOURCE}; docs.python.org, pickle, what can be pickled",
+    example=Example(
+        bad="""
+            import torch.multiprocessing as mp
+
+            if __name__ == "__main__":
+                worker = mp.Process(target=lambda: print("in a process"))
+                worker.start()
+                worker.join()
+                x = torch.ones(3, device=device)
+        """,
+        good="""
+            import torch.multiprocessing as mp
+
+            if __name__ == "__main__":
+                worker = mp.Process(target=print, args=("in a process",))
+                worker.start()
+                worker.join()
+                x = torch.ones(3, device=device)
+        """,
+    ),
+)
+
+RULES = (SENT, UNGUARDED, UNPICKLABLE)
 
 _SHARED: Final = re.compile("|".join(re.escape(shared_memory(it).text) for it in ("file_system", "file_descriptor")))
 
@@ -49,6 +115,47 @@ def find(recording: Recording) -> Iterator[Finding]:
     if ended_by_sharing(recording):
         ended = ending(recording)
         yield SENT.finding(ended.site, what=f"torch raised {ended.words}", count=1)
+    started: dict[tuple[str, int], list[Noted]] = {}
+    for process in recording.noted("process"):
+        site = process.occurrence.site
+        if site.known and not is_library(site) and process.facts.get("start_method", "") in SPAWNING:
+            started.setdefault((site.file, site.line), []).append(process)
+    for group in started.values():
+        yield from _not_started(group)
+
+
+def _not_started(processes: list[Noted]) -> Iterator[Finding]:
+    """What keeps the processes of one line from starting on macOS."""
+    site = processes[0].occurrence.site
+    unguarded = sum(it.occurrence.count for it in processes if it.facts.get("guarded") is False)
+    if unguarded:
+        what = 'This line starts a process, and no `if __name__ == "__main__"` stands around what runs it.'
+        yield UNGUARDED.finding(site, what=what, count=unguarded)
+    unpicklable = [it for it in processes if it.facts.get("unpicklable")]
+    if unpicklable:
+        name = unpicklable[0].facts["unpicklable"]
+        what = f"`{name}` of a process is a lambda or a local function, which cannot be sent to it."
+        yield UNPICKLABLE.finding(site, what=what, count=sum(it.occurrence.count for it in unpicklable))
+
+
+def ended_by_processes(recording: Recording) -> bool:
+    """Whether the run ended as a process could not be started as macOS starts it.
+
+    The process itself raises; its parent is told that a pool is broken, or that a manager's process has gone.
+    """
+    ended = ending(recording)
+    for process in recording.noted("process"):
+        site, facts = process.occurrence.site, process.facts
+        if facts.get("start_method", "") not in SPAWNING:
+            continue
+        here = (site.file, site.line) == (ended.site.file, ended.site.line)
+        if facts.get("guarded") is False and (
+            ended.exception == "BrokenProcessPool" or (here and ended.exception == "EOFError")
+        ):
+            return True
+        if facts.get("unpicklable") and here and NOT_SENT.search(ended.message):
+            return True
+    return False
 
 
 def ended_by_sharing(recording: Recording) -> bool:

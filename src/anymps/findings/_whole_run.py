@@ -11,7 +11,7 @@ from anymps.findings._example import Example
 from anymps.findings._loading import ended_by_workers
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._placement import asked_for_cuda
-from anymps.findings._processes import ended_by_sharing
+from anymps.findings._processes import ended_by_processes, ended_by_sharing
 from anymps.record import Recording, Site
 
 UNUSED = Rule(
@@ -99,4 +99,5 @@ def is_explained(recording: Recording) -> bool:
         or rule_of_ending(recording) is not None
         or ended_by_sharing(recording)
         or ended_by_workers(recording)
+        or ended_by_processes(recording)
     )

@@ -10,6 +10,7 @@ import ast
 import functools
 import json
 import linecache
+import multiprocessing.process
 import os
 import re
 import sys
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
+from torch.utils.data._utils.worker import _worker_loop
 from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
 from anymps.record._capture_births import find_birth, find_name
@@ -31,6 +33,7 @@ from anymps.record._capture_origins import user_frames
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
 _BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")
+_SPAWNING = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
 _OPTIONS = ("fused", "foreach", "capturable", "differentiable", "eps")
 
 Undo = list[Callable[[], None]]
@@ -55,6 +58,7 @@ class Habits:
         undo: Undo = []
         self._replace(undo, DataLoader, "__init__", self._loader_made)
         self._replace(undo, _BaseDataLoaderIter, "__init__", self._loader)
+        self._replace(undo, multiprocessing.process.BaseProcess, "start", self._process)
         self._replace(undo, autocast, "__init__", self._autocast)
         self._replace(undo, GradScaler, "__init__", self._scaler)
         self._replace(undo, torch.optim.Optimizer, "__init__", self._optimizer)
@@ -114,10 +118,19 @@ class Habits:
             context = loader.multiprocessing_context
             method = str(context.get_start_method()) if context is not None else _chosen_start_method()
             facts |= {"start_method": method, "guarded": _is_guarded()}
-            facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in ("", "spawn", "forkserver") else {}
+            facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in _SPAWNING else {}
             facts |= {"on_mps": next(_on_mps(loader), "")}
         # Before the workers start, which may fail.
         self._write("loader", self._site_around_bars(), self._loaders.get(loader, 0), facts)
+
+    def _process(self, process: Any) -> None:
+        site = self._core.current_site()
+        # A loader's workers are its own matter; those that a pool starts again later have no line of the program's.
+        if site and process._target is not _worker_loop:
+            method = str(process._start_method or _chosen_start_method())
+            facts: dict[str, object] = {"start_method": method, "guarded": _is_guarded()}
+            unpicklable = next(_unpicklable(process, "_target", "_args"), "") if method in _SPAWNING else ""
+            self._write("process", site, 0, facts | {"unpicklable": unpicklable.lstrip("_")})
 
     def _autocast(self, region: Any, *given: Any, **named: Any) -> Finish | None:
         device = str(given[0] if given else named.get("device_type", ""))
@@ -211,7 +224,8 @@ def _chosen_start_method() -> str:
 def _is_guarded() -> bool | None:
     """Whether the script's own line that runs now lies under `if __name__ == "__main__"`; None if that cannot be told.
 
-    A worker that is spawned imports the script again, and runs whatever has no such guard.
+    A worker that is spawned imports the script again, and runs whatever has no such guard. It does not import the
+    `__main__` of a package (multiprocessing/spawn.py, _fixup_main_from_name).
     """
     frame = sys._getframe(1)
     while frame is not None:
@@ -221,6 +235,8 @@ def _is_guarded() -> bool | None:
             and frame.f_globals.get("__name__") == "__main__"
             and os.path.isfile(file)
         ):
+            if str(getattr(frame.f_globals.get("__spec__"), "name", "")).endswith(".__main__"):
+                return None
             try:
                 tree = ast.parse("".join(linecache.getlines(file)))
             except (SyntaxError, ValueError):
@@ -259,9 +275,12 @@ class _Given:
         self._queue += [(f"{path}.{name}", item) for name, item in getattr(value, "__dict__", {}).items()]
 
 
-def _unpicklable(loader: Any) -> Iterator[str]:
-    """What a worker is given and cannot be pickled, as it has no name to import it by: lambdas, local functions."""
-    given = _Given(loader, "collate_fn", "worker_init_fn", "dataset")
+def _unpicklable(owner: Any, *names: str) -> Iterator[str]:
+    """What a process is given and cannot be pickled, as it has no name to import it by: lambdas, local functions.
+
+    Of a DataLoader it is what its workers are given, of anything else what the attributes `names` hold.
+    """
+    given = _Given(owner, *(names or ("collate_fn", "worker_init_fn", "dataset")))
     for path, value in given:
         if isinstance(value, FunctionType):
             if "<" in value.__qualname__:
