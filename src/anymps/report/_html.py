@@ -24,7 +24,7 @@ from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells,
 from anymps.report._suite import subject
 from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
-from anymps.report._words import cost, environment, fact, limits, not_modelled, state, times, verdict
+from anymps.report._words import cost, environment, fact, limits, needless_waits, not_modelled, state, times, verdict
 
 # A page has an end: what lies beyond is summed up, and whole in the JSON report.
 _MOST_FINDINGS: Final = 200
@@ -68,7 +68,7 @@ class HtmlRenderer:
             "eyebrow": _eyebrow(recording),
             "state": _state(recording, findings),
             "verdict": verdict(recording, findings),
-            "figures": _figures(recording),
+            "figures": _figures(recording, findings),
             "first": _first(findings, shown),
             "step": _step(recording),
             "waits": _waits(recording, findings),
@@ -134,17 +134,19 @@ def _eyebrow(recording: Recording) -> list[str]:
     return [word for word in words if word] or ["anymps"]
 
 
-def _figures(recording: Recording) -> list[dict[str, str]]:
+def _figures(recording: Recording, findings: Sequence[Finding]) -> list[dict[str, str]]:
     table = recording.step_table()
     figures = []
     if table.first:
         share = total(table.typical)
         here = "" if recording.meta.get("virtual") is False else ", here"
+        needless = needless_waits(recording, findings)
+        of_these = f" ({text.count(needless)} needless)" if needless else ""
         figures = [
             {"name": f"time a step{here}", "value": text.duration(share.time_ns) or "0"},
             {"name": "operators on mps, a step", "value": text.count(share.on_mps) or "0"},
             {"name": "operators on CPU, a step", "value": text.count(share.on_cpu) or "0"},
-            {"name": "waits, a step", "value": text.count(share.waits) or "0"},
+            {"name": f"waits, a step{of_these}", "value": text.count(share.waits) or "0"},
         ]
     return figures
 

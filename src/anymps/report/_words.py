@@ -56,12 +56,10 @@ def first_to_change(findings: Sequence[Finding]) -> Finding | None:
 
 def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     """How many waits a step could do without, and what for; the empty text if no finding is about one."""
-    if not any(finding.id.startswith(_ABOUT_WAITS) for finding in findings):
-        return ""
-    hurting = [place for place in wait_places(recording) if place.hurts]
-    number = sum(place.per_step for place in hurting)
+    number = needless_waits(recording, findings)
     if not number:
         return ""
+    hurting = [place for place in wait_places(recording) if place.hurts]
     one = count(number) == "1"
     words, them = f"{count(number)} {'wait' if one else 'waits'} in every step", "it" if one else "them"
     reach = ahead(recording, hurting)
@@ -70,6 +68,13 @@ def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     if reach is None or reach.without <= reach.now:
         return f"{words}."
     return f"{words}; without {them} the host could run {reach.without:,} operators ahead, not {reach.now:,}."
+
+
+def needless_waits(recording: Recording, findings: Sequence[Finding]) -> float:
+    """How many waits a step could do without; 0 if no finding is about one."""
+    if not any(finding.id.startswith(_ABOUT_WAITS) for finding in findings):
+        return 0
+    return sum(place.per_step for place in wait_places(recording) if place.hurts)
 
 
 def times(finding: Finding) -> str:
