@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anymps._errors import UsageError
 from anymps.commands._script_folder import hidden_package, tells_of_retries
 from anymps.commands._target import Target
+from anymps.plan._turns import Turns
 
 if TYPE_CHECKING:
     from anymps.plan._layer import Layer
@@ -36,7 +37,7 @@ class PlanSession:
         self._fallback = fallback
         self._context: AbstractContextManager[Any] | None = None
         self._handle: Any = None
-        self._steps = 0
+        self._turns = Turns(self._order["steps"])
         self._layer: Layer | None = None
 
     def start(self, target: Target) -> None:
@@ -94,7 +95,7 @@ class PlanSession:
         facts = {
             "batch": self._applied.batch,
             "sequence": self._applied.sequence,
-            "steps": self._steps,
+            "steps": self._turns.taken,
             "last_batch": self._applied.last_batch,
             "embeds": self._hollow.embeds,
             "retries": tells_of_retries(sys.path[0]),
@@ -134,9 +135,10 @@ class PlanSession:
     def _count_steps(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        def after_step(*_: Any) -> None:
-            self._steps += 1
-            if self._steps >= self._order["steps"]:
+        def after_step(optimizer: Any, *_: Any) -> None:
+            # One made anew for the same parameters is the same. Its own id may have been another's before.
+            group = optimizer.param_groups[0]["params"]
+            if self._turns.step(id(group[0]) if group else id(optimizer)):
                 sys.stdout.flush()
                 raise Enough(0)
 

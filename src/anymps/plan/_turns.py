@@ -1,0 +1,40 @@
+"""When a plan has seen enough: optimizers that take turns, as those of a GAN do, make one step of the loop together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+_MOST: Final = 8  # optimizers in a round: more are made anew in each, and none of them comes again
+
+
+class Turns:
+    """Counts the steps of optimizers until the loop has taken `enough` whole ones.
+
+    One that has its first turn only after another has taken `enough` steps in a row comes too late to be waited for.
+    """
+
+    def __init__(self, enough: int) -> None:
+        self._enough = enough
+        self._order: list[Hashable] = []
+        self._places: dict[Hashable, list[int]] = {}  # of each optimizer in the order
+
+    @property
+    def taken(self) -> int:
+        """Steps of all optimizers."""
+        return len(self._order)
+
+    def step(self, optimizer: Hashable) -> bool:
+        """An optimizer has stepped: whether it was the last step that is needed.
+
+        It is if whoever has stepped between the last `enough` steps of this one has taken as many.
+        """
+        places = self._places.setdefault(optimizer, [])
+        places.append(len(self._order))
+        self._order.append(optimizer)
+        if self.taken >= _MOST * self._enough:
+            return True
+        if len(places) < self._enough:
+            return False
+        in_turn = set(self._order[places[-self._enough] :])
+        return all(len(self._places[other]) >= self._enough for other in in_turn)
