@@ -245,6 +245,37 @@ def test_workers_that_did_not_start_are_told_once(
     assert judge(recording, findings).outcome is (Outcome.FAILED if ids == ["MPS003"] else Outcome.STOPS)
 
 
+@pytest.mark.parametrize(
+    ("facts", "exception", "message", "line", "ids"),
+    [
+        ({"guarded": False}, "BrokenProcessPool", "A process in the process pool was terminated", 9, ["MPS807"]),
+        ({"guarded": False}, "EOFError", "", 12, ["MPS807"]),  # of a manager, whose process is gone
+        ({"guarded": False}, "EOFError", "", 9, ["MPS003", "MPS807"]),
+        (
+            {"guarded": True, "unpicklable": "target"},
+            "PicklingError",
+            "Can't pickle <function <lambda> at 0x7f>: attribute lookup <lambda> on __main__ failed",
+            12,
+            ["MPS808"],
+        ),
+        ({"guarded": False, "start_method": "fork"}, "BrokenProcessPool", "", 9, ["MPS003"]),
+        ({"guarded": None}, "BrokenProcessPool", "", 9, ["MPS003"]),
+    ],
+)
+def test_processes_that_did_not_start_are_told_once(
+    facts: dict[str, object], exception: str, message: str, line: int, ids: list[str]
+) -> None:
+    """What the parent of such a process is told belongs to the finding; any other exception is told beside it."""
+    place = {**PLACE, "line": line}
+    ending = {"status": 1, "exception": exception, "message": message, "place": place}
+    builder = RecordingBuilder(meta={**META, "ending": ending})
+    builder.note("process", start_ns=0, site=builder.site(SCRIPT, 12, "main", "worker.start()"), **facts)
+    recording = builder.close()
+    findings = find(recording)
+    assert sorted(finding.id for finding in findings) == ids
+    assert judge(recording, findings).outcome is (Outcome.FAILED if ids == ["MPS003"] else Outcome.STOPS)
+
+
 def test_wrong_results_are_in_the_verdict() -> None:
     """A known fault of the backend that changes results is told with the verdict."""
     builder = RecordingBuilder(meta=META)
