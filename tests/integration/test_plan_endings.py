@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -166,3 +167,15 @@ def test_modules_of_pythonpath_are_found(tmp_path: Path) -> None:
         command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert answer.returncode == 0, answer.stderr
+
+
+def test_a_measurement_that_cannot_be_written(tmp_path: Path) -> None:
+    """A disk that is full ends the plan in one line: half of a measurement would say that everything fits."""
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))"
+    result = plan(tmp_path, training(extra=full), "--mac", "M1 8GB", "--no-larger")
+    said = re.sub(r"/\S+/recording", "RECORDING", result.err.splitlines()[-1])
+    assert (result.status, said) == (
+        2,
+        "anymps: the measurement is lost: RECORDING cannot be written: disk I/O error "
+        "(TMPDIR names another place for it)",
+    )

@@ -91,8 +91,10 @@ class PlanSession:
         with suppress(Exception):
             self._hollow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._handle.close(ending)
+        failure = self._handle.failure
         self._handle = None
         facts = {
+            "unrecorded": "" if failure is None else str(failure),
             "batch": self._applied.batch,
             "sequence": self._applied.sequence,
             "steps": self._turns.taken,

@@ -182,7 +182,8 @@ def _run(command: Sequence[str], output: BinaryIO, seconds: float) -> int | None
     The process leads a group of its own, so that nothing it starts outlives it; and it ends when this one does.
     """
     reader, writer = os.pipe()
-    order = {**os.environ, LIFELINE: str(reader)}
+    # SQLite looks for a place for what does not fit into memory once, before a plan can send it to a private one.
+    order = {**os.environ, LIFELINE: str(reader), "SQLITE_TMPDIR": os.path.dirname(output.name)}
     try:
         process = subprocess.Popen(
             command,
@@ -229,6 +230,8 @@ def end_all() -> None:
 
 def _read(recording: Recording, scenario: Scenario, facts: Path, limit: float | None) -> Measured:
     known = json.loads(facts.read_text()) if facts.exists() else {}
+    if known.get("unrecorded"):
+        raise PlanError(f"anymps: the measurement is lost: {known['unrecorded']} (TMPDIR names another place for it)")
     dropped = {name: tuple(paths) for name, paths in known.get("dropped", {}).items()}
     ending = recording.meta.get("ending")
     ending = ending if isinstance(ending, dict) else {}
