@@ -18,8 +18,8 @@ _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 
 _BLOCK = 256
 _LEAST = 4096
-"""Numbers that share a scale in 8-bit states, and below which a state stays float32 (bitsandbytes 0.43 to 0.48,
-optim/optimizer.py; torchao's `AdamW8bit` has the same two)."""
+"""Numbers that share a scale in 8-bit states, and below which a state stays float32: bitsandbytes from 0.44 on (pull
+request 1365; it was 2048 before), and torchao's `AdamW8bit`, which follows it (torchao pull request 927)."""
 
 
 class Applied:
