@@ -13,7 +13,7 @@ from processes import MAC, run_python
 
 # Runs the named scripts, each recorded by itself, and prints what each recording says as one line of JSON.
 RUN = """
-import gc, json, os, pathlib, sys
+import gc, json, os, pathlib, re, sys
 import torch, anymps
 sys.path.insert(0, {tests!r})
 import sources
@@ -30,7 +30,7 @@ for path in map(pathlib.Path, {paths!r}):
         with anymps.record(source={source!r}) as capture:
             exec(compile(path.read_text(), str(path), "exec"), {{"__name__": "__main__", "__file__": str(path)}})
     except Exception as error:
-        ended = f"{{type(error).__name__}}: {{error}}"
+        ended = f"{{type(error).__name__}}: {{re.sub('0x[0-9a-f]+', '0x', str(error))}}"  # an object's address
     recording = capture.recording
     told[path.stem] = {{
         "source": recording.meta["source"],
