@@ -6,7 +6,7 @@
 namespace anymps {
 namespace {
 
-thread_local PyObject* default_device = nullptr;
+thread_local PyObject* chosen_device = nullptr;
 PyObject* context_class = nullptr;  // torch.utils._device.DeviceContext
 PyObject* device_name = nullptr;
 
@@ -23,7 +23,7 @@ bool context_is_open() {
 }
 
 // What CPython does for a function with METH_VARARGS | METH_KEYWORDS, with a device added to the keywords.
-PyObject* call(PyObject* function, PyObject* const* args, size_t flags, PyObject* names) {
+PyObject* call_factory(PyObject* function, PyObject* const* args, size_t flags, PyObject* names) {
   const Py_ssize_t given = PyVectorcall_NARGS(flags);
   PyObject* positional = PyTuple_New(given);
   if (positional == nullptr) {
@@ -33,7 +33,7 @@ PyObject* call(PyObject* function, PyObject* const* args, size_t flags, PyObject
     PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
   }
   const Py_ssize_t named = names != nullptr ? PyTuple_GET_SIZE(names) : 0;
-  const bool here = default_device != nullptr && !context_is_open();
+  const bool here = chosen_device != nullptr && !context_is_open();
   PyObject* keywords = named > 0 || here ? PyDict_New() : nullptr;
   bool failed = keywords == nullptr && (named > 0 || here);
   for (Py_ssize_t i = 0; i < named && !failed; ++i) {
@@ -42,7 +42,7 @@ PyObject* call(PyObject* function, PyObject* const* args, size_t flags, PyObject
   if (here && !failed) {
     PyObject* asked = PyDict_GetItem(keywords, device_name);
     if (asked == nullptr || asked == Py_None) {
-      failed = PyDict_SetItem(keywords, device_name, default_device) != 0;
+      failed = PyDict_SetItem(keywords, device_name, chosen_device) != 0;
     }
   }
   PyObject* result = nullptr;
@@ -84,15 +84,15 @@ bool watch_factories(PyObject* functions, PyObject* context) {
   context_class = Py_NewRef(context);
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* function = PySequence_Fast_GET_ITEM(all, i);
-    reinterpret_cast<PyCFunctionObject*>(Py_NewRef(function))->vectorcall = &call;
+    reinterpret_cast<PyCFunctionObject*>(Py_NewRef(function))->vectorcall = &call_factory;
   }
   Py_DECREF(all);
   return true;
 }
 
 void set_default_device(PyObject* device) {
-  PyObject* former = default_device;
-  default_device = device == Py_None ? nullptr : Py_NewRef(device);
+  PyObject* former = chosen_device;
+  chosen_device = device == Py_None ? nullptr : Py_NewRef(device);
   Py_XDECREF(former);
 }
 
