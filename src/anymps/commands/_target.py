@@ -81,7 +81,7 @@ class Target:
                 __spec__=spec,
             )
             sys.argv = [str(spec.origin), *self.arguments]
-            sys.modules["__main__"] = main
+            _become_main(main)
         else:
             path = os.path.abspath(self.name)
             # As python: no spec, no package, the absolute path (Python 3.9), the path as given in argv.
@@ -93,7 +93,7 @@ class Target:
                 __spec__=None,
             )
             sys.argv = [self.name, *self.arguments]
-            sys.modules["__main__"] = main
+            _become_main(main)
             with io.open_code(path) as file:
                 code = compile(file.read(), path, "exec", dont_inherit=True)
         exec(code, main.__dict__)
@@ -112,6 +112,13 @@ class Target:
         if spec is None or code is None:
             raise TargetNotFoundError(f"there is no module named {self.name!r}")
         return spec, code
+
+
+def _become_main(module: types.ModuleType) -> None:
+    """Make a module the program's own, also by the name that processes started by `spawn` know it by."""
+    sys.modules["__main__"] = module
+    if "__mp_main__" in sys.modules:  # multiprocessing, which torch imports, has taken us for the program
+        sys.modules["__mp_main__"] = module
 
 
 def _find_spec(name: str) -> ModuleSpec | None:
