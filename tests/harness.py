@@ -19,7 +19,7 @@ def compile_harness(source: str, subject: str, directory: Path) -> Path:
     if compiler is None:
         pytest.skip(f"no C++ compiler here: {subject} cannot be compiled (set CXX)")
     binary = directory / f"{source}_trace"
-    sources = [str(NATIVE / f"{source}.cpp"), str(ROOT / "tests" / "native" / f"{source}_trace.cpp")]
+    sources = [str(NATIVE / "model" / f"{source}.cpp"), str(ROOT / "tests" / "native" / f"{source}_trace.cpp")]
     subprocess.run(
         [*compiler.split(), "-std=c++17", "-O1", "-pthread", f"-I{NATIVE}", *sources, "-o", str(binary)], check=True
     )

@@ -105,7 +105,8 @@ def test_our_own_sources_can_be_joined(tmp_path: Path) -> None:
     unit.write_text("".join(f'#include "{path}"\n' for path in _build._sources(".cpp")))
     compiler = _toolchain.find_compiler()
     assert compiler is not None
-    command = compiler.compile_command(_toolchain.find_torch(), str(unit), str(tmp_path / "unit.o"))
+    torch = _toolchain.find_torch()
+    command = compiler.compile_command(torch, str(unit), str(tmp_path / "unit.o"), _build.SOURCE_DIRECTORY)
     answer = subprocess.run([*command, "-fsyntax-only"], capture_output=True, text=True, check=False)
     errors = [line for line in answer.stderr.splitlines() if ": error: " in line]
     assert errors == []

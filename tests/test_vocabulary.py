@@ -12,7 +12,7 @@ from anymps.rules import WAIT_WORDS, Flag
 from anymps.rules import Fate as RuleFate
 from anymps.rules import Wait as RuleWait
 
-RULE_H = (SOURCE_DIRECTORY / "rule.h").read_text(encoding="utf-8")
+RULE_H = (SOURCE_DIRECTORY / "law" / "rule.h").read_text(encoding="utf-8")
 
 
 def enum_class(name: str) -> dict[str, int]:

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "heap.h"
+#include "model/heap.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 //
 //   fills and samplers   "<offset after> <value> <value> ..."; floats as hex floats, half and bfloat widened to float
 //   refusals             "error <class> <text>"
-#include "philox.h"
+#include "model/philox.h"
 
 #include <atomic>
 #include <cstdio>

@@ -267,7 +267,10 @@ def _compile_units(
     """Compile and link, with ninja if there is one; return the exit status and what the tools printed."""
     suffix = ".obj" if compiler.family == "msvc" else ".o"
     objects = {str(work / f"{index}_{path.stem}{suffix}"): path for index, path in enumerate(sources)}
-    compiles = {output: compiler.compile_command(torch, str(source), output) for output, source in objects.items()}
+    compiles = {
+        output: compiler.compile_command(torch, str(source), output, SOURCE_DIRECTORY)
+        for output, source in objects.items()
+    }
     link = compiler.link_command(torch, list(objects), str(module))
     ninja = find_ninja()
     if ninja is not None:

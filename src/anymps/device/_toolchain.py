@@ -88,16 +88,18 @@ class Compiler:
     family: str
     identity: str
 
-    def compile_command(self, torch: TorchInstall, source: str, output: str) -> list[str]:
-        """Return the command that compiles one source file to one object file."""
+    def compile_command(self, torch: TorchInstall, source: str, output: str, headers: Path | None = None) -> list[str]:
+        """Return the command that compiles one source file to one object file; `headers`: where our own are."""
         includes = [*torch.include_directories, *python_include_directories()]
+        own = [] if headers is None else [headers]
         if self.family == "msvc":  # not tested: written after torch/utils/cpp_extension.py (COMMON_MSVC_FLAGS)
             flags = ["/nologo", "/c", "/O2", "/MD", "/EHsc", "/utf-8", f"/std:{torch.cpp_standard()}"]
             flags += [f"/D{define}" for define in defines(torch)]
-            flags += [f"/I{path}" for path in includes]
+            flags += [f"/I{path}" for path in (*own, *includes)]
             return [*self.command, *flags, source, f"/Fo{output}"]
         flags = ["-c", "-O2", "-DNDEBUG", "-fPIC", f"-std={torch.cpp_standard()}", "-fdiagnostics-color=never"]
         flags += [f"-D{define}" for define in defines(torch)]
+        flags += [f"-I{path}" for path in own]
         for path in includes:
             # -isystem: a warning in torch's headers is nobody's business here.
             flags += ["-isystem", str(path)]

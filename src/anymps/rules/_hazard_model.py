@@ -14,7 +14,7 @@ NO_END: Release = (1000, 0)
 
 
 class Check(IntEnum):
-    """How a call is recognised; the numbers and the conditions are those of `native/hazard_checks.cpp`."""
+    """How a call is recognised; the numbers and the conditions are those of `native/law/hazard_checks.cpp`."""
 
     NARROWING_COPY = 0
     OFFSET_COPY = 1

@@ -1,0 +1,123 @@
+// Python's way to the hazards: putting them in force, and asking which ones a call would meet.
+#include "bindings/hazard_bindings.h"
+
+#include "law/hazards.h"
+#include "device/registry.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <stdexcept>
+
+namespace anymps {
+namespace {
+
+ErrorClass error_class(const std::string& name) {
+  if (name == "RuntimeError") {
+    return ErrorClass::Runtime;
+  }
+  if (name == "NotImplementedError") {
+    return ErrorClass::NotImplemented;
+  }
+  throw std::invalid_argument("anymps: a hazard cannot raise " + name);
+}
+
+c10::IValue list_value(PyObject* list) {
+  PyObject* first = PyList_GET_SIZE(list) > 0 ? PyList_GET_ITEM(list, 0) : Py_None;
+  if (THPVariable_Check(first)) {
+    std::vector<at::Tensor> tensors;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      tensors.push_back(THPVariable_Unpack(PyList_GET_ITEM(list, i)));
+    }
+    return c10::IValue(std::move(tensors));
+  }
+  if (PyBool_Check(first)) {
+    c10::List<bool> bits;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      bits.push_back(PyList_GET_ITEM(list, i) == Py_True);
+    }
+    return c10::IValue(std::move(bits));
+  }
+  c10::List<int64_t> numbers;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    numbers.push_back(PyLong_AsLongLong(PyList_GET_ITEM(list, i)));
+  }
+  return c10::IValue(std::move(numbers));
+}
+
+c10::IValue value_of(PyObject* object) {
+  if (THPVariable_Check(object)) {
+    return c10::IValue(THPVariable_Unpack(object));
+  }
+  if (PyList_Check(object)) {
+    return list_value(object);
+  }
+  if (PyBool_Check(object)) {
+    return c10::IValue(object == Py_True);
+  }
+  if (PyFloat_Check(object)) {
+    return c10::IValue(PyFloat_AS_DOUBLE(object));
+  }
+  return PyLong_Check(object) ? c10::IValue(static_cast<int64_t>(PyLong_AsLongLong(object))) : c10::IValue();
+}
+
+}  // namespace
+
+PyObject* set_hazards_from_python(PyObject*, PyObject* rows) {
+  try {
+    std::vector<HazardRow> table;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(rows); ++i) {
+      const char *id, *error, *text;
+      int check, family;
+      long long low, high;
+      PyObject* operators;
+      if (!PyArg_ParseTuple(
+              PyTuple_GET_ITEM(rows, i), "siLLO!iss", &id, &check, &low, &high, &PyTuple_Type, &operators, &family, &error, &text)) {
+        return nullptr;
+      }
+      HazardRow row{id, check, low, high, {}, family, error_class(error), text};
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(operators); ++j) {
+        const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(operators, j));
+        if (name == nullptr) {
+          return nullptr;
+        }
+        row.operators.emplace_back(name);
+      }
+      table.push_back(std::move(row));
+    }
+    set_hazards(std::move(table));
+    Py_RETURN_NONE;
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+}
+
+PyObject* hazards_of_from_python(PyObject*, PyObject* args) {
+  const char* name;
+  PyObject* arguments;
+  if (!PyArg_ParseTuple(args, "sO!", &name, &PyTuple_Type, &arguments)) {
+    return nullptr;
+  }
+  try {
+    const Rule* rule = find_rule(name);
+    if (rule == nullptr) {
+      throw std::invalid_argument(std::string("anymps: no operator ") + name);
+    }
+    std::vector<c10::IValue> values;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); ++i) {
+      values.push_back(value_of(PyTuple_GET_ITEM(arguments, i)));
+    }
+    PyObject* ids = PyList_New(0);
+    for (const std::string& id : hazards_of(*rule, values)) {
+      PyObject* text = PyUnicode_FromStringAndSize(id.data(), static_cast<Py_ssize_t>(id.size()));
+      PyList_Append(ids, text);
+      Py_DECREF(text);
+    }
+    return ids;
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace anymps

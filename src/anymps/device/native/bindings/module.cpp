@@ -1,0 +1,674 @@
+// The Python module `_native`: configuration, the tape, phases and modules, and the few bindings torch lacks off a Mac.
+#include <Python.h>
+
+#include "recorder/autograd.h"
+#include "device/backend.h"
+#include "device/backward_thread.h"
+#include "device/books.h"
+#include "kernels/boxed.h"
+#include "device/default_device.h"
+#include "device/delayed.h"
+#include "device/events.h"
+#include "device/fork.h"
+#include "bindings/hazard_bindings.h"
+#include "recorder/ledger.h"
+#include "recorder/module_call.h"
+#include "recorder/nonblocking.h"
+#include "recorder/python_bridge.h"
+#include "device/registry.h"
+#include "recorder/overwritten.h"
+#include "recorder/roundtrip.h"
+#include "model/replay.h"
+#include "device/streams.h"
+#include "device/substrate.h"
+#include "recorder/tape.h"
+#include "law/texts.h"
+#include "recorder/watched_call.h"
+
+#include <c10/util/Exception.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace anymps {
+namespace {
+
+// Runs `body`, turning C++ exceptions into Python ones.
+template <class Body>
+PyObject* guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const c10::Error& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+std::string to_string(PyObject* object) {
+  const char* text = PyUnicode_AsUTF8(object);
+  if (text == nullptr) {
+    throw std::invalid_argument("anymps: expected text");
+  }
+  return text;
+}
+
+// configure(rows, texts, families, torch_minor, recommended_max, max_buffer, macos_major, macos_minor, prefixes, shapes)
+PyObject* configure(PyObject*, PyObject* args) {
+  PyObject *rows, *words, *families, *prefixes;
+  int torch_minor, macos_major, macos_minor, shapes;
+  unsigned long long recommended, max_buffer;
+  if (!PyArg_ParseTuple(
+          args, "OOOiKKiiOp", &rows, &words, &families, &torch_minor, &recommended, &max_buffer, &macos_major, &macos_minor, &prefixes,
+          &shapes)) {
+    return nullptr;
+  }
+  return guarded([&]() -> PyObject* {
+    Texts& t = texts();
+    auto word = [&](const char* key) {
+      PyObject* value = PyDict_GetItemString(words, key);
+      if (value == nullptr) {
+        throw std::invalid_argument(std::string("anymps: no text for ") + key);
+      }
+      return to_string(value);
+    };
+    t.float64 = word("float64");
+    t.missing = word("missing");
+    t.distributed = word("distributed");
+    t.fallback_warning = word("fallback_warning");
+    t.view_fallback_warning = word("view_fallback_warning");
+    t.not_checked = word("not_checked");
+    t.complex128_refused = word("complex128_refused") == "yes";
+
+    unsigned long long castable;
+    int cast_error;
+    const char* cast_text;
+    if (!PyArg_ParseTuple(PyDict_GetItemString(words, "casts"), "Kis", &castable, &cast_error, &cast_text)) {
+      return nullptr;
+    }
+    t.castable = castable;
+    t.refused_cast = {static_cast<uint8_t>(cast_error), cast_text};
+
+    PyObject* checks = PyDict_GetItemString(words, "same_gpu");  // {operator: {argument: text}}
+    PyObject *op, *arguments, *argument, *text;
+    for (Py_ssize_t i = 0; checks != nullptr && PyDict_Next(checks, &i, &op, &arguments);) {
+      for (Py_ssize_t j = 0; PyDict_Next(arguments, &j, &argument, &text);) {
+        t.same_gpu[to_string(op)][to_string(argument)] = to_string(text);
+      }
+    }
+
+    PyObject* limits = PyDict_GetItemString(words, "limits");  // {name: (error class, text)}
+    for (Py_ssize_t i = 0; limits != nullptr && PyDict_Next(limits, &i, &op, &argument);) {
+      int error;
+      const char* said;
+      if (!PyArg_ParseTuple(argument, "is", &error, &said)) {
+        return nullptr;
+      }
+      t.limits[to_string(op)] = {static_cast<uint8_t>(error), said};
+    }
+
+    Checks checks_of;
+    PyObject* device_checks = PyDict_GetItemString(words, "device_checks");  // anymps.rules.device_checks()
+    for (Py_ssize_t i = 0; device_checks != nullptr && PyDict_Next(device_checks, &i, &op, &argument);) {
+      const char *layout, *said, *strided;
+      if (!PyArg_ParseTuple(argument, "sss", &layout, &said, &strided)) {
+        return nullptr;
+      }
+      checks_of.indices[to_string(op)] = {layout, said, strided};
+    }
+    PyObject* alerts = PyDict_GetItemString(words, "alerts");  // anymps.rules.alerts()
+    for (Py_ssize_t i = 0; alerts != nullptr && PyDict_Next(alerts, &i, &op, &argument);) {
+      const char *name, *key;
+      int floating;
+      PyObject* values;
+      if (!PyArg_ParseTuple(argument, "spsO", &name, &floating, &key, &values)) {
+        return nullptr;
+      }
+      Alert& alert = checks_of.alerts[to_string(op)];
+      alert = {name, floating != 0, key, {}};
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(values); ++j) {
+        alert.values.push_back(to_string(PyTuple_GET_ITEM(values, j)));
+      }
+    }
+
+    std::vector<std::string> family_names;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(families); ++i) {
+      family_names.push_back(to_string(PyList_GET_ITEM(families, i)));
+    }
+    std::vector<std::string> folders;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(prefixes); ++i) {
+      folders.push_back(to_string(PyList_GET_ITEM(prefixes, i)));
+    }
+    set_internal_prefixes(std::move(folders));
+
+    std::vector<RuleRow> table;
+    table.reserve(static_cast<size_t>(PyList_GET_SIZE(rows)));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); ++i) {
+      const char* name;
+      int fate, family, wait;
+      unsigned flags;
+      if (!PyArg_ParseTuple(PyList_GET_ITEM(rows, i), "siiIi", &name, &fate, &family, &flags, &wait)) {
+        return nullptr;
+      }
+      table.push_back({name, fate, family, flags, wait});
+    }
+
+    DtypeRows dtypes;
+    PyObject* dtype_list = PyDict_GetItemString(words, "dtypes");  // anymps.rules.dtype_table()
+    for (Py_ssize_t i = 0; dtype_list != nullptr && i < PyTuple_GET_SIZE(dtype_list); ++i) {
+      const char* name;
+      PyObject* refused;
+      unsigned long long widened;
+      int wide;
+      if (!PyArg_ParseTuple(PyTuple_GET_ITEM(dtype_list, i), "sOKi", &name, &refused, &widened, &wide)) {
+        return nullptr;
+      }
+      DtypeRow& row = dtypes[name];
+      row.widened = widened;
+      row.wide = wide;
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(refused); ++j) {
+        int type, error;
+        const char* said;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(refused, j), "iis", &type, &error, &said)) {
+          return nullptr;
+        }
+        row.refused[type] = {static_cast<uint8_t>(error), said};
+      }
+    }
+
+    books().describe(torch_minor, recommended, max_buffer);
+    choose_substrate(shapes != 0 ? Substrate::Shape : Substrate::Host);
+    initialize_substrate();
+    hide_cuda();
+    install_backend({static_cast<unsigned>(macos_major), static_cast<unsigned>(macos_minor)});
+    set_families(std::move(family_names));
+    register_rules(table, dtypes, std::move(checks_of));
+    watch_forks();
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* engine_started(PyObject*, PyObject*) {
+  return guarded([] { return PyBool_FromLong(engine_has_started()); });
+}
+
+size_t count_thread_states() {
+  size_t count = 0;
+  for (PyThreadState* state = PyInterpreterState_ThreadHead(PyInterpreterState_Get()); state != nullptr;
+       state = PyThreadState_Next(state)) {
+    ++count;
+  }
+  return count;
+}
+
+// A device thread of the autograd engine takes the GIL when it ends. If the interpreter is gone by then, CPython ends the
+// thread by force, which C++ answers with std::terminate: an abort after a script that went well. So the threads are
+// ended while the interpreter lives, and waited for until their thread states are gone.
+PyObject* end_device_threads(PyObject*, PyObject*) {
+  return guarded([]() -> PyObject* {
+    const size_t before = count_thread_states();
+    size_t threads = 0;
+    Py_BEGIN_ALLOW_THREADS
+    threads = stop_engine();
+    Py_END_ALLOW_THREADS
+    for (int i = 0; i < 2000 && threads > 0 && count_thread_states() + threads > before; ++i) {
+      Py_BEGIN_ALLOW_THREADS
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      Py_END_ALLOW_THREADS
+    }
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* set_engine(PyObject*, PyObject* original) {
+  backward_thread::set_engine(original);
+  Py_RETURN_NONE;
+}
+
+PyObject* run_backward(PyObject*, PyObject* args, PyObject* kwargs) {
+  return guarded([&] { return backward_thread::run(args, kwargs); });
+}
+
+PyObject* allow_fallback(PyObject*, PyObject* value) {
+  set_fallback_allowed(PyObject_IsTrue(value) == 1);
+  Py_RETURN_NONE;
+}
+
+PyObject* hold_back_copies(PyObject*, PyObject* value) {
+  nonblocking::hold_back(PyObject_IsTrue(value) == 1);
+  Py_RETURN_NONE;
+}
+
+PyObject* fate(PyObject*, PyObject* name) {
+  return guarded([&] { return PyLong_FromLong(fate_of(to_string(name))); });
+}
+
+PyObject* release_event(PyObject*, PyObject* id) {
+  return guarded([&]() -> PyObject* {
+    events::release(static_cast<uint32_t>(PyLong_AsUnsignedLong(id)));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* current_stream(PyObject*, PyObject*) {
+  return PyLong_FromLongLong(streams::current().id());
+}
+
+PyObject* set_current_stream(PyObject*, PyObject* id) {
+  return guarded([&]() -> PyObject* {
+    streams::set_current(PyLong_AsLongLong(id));
+    Py_RETURN_NONE;
+  });
+}
+
+// -1: the next one of the pool
+PyObject* take_stream(PyObject*, PyObject* id) {
+  return guarded([&]() -> PyObject* {
+    const long long wanted = PyLong_AsLongLong(id);
+    if (PyErr_Occurred() != nullptr) {
+      return nullptr;
+    }
+    return PyLong_FromLongLong((wanted == -1 ? streams::next() : streams::by_id(wanted)).id());
+  });
+}
+
+PyObject* memory_statistics(PyObject*, PyObject*) {
+  return guarded([] {
+    HeapModel& model = books().model();
+    const Statistic allocated = model.allocated();
+    const Statistic reserved = model.reserved();
+    auto row = [](const Statistic& s) { return Py_BuildValue("(KKKK)", s.current, s.peak, s.allocated, s.freed); };
+    return Py_BuildValue(
+        "{s:N,s:N,s:K,s:K,s:K}", "allocated", row(allocated), "reserved", row(reserved), "driver", model.driver(), "live_blocks",
+        model.live_blocks(), "peak", model.peak_current());
+  });
+}
+
+PyObject* reset_peak_memory(PyObject*, PyObject*) {
+  return guarded([]() -> PyObject* {
+    books().model().reset_peak();
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* reset_accumulated_memory(PyObject*, PyObject*) {
+  return guarded([]() -> PyObject* {
+    books().model().reset_accumulated();
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* keep_values(PyObject*, PyObject* bytes) {
+  keep_values_up_to(PyLong_AsSize_t(bytes));
+  Py_RETURN_NONE;
+}
+
+PyObject* max_buffer_length(PyObject*, PyObject*) {
+  return PyLong_FromUnsignedLongLong(books().max_buffer());
+}
+
+// --- the ledger
+
+PyObject* ledger_start(PyObject*, PyObject* limit) {
+  ledger::start(PyLong_AsUnsignedLongLong(limit));
+  Py_RETURN_NONE;
+}
+
+// ledger_drain(with_living) -> packed rows
+PyObject* ledger_drain(PyObject*, PyObject* with_living) {
+  return guarded([&] {
+    const std::string rows = ledger::drain(PyObject_IsTrue(with_living) == 1);
+    return PyBytes_FromStringAndSize(rows.data(), static_cast<Py_ssize_t>(rows.size()));
+  });
+}
+
+// ledger_state() -> (events so far, rows that were only counted)
+PyObject* ledger_state(PyObject*, PyObject*) {
+  return Py_BuildValue(
+      "(KK)", static_cast<unsigned long long>(ledger::events()), static_cast<unsigned long long>(ledger::dropped()));
+}
+
+// ledger_assign(address of a StorageImpl, role, module): says what a storage is; one that is not on mps is left alone
+PyObject* ledger_assign(PyObject*, PyObject* args) {
+  unsigned long long address;
+  int role;
+  unsigned module;
+  if (!PyArg_ParseTuple(args, "KiI", &address, &role, &module)) {
+    return nullptr;
+  }
+  auto* storage = reinterpret_cast<c10::StorageImpl*>(static_cast<uintptr_t>(address));
+  if (Buffer* buffer = buffer_of(storage->data_ptr())) {
+    buffer->row = ledger::assign(buffer->row, buffer->block, static_cast<ledger::Role>(role), module);
+  }
+  Py_RETURN_NONE;
+}
+
+// replay(trace: bytes of int64, torch_minor, recommended_max, max_buffer, high_ratio, low_ratio)
+//   -> (peak allocated, peak reserved, failed place or -1, message)
+PyObject* replay_trace(PyObject*, PyObject* args) {
+  Py_buffer buffer;
+  HeapConfig config;
+  unsigned long long recommended, max_buffer;
+  if (!PyArg_ParseTuple(args, "y*iKKdd", &buffer, &config.torch_minor, &recommended, &max_buffer, &config.high_ratio, &config.low_ratio)) {
+    return nullptr;
+  }
+  const auto* numbers = static_cast<const int64_t*>(buffer.buf);
+  const std::vector<int64_t> trace(numbers, numbers + buffer.len / static_cast<Py_ssize_t>(sizeof(int64_t)));
+  PyBuffer_Release(&buffer);
+  config.recommended_max = recommended;
+  config.max_buffer = max_buffer;
+  return guarded([&] {
+    config.generation = generation_of(config.torch_minor);
+    const Replayed result = replay(config, trace);
+    return Py_BuildValue(
+        "(KKLs)", static_cast<unsigned long long>(result.peak_allocated), static_cast<unsigned long long>(result.peak_reserved),
+        static_cast<long long>(result.failed), result.message.c_str());
+  });
+}
+
+// --- the tape
+
+PyObject* tape_start(PyObject*, PyObject* limit) {
+  return guarded([&]() -> PyObject* {
+    nonblocking::recording_starts();
+    roundtrip::recording_starts();
+    overwritten::forget_all();
+    forget_sites();
+    tape::start(PyLong_AsUnsignedLongLong(limit));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* tape_stop(PyObject*, PyObject*) {
+  return guarded([]() -> PyObject* {
+    nonblocking::recording_ends();
+    roundtrip::recording_ends();
+    overwritten::forget_all();
+    tape::stop();
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* tape_pause(PyObject*, PyObject* pause) {
+  tape::pause(PyObject_IsTrue(pause) == 1);
+  Py_RETURN_NONE;
+}
+
+PyObject* tape_sparse(PyObject*, PyObject* on) {
+  tape::sparse(PyObject_IsTrue(on) == 1);
+  Py_RETURN_NONE;
+}
+
+// watch_factories(functions, torch.utils._device.DeviceContext)
+PyObject* watch_factories_of(PyObject*, PyObject* args) {
+  PyObject *functions, *context;
+  if (!PyArg_ParseTuple(args, "OO!", &functions, &PyType_Type, &context) || !watch_factories(functions, context)) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* default_device(PyObject*, PyObject* device) {
+  set_default_device(device);
+  Py_RETURN_NONE;
+}
+
+// take_late_error() -> (number of its refusal, message), or None
+PyObject* take_late_error(PyObject*, PyObject*) {
+  const std::optional<delayed::Taken> taken = delayed::take();
+  if (!taken.has_value()) {
+    Py_RETURN_NONE;
+  }
+  return Py_BuildValue("Is", taken->number, taken->message.c_str());
+}
+
+PyObject* tape_pending(PyObject*, PyObject*) {
+  return PyLong_FromUnsignedLongLong(tape::pending());
+}
+
+// drain(first_operator) -> (entries, signatures, steps, sites, operator names from first_operator on, dropped, rounds)
+PyObject* tape_drain(PyObject*, PyObject* first) {
+  return guarded([&]() -> PyObject* {
+    Drained drained;
+    Py_BEGIN_ALLOW_THREADS
+    drained = tape::drain();
+    Py_END_ALLOW_THREADS
+    PyObject* signatures = PyList_New(0);
+    for (const SignatureText& s : drained.signatures) {
+      PyObject* row = Py_BuildValue("(IIiss)", s.id, s.op, int(s.fate), s.inputs.c_str(), s.outputs.c_str());
+      PyList_Append(signatures, row);
+      Py_DECREF(row);
+    }
+    PyObject* steps = PyList_New(0);
+    for (const StepMark& s : drained.steps) {
+      PyObject* row = Py_BuildValue("(ILL)", s.step, static_cast<long long>(s.start_ns), static_cast<long long>(s.end_ns));
+      PyList_Append(steps, row);
+      Py_DECREF(row);
+    }
+    PyObject* rounds = PyList_New(0);
+    for (const Round& r : drained.rounds) {
+      PyObject* row = Py_BuildValue(
+          "(iIILL)", int(r.kind), r.key, r.site, static_cast<long long>(r.start_ns), static_cast<long long>(r.end_ns));
+      PyList_Append(rounds, row);
+      Py_DECREF(row);
+    }
+    PyObject* sites = PyList_New(0);
+    for (const SiteText& s : take_new_sites()) {
+      PyObject* row = Py_BuildValue("(Isiss)", s.id, s.file.c_str(), s.line, s.function.c_str(), s.via.c_str());
+      PyList_Append(sites, row);
+      Py_DECREF(row);
+    }
+    PyObject* names = PyList_New(0);
+    for (const std::string& name : rule_names(PyLong_AsSize_t(first))) {
+      PyObject* text = PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
+      PyList_Append(names, text);
+      Py_DECREF(text);
+    }
+    return Py_BuildValue(
+        "(y#NNNNKN)", drained.entries.data(), static_cast<Py_ssize_t>(drained.entries.size()), signatures, steps, sites, names,
+        static_cast<unsigned long long>(drained.dropped), rounds);
+  });
+}
+
+PyObject* tape_totals(PyObject*, PyObject*) {
+  return guarded([] {
+    PyObject* rows = PyList_New(0);
+    for (const Total& t : tape::totals()) {
+      PyObject* row = Py_BuildValue(
+          "(IIIiiiKLL)", t.signature, t.module, t.site, int(t.phase), int(t.wait), int(t.direction),
+          static_cast<unsigned long long>(t.count), static_cast<long long>(t.duration_ns), static_cast<long long>(t.moved_bytes));
+      PyList_Append(rows, row);
+      Py_DECREF(row);
+    }
+    return rows;
+  });
+}
+
+PyObject* set_phase(PyObject*, PyObject* phase) {
+  return PyLong_FromLong(tape::set_phase(static_cast<uint8_t>(PyLong_AsLong(phase))));
+}
+
+PyObject* end_step(PyObject*, PyObject*) {
+  if (recording()) {
+    tape::end_step();
+  }
+  Py_RETURN_NONE;
+}
+
+// note_round(kind, key, start)
+PyObject* note_round(PyObject*, PyObject* args) {
+  int kind;
+  unsigned int key;
+  long long start;
+  if (!PyArg_ParseTuple(args, "iIL", &kind, &key, &start)) {
+    return nullptr;
+  }
+  if (recording()) {
+    tape::note_round(static_cast<RoundKind>(kind), key, start);
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* clock_ns(PyObject*, PyObject*) {
+  return PyLong_FromLongLong(now_ns());
+}
+
+// note_pair(name, line, other line): a mark
+PyObject* note_pair(PyObject*, PyObject* args) {
+  const char* name;
+  unsigned int site, other;
+  if (!PyArg_ParseTuple(args, "sII", &name, &site, &other)) {
+    return nullptr;
+  }
+  return guarded([&]() -> PyObject* {
+    tape::note_pair(mark_rule(name), site, other, 0);
+    Py_RETURN_NONE;
+  });
+}
+
+// mark(name, phase, start_ns, end_ns, wait)
+PyObject* mark(PyObject*, PyObject* args) {
+  const char* name;
+  int phase, wait;
+  long long start, end;
+  if (!PyArg_ParseTuple(args, "siLLi", &name, &phase, &start, &end, &wait)) {
+    return nullptr;
+  }
+  return guarded([&]() -> PyObject* {
+    tape::mark(mark_rule(name), static_cast<uint8_t>(phase), start, end, static_cast<Wait>(wait));
+    Py_RETURN_NONE;
+  });
+}
+
+// site(file, line, function, via) -> number
+PyObject* site(PyObject*, PyObject* args) {
+  const char *file, *function, *via;
+  int line;
+  if (!PyArg_ParseTuple(args, "siss", &file, &line, &function, &via)) {
+    return nullptr;
+  }
+  return guarded([&] { return PyLong_FromUnsignedLong(intern_site(file, line, function, via)); });
+}
+
+PyObject* here(PyObject*, PyObject*) {
+  return PyLong_FromUnsignedLong(current_place());
+}
+
+PyObject* internal(PyObject*, PyObject* file) {
+  return guarded([&] { return PyBool_FromLong(is_internal(to_string(file))); });
+}
+
+// set_callbacks(refusal, surfaced, copied, module)
+PyObject* set_callbacks(PyObject*, PyObject* args) {
+  PyObject *refusal, *surfaced, *copied, *module;
+  if (!PyArg_ParseTuple(args, "OOOO", &refusal, &surfaced, &copied, &module)) {
+    return nullptr;
+  }
+  auto keep = [](PyObject*& slot, PyObject* value) {
+    PyObject* former = slot;
+    slot = value == Py_None ? nullptr : Py_NewRef(value);
+    Py_XDECREF(former);
+  };
+  keep(callbacks().refusal, refusal);
+  keep(callbacks().surfaced, surfaced);
+  keep(callbacks().copied, copied);
+  keep(callbacks().module, module);
+  Py_RETURN_NONE;
+}
+
+// watch_calls(original, around) -> callable
+PyObject* watch_calls(PyObject*, PyObject* args) {
+  PyObject *original, *around;
+  if (!PyArg_ParseTuple(args, "OO", &original, &around)) {
+    return nullptr;
+  }
+  return make_watched_call(original, around);
+}
+
+PyObject* watch_modules(PyObject*, PyObject* function) {
+  if (!watch_module_calls(function)) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* unwatch_modules(PyObject*, PyObject*) {
+  unwatch_module_calls();
+  Py_RETURN_NONE;
+}
+
+PyObject* forget_module(PyObject*, PyObject* address) {
+  forget_module_number(static_cast<PyObject*>(PyLong_AsVoidPtr(address)));
+  PyErr_Clear();
+  Py_RETURN_NONE;
+}
+
+PyObject* forget_modules(PyObject*, PyObject*) {
+  forget_module_numbers();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"configure", configure, METH_VARARGS, "Installs the device. Once a process."},
+    {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
+    {"end_device_threads", end_device_threads, METH_NOARGS, "Ends autograd's device threads, before the interpreter ends."},
+    {"set_engine", set_engine, METH_O, "Says what runs a backward: torch's own run_backward."},
+    {"run_backward", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_backward)), METH_VARARGS | METH_KEYWORDS,
+     "Runs a backward, on the calling thread if nothing in the graph can tell."},
+    {"allow_fallback", allow_fallback, METH_O, "Whether operators without a kernel run on the CPU."},
+    {"hold_back_copies", hold_back_copies, METH_O, "Whether copies to the CPU with non_blocking=True arrive at the next wait only."},
+    {"set_hazards", set_hazards_from_python, METH_O, "Puts these known faults of MPS in force, and no others."},
+    {"hazards_of", hazards_of_from_python, METH_VARARGS, "The known faults in force that a call would meet."},
+    {"fate", fate, METH_O, "The fate of a listed operator as its number, or -1."},
+    {"release_event", release_event, METH_O, "Gives an event's id back to the pool."},
+    {"current_stream", current_stream, METH_NOARGS, "The number of the calling thread's current stream."},
+    {"set_current_stream", set_current_stream, METH_O, "Makes a stream, by its number, the calling thread's current one."},
+    {"take_stream", take_stream, METH_O, "The number of a stream: that with the given number, or for -1 the pool's next."},
+    {"memory_statistics", memory_statistics, METH_NOARGS, "The allocator's books."},
+    {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Sets the peaks to the current values."},
+    {"reset_accumulated_memory", reset_accumulated_memory, METH_NOARGS, "Sets the accumulated statistics to zero."},
+    {"keep_values_up_to", keep_values, METH_O, "How large a buffer of the shape substrate may be whose values are kept, in bytes."},
+    {"max_buffer_length", max_buffer_length, METH_NOARGS, "Bytes of the largest buffer."},
+    {"ledger_start", ledger_start, METH_O, "Starts a new ledger; rows beyond the limit are only counted."},
+    {"ledger_drain", ledger_drain, METH_O, "Takes the rows that ended since the last drain; with those still alive at the end."},
+    {"ledger_state", ledger_state, METH_NOARGS, "Births and deaths so far, and rows that were only counted."},
+    {"ledger_assign", ledger_assign, METH_VARARGS, "Says what the buffer of a storage is."},
+    {"replay", replay_trace, METH_VARARGS, "What the allocator of another Mac makes of a trace of allocations."},
+    {"tape_start", tape_start, METH_O, "Starts a new tape; entries beyond the limit are only counted."},
+    {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},
+    {"tape_pause", tape_pause, METH_O, "Pauses the running tape, or lets it go on."},
+    {"tape_sparse", tape_sparse, METH_O, "Leaves plain calls out from now on, or takes them in again."},
+    {"watch_factories", watch_factories_of, METH_VARARGS, "Makes the functions that make tensors look at a default device."},
+    {"default_device", default_device, METH_O, "Sets the calling thread's default device for them; None for none."},
+    {"take_late_error", take_late_error, METH_NOARGS, "Takes the error that the next wait would have raised, or None."},
+    {"tape_pending", tape_pending, METH_NOARGS, "Entries not drained yet."},
+    {"tape_drain", tape_drain, METH_O, "Takes what was written since the last drain."},
+    {"tape_totals", tape_totals, METH_NOARGS, "Sums over everything drained so far."},
+    {"set_phase", set_phase, METH_O, "Sets the calling thread's phase and returns the former one."},
+    {"end_step", end_step, METH_NOARGS, "Ends a training step."},
+    {"note_round", note_round, METH_VARARGS, "Notes what a loop does once a round, and that it ends now."},
+    {"clock_ns", clock_ns, METH_NOARGS, "The tape's clock."},
+    {"mark", mark, METH_VARARGS, "Writes an entry of our own."},
+    {"note_pair", note_pair, METH_VARARGS, "Writes a mark for a line and another one that belongs to it."},
+    {"site", site, METH_VARARGS, "The number of a place in the user's code."},
+    {"current_site", here, METH_NOARGS, "The number of the place in the user's code that is running."},
+    {"is_internal", internal, METH_O, "Whether a file is torch's or anymps' own, hence no place in the user's code."},
+    {"set_callbacks", set_callbacks, METH_VARARGS, "What to call for refusals and for new modules."},
+    {"watch_calls", watch_calls, METH_VARARGS, "A callable in the place of another one that tells of each call and leaves no frame."},
+    {"watch_modules", watch_modules, METH_O, "Notes which module runs, given torch.nn.Module.__call__."},
+    {"unwatch_modules", unwatch_modules, METH_NOARGS, "Notes it no longer."},
+    {"forget_module", forget_module, METH_O, "Forgets a module that is gone, by its address."},
+    {"forget_modules", forget_modules, METH_NOARGS, "Forgets all modules."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native core of anymps.", -1, methods, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace anymps
+
+PyMODINIT_FUNC PyInit__native() {
+  return PyModule_Create(&anymps::definition);
+}

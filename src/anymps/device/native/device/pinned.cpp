@@ -1,0 +1,86 @@
+// Pinned memory on the host substrate: host bytes as any other, held in the allocator's books.
+#include "device/pinned.h"
+
+#include "device/substrate.h"
+
+#include <torch/version.h>
+
+#include <mutex>
+#include <unordered_set>
+
+namespace anymps {
+
+#if TORCH_VERSION_MINOR >= 14
+
+namespace {
+
+// Torch 2.14 and 2.15, MPSPinnedAllocator in the macOS wheels: a buffer of the mps allocator under a CPU address.
+struct PinnedAllocator final : c10::Allocator {
+  at::DataPtr allocate(size_t nbytes) override {
+    if (nbytes == 0) {
+      return at::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU));
+    }
+    auto owner = std::make_unique<at::DataPtr>(mps_allocator()->allocate(nbytes));
+    void* data = owner->get();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      live_.insert(data);
+    }
+    return at::DataPtr(data, owner.release(), &release, c10::Device(c10::DeviceType::CPU));
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override {
+    return nullptr;  // the context is the buffer's owner, never the pointer itself
+  }
+
+  void copy_data(void* destination, const void* source, std::size_t count) const override {
+    default_copy_data(destination, source, count);
+  }
+
+  bool holds(const void* data) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return live_.count(data) != 0;
+  }
+
+ private:
+  static void release(void* context);
+
+  std::mutex mutex_;
+  std::unordered_set<const void*> live_;
+};
+
+PinnedAllocator& the_pinned_allocator() {
+  static auto* allocator = new PinnedAllocator;  // never destroyed: tensors may go after static objects
+  return *allocator;
+}
+
+void PinnedAllocator::release(void* context) {
+  const std::unique_ptr<at::DataPtr> owner(static_cast<at::DataPtr*>(context));
+  PinnedAllocator& allocator = the_pinned_allocator();
+  std::lock_guard<std::mutex> lock(allocator.mutex_);
+  allocator.live_.erase(owner->get());
+}
+
+}  // namespace
+
+c10::Allocator* pinned_allocator() {
+  return &the_pinned_allocator();
+}
+
+bool is_pinned(const void* data) {
+  return the_pinned_allocator().holds(data);
+}
+
+#else
+
+c10::Allocator* pinned_allocator() {
+  return mps_allocator();
+}
+
+bool is_pinned(const void*) {
+  return false;
+}
+
+#endif
+
+}  // namespace anymps

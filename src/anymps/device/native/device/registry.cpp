@@ -1,0 +1,276 @@
+// Decides which kernel each operator gets, and registers it with the dispatcher.
+#include "device/registry.h"
+
+#include "kernels/boxed.h"
+#include "device/substrate.h"
+#include "kernels/unboxed.h"
+
+#include <c10/core/DispatchKey.h>
+
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace anymps {
+namespace {
+
+using c10::DispatchKey;
+
+struct Registry {
+  std::mutex mutex;
+  std::deque<Rule> rules;  // addresses stay
+  std::unordered_map<std::string, Rule*> by_name;
+  std::vector<c10::RegistrationHandleRAII> handles;  // kept for the life of the process
+  std::vector<std::string> families;
+  Checks checks;  // addresses stay: filled once
+};
+
+Registry& registry() {
+  static Registry* the_registry = new Registry;
+  return *the_registry;
+}
+
+c10::OperatorName parse_name(const std::string& full) {
+  const size_t space = full.find("::");
+  const size_t dot = full.find('.', space == std::string::npos ? 0 : space);
+  return dot == std::string::npos ? c10::OperatorName(full, "") : c10::OperatorName(full.substr(0, dot), full.substr(dot + 1));
+}
+
+std::string full_operator_name(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name();
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+Rule& new_rule(const c10::OperatorHandle& handle, std::string name) {
+  Registry& r = registry();
+  r.rules.emplace_back(handle, name);
+  Rule& rule = r.rules.back();
+  rule.id = static_cast<uint32_t>(r.rules.size() - 1);
+  r.by_name.emplace(std::move(name), &rule);
+  return rule;
+}
+
+// PyTorch's own composite kernels for these only rearrange sizes and strides, so that they serve mps as they are.
+bool is_metadata_only(const c10::FunctionSchema& schema) {
+  for (const auto& result : schema.returns()) {
+    const c10::AliasInfo* info = result.alias_info();
+    if (info == nullptr || info->isWrite()) {
+      return false;
+    }
+  }
+  return !schema.returns().empty();
+}
+
+void set_dtypes(Rule& rule, const DtypeRow& row) {
+  rule.widened = row.widened;
+  rule.keeps_wide = row.wide == 1;
+  rule.always_wide = row.wide == 2;
+  rule.refusals = row.refused;
+  for (const auto& [type, refusal] : row.refused) {
+    rule.refused |= uint64_t(1) << type;
+    rule.flags |= kRefusesDtypes;
+  }
+}
+
+template <class Value>
+const Value* find_by_base_name(const std::unordered_map<std::string, Value>& table, const std::string& full) {
+  const size_t start = full.find("::") + 2;
+  const auto found = table.find(full.substr(start, full.find('.', start) - start));
+  return found == table.end() ? nullptr : &found->second;
+}
+
+struct Silence final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+void add(const Rule& rule, DispatchKey key, c10::KernelFunction kernel) {
+  registry().handles.push_back(c10::Dispatcher::singleton().registerImpl(
+      rule.op.operator_name(), key, std::move(kernel), std::nullopt, nullptr, "anymps"));
+}
+
+const Rule& stand_in(const char* op, const std::string& name) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  const auto found = r.by_name.find(name);
+  return found != r.by_name.end() ? *found->second
+                                  : new_rule(*c10::Dispatcher::singleton().findSchema(parse_name(op)), name);
+}
+
+}  // namespace
+
+Rule::Rule(c10::OperatorHandle handle, std::string full) : op(std::move(handle)), name(std::move(full)) {
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::AliasInfo* info = arguments[i].alias_info();
+    if (info != nullptr && info->isWrite() && i < 64) {
+      writes |= uint64_t(1) << i;
+    }
+    const std::string type = arguments[i].type()->str();
+    if (type == "Generator?" || type == "Generator") {
+      generator_argument = static_cast<int>(i);
+    }
+    if (type == "Tensor?[]" && i < 64) {
+      optional_lists |= uint64_t(1) << i;
+    }
+  }
+}
+
+void set_families(std::vector<std::string> families) {
+  registry().families = std::move(families);
+}
+
+const std::string& family_name(uint8_t family) {
+  static const std::string none;
+  const auto& families = registry().families;
+  return family < families.size() ? families[family] : none;
+}
+
+void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  KernelTable table;
+  add_step_kernels(table);
+  add_own_kernels(table);
+  add_layer_kernels(table);
+  add_memory_kernels(table);
+  if (!shapes_only) {  // without bytes nothing is drawn
+    add_random_kernels(table);
+  }
+  add_limited_kernels(table);
+  std::unordered_map<std::string, KernelFactory> factories(table.rows.begin(), table.rows.end());
+
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  r.checks = std::move(checks);
+  const std::unordered_map<std::string, ArgumentCheck> argument_checks = limit_checks();
+  for (const RuleRow& row : rows) {
+    const auto handle = dispatcher.findSchema(parse_name(row.name));
+    if (!handle.has_value()) {
+      continue;
+    }
+    Rule& rule = new_rule(*handle, row.name);
+    rule.fate = static_cast<Fate>(row.fate);
+    rule.family = static_cast<uint8_t>(row.family);
+    rule.flags = row.flags;
+    rule.wait = static_cast<Wait>(row.wait);
+    rule.waits_if = (row.flags & kWaitsOnOption) ? wait_condition(row.name) : nullptr;
+    const auto dtype_row = dtypes.find(row.name);
+    if (dtype_row != dtypes.end()) {
+      set_dtypes(rule, dtype_row->second);
+    }
+    rule.indices = find_by_base_name(r.checks.indices, row.name);
+    rule.alert = find_by_base_name(r.checks.alerts, row.name);
+    const auto argument_check = argument_checks.find(row.name);
+    rule.check = argument_check == argument_checks.end() ? nullptr : argument_check->second;
+    const bool has_cpu = handle->hasKernelForDispatchKey(DispatchKey::CPU);
+    const bool has_composite = handle->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+        handle->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
+    if ((row.flags & kDense) && !handle->hasKernelForDispatchKey(DispatchKey::MPS)) {  // torch may have one, from Python
+      const auto factory = factories.find(row.name);
+      if (factory != factories.end()) {
+        add(rule, DispatchKey::MPS, factory->second(rule));
+        factories.erase(factory);
+      } else if (rule.fate == Fate::AlwaysFallback) {
+        add(rule, DispatchKey::MPS, make_fallback(rule));
+      } else if (has_cpu || (has_composite && !is_metadata_only(handle->schema()))) {
+        add(rule, DispatchKey::MPS, make_redirect(rule, DispatchKey::CPU));
+      }
+    }
+    if ((row.flags & kSparse) && handle->hasKernelForDispatchKey(DispatchKey::SparseCPU)) {
+      add(rule, DispatchKey::SparseMPS, make_redirect(rule, DispatchKey::SparseCPU));
+    }
+  }
+  // Operators that are composite on every backend and look at the device inside: they get a kernel of their own.
+  for (const auto& [name, factory] : factories) {
+    const auto handle = dispatcher.findSchema(parse_name(name));
+    // One that is made of differentiable operators would lose its gradient to a kernel of its own.
+    if (handle.has_value() && !handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+      Rule& rule = new_rule(*handle, name);
+      add(rule, DispatchKey::MPS, factory(rule));
+    }
+  }
+  CompositeTable composites;
+  add_composite_kernels(composites);
+  add_sparse_kernels(composites);
+  for (const auto& [name, kernel, batched, place] : composites) {
+    const auto handle = dispatcher.findSchema(parse_name(name));
+    TORCH_CHECK(handle.has_value(), "anymps: this torch has no operator ", name);
+    Rule& rule = new_rule(*handle, name);
+    add(rule, DispatchKey::MPS, kernel);
+    add(rule, DispatchKey::AutogradMPS, kernel);
+    if (place != nullptr) {
+      *place = &rule;
+    }
+    if (!batched.isValid()) {
+      continue;
+    }
+    // torch.vmap has a kernel of its own there, which asks the same table; replacing it is meant, and needs no warning.
+    Silence silence;
+    c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+    add(rule, DispatchKey::FuncTorchVmapMode, batched);
+  }
+  r.handles.push_back(dispatcher.registerFallback(DispatchKey::MPS, make_catch_all(), "anymps"));
+}
+
+const Rule& unlisted_rule(const c10::OperatorHandle& op) {
+  const std::string name = full_operator_name(op);
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  const auto found = r.by_name.find(name);
+  if (found != r.by_name.end()) {
+    return *found->second;
+  }
+  Rule& rule = new_rule(op, name);
+  // The wheels of torchvision for macOS bring kernels for mps (torchvision/csrc/ops/mps, torchvision 0.22 to 0.28; nms
+  // finishes on the CPU), those for other systems none.
+  static const std::unordered_set<std::string> of_torchvision{
+      "nms", "roi_align", "_roi_align_backward", "roi_pool", "_roi_pool_backward",
+      "ps_roi_align", "_ps_roi_align_backward", "ps_roi_pool", "_ps_roi_pool_backward"};
+  const bool native = name.rfind("torchvision::", 0) == 0 && of_torchvision.count(name.substr(13)) == 1;
+  rule.fate = native ? Fate::Native : Fate::Fallback;
+  rule.wait = name == "torchvision::nms" ? Wait::InsideOperator : Wait::None;
+  return rule;
+}
+
+const Rule& allocation_rule() {
+  static const Rule& rule = stand_in("aten::empty.memory_format", "aten::empty.memory_format");
+  return rule;
+}
+
+const Rule& mark_rule(const std::string& name) {
+  return stand_in("aten::empty.memory_format", name);
+}
+
+std::vector<std::string> rule_names(size_t first) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  std::vector<std::string> names;
+  for (size_t i = first; i < r.rules.size(); ++i) {
+    names.push_back(r.rules[i].name);
+  }
+  return names;
+}
+
+void each_rule(const std::function<void(Rule&)>& change) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  for (Rule& rule : r.rules) {
+    change(rule);
+  }
+}
+
+const Rule* find_rule(const std::string& name) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  const auto found = r.by_name.find(name);
+  return found == r.by_name.end() ? nullptr : found->second;
+}
+
+int fate_of(const std::string& name) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  const auto found = r.by_name.find(name);
+  return found == r.by_name.end() ? -1 : static_cast<int>(found->second->fate);
+}
+
+}  // namespace anymps

@@ -1,0 +1,64 @@
+// All rules of the process, and the kernels registered for them with PyTorch's dispatcher.
+#pragma once
+
+#include "law/rule.h"
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace anymps {
+
+// One row of anymps.rules.core_table().
+struct RuleRow {
+  std::string name;
+  int fate;
+  int family;
+  unsigned flags;
+  int wait;
+};
+
+// One row of anymps.rules.dtype_table(), by operator.
+struct DtypeRow {
+  std::unordered_map<int, RefusedDtype> refused;  // by ScalarType
+  uint64_t widened;
+  int wide;  // 1: results stay wide, 2: wide even where the CPU has the dtype
+};
+using DtypeRows = std::unordered_map<std::string, DtypeRow>;
+
+// By base name of the operator.
+struct Checks {
+  std::unordered_map<std::string, IndexCheck> indices;
+  std::unordered_map<std::string, Alert> alerts;
+};
+
+// Registers kernels for every row whose operator this torch has. Called once.
+void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks);
+
+// Names of the cross-device families, by the number that rows carry (anymps/rules/_encoding.py).
+void set_families(std::vector<std::string> families);
+const std::string& family_name(uint8_t family);
+
+// Every rule that there is, to be changed before operators run.
+void each_rule(const std::function<void(Rule&)>& change);
+
+// The rule of that name, or nullptr.
+const Rule* find_rule(const std::string& name);
+
+// The fate of a listed operator as its number, or -1.
+int fate_of(const std::string& name);
+
+// The rule of an operator that no row named (made at its first use).
+const Rule& unlisted_rule(const c10::OperatorHandle& op);
+
+// Stands for an allocation outside any listed operator.
+const Rule& allocation_rule();
+
+// Stands for things of our own on the tape: "anymps::synchronize", "anymps::dataloader" and the like.
+const Rule& mark_rule(const std::string& name);
+
+// Names of the rules from number `first` on; a rule's number is its place in the list.
+std::vector<std::string> rule_names(size_t first);
+
+}  // namespace anymps

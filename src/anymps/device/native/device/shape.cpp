@@ -1,0 +1,393 @@
+// Shapes without values: meta kernels where torch has them, the stated policy where a shape depends on values.
+#include "device/shape.h"
+
+#include "device/registry.h"
+#include "recorder/tape.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/count_nonzero.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/copy_native.h>
+#include <ATen/ExpandUtils.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <unordered_map>
+
+namespace anymps {
+namespace {
+
+using torch::jit::Stack;
+
+constexpr int64_t kFewElements = int64_t(1) << 17;   // computed for real if known: a batch of token ids, not an activation
+constexpr int64_t kStandInBytes = int64_t(1) << 30;  // of zeros for an operator without a meta kernel
+constexpr int64_t kClearedBytes = int64_t(1) << 26;  // beyond this a CPU copy of unknown values keeps what memory held
+
+const c10::DispatchKeySet kMeta(c10::DispatchKey::Meta);
+
+at::Tensor new_shape(c10::IntArrayRef sizes, c10::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions().dtype(type).device(c10::kMeta));
+}
+
+bool is_mask(const at::Tensor& tensor) {
+  return tensor.defined() && (tensor.scalar_type() == c10::ScalarType::Bool || tensor.scalar_type() == c10::ScalarType::Byte);
+}
+
+// The indices that masks stand for: as many as are selected, all of them where the mask's values are unknown.
+c10::List<std::optional<at::Tensor>> without_masks(
+    const c10::List<std::optional<at::Tensor>>& indices, const std::vector<int64_t>& selected, size_t& next, bool& assumed) {
+  c10::List<std::optional<at::Tensor>> result;
+  for (const std::optional<at::Tensor>& index : indices) {
+    if (!index.has_value() || !is_mask(*index)) {
+      result.push_back(index);
+      continue;
+    }
+    int64_t count = next < selected.size() ? selected[next++] : -1;
+    if (count < 0) {
+      count = index->numel();
+      assumed = true;
+    }
+    for (int64_t dimension = 0; dimension < index->dim(); ++dimension) {
+      result.push_back(new_shape({count}, c10::ScalarType::Long));
+    }
+  }
+  return result;
+}
+
+// Shapes that depend on values: everything counts, nothing repeats. Each function gets the arguments, gives the results.
+using Policy = void (*)(Stack& stack, size_t first, const std::vector<int64_t>& selected);
+
+void all_nonzero(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const at::Tensor self = stack[first].toTensor();
+  stack.resize(first);
+  stack.emplace_back(new_shape({self.numel(), self.dim()}, c10::ScalarType::Long));
+}
+
+void all_selected(Stack& stack, size_t first, const std::vector<int64_t>& selected) {
+  const at::Tensor self = stack[first].toTensor(), mask = stack[first + 1].toTensor();
+  const int64_t all = c10::multiply_integers(at::infer_size(self.sizes(), mask.sizes()));
+  const bool counted = !selected.empty() && selected.back() >= 0;
+  const int64_t count = counted ? selected.back() * (all / std::max<int64_t>(mask.numel(), 1)) : all;
+  stack.resize(first);
+  stack.emplace_back(new_shape({count}, self.scalar_type()));
+}
+
+void all_unique(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const at::Tensor self = stack[first].toTensor();
+  stack.resize(first);
+  stack.emplace_back(new_shape({self.numel()}, self.scalar_type()));
+  stack.emplace_back(new_shape(self.sizes(), c10::ScalarType::Long));
+  stack.emplace_back(new_shape({self.numel()}, c10::ScalarType::Long));
+}
+
+void all_slices_unique(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const at::Tensor self = stack[first].toTensor();
+  const int64_t count = self.size(stack[first + 1].toInt());
+  stack.resize(first);
+  stack.emplace_back(new_shape(self.sizes(), self.scalar_type()));
+  stack.emplace_back(new_shape({count}, c10::ScalarType::Long));
+  stack.emplace_back(new_shape({count}, c10::ScalarType::Long));
+}
+
+void no_repeats(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const at::Tensor repeats = stack[first].toTensor();
+  const c10::IValue& total = stack[first + 1];
+  const int64_t count = total.isInt() ? total.toInt() : repeats.numel();
+  stack.resize(first);
+  stack.emplace_back(new_shape({count}, repeats.scalar_type()));
+}
+
+void fewest_bins(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const int64_t bins = std::max<int64_t>(stack[first + 2].toInt(), 1);
+  const bool weighted = stack[first + 1].isTensor() && stack[first + 1].toTensor().defined();
+  const auto type = weighted ? stack[first + 1].toTensor().scalar_type() : c10::ScalarType::Long;
+  stack.resize(first);
+  stack.emplace_back(new_shape({bins}, type));
+}
+
+void unequal(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  stack.resize(first);
+  stack.emplace_back(false);
+}
+
+Policy policy_of(const std::string& name) {
+  static const std::unordered_map<std::string, Policy> policies{
+      {"aten::nonzero", &all_nonzero},
+      {"aten::masked_select", &all_selected},
+      {"aten::_unique2", &all_unique},
+      {"aten::unique_consecutive", &all_unique},
+      {"aten::unique_dim", &all_slices_unique},
+      {"aten::unique_dim_consecutive", &all_slices_unique},
+      {"aten::repeat_interleave.Tensor", &no_repeats},
+      {"aten::bincount", &fewest_bins},
+      {"aten::equal", &unequal},
+  };
+  const auto found = policies.find(name);
+  return found == policies.end() ? nullptr : found->second;
+}
+
+// Whether all that the operator returns are arguments that it writes: then no shape is to be found.
+bool returns_only_arguments(const c10::FunctionSchema& schema) {
+  for (const auto& result : schema.returns()) {
+    if (result.alias_info() == nullptr || !result.alias_info()->isWrite()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void return_arguments(const Rule& rule, const c10::FunctionSchema& schema, Stack& stack, size_t first) {
+  Stack results;
+  for (size_t i = 0; i < schema.arguments().size() && results.size() < schema.returns().size(); ++i) {
+    if ((rule.writes >> i) & 1) {
+      results.push_back(stack[first + i]);
+    }
+  }
+  stack.resize(first);
+  stack.insert(stack.end(), results.begin(), results.end());
+}
+
+template <class Convert>
+void replace_tensors(c10::IValue& value, Convert&& convert) {
+  if (value.isTensor() && value.toTensor().defined()) {
+    value = convert(value.toTensor());
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> converted;
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      converted.push_back(convert(tensor));
+    }
+    value = std::move(converted);
+  } else if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> converted;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      converted.push_back(tensor.has_value() ? std::optional<at::Tensor>(convert(*tensor)) : std::nullopt);
+    }
+    value = std::move(converted);
+  }
+}
+
+// torch has a fallback for Meta that only raises, so that every operator seems to have a kernel.
+bool has_meta_kernel(const c10::OperatorHandle& op) {
+  for (const c10::DispatchKey key :
+       {c10::DispatchKey::Meta,
+        c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+        c10::DispatchKey::CompositeExplicitAutograd,
+        c10::DispatchKey::CompositeImplicitAutograd}) {
+    if (op.hasKernelForDispatchKey(key)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// No meta kernel: the CPU's kernel on zeros tells the shapes.
+void compute_on_zeros(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
+  const size_t first = stack->size() - op.schema().arguments().size();
+  std::vector<std::pair<at::Tensor, at::Tensor>> stand_ins;  // zeros, and the meta tensor they stand for
+  for (size_t i = first; i < stack->size(); ++i) {
+    replace_tensors((*stack)[i], [&](const at::Tensor& tensor) {
+      if (!tensor.is_meta()) {
+        return tensor;
+      }
+      stand_ins.emplace_back(zeros_like_on_cpu(tensor), tensor);
+      return stand_ins.back().first;
+    });
+  }
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  for (size_t i = first; i < stack->size(); ++i) {
+    replace_tensors((*stack)[i], [&](const at::Tensor& tensor) {
+      for (const auto& [zeros, shape] : stand_ins) {
+        if (zeros.is_same(tensor)) {
+          return shape;
+        }
+      }
+      return shape_of(tensor);
+    });
+  }
+  assume(rule.name);
+}
+
+at::Tensor with_bytes(const at::Tensor& tensor) {
+  return tensor.is_mps() ? at::Tensor(bytes_alias(tensor.unsafeGetTensorImpl())) : tensor;
+}
+
+}  // namespace
+
+void Survey::input(const at::Tensor& tensor) {
+  if (known_ && tensor.defined()) {
+    elements_ += tensor.numel();
+    known_ = elements_ <= kFewElements && !tensor.is_sparse() && has_values(tensor);
+  }
+}
+
+void Survey::output(const at::Tensor& tensor) {
+  if (known_ && tensor.defined() && tensor.numel() > 0) {
+    outputs_.push_back(tensor);
+  }
+}
+
+void Survey::number(const c10::Scalar& value) {
+  if (known_ && !value.isComplex() && !value.isSymbolic()) {
+    numbers_ = std::max(numbers_, std::abs(value.toDouble()));
+  }
+}
+
+void Survey::value(const c10::IValue& value, bool written) {
+  if (value.isTensor()) {
+    written ? output(value.toTensor()) : input(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      written ? output(tensor) : input(tensor);
+    }
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      input(tensor.value_or(at::Tensor()));
+    }
+  } else if (value.isInt() || value.isDouble()) {
+    numbers_ = std::max(numbers_, std::abs(value.isInt() ? static_cast<double>(value.toInt()) : value.toDouble()));
+  } else if (value.isIntList()) {
+    double product = 1;
+    for (const int64_t size : value.toIntVector()) {
+      product *= static_cast<double>(size);
+    }
+    numbers_ = std::max(numbers_, std::abs(product));
+  }
+}
+
+bool Survey::known() {
+  // Numbers alone decide the size of what `arange` and its like make.
+  if (!known_ || (elements_ == 0 && outputs_.empty() && numbers_ > static_cast<double>(kFewElements))) {
+    return false;
+  }
+  for (const at::Tensor& tensor : outputs_) {
+    if (!take_values(tensor, false)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void assume(const std::string& what) {
+  if (recording()) {
+    const int64_t now = now_ns();
+    tape::mark(mark_rule("anymps::assumed." + what), 0, now, now, Wait::None);
+  }
+}
+
+at::Tensor shape_of(const at::Tensor& tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), at::TensorOptions().dtype(tensor.dtype()).device(c10::kMeta));
+}
+
+at::Tensor zeros_like_on_cpu(const at::Tensor& tensor) {
+  TORCH_CHECK(
+      static_cast<int64_t>(tensor.nbytes()) <= kStandInBytes,
+      "anymps: an operator without a shape rule met a tensor of ", tensor.nbytes(),
+      " bytes, too large to stand in for on this machine; plan this part with a smaller batch");
+  return at::zeros(tensor.sizes(), at::TensorOptions().dtype(tensor.dtype()).device(c10::kCPU));
+}
+
+void grow_shape(const at::Tensor& tensor, c10::IntArrayRef size) {
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  const size_t nbytes = at::detail::computeStorageNbytesContiguous(size, tensor.itemsize(), tensor.storage_offset());
+  if (c10::multiply_integers(size) == 0 || nbytes <= storage->nbytes() || storage->nbytes() == 0 || !storage->resizable()) {
+    return;
+  }
+  storage->set_data_ptr_noswap(storage->allocator()->allocate(nbytes));
+  storage->set_nbytes(nbytes);
+}
+
+void check_not_sparse_shape() {
+  TORCH_CHECK_NOT_IMPLEMENTED(!shapes_only, "anymps: sparse tensors have no shapes to plan with; run this part on the host substrate");
+}
+
+std::vector<int64_t> count_selected(const Stack& stack, size_t first) {
+  std::vector<int64_t> counts;
+  const auto look = [&](const at::Tensor& tensor) {
+    if (is_mask(tensor)) {
+      counts.push_back(has_values(tensor) ? with_bytes(tensor).count_nonzero().item<int64_t>() : -1);
+    }
+  };
+  c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  for (size_t i = first + 1; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) {
+      look(stack[i].toTensor());
+    } else if (stack[i].isOptionalTensorList()) {
+      for (const std::optional<at::Tensor>& tensor : stack[i].toOptionalTensorVector()) {
+        look(tensor.value_or(at::Tensor()));
+      }
+    }
+  }
+  return counts;
+}
+
+void compute_shapes(const Rule& rule, const c10::OperatorHandle& op, Stack* stack, const std::vector<int64_t>& selected) {
+  const auto& schema = op.schema();
+  const size_t first = stack->size() - schema.arguments().size();
+  if (const Policy policy = policy_of(rule.name)) {
+    policy(*stack, first, selected);
+    assume(rule.name);
+    return;
+  }
+  size_t next = 0;
+  bool assumed = false;
+  for (size_t i = first; i < stack->size(); ++i) {
+    if ((*stack)[i].isOptionalTensorList()) {
+      (*stack)[i] = without_masks((*stack)[i].toOptionalTensorList(), selected, next, assumed);
+    }
+  }
+  if (assumed) {
+    assume(rule.name);
+  }
+  if (!has_meta_kernel(op)) {
+    if (returns_only_arguments(schema)) {
+      return_arguments(rule, schema, *stack, first);
+    } else {
+      compute_on_zeros(rule, op, stack);
+    }
+    return;
+  }
+  op.redispatchBoxed(kMeta, stack);
+}
+
+void copy_shapes(const at::Tensor& destination, const at::Tensor& source) {
+  const at::Tensor target = shape_of(destination);
+  at::_ops::copy_::redispatch(kMeta, const_cast<at::Tensor&>(target), shape_of(source), false);  // refuses what does not broadcast
+  const bool known = has_values(source);
+  if (destination.is_mps()) {
+    if (known && source.numel() <= kFewElements && take_values(destination, true)) {
+      at::Tensor bytes = with_bytes(destination);
+      at::native::copy_(bytes, with_bytes(source), false);
+    } else {
+      forget_values(destination);
+    }
+    return;
+  }
+  if (known) {
+    at::Tensor bytes = destination;
+    at::native::copy_(bytes, with_bytes(source), false);
+    return;
+  }
+  if (static_cast<int64_t>(destination.nbytes()) <= kClearedBytes) {
+    at::Tensor zeros = destination;
+    zeros.zero_();
+  }
+  assume("copy to cpu");
+}
+
+c10::Scalar read_shapes(const at::Tensor& tensor) {
+  if (has_values(tensor)) {
+    return at::native::_local_scalar_dense_cpu(with_bytes(tensor));
+  }
+  assume("item");
+  const auto type = tensor.scalar_type();
+  if (type == c10::ScalarType::Bool) {
+    return false;
+  }
+  return c10::isIntegralType(type, false) ? c10::Scalar(int64_t(0)) : c10::Scalar(0.0);
+}
+
+}  // namespace anymps

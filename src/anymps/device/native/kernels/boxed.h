@@ -1,0 +1,20 @@
+// Kernels that work for any operator: the redirect to a CPU kernel, and the real backend's CPU fallback.
+#pragma once
+
+#include "law/rule.h"
+
+#include <ATen/core/boxing/KernelFunction.h>
+
+namespace anymps {
+
+// Runs the kernel of `host_key` (CPU or SparseCPU) on aliases of the arguments: what stands for a native MPS kernel.
+c10::KernelFunction make_redirect(const Rule& rule, c10::DispatchKey host_key);
+
+// Copies to the CPU, runs there, copies back, with the real backend's warnings: for operators that always fall back.
+c10::KernelFunction make_fallback(const Rule& rule);
+
+// For operators that have neither an MPS kernel nor a composite one: raises, or falls back, as the environment said.
+c10::KernelFunction make_catch_all();
+void set_fallback_allowed(bool allowed);
+
+}  // namespace anymps

@@ -1,0 +1,321 @@
+// Typed kernels for the operators of a training step: the same as the redirect in boxed.cpp, without the boxing.
+#pragma once
+
+#include "kernels/boxed.h"
+#include "device/call.h"
+#include "law/hazards.h"
+#include "law/determinism.h"
+#include "device/shape.h"
+#include "law/texts.h"
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <array>
+#include <forward_list>
+#include <tuple>
+#include <type_traits>
+
+namespace anymps {
+
+// Holds the host side of a call's arguments while the CPU kernel runs, each where a reference to it stays good.
+struct HostArguments {
+  struct Slot {
+    at::Tensor tensor;
+    at::Tensor* written = nullptr;  // the caller's tensor behind it, if it is written
+  };
+  HostArguments(Call& call, Slot* slots) : call(call), slots(slots) {}
+  Call& call;
+  Slot* slots;  // one for each tensor of the signature
+  size_t used = 0;
+  std::forward_list<std::vector<at::Tensor>> lists;  // costs nothing while empty
+
+  at::Tensor& take(const at::Tensor& tensor, size_t position, bool is_written) {
+    Slot& slot = slots[used++];
+    slot.tensor = call.to_host(tensor, is_written, position);
+    if (is_written) {
+      slot.written = const_cast<at::Tensor*>(&tensor);
+    }
+    return slot.tensor;
+  }
+  template <class Tensors>
+  std::vector<at::Tensor>& take_all(const Tensors& tensors, size_t position) {
+    std::vector<at::Tensor>& list = lists.emplace_front();
+    for (const at::Tensor& tensor : tensors) {
+      list.push_back(call.to_host(tensor, false, position));
+    }
+    return list;
+  }
+};
+
+// How one argument type is looked at before a call of the `shape` substrate.
+template <class T>
+void survey(Survey&, const T&) {}
+inline void survey(Survey& seen, const at::Tensor& tensor) {
+  seen.input(tensor);
+}
+inline void survey(Survey& seen, at::Tensor& tensor) {
+  seen.output(tensor);
+}
+inline void survey(Survey& seen, const std::optional<at::Tensor>& tensor) {
+  seen.input(tensor.value_or(at::Tensor()));
+}
+inline void survey(Survey& seen, at::TensorList tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    seen.input(tensor);
+  }
+}
+inline void survey(Survey& seen, const at::ITensorListRef& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    seen.input(tensor);
+  }
+}
+inline void survey(Survey& seen, const c10::List<std::optional<at::Tensor>>& tensors) {
+  for (const std::optional<at::Tensor>& tensor : tensors) {
+    seen.input(tensor.value_or(at::Tensor()));
+  }
+}
+inline void survey(Survey& seen, const c10::Scalar& value) {
+  seen.number(value);
+}
+
+// How one argument type crosses to the host. Everything that holds no tensor passes as it is.
+template <class T>
+struct Cross {
+  static T in(HostArguments&, size_t, T value) {
+    return std::forward<T>(value);
+  }
+};
+template <>
+struct Cross<const at::Tensor&> {
+  static const at::Tensor& in(HostArguments& host, size_t position, const at::Tensor& tensor) {
+    return host.take(tensor, position, false);
+  }
+};
+template <>
+struct Cross<at::Tensor&> {
+  static at::Tensor& in(HostArguments& host, size_t position, at::Tensor& tensor) {
+    return host.take(tensor, position, true);
+  }
+};
+template <>
+struct Cross<const std::optional<at::Tensor>&> {
+  static std::optional<at::Tensor> in(HostArguments& host, size_t position, const std::optional<at::Tensor>& tensor) {
+    return tensor.has_value() ? std::optional<at::Tensor>(host.take(*tensor, position, false)) : std::nullopt;
+  }
+};
+template <>
+struct Cross<at::TensorList> {
+  static at::TensorList in(HostArguments& host, size_t position, at::TensorList tensors) {
+    return host.take_all(tensors, position);
+  }
+};
+template <>
+struct Cross<const at::ITensorListRef&> {
+  static at::ITensorListRef in(HostArguments& host, size_t position, const at::ITensorListRef& tensors) {
+    return at::ITensorListRef(host.take_all(tensors, position));
+  }
+};
+template <>
+struct Cross<const c10::List<std::optional<at::Tensor>>&> {
+  static c10::List<std::optional<at::Tensor>> in(
+      HostArguments& host, size_t position, const c10::List<std::optional<at::Tensor>>& tensors) {
+    c10::List<std::optional<at::Tensor>> result;
+    result.reserve(tensors.size());
+    for (const std::optional<at::Tensor>& tensor : tensors) {
+      result.push_back(tensor.has_value() ? std::optional<at::Tensor>(host.call.to_host(*tensor, false, position)) : std::nullopt);
+    }
+    return result;
+  }
+};
+
+// How one result type comes back.
+template <class R>
+struct Return {
+  static R out(HostArguments&, R value) {
+    return value;
+  }
+};
+template <>
+struct Return<at::Tensor> {
+  static at::Tensor out(HostArguments& host, at::Tensor&& result) {
+    return host.call.to_mps(std::move(result));
+  }
+};
+template <>
+struct Return<at::Tensor&> {
+  static at::Tensor& out(HostArguments& host, at::Tensor& result) {
+    for (size_t i = 0; i < host.used; ++i) {
+      if (&host.slots[i].tensor == &result) {
+        return *host.slots[i].written;
+      }
+    }
+    TORCH_INTERNAL_ASSERT(false, "anymps: an operator returned a reference to none of its arguments");
+  }
+};
+template <>
+struct Return<std::vector<at::Tensor>> {
+  static std::vector<at::Tensor> out(HostArguments& host, std::vector<at::Tensor>&& results) {
+    for (at::Tensor& result : results) {
+      result = host.call.to_mps(std::move(result));
+    }
+    return std::move(results);
+  }
+};
+template <class... R>
+struct Return<std::tuple<R...>> {
+  static std::tuple<R...> out(HostArguments& host, std::tuple<R...>&& results) {
+    return std::apply(
+        [&](auto&&... parts) { return std::tuple<R...>(Return<R>::out(host, std::forward<R>(parts))...); }, std::move(results));
+  }
+};
+
+// Whether an argument takes one of the slots.
+template <class T>
+constexpr bool is_one_tensor =
+    std::is_same_v<std::decay_t<T>, at::Tensor> || std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
+
+// Runs the operator's CPU kernel.
+struct OnCpu {};
+
+template <class Host, class Void, class... Args>
+struct TakesRule : std::false_type {};
+template <class Host, class... Args>
+struct TakesRule<Host, std::void_t<decltype(Host::call(std::declval<const Rule&>(), std::declval<Args>()...))>, Args...>
+    : std::true_type {};
+
+// `Host` is OnCpu, or a type with a static `call` of the operator's signature, perhaps with the rule before it, that
+// computes on host tensors.
+template <class Signature, class Host>
+class Unboxed;
+
+template <class Host, class R, class... Args>
+class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
+ public:
+  explicit Unboxed(const Rule& rule) : rule_(rule), op_(rule.op.typed<R(Args...)>()) {
+    if (rule.widened != 0 || rule.alert != nullptr) {
+      boxed_ = make_redirect(rule, c10::DispatchKey::CPU);
+    }
+  }
+
+  R operator()(Args... args) {
+    try {
+      return enter(std::forward<Args>(args)...);
+    } catch (const c10::Error& error) {
+      rethrow_as_ours(error);
+    }
+  }
+
+ private:
+  R enter(Args... args) {
+    if (C10_UNLIKELY(rule_.hazards != nullptr)) {
+      check_hazards(rule_, args...);
+    }
+    if constexpr (c10::impl::can_box_all<Args...>::value) {
+      if (C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) || C10_UNLIKELY(alerts(rule_))) {
+        return boxed_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
+      }
+    }
+    return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
+  }
+
+  // Whether the first argument is a tensor whose dtype the CPU kernel lacks.
+  template <class First, class... Rest>
+  bool starts_widened(const First& first, const Rest&...) const {
+    if constexpr (std::is_same_v<First, at::Tensor>) {
+      return first.defined() && ((rule_.widened >> static_cast<int>(first.scalar_type())) & 1);
+    } else {
+      return false;
+    }
+  }
+
+  template <size_t... Positions>
+  R run(std::index_sequence<Positions...>, Args... args) {
+    bool known = false;
+    if (C10_UNLIKELY(shapes_only)) {
+      Survey seen(rule_);
+      (survey(seen, args), ...);
+      known = seen.known();
+    }
+    Call call(rule_, false, known);
+    std::array<HostArguments::Slot, (size_t{0} + ... + size_t{is_one_tensor<Args>})> slots;
+    HostArguments host(call, slots.data());
+    // Braces keep the order: left to right, as the real kernels check their arguments.
+    std::tuple<decltype(Cross<Args>::in(host, Positions, std::forward<Args>(args)))...> converted{
+        Cross<Args>::in(host, Positions, std::forward<Args>(args))...};
+    if constexpr (std::is_void_v<R>) {
+      compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...);
+      call.finish();
+    } else {
+      R result = Return<R>::out(
+          host,
+          compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...));
+      call.finish();
+      return std::forward<R>(result);
+    }
+  }
+
+  template <class... HostArgs>
+  R compute(const Call& call, HostArgs&&... args) {
+    if constexpr (std::is_same_v<Host, OnCpu>) {
+      return op_.redispatch(call.key(), std::forward<HostArgs>(args)...);
+    } else if constexpr (TakesRule<Host, void, HostArgs...>::value) {
+      return Host::call(rule_, std::forward<HostArgs>(args)...);
+    } else {
+      return Host::call(std::forward<HostArgs>(args)...);
+    }
+  }
+
+  const Rule& rule_;
+  c10::TypedOperatorHandle<R(Args...)> op_;
+  c10::KernelFunction boxed_;  // for calls that need more than the CPU kernel
+};
+
+using KernelFactory = c10::KernelFunction (*)(const Rule&);
+
+template <class Op, class Host = OnCpu>
+c10::KernelFunction make_unboxed(const Rule& rule) {
+  using Kernel = Unboxed<typename Op::schema, Host>;
+  return c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(rule));
+}
+
+template <class Op>
+std::string full_name() {
+  std::string name = Op::name;
+  if (Op::overload_name[0] != '\0') {
+    name += '.';
+    name += Op::overload_name;
+  }
+  return name;
+}
+
+// The kernels that are not the boxed redirect, by full operator name. Each file adds its own.
+struct KernelTable {
+  std::vector<std::pair<std::string, KernelFactory>> rows;
+  template <class Op, class Host = OnCpu>
+  void add() {
+    rows.emplace_back(full_name<Op>(), &make_unboxed<Op, Host>);
+  }
+};
+
+void add_step_kernels(KernelTable& table);    // step_kernels.cpp: the operators of a training step, typed
+void add_own_kernels(KernelTable& table);     // own_kernels.cpp: operators that the CPU lacks
+void add_layer_kernels(KernelTable& table);   // layer_kernels.cpp: layers that are one operator on mps
+void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation, views, copies, reads
+void add_random_kernels(KernelTable& table);  // random.cpp: operators that draw numbers
+void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that refuse some arguments on mps
+std::unordered_map<std::string, ArgumentCheck> limit_checks();  // limit_checks.cpp, for the boxed redirect
+
+// Composite operators that ask for the device type inside: replaced, with autograd passing through them.
+struct CompositeRow {
+  std::string name;
+  c10::KernelFunction kernel;
+  c10::KernelFunction batched;  // for torch.vmap, on every device; not valid: torch's own
+  const Rule** rule;            // where to put the operator's rule, or nullptr
+};
+using CompositeTable = std::vector<CompositeRow>;
+void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp
+void add_sparse_kernels(CompositeTable& table);     // sparse.cpp
+
+}  // namespace anymps

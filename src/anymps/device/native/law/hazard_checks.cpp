@@ -1,0 +1,364 @@
+// How each known fault is recognised: conditions on sizes, strides, dtypes and arguments (anymps/rules/_hazard_model.py).
+#include "law/hazard_checks.h"
+
+#include <ATen/Context.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace anymps::hazard_checks {
+namespace {
+
+using c10::ScalarType;
+
+ScalarType type_of(Impl tensor) {
+  return c10::typeMetaToScalarType(tensor->dtype());
+}
+
+bool is_wide(ScalarType type) {
+  return type == ScalarType::Double || type == ScalarType::ComplexDouble;
+}
+
+// Whether the elements lie without gaps, in whatever order.
+bool is_dense(Impl tensor) {
+  int64_t reach = 1;
+  for (int64_t i = 0; i < tensor->dim(); ++i) {
+    reach += (tensor->size(i) - 1) * tensor->stride(i);
+  }
+  return tensor->numel() == 0 || reach == tensor->numel();
+}
+
+bool is_expanded(Impl tensor) {
+  for (int64_t i = 0; i < tensor->dim(); ++i) {
+    if (tensor->stride(i) == 0 && tensor->size(i) > 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// --- copies: Copy.mm casts and moves one run of memory where target and source have equal strides, and gathers otherwise
+
+struct Copy {
+  Impl to, from;
+  bool straight, casts;
+};
+
+std::optional<Copy> copy_to_cpu(const Seen& seen) {
+  const Impl to = seen.any_tensor(0), from = seen.tensor(1);
+  if (to == nullptr || from == nullptr || to->is_mps()) {
+    return std::nullopt;
+  }
+  return Copy{to, from, to->sizes() == from->sizes() && to->strides() == from->strides(), to->dtype() != from->dtype()};
+}
+
+bool narrowing_copy(const Seen& seen) {
+  const auto copy = copy_to_cpu(seen);
+  return copy && copy->straight && copy->casts && copy->from->storage_offset() == 0 && copy->to->itemsize() <= copy->from->itemsize();
+}
+
+bool offset_copy(const Seen& seen) {
+  const auto copy = copy_to_cpu(seen);
+  return copy && copy->straight && copy->casts && copy->from->storage_offset() != 0;
+}
+
+bool gappy_copy(const Seen& seen) {
+  const auto copy = copy_to_cpu(seen);
+  return copy && copy->straight && !is_dense(copy->from);
+}
+
+bool double_copy(const Seen& seen) {
+  const auto copy = copy_to_cpu(seen);
+  return copy && copy->casts && is_wide(type_of(copy->to));
+}
+
+bool cpu_scalar_view(const Seen& seen) {
+  for (const size_t role : {0, 1}) {
+    const Impl scalar = seen.any_tensor(role);
+    if (scalar != nullptr && scalar->is_cpu() && scalar->dim() == 0 && scalar->storage_offset() != 0 &&
+        !is_wide(type_of(scalar)) && seen.tensor(1 - role) != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// --- matrix products
+
+constexpr int64_t kTile = 16;  // smaller results take another kernel
+
+bool long_inner(const Seen& seen) {
+  const Impl left = seen.tensor(0), right = seen.tensor(1);
+  if (left == nullptr || right == nullptr || left->dim() < 1 || right->dim() < 1) {
+    return false;
+  }
+  const int64_t inner = left->size(left->dim() - 1);
+  return seen.in_range(inner) && left->numel() / inner >= kTile && right->numel() / inner >= kTile;
+}
+
+bool long_inner_backward(const Seen& seen) {
+  const Impl input = seen.tensor(0), weight = seen.tensor(1);
+  if (input == nullptr || weight == nullptr || weight->dim() != 2 || weight->size(1) == 0) {
+    return false;
+  }
+  const int64_t rows = input->numel() / weight->size(1);
+  return (seen.wants(2, 1) && seen.in_range(rows) && weight->size(0) >= kTile && weight->size(1) >= kTile) ||
+      (seen.wants(2, 0) && seen.in_range(weight->size(0)) && rows >= kTile && weight->size(1) >= kTile);
+}
+
+struct Batches {
+  Impl left, right;
+};
+
+std::optional<Batches> batches(const Seen& seen) {
+  const Impl left = seen.tensor(0), right = seen.tensor(1);
+  if (left == nullptr || right == nullptr || left->dim() != 3 || right->dim() != 3) {
+    return std::nullopt;
+  }
+  return Batches{left, right};
+}
+
+bool long_inner_batched(const Seen& seen) {
+  const auto found = batches(seen);
+  return found && seen.in_range(found->left->size(2)) && found->left->size(1) >= kTile && found->right->size(2) >= kTile;
+}
+
+bool expanded_matrix(const Seen& seen) {
+  const Impl left = seen.tensor(0), right = seen.tensor(1);
+  return left != nullptr && right != nullptr && (is_expanded(left) || is_expanded(right));
+}
+
+bool matmul_output(const Seen& seen) {
+  const auto found = batches(seen);
+  return found && (seen.above(found->left->size(0)) || seen.above(found->left->size(1)) || seen.above(found->right->size(2)));
+}
+
+bool huge_batched(const Seen& seen) {
+  const auto found = batches(seen);
+  if (!found || matmul_output(seen) || (found->left->is_contiguous() && found->right->is_contiguous())) {
+    return false;
+  }
+  const int64_t result = found->left->size(0) * found->left->size(1) * found->right->size(2);
+  return seen.above(std::max({result, found->left->numel(), found->right->numel()}));
+}
+
+bool integers(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  return self != nullptr && c10::isIntegralType(type_of(self), /*includeBool=*/false);
+}
+
+// --- convolution: roles are input, weight, then what a check needs
+
+bool strided_weight(const Seen& seen) {
+  const Impl weight = seen.tensor(1);
+  return weight != nullptr && weight->dim() == 4 && !weight->is_contiguous() && !weight->is_contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+bool channel_slice(const Seen& seen) {
+  const Impl input = seen.tensor(0);
+  return input != nullptr && input->dim() == 4 && input->is_strides_like_channels_last() &&
+      !input->is_contiguous(at::MemoryFormat::ChannelsLast) && !input->is_contiguous();
+}
+
+bool wide_kernel(const Seen& seen) {
+  const Impl weight = seen.tensor(1);
+  for (int64_t i = 2; weight != nullptr && weight->dim() == 4 && i < 4; ++i) {
+    if (seen.in_range(weight->size(i))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool large_minibatch(const Seen& seen) {
+  const Impl input = seen.tensor(0);
+  return input != nullptr && input->dim() > 0 && seen.in_range(input->size(0)) && seen.wants(2, 1);
+}
+
+// convolution(input, weight, bias, stride, padding, dilation, transposed, ...): every dimension of the result.
+bool large_output(const Seen& seen) {
+  const Impl input = seen.tensor(0), weight = seen.tensor(1);
+  if (input == nullptr || weight == nullptr || seen.all.size() < 7 || seen.all[6].number != 0 || input->dim() == 0 ||
+      input->dim() != weight->dim()) {
+    return false;
+  }
+  if (seen.above(input->size(0)) || seen.above(weight->size(0))) {
+    return true;
+  }
+  const auto option = [&](size_t place, int64_t dimension) {
+    const Operand& values = seen.all[place];
+    return values.sizes[std::min<int64_t>(dimension, values.count - 1)].expect_int();
+  };
+  for (const size_t place : {3, 4, 5}) {
+    if (seen.all[place].kind != Operand::Kind::Sizes || seen.all[place].count == 0) {
+      return false;
+    }
+  }
+  for (int64_t i = 2; i < input->dim(); ++i) {
+    const int64_t kernel = option(5, i - 2) * (weight->size(i) - 1) + 1;
+    if (option(3, i - 2) > 0 && seen.above((input->size(i) + 2 * option(4, i - 2) - kernel) / option(3, i - 2) + 1)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool convolution_3d(const Seen& seen) {
+  const Impl input = seen.tensor(0);
+  return input != nullptr && input->dim() == 5 && input->is_contiguous();
+}
+
+// --- normalisation and recurrent layers
+
+bool strided_norm(const Seen& seen) {
+  const Impl input = seen.tensor(0);
+  return input != nullptr && input->dim() >= 4 && !input->is_contiguous();
+}
+
+bool strided_norm_5d(const Seen& seen) {
+  const Impl input = seen.tensor(0);
+  return input != nullptr && input->dim() == 5 && !input->is_contiguous();
+}
+
+bool norm_without_input_gradient(const Seen& seen) {
+  return !seen.wants(2, 0) && (seen.wants(2, 1) || seen.wants(2, 2));
+}
+
+// lstm(input, hx, params, has_biases, num_layers, dropout, train, ...)
+bool lstm_drops(const Seen& seen) {
+  return seen.tensor(0) != nullptr && seen.all.size() > 6 && seen.all[4].number >= 2 && seen.all[5].number > 0 && seen.all[6].number != 0;
+}
+
+bool lstm_dropout_backward(const Seen& seen) {
+  if (!lstm_drops(seen) || !c10::GradMode::is_enabled()) {
+    return false;
+  }
+  const Operand& params = seen.all[2];
+  const bool trained = params.kind == Operand::Kind::Tensors &&
+      std::any_of(params.tensors, params.tensors + params.count, [](const at::Tensor& tensor) { return tensor.requires_grad(); });
+  return trained || seen.tensor(0)->requires_grad();
+}
+
+bool lstm_strided(const Seen& seen) {
+  const Impl input = seen.tensor(0);
+  return input != nullptr && !input->is_contiguous() && input->requires_grad() && c10::GradMode::is_enabled();
+}
+
+// --- attention: query, key, value, attn_mask, dropout_p, is_causal
+
+bool value_width(const Seen& seen) {
+  const Impl query = seen.tensor(0), value = seen.tensor(1);
+  return query != nullptr && value != nullptr && query->dim() > 0 && value->dim() > 0 &&
+      query->size(query->dim() - 1) != value->size(value->dim() - 1);
+}
+
+bool causal_half(const Seen& seen) {
+  const Impl query = seen.tensor(0);
+  if (query == nullptr || query->dim() < 2 || seen.number(2) == 0 || query->size(query->dim() - 2) < 2) {
+    return false;
+  }
+  return type_of(query) == ScalarType::Half || type_of(query) == ScalarType::BFloat16;
+}
+
+bool dropout(const Seen& seen) {
+  return seen.number(2) > 0;
+}
+
+// --- sizes
+
+bool elements(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  return self != nullptr && seen.above(self->numel());
+}
+
+bool cat_elements(const Seen& seen) {
+  const Operand& list = seen.at(0);
+  int64_t sum = 0;
+  if (list.kind == Operand::Kind::Tensors) {
+    for (uint32_t i = 0; i < list.count; ++i) {
+      sum += list.tensors[i].numel();
+    }
+  } else if (list.kind == Operand::Kind::TensorRefs) {
+    for (const at::Tensor& tensor : *list.refs) {
+      sum += tensor.numel();
+    }
+  }
+  return seen.above(sum);
+}
+
+bool fold_elements(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  return self != nullptr && self->dim() >= 2 && seen.above(self->size(self->dim() - 1) * self->size(self->dim() - 2));
+}
+
+bool bytes(const Seen& seen) {
+  for (const Operand& operand : seen.all) {
+    if (operand.kind == Operand::Kind::Tensor && operand.tensor->is_mps() && !operand.tensor->is_sparse() &&
+        seen.above(operand.tensor->numel() * static_cast<int64_t>(operand.tensor->itemsize()))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool deterministic(const Seen&) {
+  return at::globalContext().deterministicAlgorithms();
+}
+
+// What a GradScaler hands to a fused optimizer.
+bool grad_scaler(const Seen& seen) {
+  return seen.any_tensor(0) != nullptr || seen.any_tensor(1) != nullptr;
+}
+
+bool never(const Seen&) {
+  return false;
+}
+
+}  // namespace
+
+const std::vector<CheckKind>& checks() {
+  static const std::vector<std::vector<const char*>> copy{{"self"}, {"src"}}, two{{"self"}, {"other"}},
+      matrices{{"mat1", "input", "self"}, {"mat2", "weight"}}, batched{{"batch1", "self"}, {"batch2", "mat2"}},
+      layer{{"input", "self"}, {"weight"}, {"output_mask"}}, attention{{"query"}, {"value"}, {"is_causal"}}, self{{"self"}};
+  static const std::vector<CheckKind> the_checks{
+      {narrowing_copy, copy},
+      {offset_copy, copy},
+      {gappy_copy, copy},
+      {double_copy, copy},
+      {cpu_scalar_view, two},
+      {long_inner, matrices},
+      {long_inner_backward, {{"self"}, {"weight"}, {"output_mask"}}},
+      {long_inner_batched, batched},
+      {expanded_matrix, matrices},
+      {huge_batched, batched},
+      {integers, self},
+      {strided_weight, layer},
+      {channel_slice, layer},
+      {wide_kernel, layer},
+      {large_minibatch, layer},
+      {large_output, layer},
+      {convolution_3d, layer},
+      {strided_norm, layer},
+      {strided_norm_5d, layer},
+      {norm_without_input_gradient, layer},
+      {lstm_drops, layer},
+      {lstm_dropout_backward, layer},
+      {lstm_strided, layer},
+      {value_width, attention},
+      {causal_half, attention},
+      {dropout, {{"query"}, {"value"}, {"dropout_p"}}},
+      {elements, self},
+      {cat_elements, {{"tensors"}}},
+      {fold_elements, self},
+      {matmul_output, batched},
+      {bytes, {}},
+      {deterministic, {}},
+      {never, {}},  // events
+      {never, {}},
+      {grad_scaler, {{"grad_scale"}, {"found_inf"}}},
+  };
+  return the_checks;
+}
+
+}  // namespace anymps::hazard_checks

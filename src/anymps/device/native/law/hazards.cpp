@@ -1,0 +1,202 @@
+// Which known faults concern which operator, and what happens when a call meets one.
+#include "law/hazards.h"
+
+#include "law/hazard_checks.h"
+#include "recorder/overwritten.h"
+#include "device/registry.h"
+#include "recorder/tape.h"
+
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+
+namespace anymps {
+
+// The hazards of one operator, with the places of the arguments that their checks ask for.
+struct OperatorHazards {
+  struct Item {
+    const HazardRow* row;
+    bool (*applies)(const hazard_checks::Seen&);
+    hazard_checks::Places places;
+  };
+  std::vector<Item> items;
+};
+
+namespace {
+
+constexpr int kNarrowingCopy = 0;  // anymps.rules.Check: what it spoils shows only where it is read again
+
+using hazard_checks::checks;
+using hazard_checks::Seen;
+
+struct InForce {
+  std::deque<std::vector<HazardRow>> rows;            // addresses stay: kernels hold them
+  std::deque<std::unique_ptr<OperatorHazards>> held;  // the same
+  const HazardRow* events[2] = {nullptr, nullptr};
+};
+
+InForce& hazards() {
+  static auto* the_hazards = new InForce;
+  return *the_hazards;
+}
+
+hazard_checks::Places places_of(const Rule& rule, const hazard_checks::CheckKind& kind) {
+  hazard_checks::Places places{-1, -1, -1, -1};
+  const auto& arguments = rule.op.schema().arguments();
+  for (size_t role = 0; role < kind.roles.size(); ++role) {
+    for (const char* name : kind.roles[role]) {
+      for (size_t i = 0; i < arguments.size() && places[role] < 0; ++i) {
+        if (arguments[i].name() == name) {
+          places[role] = static_cast<int8_t>(i);
+        }
+      }
+    }
+  }
+  return places;
+}
+
+bool concerns(const HazardRow& row, const Rule& rule) {
+  if (row.family >= 0) {
+    return rule.family == row.family && (rule.flags & kDense);
+  }
+  const std::string& name = rule.op.operator_name().name;
+  const std::string base = name.substr(name.find("::") + 2);
+  return std::find(row.operators.begin(), row.operators.end(), base) != row.operators.end();
+}
+
+template <class Found>
+void each_met(const Rule& rule, c10::ArrayRef<Operand> operands, Found&& found) {
+  for (const OperatorHazards::Item& item : rule.hazards->items) {
+    if (C10_UNLIKELY(item.applies(Seen(*item.row, item.places, operands)))) {
+      found(*item.row);
+    }
+  }
+}
+
+std::string mark_of(const HazardRow& row, const std::string& call) {
+  return "anymps::hazard." + row.id + " " + call;
+}
+
+void meet(const HazardRow& row, const std::string& call) {
+  tape::note_hazard(mark_rule(mark_of(row, call)));
+  if (row.text.empty()) {
+    return;
+  }
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  if (row.error == ErrorClass::NotImplemented) {
+    throw c10::NotImplementedError(here, row.text);
+  }
+  throw c10::Error(here, row.text);
+}
+
+// Boxed arguments as operands; the lists that they point into live here.
+class Unboxing {
+ public:
+  explicit Unboxing(c10::ArrayRef<c10::IValue> arguments) {
+    for (const c10::IValue& value : arguments) {
+      operands_.push_back(of(value));
+    }
+  }
+  c10::ArrayRef<Operand> operands() const {
+    return operands_;
+  }
+
+ private:
+  Operand of(const c10::IValue& value) {
+    if (value.isTensor()) {
+      return Operand(value.toTensor());
+    }
+    if (value.isTensorList()) {
+      tensors_.push_back(value.toTensorVector());
+      return Operand(at::TensorList(tensors_.back()));
+    }
+    if (value.isBoolList()) {
+      Operand mask;
+      mask.kind = Operand::Kind::Mask;
+      mask.mask = 0;
+      for (const bool bit : value.toBoolList()) {
+        mask.mask |= static_cast<uint64_t>(bit) << mask.count++;
+      }
+      return mask;
+    }
+    if (value.isIntList()) {
+      sizes_.emplace_back();
+      for (const int64_t size : value.toIntList()) {
+        sizes_.back().emplace_back(size);
+      }
+      return Operand(c10::SymIntArrayRef(sizes_.back()));
+    }
+    if (value.isBool()) {
+      return Operand(value.toBool());
+    }
+    if (value.isInt()) {
+      return Operand(value.toInt());
+    }
+    return value.isDouble() ? Operand(value.toDouble()) : Operand();
+  }
+
+  c10::SmallVector<Operand, 12> operands_;
+  std::deque<std::vector<at::Tensor>> tensors_;
+  std::deque<std::vector<c10::SymInt>> sizes_;
+};
+
+}  // namespace
+
+void set_hazards(std::vector<HazardRow> rows) {
+  InForce& h = hazards();
+  h.rows.push_back(std::move(rows));
+  h.events[0] = h.events[1] = nullptr;
+  for (const HazardRow& row : h.rows.back()) {
+    TORCH_CHECK(row.check >= 0 && static_cast<size_t>(row.check) < checks().size(), "anymps: no check ", row.check);
+    if (row.check >= static_cast<int>(EventHazard::Hangs)) {
+      h.events[row.check - static_cast<int>(EventHazard::Hangs)] = &row;
+    }
+  }
+  each_rule([&](Rule& rule) {
+    auto mine = std::make_unique<OperatorHazards>();
+    for (const HazardRow& row : h.rows.back()) {
+      if (concerns(row, rule)) {
+        const hazard_checks::CheckKind& kind = checks()[static_cast<size_t>(row.check)];
+        mine->items.push_back({&row, kind.applies, places_of(rule, kind)});
+      }
+    }
+    rule.hazards = mine->items.empty() ? nullptr : mine.get();
+    if (rule.hazards != nullptr) {
+      h.held.push_back(std::move(mine));
+    }
+  });
+}
+
+void meet_hazards(const Rule& rule, c10::ArrayRef<Operand> operands) {
+  each_met(rule, operands, [&](const HazardRow& row) {
+    if (row.check != kNarrowingCopy) {
+      meet(row, rule.name);
+    } else if (recording() && !muted()) {
+      overwritten::remember(operands[1].tensor, mark_of(row, rule.name), current_site());
+    }
+  });
+}
+
+void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
+  meet_hazards(rule, Unboxing(arguments).operands());
+}
+
+std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
+  std::vector<std::string> ids;
+  if (rule.hazards != nullptr) {
+    each_met(rule, Unboxing(arguments).operands(), [&](const HazardRow& row) { ids.push_back(row.id); });
+  }
+  return ids;
+}
+
+void meet_event_hazard(EventHazard hazard) {
+  const HazardRow* row = hazards().events[static_cast<int>(hazard) - static_cast<int>(EventHazard::Hangs)];
+  if (row != nullptr) {
+    meet(*row, "torch.mps.Event.elapsed_time");
+  }
+}
+
+}  // namespace anymps

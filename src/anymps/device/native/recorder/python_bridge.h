@@ -1,0 +1,63 @@
+// The few places where the native core asks Python: who called, and what to note about a refusal.
+#pragma once
+
+#include "law/texts.h"
+
+#include <Python.h>
+
+#include <string>
+
+namespace anymps {
+
+// Python callables, held for the life of the process.
+struct Callbacks {
+  PyObject* refusal = nullptr;  // (number, kind, operator, error class, message, tensor or None) -> None
+  PyObject* surfaced = nullptr;  // (number of a refusal) -> None: its delayed error is raised now
+  PyObject* copied = nullptr;  // (CPU tensor, number of the line, bool) -> None: it was copied to mps there, for the third step unchanged
+  PyObject* module = nullptr;   // (module) -> int: the number of an nn.Module on the tape
+};
+Callbacks& callbacks();
+
+// While it lives, this thread's Python frames run as they are: inside a compiled function torch.compile would translate
+// our callbacks too. Needs the GIL; a pending error is kept.
+class NoDynamo {
+ public:
+  NoDynamo();
+  ~NoDynamo();
+  NoDynamo(const NoDynamo&) = delete;
+  NoDynamo& operator=(const NoDynamo&) = delete;
+
+ private:
+  PyObject* former_ = nullptr;
+};
+
+// Folders whose code is not the user's: torch, anymps. Frames in them are passed over when a call site is looked for.
+void set_internal_prefixes(std::vector<std::string> prefixes);
+
+bool is_internal(const std::string& file);
+
+struct SiteText {
+  uint32_t id;
+  std::string file, function, via;
+  int line;
+};
+std::vector<SiteText> take_new_sites();
+void forget_sites();
+
+// The number of one place in the user's code, for Python callers: file, line, function.
+uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via);
+
+// The place in the user's code that runs; in a backward that of the forward operator, or of the user's own backward.
+uint32_t current_place();
+
+// Answers the refusal's number on the tape; 0 while nothing records.
+uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit);
+
+// A CPU tensor was copied to mps: Python is told once a line, and looks there for what made it; and once a tensor that
+// comes by in every step as it was.
+void note_copy_to_mps(const at::Tensor& source);
+
+// A delayed error, noted before under that number, is raised by the calling line.
+void note_surfaced(uint32_t number);
+
+}  // namespace anymps
