@@ -20,8 +20,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from anymps.capture._recorder import ALLOCATION_LIMIT
 from anymps.record import Direction, Fate, Phase, RecordingBuilder, RecordingWriter, Wait
-from anymps.record._capture import ALLOCATION_LIMIT
 from anymps.report import FORMATS
 
 SECONDS = 10.0

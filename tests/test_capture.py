@@ -483,7 +483,7 @@ def test_missing_operator_is_noted() -> None:
 
 def test_entries_beyond_the_limit_are_counted() -> None:
     """Past the detail limit operators only count, waits keep their detail, and the recording says what was dropped."""
-    from anymps.record._capture import Capture
+    from anymps.capture._recorder import Capture
 
     x = torch.ones(2, device="mps")
     with Capture(detail_limit=10) as capture:

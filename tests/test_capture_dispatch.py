@@ -14,11 +14,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 import anymps
+from anymps.capture.dispatch._refusals import kind_of
 from anymps.commands._target import _without_watchers
 from anymps.device._real_mac import mac_named
 from anymps.mac import parse_mac
 from anymps.record import Fate, Phase, RefusalKind, Wait
-from anymps.record._capture_refusals import kind_of
 from anymps.rules import SAME_GPU_CHECKS, float64_allocation, missing_operator, out_of_memory, tensor_on_cpu
 from processes import run_python
 

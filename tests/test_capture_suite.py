@@ -11,9 +11,9 @@ import torch
 import torch.utils.checkpoint
 
 import anymps
+from anymps.capture._suite import Section, SuiteCapture, tensor_bytes
 from anymps.record import Fate, RefusalKind, Wait
-from anymps.record._capture_suite import Section, SuiteCapture, tensor_bytes
-from anymps.record._schema import ENTRY
+from anymps.record.format._schema import ENTRY
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 

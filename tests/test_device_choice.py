@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from anymps.capture import _device_choice
+from anymps.capture._device_choice import device_choice
 from anymps.commands._judge import FINDINGS, Choice, Judge
 from anymps.findings import Finding, Severity, find
-from anymps.record import RecordingBuilder, _device_choice
-from anymps.record._device_choice import device_choice
+from anymps.record import RecordingBuilder
 from anymps.report._words import verdict
 from recordings import META
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from anymps.capture._endings import ending_of
 from anymps.findings import Finding, Outcome, Severity, find, judge
 from anymps.record import Recording, RecordingBuilder, RefusalKind, Site
-from anymps.record._endings import ending_of
 from anymps.report._words import verdict
 from recordings import META, SCRIPT
 

@@ -35,4 +35,4 @@ def test_record_is_the_function() -> None:
         import anymps.record._vocabulary
         print(anymps.record.__name__, anymps.record.__module__)
     """)
-    assert result.lines == ["True True", "record anymps.record._start"]
+    assert result.lines == ["True True", "record anymps.capture._start"]

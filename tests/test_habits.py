@@ -336,7 +336,7 @@ def test_what_cannot_be_sent_to_workers(options: dict[str, object], unpicklable:
     facts = loader_facts(num_workers=1, multiprocessing_context="fork", **options)
     assert (facts["workers"], facts["start_method"]) == (1, "fork")
     assert "unpicklable" not in facts  # a forked worker is sent nothing
-    from anymps.record._capture_habits import _unpicklable
+    from anymps.capture._habits import _unpicklable
 
     loader = DataLoader(options.pop("dataset", Rows()), num_workers=1, **options)  # type: ignore[arg-type]
     assert next(_unpicklable(loader), "") == unpicklable
@@ -355,7 +355,7 @@ def test_what_workers_are_given_on_mps(
     dataset: Callable[[], object], collate: Callable[[], object] | None, on_mps: str
 ) -> None:
     """Tensors on mps in the data set or in the arguments of a function for it; a batch that is moved later is none."""
-    from anymps.record._capture_habits import _on_mps
+    from anymps.capture._habits import _on_mps
 
     loader = DataLoader(dataset(), num_workers=1, collate_fn=collate() if collate is not None else None)  # type: ignore[arg-type, call-overload]
     assert next(_on_mps(loader), "") == on_mps

@@ -13,11 +13,11 @@ import torch
 from torch._ops import OpOverload
 
 import anymps
+from anymps.capture.dispatch._hazard_checks import CHECKS
+from anymps.capture.dispatch._hazards import KnownFaults
 from anymps.device import composite_rows, enforce_hazards, known_hazards, native
 from anymps.device._real_mac import hazards_of
 from anymps.mac import parse_mac
-from anymps.record._capture_hazard_checks import CHECKS
-from anymps.record._capture_hazards import KnownFaults
 from anymps.rules import Check, Hazard, Outcome, all_hazards, core_table, parse_torch_version
 
 pytestmark = pytest.mark.usefixtures("virtual_device")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import anymps
+from anymps.capture.dispatch import _tape as tape
 from anymps.record import Phase, RecordingBuilder
-from anymps.record import _capture_tape as tape
 from anymps.report._words import limits
 
 MOST = 1 << 17

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from anymps.capture._suite import LateError, SuiteCapture
 from anymps.record import Wait
-from anymps.record._capture_suite import LateError, SuiteCapture
 from gate import Gate, gate, loaded, section
 
 __all__ = ["gate", "loaded"]  # fixtures

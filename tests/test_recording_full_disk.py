@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import anymps
+from anymps.capture._recorder import Capture
+from anymps.capture._suite import SuiteCapture
 from anymps.commands._last_run import LastRun, last_recording
 from anymps.record import Recording, RecordingBuilder, RecordingWriter
-from anymps.record._capture import Capture
-from anymps.record._capture_suite import SuiteCapture
 from gate import Gate, gate, loaded, section
 from processes import MAC, clean_environment
 
@@ -149,7 +149,7 @@ import sys
 import torch
 
 def test_one():
-    connection = sys.modules["anymps.record._capture"]._current._writer._connection
+    connection = sys.modules["anymps.capture._recorder"]._current._writer._connection
     pages, = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 4}")
     x = torch.ones(4, device="mps")

@@ -25,8 +25,8 @@ from anymps._errors import AnympsError
 from anymps.commands import main
 from anymps.findings import Settings, find, read_baseline, read_settings, roots, select
 from anymps.record import Phase, Recording, RecordingWriter, Role, join
-from anymps.record._schema import TABLES
 from anymps.record._strict import _columns
+from anymps.record.format._schema import TABLES
 from anymps.report import FORMATS, compare, render_diff_json, renderer
 from anymps.report._diff_html import render_diff_html
 from recordings import hostile, refusing, small, training

@@ -25,7 +25,7 @@ from anymps.record import (
     Step,
     Wait,
 )
-from anymps.record._schema import ENTRY
+from anymps.record.format._schema import ENTRY
 
 ADD, COPY, ITEM = "aten::add.Tensor", "aten::_copy_from", "aten::_local_scalar_dense"
 HEAVISIDE = "aten::heaviside.out"

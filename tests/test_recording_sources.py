@@ -13,7 +13,7 @@ import anymps
 from anymps.commands import main
 from anymps.findings import Settings, find, select
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind, Site
-from anymps.record._source import Quote, quote_file, quote_text
+from anymps.record.format._quote import Quote, quote_file, quote_text
 from anymps.report import FORMATS, renderer
 
 TEXT = """\

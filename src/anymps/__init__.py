@@ -26,10 +26,10 @@ from anymps._errors import (
 from anymps._version import __version__
 
 if TYPE_CHECKING:
+    from anymps.capture import record
     from anymps.device import enable, is_virtual
     from anymps.mac import Mac, parse_mac
     from anymps.record import Recording
-    from anymps.record._start import record
 
 __all__ = [
     "AnympsError",
@@ -75,7 +75,7 @@ class _Face(ModuleType):
         return sorted({*super().__dir__(), *__all__})
 
     def _record(self) -> Any:
-        return vars(self).get("_record_replacement") or importlib.import_module("anymps.record._start").record
+        return vars(self).get("_record_replacement") or importlib.import_module("anymps.capture").record
 
     def _set_record(self, value: object) -> None:
         # The import system sets the package `anymps.record` here; anything else is a test's stand-in.

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from typing import Protocol
 
+from anymps import capture
 from anymps._errors import UsageError
-from anymps.record._endings import INTERRUPTED, ending_of
+from anymps.capture import INTERRUPTED, ending_of
 
 
 class TargetNotFoundError(UsageError):
@@ -205,7 +206,7 @@ def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackTyp
 
 def _without_watchers(trace: types.TracebackType | None) -> types.TracebackType | None:
     """Drop the frames of a recording that stands between the script and torch."""
-    watchers = os.path.join(os.path.dirname(os.path.dirname(__file__)), "record", "_capture")
+    watchers = os.path.dirname(capture.__file__) + os.sep
     kept: list[types.TracebackType] = []
     while trace is not None:
         if not trace.tb_frame.f_code.co_filename.startswith(watchers):

@@ -11,8 +11,8 @@ from typing import Any
 
 import _pytest
 
+from anymps.capture import Section
 from anymps.record import Fate, Refusal, RefusalKind, Site, Wait
-from anymps.record._capture_suite import Section
 
 _TESTING = "torch/testing/"
 _LOOKERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (_pytest, unittest))

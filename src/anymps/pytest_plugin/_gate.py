@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from anymps._errors import AnympsError
+from anymps.capture import SuiteCapture
 from anymps.device import default_device
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._late import LateErrors, told
@@ -20,7 +21,6 @@ from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
 from anymps.pytest_plugin._options import Settings
 from anymps.pytest_plugin._selection import Selection
 from anymps.pytest_plugin._verdict import Verdict
-from anymps.record._capture_suite import SuiteCapture
 
 _ID = pytest.StashKey[str]()  # as it was collected: pytest-xdist appends a group later
 _MARKS = pytest.StashKey[Marks]()

@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
+from anymps.capture import LateError, SuiteCapture
 from anymps.pytest_plugin._limits import place
-from anymps.record._capture_suite import LateError, SuiteCapture
 
 _WHERE = {"setup": "setup of the test", "call": "test", "teardown": "teardown of the test", "collect": "import"}
 _SECTION = "mps device"

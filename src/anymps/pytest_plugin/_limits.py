@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from anymps.capture import Allocation, Section
 from anymps.pytest_plugin._facts import counted_waits, unmarked_fallbacks
 from anymps.pytest_plugin._marks import Marks
 from anymps.record import Fate, Site
-from anymps.record._capture_suite import Allocation, Section
 
 _SHOWN = 5
 

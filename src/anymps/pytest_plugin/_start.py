@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from anymps._errors import AnympsError
+from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, enable
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._gate import Gate
@@ -16,7 +17,6 @@ from anymps.pytest_plugin._manifest import Manifest, read_manifest
 from anymps.pytest_plugin._options import Settings, read_settings, runs_tests
 from anymps.pytest_plugin._parts import of_worker
 from anymps.pytest_plugin._summary import Expected, Summary
-from anymps.record._capture import DETAIL_LIMIT
 
 
 def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Settings, State]:

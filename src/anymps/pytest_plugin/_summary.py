@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from anymps._errors import RecordingError
+from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, banner
 from anymps.pytest_plugin._annotations import workflow_commands
 from anymps.pytest_plugin._baseline import Baseline, New
@@ -24,7 +25,6 @@ from anymps.pytest_plugin._parts import Parts
 from anymps.pytest_plugin._update import update
 from anymps.pytest_plugin._verdict import Verdict
 from anymps.record import RefusalKind
-from anymps.record._capture import DETAIL_LIMIT
 from anymps.report._text import clean
 
 if TYPE_CHECKING:

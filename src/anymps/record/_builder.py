@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 
 from anymps.record._recording import Recording
-from anymps.record._schema import ALLOCATION, ENTRY
-from anymps.record._source import quote_text
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._writer import RecordingWriter
+from anymps.record.format import ALLOCATION, ENTRY, quote_text
 
 
 class RecordingBuilder:

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from anymps._errors import RecordingError
-from anymps.record._schema import APPLICATION_ID, SCHEMA_VERSION
 from anymps.record._strict import DamageError, check_schema, check_table, harden
+from anymps.record.format import APPLICATION_ID, SCHEMA_VERSION
 
 _LONGEST_REASON = 200
 _SQLITE_HEADER = b"SQLite format 3\x00"

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Any
 
 from anymps.record._recording import Recording
-from anymps.record._schema import ALLOCATION, ENTRY
 from anymps.record._vocabulary import Flag
 from anymps.record._writer import RecordingWriter
+from anymps.record.format import ALLOCATION, ENTRY
 
 _OWN = ("process", "started", "wall_seconds", "ending")  # facts of each process
 _CHUNK = 16384  # entries: 1 MiB

@@ -1,6 +1,6 @@
 """The border that a recording from elsewhere crosses: exact tables, types, ranges and JSON, before any of it is used.
 
-What a file must look like is derived from `_schema.py` and the vocabularies; what crosses needs no check later.
+What a file must look like is derived from `format/_schema.py` and the vocabularies; what crosses needs no check later.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from anymps.record._schema import TABLES
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
+from anymps.record.format import TABLES
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it
 _LONGEST_TEXT: Final = 1 << 24  # characters of one text

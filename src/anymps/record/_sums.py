@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from anymps.record._facts import Line, Occurrence, OperatorUse, Site, Varied
-from anymps.record._schema import ON_CPU, ON_MPS
 from anymps.record._step_table import median_of
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps.record.format import ON_CPU, ON_MPS
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
 

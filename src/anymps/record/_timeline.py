@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from anymps.record._facts import Site, Span, Step, StepSum, StepTable, StepTimeline
-from anymps.record._schema import ON_CPU, ON_MPS
 from anymps.record._step_table import Rows, read_walls, within
 from anymps.record._vocabulary import Flag, Phase, Wait
 from anymps.record._walk import Walk
+from anymps.record.format import ON_CPU, ON_MPS
 
 # SQLite takes the other columns of a group from the row that holds the maximum (sqlite.org/lang_select.html, "bare
 # columns in an aggregate query"): those of the longest call.

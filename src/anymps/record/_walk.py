@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from anymps.record._schema import ON_CPU, ON_MPS
 from anymps.record._step_table import Rows
 from anymps.record._vocabulary import Direction, Flag, Phase
+from anymps.record.format import ON_CPU, ON_MPS
 
 # In SQLite shifts and `|` bind alike. A call whose signature is missing is neither on mps nor on the CPU.
 _CALLS: Final = (

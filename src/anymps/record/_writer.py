@@ -16,7 +16,7 @@ from anymps.record._file import check_is_recording, connect_memory, open_readonl
 from anymps.record._recording import Recording
 from anymps.record._redact import redact, redact_arguments, redact_json, redact_note, redact_source
 from anymps.record._rounds import settle_steps
-from anymps.record._schema import (
+from anymps.record.format import (
     ALLOCATION,
     ModuleRow,
     OperatorRow,

@@ -13,17 +13,17 @@ from typing import Any
 
 import torch
 
-from anymps.record._capture_copies import PendingCopies
-from anymps.record._capture_hazards import Event
-from anymps.record._capture_refusals import DELAYED_ERROR
-from anymps.record._capture_stand_ins import StandIns
-from anymps.record._capture_tape import PythonTape
-from anymps.record._vocabulary import Wait
+from anymps.capture.dispatch._copies import PendingCopies
+from anymps.capture.dispatch._hazards import Event
+from anymps.capture.dispatch._refusals import DELAYED_ERROR
+from anymps.capture.dispatch._stand_ins import StandIns
+from anymps.capture.dispatch._tape import PythonTape
+from anymps.record import Wait
 from anymps.rules import Check, fallback_warning
 
 _SYNCHRONIZE = ("_mps_deviceSynchronize", "_accelerator_synchronizeDevice")
 _EMPTY_CACHE = ("_mps_emptyCache", "_accelerator_emptyCache")
-_OURS = str(Path(__file__).parents[1]) + os.sep
+_OURS = str(Path(__file__).parents[2]) + os.sep
 _OPERATOR = "%OP%"
 _FALLBACK = re.compile(re.escape(fallback_warning(_OPERATOR).text).replace(re.escape(_OPERATOR), "(?P<name>.+?)"))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from anymps.record._capture_origins import assignments, parsed, user_frames
+from anymps.capture._origins import assignments, parsed, user_frames
 
 _FIRST, _SECOND = 2, 5
 _GROWS_BY = _SECOND - _FIRST

@@ -15,16 +15,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anymps._errors import EnableError, RecordingError
 from anymps._version import __version__
+from anymps.capture._device_choice import device_choice
+from anymps.capture._endings import ending_of
+from anymps.capture._hooks import Hooks, drain_modules
+from anymps.capture._origins import default_is_mps, find_caller, find_origin
 from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
-from anymps.record._capture_hooks import Hooks, drain_modules
-from anymps.record._capture_origins import default_is_mps, find_caller, find_origin
-from anymps.record._device_choice import device_choice
-from anymps.record._endings import ending_of
-from anymps.record._recording import Recording
-from anymps.record._schema import ModuleRow, OperatorRow, RefusalRow, RoundRow, SignatureRow, SiteRow, StepRow
-from anymps.record._source import quote_file
-from anymps.record._vocabulary import Fate, RefusalKind
-from anymps.record._writer import RecordingWriter
+from anymps.record import Fate, Recording, RecordingWriter, RefusalKind
+from anymps.record.format import (
+    ModuleRow,
+    OperatorRow,
+    RefusalRow,
+    RoundRow,
+    SignatureRow,
+    SiteRow,
+    StepRow,
+    quote_file,
+)
 
 DETAIL_LIMIT = 2_000_000
 """Entries kept one by one (128 MB); later ones are counted in the totals, except waits, copies and refusals."""
@@ -320,7 +326,7 @@ def _core_of(source: str) -> tuple[Any, Callable[[torch.UntypedStorage, int, int
     if source == "native":
         core = native()
         return core, lambda storage, role, module: core.ledger_assign(storage._cdata, role, module)
-    from anymps.record._capture_dispatch import DispatchCore
+    from anymps.capture.dispatch import DispatchCore
 
     dispatch = DispatchCore()
     return dispatch, dispatch.assign_storage

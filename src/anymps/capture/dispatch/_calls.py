@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from anymps.capture.dispatch._hazards import KnownFaults
 from anymps.device import composite_rows
-from anymps.record._capture_hazards import KnownFaults
-from anymps.record._vocabulary import Fate, Wait
+from anymps.record import Fate, Wait
 from anymps.rules import CoreRow, core_table, device_checks
 from anymps.rules import Flag as RuleFlag
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anymps.record._capture_tape import PythonTape, graph_task
+from anymps.capture.dispatch._tape import PythonTape, graph_task
 
 _MOST_TRIPS = 1024
 _FOLLOWED = 64  # operators after a copy to the CPU in which its values are followed

@@ -26,10 +26,10 @@ from torch.amp.grad_scaler import GradScaler
 from torch.utils.data._utils.worker import _worker_loop
 from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
-from anymps.record._capture_births import find_birth, find_name
-from anymps.record._capture_clocks import watch_clocks
-from anymps.record._capture_keepers import Keepers
-from anymps.record._capture_origins import user_frames
+from anymps.capture._births import find_birth, find_name
+from anymps.capture._clocks import watch_clocks
+from anymps.capture._keepers import Keepers
+from anymps.capture._origins import user_frames
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
 _BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")

@@ -11,8 +11,8 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from anymps.record._capture_habits import Habits
-from anymps.record._vocabulary import Phase, Role, RoundKind, Wait
+from anymps.capture._habits import Habits
+from anymps.record import Phase, Role, RoundKind, Wait
 
 _BATCH_MARK = "anymps::dataloader"
 _ENGINE = "_engine_run_backward"  # what `backward` and `torch.autograd.grad` have in common

@@ -15,12 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from anymps.record._capture import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture, Drained, site_row
-from anymps.record._facts import Refusal, Site
-from anymps.record._recording import Recording
-from anymps.record._schema import ENTRY, ModuleRow, RefusalRow, SignatureRow, StepRow, mattering
-from anymps.record._vocabulary import Fate, Flag, RefusalKind, Wait
-from anymps.record._writer import RecordingWriter
+from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture, Drained, site_row
+from anymps.record import Fate, Flag, Recording, RecordingWriter, Refusal, RefusalKind, Site, Wait
+from anymps.record.format import ENTRY, ModuleRow, RefusalRow, SignatureRow, StepRow, mattering
 
 # Fields of an entry, in their order.
 _SEQUENCE, _SIGNATURE, _SITE, _STEP, _WAIT, _FLAGS, _REFUSAL = 3, 4, 6, 7, 10, 12, 13

@@ -14,10 +14,10 @@ from torch._C._dynamo.eval_frame import set_eval_frame
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anymps.record._capture_calls import Kind, Plan, Tensors, tensors_of
+from anymps.capture.dispatch._calls import Kind, Plan, Tensors, tensors_of
 
 if TYPE_CHECKING:
-    from anymps.record._capture_dispatch import DispatchCore
+    from anymps.capture.dispatch._core import DispatchCore
 
 # What torch takes out of the way before a dispatch mode is called.
 _AUTOGRAD = (

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 import torch
 
-from anymps.record._capture_tape import Entry, PythonTape
-from anymps.record._schema import ALLOCATION
+from anymps.capture.dispatch._tape import Entry, PythonTape
+from anymps.record.format import ALLOCATION
 
 # Columns of `allocations`.
 (

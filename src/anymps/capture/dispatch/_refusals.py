@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import torch
 
-from anymps.record._capture_calls import NUMBERS
-from anymps.record._vocabulary import RefusalKind
+from anymps.capture.dispatch._calls import NUMBERS
+from anymps.record import RefusalKind
 from anymps.rules import (
     NOT_CHECKED,
     REFUSED_DTYPES,

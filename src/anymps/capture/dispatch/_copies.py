@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from anymps.record._capture_tape import PythonTape
+from anymps.capture.dispatch._tape import PythonTape
 
 _MOST_BYTES = 256 << 20
 _MOST_COPIES = 4096

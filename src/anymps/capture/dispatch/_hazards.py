@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 
-from anymps.record._capture_hazard_checks import CHECKS, Seen
+from anymps.capture.dispatch._hazard_checks import CHECKS, Seen
 from anymps.rules import Check, CoreRow, Family, Hazard, Outcome
 from anymps.rules import Flag as RuleFlag
 

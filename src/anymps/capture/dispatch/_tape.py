@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from anymps.record._capture_sites import Sites
-from anymps.record._schema import ENTRY, RoundRow, SignatureRow, StepRow
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RoundKind, Wait
+from anymps.capture.dispatch._sites import Sites
+from anymps.record import Direction, Fate, Flag, Phase, RoundKind, Wait
+from anymps.record.format import ENTRY, RoundRow, SignatureRow, StepRow
 
 _FORWARD_SLOTS = 1 << 17  # as the native tape: how many autograd nodes back a module and line are remembered
 _MOST_SEQUENCE = (1 << 63) - 1

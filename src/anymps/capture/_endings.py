@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.record._files import is_library
+from anymps.capture._file_owner import is_library
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from anymps.record._capture_tape import PythonTape
+from anymps.capture.dispatch._tape import PythonTape
 
 _FILLING = ("aten::zero_", "aten::fill_.Scalar")
 

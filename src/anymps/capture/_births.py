@@ -13,7 +13,7 @@ from types import FrameType
 
 import torch
 
-from anymps.record._capture_origins import (
+from anymps.capture._origins import (
     assignments,
     contains,
     function_at,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anymps.record._capture import Capture
+    from anymps.capture._recorder import Capture
 
 
 def record(
@@ -26,7 +26,7 @@ def record(
     Raises EnableError on entering without a device, with a source that it does not have, or while another recording
     runs, and RecordingError if `path` cannot be written.
     """
-    from anymps.record._capture import Capture
+    from anymps.capture._recorder import Capture
 
     return Capture(
         path,

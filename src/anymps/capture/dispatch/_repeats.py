@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from anymps.record._capture_roundtrip import fingerprint
+from anymps.capture.dispatch._roundtrip import fingerprint
 
 _MOST_SOURCES: Final = 16
 _STEPS: Final = 3

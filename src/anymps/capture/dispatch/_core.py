@@ -13,21 +13,21 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from anymps.capture.dispatch._calls import Kind, Plan, Plans, Tensors
+from anymps.capture.dispatch._copies import PendingCopies, returns_early
+from anymps.capture.dispatch._hazards import KnownFaults, is_dire, mark_of
+from anymps.capture.dispatch._ledger import PythonLedger
+from anymps.capture.dispatch._mode import RecordingMode, keep_compiler_out
+from anymps.capture.dispatch._overwritten import Overwritten
+from anymps.capture.dispatch._reach import Reach
+from anymps.capture.dispatch._refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
+from anymps.capture.dispatch._repeats import Repeats
+from anymps.capture.dispatch._roundtrip import RoundTrips
+from anymps.capture.dispatch._sites import Sites
+from anymps.capture.dispatch._tape import PythonTape, graph_task
+from anymps.capture.dispatch._waits import Waits
 from anymps.device import internal_folders, known_hazards
-from anymps.record._capture_calls import Kind, Plan, Plans, Tensors
-from anymps.record._capture_copies import PendingCopies, returns_early
-from anymps.record._capture_hazards import KnownFaults, is_dire, mark_of
-from anymps.record._capture_ledger import PythonLedger
-from anymps.record._capture_mode import RecordingMode, keep_compiler_out
-from anymps.record._capture_overwritten import Overwritten
-from anymps.record._capture_reach import Reach
-from anymps.record._capture_refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
-from anymps.record._capture_repeats import Repeats
-from anymps.record._capture_roundtrip import RoundTrips
-from anymps.record._capture_sites import Sites
-from anymps.record._capture_tape import PythonTape, graph_task
-from anymps.record._capture_waits import Waits
-from anymps.record._vocabulary import Direction, Fate, Flag, RefusalKind, Wait
+from anymps.record import Direction, Fate, Flag, RefusalKind, Wait
 from anymps.rules import Check, Hazard
 
 _COPY = torch.ops.aten.copy_.default

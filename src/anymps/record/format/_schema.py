@@ -24,7 +24,7 @@ OperatorRow = tuple[int, str]
 SignatureRow = tuple[int, int, int, str, str]
 # (id, path, type)
 ModuleRow = tuple[int, str, str]
-# (id, file, line, function, source, via, first, around, comments): the last three as in `_source.Quote`
+# (id, file, line, function, source, via, first, around, comments): the last three as in `_quote.Quote`
 SiteRow = tuple[int, str, int, str, str, str, int, str, str]
 # (id, entry, kind, error, message, site, origin, detail): entry 0 is filled in from the packed entries
 RefusalRow = tuple[int, int, str, str, str, int, int, Mapping[str, object]]

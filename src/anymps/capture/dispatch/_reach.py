@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from anymps.record._capture_stand_ins import StandIns
+from anymps.capture.dispatch._stand_ins import StandIns
 
 
 class Reach:

@@ -1,0 +1,52 @@
+"""The file format of a recording, for who writes and reads one: tables, their rows, packed entries, quoted source."""
+
+from __future__ import annotations
+
+from anymps.record.format._quote import AROUND, Quote, quote_file, quote_text
+from anymps.record.format._schema import (
+    ALLOCATION,
+    APPLICATION_ID,
+    ENTRY,
+    ON_CPU,
+    ON_MPS,
+    SCHEMA_VERSION,
+    TABLES,
+    ModuleRow,
+    OperatorRow,
+    RefusalRow,
+    RoundRow,
+    SignatureRow,
+    SiteRow,
+    StepRow,
+    TotalRow,
+    check_chunk,
+    create_tables,
+    expand_spool,
+    mattering,
+)
+
+__all__ = [
+    "ALLOCATION",
+    "APPLICATION_ID",
+    "AROUND",
+    "ENTRY",
+    "ON_CPU",
+    "ON_MPS",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "ModuleRow",
+    "OperatorRow",
+    "Quote",
+    "RefusalRow",
+    "RoundRow",
+    "SignatureRow",
+    "SiteRow",
+    "StepRow",
+    "TotalRow",
+    "check_chunk",
+    "create_tables",
+    "expand_spool",
+    "mattering",
+    "quote_file",
+    "quote_text",
+]
