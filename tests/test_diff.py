@@ -11,7 +11,7 @@ from anymps.commands import main
 from anymps.findings import find
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import Diff, compare, render_diff_json, render_diff_terminal
-from anymps.report._diff_html import render_diff_html
+from anymps.report.diff._html import render_diff_html
 from recordings import META, MODEL, SCRIPT, training
 
 

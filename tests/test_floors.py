@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ class Import:
     name: str
     line: int
     at_top: bool
+    for_types: bool
 
 
 def read_table() -> list[Floor]:
@@ -83,26 +85,67 @@ def package_of(path: Path) -> str:
 
 
 def imports(path: Path) -> Iterator[Import]:
-    """All imports of a module, relative ones resolved; those for type checkers alone are left out."""
+    """The imports of a module that run, at its top or in a function."""
+    return (item for item in all_imports(path) if not item.for_types)
+
+
+@cache
+def all_imports(path: Path) -> tuple[Import, ...]:
+    """All imports of a module, relative ones resolved."""
     tree = ast.parse(path.read_text())
     parents = ["anymps", *path.relative_to(SOURCE).parent.parts]
 
-    def walk(node: ast.AST, at_top: bool) -> Iterator[Import]:
+    def walk(node: ast.AST, at_top: bool, for_types: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-                continue
             if isinstance(child, ast.Import):
                 for alias in child.names:
-                    yield Import(alias.name, child.lineno, at_top)
+                    yield Import(alias.name, child.lineno, at_top, for_types)
             elif isinstance(child, ast.ImportFrom):
                 base = ".".join(parents[: len(parents) + 1 - child.level]) if child.level else ""
                 module = ".".join(filter(None, (base, child.module)))
                 for alias in child.names:
-                    yield Import(f"{module}.{alias.name}", child.lineno, at_top)
+                    yield Import(f"{module}.{alias.name}", child.lineno, at_top, for_types)
+            elif isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+                yield from walk(ast.Module(child.body, []), at_top, True)
+                yield from walk(ast.Module(child.orelse, []), at_top, for_types)
+                continue
             inner = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            yield from walk(child, at_top and not inner)
+            yield from walk(child, at_top and not inner, for_types)
 
-    yield from walk(tree, True)
+    return tuple(walk(tree, True, False))
+
+
+def dotted(path: Path) -> str:
+    """The name that a module is imported by; a package's is that of its face."""
+    parts = ("anymps", *path.relative_to(SOURCE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """What reaches itself: the groups of names each of which leads to every other (Tarjan)."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_: list[str] = []
+    found = []
+
+    def visit(name: str) -> None:
+        order[name] = lowest[name] = len(order)
+        open_.append(name)
+        for other in sorted(graph[name]):
+            if other not in order:
+                visit(other)
+            if other in open_:
+                lowest[name] = min(lowest[name], lowest[other])
+        if lowest[name] == order[name]:
+            group = open_[open_.index(name) :]
+            del open_[-len(group) :]
+            if len(group) > 1 or name in graph[name]:
+                found.append(sorted(group))
+
+    for name in sorted(graph):
+        if name not in order:
+            visit(name)
+    return found
 
 
 def identity(path: Path) -> str:
@@ -149,16 +192,44 @@ def test_torch_is_imported_where_it_may_be(path: Path) -> None:
     if rule.startswith("no"):
         assert lines == []
     elif rule.startswith("only in `"):
-        named = [place.rpartition("/") for place in re.findall(r"`([^`]+/[^`]+)`", rule)]
-        inside = any(
-            path.parent.name == directory and fnmatch.fnmatch(path.name.lstrip("_"), pattern.lstrip("_"))
-            for directory, _, pattern in named
-        )
+        inside = any(fnmatch.fnmatch(identity(path), place) for place in re.findall(r"`([^`]+/[^`]+)`", rule))
         assert inside or lines == []
     elif rule.startswith("only inside functions"):
         assert [item for item in lines if item.at_top] == []
     else:
         assert rule == "yes"
+
+
+@pytest.mark.parametrize("path", modules(), ids=identity)
+def test_no_private_doors(path: Path) -> None:
+    """What is private is imported only within its own package, and within packages inside of that."""
+    here = [*dotted(path.parent / "__init__.py").split("."), ""]
+    for item in all_imports(path):
+        parts = item.name.split(".")
+        private = next((i for i, part in enumerate(parts) if re.match(r"_(?!_)", part)), None)
+        if parts[0] == "anymps" and private is not None:
+            owner = ".".join(parts[:private])
+            assert here[:private] == parts[:private], f"{path}:{item.line}: {item.name} is private to {owner}"
+
+
+def test_no_circles() -> None:
+    """No module leads back to itself by its imports, at the top or in functions: a late import hides no circle."""
+    names = {dotted(path): path for path in modules()}
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        graph[name] = set()
+        for item in imports(path):
+            parts = item.name.split(".")
+            # The longest part of `a.b.name` that is a module; the rest is a name in it.
+            known = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+            graph[name].update(list(filter(names.__contains__, known))[:1])
+    assert circles(graph) == []
+
+
+def test_circles_are_found() -> None:
+    """The search by itself: two that lead to each other, one to itself, and a line that is none."""
+    graph = {"a": {"b"}, "b": {"c", "a"}, "c": {"d"}, "d": {"d"}, "e": {"a"}}
+    assert circles(graph) == [["d"], ["a", "b"]]
 
 
 def test_reading_needs_no_torch() -> None:

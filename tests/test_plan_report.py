@@ -16,8 +16,8 @@ import pytest
 from anymps.plan import NoLarger, Recovery
 from anymps.record import MemoryStory
 from anymps.report import plan_json, plan_page, print_plan, render_plan
-from anymps.report._plan_chart import ASCII, BLOCKS, glyphs_for, memory_chart
-from anymps.report._plan_words import fixes
+from anymps.report.plan._chart import ASCII, BLOCKS, glyphs_for, memory_chart
+from anymps.report.plan._words import fixes
 from plans import EVIL, evil, planned, resting
 from test_report_forms import comparable, validator
 from test_report_html import Page

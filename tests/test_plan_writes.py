@@ -15,10 +15,10 @@ from processes import clean_environment
 
 LAYERED = """
 import os, sys, tempfile
-from anymps.plan._diverted_files import divert_files
-from anymps.plan._diverted_libraries import divert_libraries
-from anymps.plan._layer import Layer
-from anymps.plan._seal import seal
+from anymps.plan.sandbox._files import divert_files
+from anymps.plan.sandbox._libraries import divert_libraries
+from anymps.plan.sandbox._layer import Layer
+from anymps.plan.sandbox._seal import seal
 private = sys.argv[1]
 os.mkdir(private + "/files")
 layer = Layer(private + "/files", (private, "/dev", "/proc"))
@@ -228,7 +228,7 @@ def test_what_passes_by_the_layer_is_refused(folder: Path) -> None:
     shown = layered(
         folder,
         """
-        from anymps.plan._layer import REAL
+        from anymps.plan.sandbox._layer import REAL
         def rename(): REAL.os_rename("good.txt", "bad.txt")
         def write(): REAL.open("good.txt", "w")
         def remove(): REAL.os_unlink("good.txt")

@@ -28,7 +28,7 @@ from anymps.record import Phase, Recording, RecordingWriter, Role, join
 from anymps.record._strict import _columns
 from anymps.record.format._schema import TABLES
 from anymps.report import FORMATS, compare, render_diff_json, renderer
-from anymps.report._diff_html import render_diff_html
+from anymps.report.diff._html import render_diff_html
 from recordings import hostile, refusing, small, training
 
 pytestmark = pytest.mark.usefixtures("virtual_device")

@@ -16,7 +16,7 @@ import pytest
 from anymps.findings import find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import FORMATS, Renderer, compare, render_diff_json, renderer
-from anymps.report._diff_html import render_diff_html
+from anymps.report.diff._html import render_diff_html
 from recordings import META, hostile, refusing, small, training
 
 DATA = Path(__file__).parent / "data"

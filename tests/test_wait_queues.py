@@ -22,7 +22,7 @@ from anymps.record import (
 from anymps.report import _step_rows
 from anymps.report import _words as words
 from anymps.report._drawings import timeline_drawing
-from anymps.report._wait_rows import wait_rows
+from anymps.report.run._wait_rows import wait_rows
 from recordings import training
 
 STEP = 1_000

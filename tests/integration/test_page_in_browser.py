@@ -12,7 +12,7 @@ import pytest
 from anymps.findings import find
 from anymps.record import Recording
 from anymps.report import compare, plan_page, renderer
-from anymps.report._diff_html import render_diff_html
+from anymps.report.diff._html import render_diff_html
 from plans import evil, planned, resting
 from recordings import hostile, refusing, small, training
 

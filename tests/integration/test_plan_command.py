@@ -215,7 +215,7 @@ def test_memory_between_steps_is_that_of_a_mac(arguments: tuple[str, ...], colum
     code = (
         "import runpy, sys\nfrom anymps.device import enable\n"
         "enable('M4 Max 128GB', require='virtual', substrate='shape', quiet=True)\n"
-        "from anymps.plan._hollow import Hollow\n"
+        "from anymps.plan.inside._hollow import Hollow\n"
         f"sys.argv = {[GPT, *arguments, 'show']!r}\nwith Hollow():\n    runpy.run_path({GPT!r}, run_name='__main__')\n"
     )
     steps = [[int(word) for word in line.split()] for line in run_python(code).lines]

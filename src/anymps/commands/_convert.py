@@ -15,7 +15,7 @@ import click
 from anymps._errors import UsageError
 from anymps.checkpoints import Change, FileReport, Report
 from anymps.checkpoints import convert as convert_checkpoint
-from anymps.report._text import clean, plural, size
+from anymps.report import clean, plural, size
 
 
 @click.command(short_help="Make a checkpoint loadable on mps.")

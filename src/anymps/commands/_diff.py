@@ -33,7 +33,7 @@ def diff(before: Path, after: Path, form: str, output: str, fail_on: str) -> int
     """Compare two recordings: findings that are new or gone, the step side by side, operators on the CPU."""
     from anymps.findings import find
     from anymps.record import Recording
-    from anymps.report import compare, render_diff_json, render_diff_terminal
+    from anymps.report import compare, render_diff_html, render_diff_json, render_diff_terminal
 
     target = Outputs((Output(form, output),))
     target.check()
@@ -42,8 +42,6 @@ def diff(before: Path, after: Path, form: str, output: str, fail_on: str) -> int
     if form == "json":
         text = render_diff_json(result)
     elif form == "html":
-        from anymps.report._diff_html import render_diff_html  # jinja2 takes longer to load than the others to write
-
         text = render_diff_html(result)
     else:
         terminal = output == STDOUT and sys.stdout.isatty()

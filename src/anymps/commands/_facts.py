@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from anymps import device
 from anymps._errors import AnympsError
 from anymps._version import __version__
-from anymps.device import _build, _toolchain, is_virtual
 
 # Variables that are shown if they are set, besides all that start with one of the prefixes.
 _NAMES = ("MTL_CAPTURE_ENABLED", "PYTORCH_DEBUG_MPS_ALLOCATOR", "PYTORCH_ENABLE_MPS_FALLBACK", "TORCH_CPP_LOG_LEVEL")
@@ -173,7 +173,7 @@ def _torch_facts() -> dict[str, object]:
         facts["torch_cuda"] = torch.version.cuda
         facts["mps_built"] = bool(torch.backends.mps.is_built())
         facts["mps_available"] = bool(torch.backends.mps.is_available())
-        facts["virtual"] = is_virtual()
+        facts["virtual"] = device.is_virtual()
     return facts
 
 
@@ -181,22 +181,22 @@ def _build_facts() -> dict[str, object]:
     """What the native core needs and whether it is there."""
     facts: dict[str, object] = {}
     try:
-        directory = _build.cache_directory()
+        directory = device.cache_directory()
         facts["cache"] = str(directory)
         facts["cache_writable"] = _can_make(directory)
-        _build.check_cache()
+        device.check_cache()
     except AnympsError as error:
         facts["cache_error"] = str(error)
-    facts["python_headers"] = _toolchain.python_headers() is not None
-    facts["ninja"] = _toolchain.find_ninja() is not None
+    facts["python_headers"] = device.python_headers() is not None
+    facts["ninja"] = device.find_ninja() is not None
     try:
-        compiler = _toolchain.find_compiler()
+        compiler = device.find_compiler()
     except AnympsError as error:
         facts["compiler_error"] = str(error)
         return facts
     facts["compiler"] = None if compiler is None else compiler.identity.partition(" | ")[0]
     with contextlib.suppress(AnympsError):  # no torch, or one that is not supported
-        facts["core_built"] = _build.is_built()
+        facts["core_built"] = device.is_built()
     return facts
 
 

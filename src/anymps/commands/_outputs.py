@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from anymps.report import FORMATS
-from anymps.report._outputs import STDOUT, Output, Outputs, write_file, write_stream
+from anymps.report import FORMATS, STDOUT, Output, Outputs, write_file, write_stream
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from anymps._errors import UsageError
 from anymps.commands._script_folder import hidden_package, tells_of_retries
 from anymps.commands._target import Target
-from anymps.plan._turns import Turns
+from anymps.plan import Scenario, Turns
 
 if TYPE_CHECKING:
-    from anymps.plan._layer import Layer
+    from anymps.plan.sandbox import Layer
 
 _ROOMY_MAC = "M3 Ultra 512GB"  # whose largest buffer no script reaches: limits are for the replay
 
@@ -67,9 +67,7 @@ class PlanSession:
             raise
 
         import anymps
-        from anymps.plan._apply import apply
-        from anymps.plan._hollow import Hollow
-        from anymps.plan._scenario import Scenario
+        from anymps.plan.inside import Hollow, apply
 
         self._scenario = Scenario.from_json(self._order["scenario"])
         self._applied = apply(self._scenario)
@@ -117,10 +115,7 @@ class PlanSession:
         os.mkdir(temporary)
         os.environ.update(TMPDIR=temporary, PYTHONDONTWRITEBYTECODE="1")
         tempfile.tempdir = None
-        from anymps.plan._diverted_files import divert_files
-        from anymps.plan._diverted_libraries import divert_libraries
-        from anymps.plan._layer import Layer
-        from anymps.plan._seal import seal
+        from anymps.plan.sandbox import Layer, divert_files, divert_libraries, seal
 
         free = ["/dev", "/proc", private, os.environ.get("ANYMPS_CACHE_DIR", private)]  # as device/_enable.py sets it
         self._layer = Layer(files, tuple(free))

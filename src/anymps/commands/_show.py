@@ -24,7 +24,7 @@ def say(problem: object, stream: TextIO | None = None) -> None:
 
     What comes from files or names in it reaches no terminal as it is: control characters are written out.
     """
-    from anymps.report._text import clean
+    from anymps.report import clean
 
     text = str(problem).removeprefix("anymps: ")
     lines = text.split("\n") if isinstance(problem, BuildError) else [text]  # that one quotes the compiler

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anymps.device._build import CACHE_VARIABLE, build, cache_directory, is_built
+from anymps.device._build import CACHE_VARIABLE, build, cache_directory, check_cache, is_built
 from anymps.device._default_device import default_device
 from anymps.device._enable import (
     STRICT_COPIES_VARIABLE,
@@ -18,6 +18,7 @@ from anymps.device._enable import (
     state,
 )
 from anymps.device._real_mac import this_mac
+from anymps.device._toolchain import find_compiler, find_ninja, python_headers
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -26,15 +27,19 @@ __all__ = [
     "banner",
     "build",
     "cache_directory",
+    "check_cache",
     "composite_rows",
     "default_device",
     "enable",
     "enforce_hazards",
+    "find_compiler",
+    "find_ninja",
     "internal_folders",
     "is_built",
     "is_virtual",
     "known_hazards",
     "native",
+    "python_headers",
     "state",
     "this_mac",
 ]

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from anymps._errors import AnympsError, EnableError
+from anymps._errors import EnableError
 from anymps.mac import Mac
 
 START_METHOD_VARIABLE: Final = "ANYMPS_START_METHOD"
@@ -29,7 +29,7 @@ _OF_MACOS: Final = "spawn"
 _SWITCH_ON: Final = (
     "import sys, pickle\n"
     "sys.path[:] = path\n"
-    "from anymps.device._start_method import switch_on\n"
+    "from anymps.device._started import switch_on\n"
     "switch_on(pickle.loads(mac), method)\n"
 )
 
@@ -80,13 +80,3 @@ class _Device:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exec, (_SWITCH_ON, self._names)
-
-
-def switch_on(mac: Mac, method: str) -> None:
-    """Have the parent's device in a new process. Where that fails the process goes on without, and says so."""
-    from anymps.device._enable import enable
-
-    try:
-        enable(mac, quiet=True, start_method=method)
-    except AnympsError as error:
-        print(error, file=sys.stderr, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Final
 
 from anymps.findings import (
@@ -30,8 +29,9 @@ from anymps.findings import (
     _whole_run,
     _wrong_results,
 )
+from anymps.findings._catalogue import RULES
 from anymps.findings._loop import MIN_STEPS
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Finding, Severity
 from anymps.record import Recording
 
 _FAMILIES: Final = (
@@ -60,8 +60,7 @@ _FAMILIES: Final = (
     _timing,
 )
 
-RULES: Final[dict[str, Rule]] = {rule.id: rule for family in _FAMILIES for rule in family.RULES}
-"""Every rule by its id."""
+RULES.update({rule.id: rule for family in _FAMILIES for rule in family.RULES})
 
 _OVER_STEPS: Final = (
     _precision.UNSCALED.id,
@@ -83,14 +82,6 @@ _REFUSALS: Final = frozenset(
 def is_refusal(finding: Finding) -> bool:
     """Whether a finding is about a call that raised."""
     return finding.id in _REFUSALS and finding.severity is Severity.ERROR
-
-
-def nearest_rule(word: str) -> str:
-    """The id of the rule that a misspelt one most likely means, empty if there is none like it."""
-    likeness = {rule: difflib.SequenceMatcher(None, word.upper(), rule).ratio() for rule in RULES}
-    # Ids differ in a digit or two, so many are equally alike: those of the same family come first.
-    best = max(RULES, key=lambda rule: (likeness[rule], word.upper()[:4] == rule[:4]))
-    return best if likeness[best] > 0.7 else ""
 
 
 def find(recording: Recording) -> list[Finding]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from anymps._errors import MacError, UsageError
+from anymps.findings._catalogue import RULES, nearest_rule
 from anymps.findings._model import Severity
-from anymps.findings._registry import RULES, nearest_rule
 from anymps.mac import parse_mac
 
 if sys.version_info >= (3, 11):

@@ -11,6 +11,8 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from anymps.findings._catalogue import RULES as KNOWN
+from anymps.findings._catalogue import nearest_rule
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Recording, Site
@@ -98,12 +100,10 @@ def _comment_texts(code: str) -> list[str]:
 
 def _problem(comment: Comment) -> str:
     """What is wrong with a comment, the empty text if nothing is."""
-    from anymps.findings._registry import RULES, nearest_rule  # which gathers this family with the others
-
     if not comment.ids:
         return "names no rule"
     for name in comment.ids:
-        if name not in RULES:
+        if name not in KNOWN:
             nearest = nearest_rule(name)
             return f"names {name}, which is no rule{f'; the nearest is {nearest}' if nearest else ''}"
     return "" if comment.reason else f"gives no reason for leaving out {', '.join(comment.ids)}"

@@ -8,6 +8,7 @@ from anymps.plan._others import Kind, Others, others
 from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
 from anymps.plan._trace import COMFORT, Outcome, Stretch, Trace, Verdict
+from anymps.plan._turns import Turns
 
 __all__ = [
     "COMFORT",
@@ -28,6 +29,7 @@ __all__ = [
     "Scenario",
     "Stretch",
     "Trace",
+    "Turns",
     "Verdict",
     "first_fixes",
     "growth_a_step",

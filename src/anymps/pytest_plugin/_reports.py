@@ -15,7 +15,7 @@ from anymps._errors import AnympsError
 from anymps.findings import find, read_settings, roots, select
 from anymps.pytest_plugin._options import Settings
 from anymps.record import Recording
-from anymps.report._outputs import STDOUT, Output, Outputs
+from anymps.report import STDOUT, Output, Outputs
 
 
 class Reports:

@@ -25,7 +25,7 @@ from anymps.pytest_plugin._parts import Parts
 from anymps.pytest_plugin._update import update
 from anymps.pytest_plugin._verdict import Verdict
 from anymps.record import RefusalKind
-from anymps.report._text import clean
+from anymps.report import clean
 
 if TYPE_CHECKING:
     from anymps.pytest_plugin._reports import Reports

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anymps.record._facts import Noted, Occurrence, Site, UnsafeCopy
-from anymps.record._step_table import Rows
+from anymps.record._rows import Rows
 from anymps.record._vocabulary import Flag
 
 

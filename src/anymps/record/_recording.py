@@ -41,7 +41,8 @@ from anymps.record._memory import MemoryStory, tell
 from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._refusals import read_refusals
 from anymps.record._rounds import settle_steps
-from anymps.record._step_table import read_step_table, within
+from anymps.record._rows import within
+from anymps.record._step_table import read_step_table
 from anymps.record._strict import DamageError, check_rows, read_facts, read_meta, read_object, read_texts
 from anymps.record._sums import read_lines, read_occurrences, read_operators, read_varied
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anymps.record._facts import Refusal, Site
-from anymps.record._step_table import Rows
+from anymps.record._rows import Rows
 from anymps.record._sums import Word
 from anymps.record._vocabulary import RefusalKind
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from anymps.record._facts import Line, Occurrence, OperatorUse, Site, Varied
-from anymps.record._step_table import median_of
+from anymps.record._rows import median_of
 from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 from anymps.record.format import ON_CPU, ON_MPS
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from anymps.record._step_table import Rows
+from anymps.record._rows import Rows
 from anymps.record._vocabulary import Direction, Flag, Phase
 from anymps.record.format import ON_CPU, ON_MPS
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from anymps._errors import UsageError
 from anymps.findings import Finding
-from anymps.report._forms import FORMATS, renderer
+from anymps.report.run import FORMATS, renderer
 
 if TYPE_CHECKING:
     from anymps.record import Recording

@@ -6,12 +6,14 @@ import base64
 import hashlib
 from functools import lru_cache
 from importlib import resources
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from anymps.report import _text as text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _LONGEST_SENTENCE: Final = 4000  # characters: an error's message may be as long as it likes
 
@@ -19,6 +21,9 @@ _LONGEST_SENTENCE: Final = 4000  # characters: an error's message may be as long
 @lru_cache(maxsize=1)
 def templates() -> Environment:
     """The templates of this package; everything that they are given is escaped."""
+    # Here: jinja2 takes longer to load than the other forms to write.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("anymps.report", "templates"),
         autoescape=True,

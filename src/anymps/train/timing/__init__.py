@@ -16,8 +16,7 @@ from anymps.train.timing._compare import Certainty, Comparison, Ratio
 from anymps.train.timing._measure import Contender, compare, measure
 from anymps.train.timing._regions import Timer
 from anymps.train.timing._steps import StepTimer
-from anymps.train.timing._timing import Run, Timing
-from anymps.train.timing._words import table, warnings_of
+from anymps.train.timing._timing import Run, Timing, table, warnings_of
 
 __all__ = [
     "Certainty",

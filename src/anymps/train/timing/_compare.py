@@ -12,8 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anymps.train.timing._timing import Timing
-from anymps.train.timing._words import table, warnings_of
+from anymps.train.timing._timing import Timing, table, warnings_of
 
 SURE, LIKELY = 0.01, 0.05  # the chance of an interval that does not hold the true ratio
 SAME = 0.01

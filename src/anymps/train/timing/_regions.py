@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from anymps.train.timing._clock import CLOCK, Clock, Device, Stopwatch, Synchronize
-from anymps.train.timing._timing import Run, Timing
-from anymps.train.timing._words import table, warnings_of
+from anymps.train.timing._timing import Run, Timing, table, warnings_of
 
 
 class Timer:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from anymps.findings import Finding, Severity
 from anymps.record import Recording
-from anymps.report._location import below, root_of
 from anymps.report._suite import news
 from anymps.report._text import clean, duration_range, place
 from anymps.report._words import fact, verdict
+from anymps.report.run._location import below, root_of
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 

@@ -19,12 +19,12 @@ from anymps.report._drawings import memory_drawing, runs_drawing, timeline_drawi
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._page import assets, templates
-from anymps.report._source import excerpt
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, remarks, title, total
 from anymps.report._suite import subject
-from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
-from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
 from anymps.report._words import cost, environment, fact, limits, needless_waits, not_modelled, state, times, verdict
+from anymps.report.run._excerpt import excerpt
+from anymps.report.run._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
+from anymps.report.run._wait_rows import COLUMNS as WAIT_COLUMNS
 
 # A page has an end: what lies beyond is summed up, and whole in the JSON report.
 _MOST_FINDINGS: Final = 200

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from anymps._version import __version__
 from anymps.findings import Finding
-from anymps.report import _diff_words as words
 from anymps.report import _text as text
-from anymps.report._diff import Diff
 from anymps.report._page import assets, templates
 from anymps.report._words import times
+from anymps.report.diff import _words as words
+from anymps.report.diff._compare import Diff
 
 _MOST_FINDINGS: Final = 200  # of one kind; the JSON form has all
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from anymps.report import _plan_words as words
 from anymps.report import _text as text
 from anymps.report._drawings import round_
+from anymps.report.plan import _words as words
 
 if TYPE_CHECKING:
     from anymps.plan import Plan

@@ -8,9 +8,9 @@ from typing import Final
 
 from anymps._version import __version__
 from anymps.findings import Finding
-from anymps.report._diff import Diff
 from anymps.report._identity import fingerprints
-from anymps.report._json import finding_object, share_object
+from anymps.report._objects import finding_object, share_object
+from anymps.report.diff._compare import Diff
 
 FORMAT: Final = "anymps-diff"
 VERSION: Final = 1

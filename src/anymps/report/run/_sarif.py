@@ -11,10 +11,10 @@ from anymps._version import __version__
 from anymps.findings import RULES, Finding, Rule, Severity
 from anymps.record import Recording, Site
 from anymps.report._identity import fingerprints
-from anymps.report._location import below, file_uri, root_of, uri
 from anymps.report._suite import expected
 from anymps.report._text import clean, duration_range
 from anymps.report._words import fact, limits, verdict
+from anymps.report.run._location import below, file_uri, root_of, uri
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _ROOT: Final = "%SRCROOT%"

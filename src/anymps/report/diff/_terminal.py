@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from anymps.findings import Finding
-from anymps.report import _diff_words as words
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
-from anymps.report._diff import Diff
+from anymps.report.diff import _words as words
+from anymps.report.diff._compare import Diff
 
 
 def render_diff_terminal(diff: Diff, *, width: int | None = None, color: bool = False) -> str:

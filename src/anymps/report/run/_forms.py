@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from anymps.report._github import GithubRenderer
-from anymps.report._json import JsonRenderer
-from anymps.report._junit import JunitRenderer
-from anymps.report._renderer import Renderer
-from anymps.report._sarif import SarifRenderer
-from anymps.report._terminal import TerminalRenderer
-from anymps.report._trace import TraceRenderer
-
-
-def _html(root: str | None) -> Renderer:
-    # Imported when a page is asked for: jinja2 takes longer to load than the other reports to write.
-    from anymps.report._html import HtmlRenderer
-
-    return HtmlRenderer()
-
+from anymps.report.run._github import GithubRenderer
+from anymps.report.run._html import HtmlRenderer
+from anymps.report.run._json import JsonRenderer
+from anymps.report.run._junit import JunitRenderer
+from anymps.report.run._renderer import Renderer
+from anymps.report.run._sarif import SarifRenderer
+from anymps.report.run._terminal import TerminalRenderer
+from anymps.report.run._trace import TraceRenderer
 
 _MAKERS: Final[dict[str, Callable[[str | None], Renderer]]] = {
     "terminal": lambda root: TerminalRenderer(),
-    "html": _html,
+    "html": lambda root: HtmlRenderer(),
     "trace": lambda root: TraceRenderer(),
     "json": lambda root: JsonRenderer(),
     "sarif": SarifRenderer,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from anymps.record import Category, Sample
 from anymps.report import _text as text
-from anymps.report._plan_words import HIGH, LOW, needed
+from anymps.report.plan._words import HIGH, LOW, needed
 
 if TYPE_CHECKING:
     from anymps.plan import Plan

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anymps._version import __version__
-from anymps.report import _plan_words as words
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing
 from anymps.report._memory_rows import beyond
 from anymps.report._page import assets, templates
-from anymps.report._plan_drawings import macs_drawing
+from anymps.report.plan import _words as words
+from anymps.report.plan._drawings import macs_drawing
 
 if TYPE_CHECKING:
     from anymps.plan import Plan

@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
-from anymps.plan._layer import Layer
+from anymps.plan.sandbox._layer import Layer
 
 _WRITE, _UPDATE, _READ = "write", "update", "read"
 

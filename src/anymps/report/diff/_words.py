@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anymps.record import PhaseShare
 from anymps.report import _text as text
-from anymps.report._diff import Change, Diff, PhaseChange, Side, frequency
+from anymps.report.diff._compare import Change, Diff, PhaseChange, Side, frequency
 
 STEP_COLUMNS = ("on mps", "on CPU", "waits", "time", "ratio")
 

@@ -12,11 +12,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from anymps.report import _plan_words as words
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, fitting, heading, indented, printed
 from anymps.report._memory_rows import beyond
-from anymps.report._plan_chart import BLOCKS, Glyphs, glyphs_for, mac_chart, memory_chart
+from anymps.report.plan import _words as words
+from anymps.report.plan._chart import BLOCKS, Glyphs, glyphs_for, mac_chart, memory_chart
 
 if TYPE_CHECKING:
     from anymps.plan import Plan

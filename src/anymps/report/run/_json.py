@@ -14,14 +14,13 @@ from anymps.record import (
     MemorySample,
     Occurrence,
     OperatorUse,
-    PhaseShare,
     Recording,
     Refusal,
-    Site,
     StepTable,
     WaitQueue,
 )
 from anymps.report._identity import fingerprints
+from anymps.report._objects import finding_object, share_object, site_object
 from anymps.report._words import fact, limits, verdict
 
 FORMAT: Final = "anymps-report"
@@ -50,49 +49,6 @@ class JsonRenderer:
         # Plain ASCII: a path may hold bytes that are no UTF-8, and a source line any character at all.
         yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(_report(recording, findings))
         yield "\n"
-
-
-def finding_object(finding: Finding, fingerprint: str) -> dict[str, object]:
-    """One finding."""
-    return {
-        "id": finding.id,
-        "severity": finding.severity.label,
-        "title": finding.title,
-        "site": site_object(finding.site),
-        "related_sites": [site_object(site) for site in finding.related_sites],
-        "related_as": finding.related_as,
-        "count": finding.count,
-        "per_step": finding.per_step,
-        "cost_ns": list(finding.cost_ns),
-        "cost_per_step_ns": list(finding.cost_per_step_ns),
-        "what": finding.what,
-        "why": finding.why,
-        "fix": finding.fix,
-        "source": finding.source,
-        "fingerprint": fingerprint,
-    }
-
-
-def site_object(site: Site) -> dict[str, object] | None:
-    """A line of code; null if it is unknown."""
-    if not site.known:
-        return None
-    return {"file": site.file, "line": site.line, "function": site.function, "source": site.source}
-
-
-def share_object(share: PhaseShare) -> dict[str, object]:
-    """What a phase holds of a step."""
-    return {
-        "phase": share.phase.label,
-        "on_mps": share.on_mps,
-        "views": share.views,
-        "on_cpu": share.on_cpu,
-        "waits": share.waits,
-        "bytes_to_mps": share.bytes_to_mps,
-        "bytes_to_cpu": share.bytes_to_cpu,
-        "fallback_bytes": share.fallback_bytes,
-        "time_ns": share.time_ns,
-    }
 
 
 def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, object]:

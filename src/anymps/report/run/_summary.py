@@ -15,8 +15,8 @@ from anymps.record import Recording
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, indented, pairs, printed
 from anymps.report._step_rows import total
-from anymps.report._terminal import look_of, written_to
 from anymps.report._words import cost, fact, first_to_change, how_many, state, verdict, waits
+from anymps.report.run._terminal import look_of, written_to
 
 _MOST_ROWS = 5  # of the table; the rest is one line
 

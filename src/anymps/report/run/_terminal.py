@@ -25,9 +25,9 @@ from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_ro
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, remarks, title, total
 from anymps.report._suite import subject
-from anymps.report._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
-from anymps.report._wait_rows import COLUMNS as WAIT_COLUMNS
 from anymps.report._words import cost, environment, fact, limits, state, times, verdict
+from anymps.report.run._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
+from anymps.report.run._wait_rows import COLUMNS as WAIT_COLUMNS
 
 _ROOMY = 80  # below, the source line needs the room of the column that is twice another one
 _MOST_LINES = 60  # of the script; the rest is summed up

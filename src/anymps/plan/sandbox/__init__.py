@@ -1,0 +1,10 @@
+"""A script that is planned writes nothing: a layer over the file system, the ways into it, and the last guard."""
+
+from __future__ import annotations
+
+from anymps.plan.sandbox._files import divert_files
+from anymps.plan.sandbox._layer import Layer
+from anymps.plan.sandbox._libraries import divert_libraries
+from anymps.plan.sandbox._seal import seal
+
+__all__ = ["Layer", "divert_files", "divert_libraries", "seal"]

@@ -1,0 +1,19 @@
+"""The forms of the report of one run: text, page, and what other programs read."""
+
+from __future__ import annotations
+
+from anymps.report.run._forms import FORMATS, renderer
+from anymps.report.run._renderer import Renderer
+from anymps.report.run._summary import print_summary, render_summary
+from anymps.report.run._terminal import TerminalRenderer, print_terminal, render_terminal
+
+__all__ = [
+    "FORMATS",
+    "Renderer",
+    "TerminalRenderer",
+    "print_summary",
+    "print_terminal",
+    "render_summary",
+    "render_terminal",
+    "renderer",
+]
