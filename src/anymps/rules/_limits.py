@@ -1,8 +1,8 @@
 """Fixed texts with which single MPS operators refuse an argument, by torch release.
 
 Source: the C strings of `libtorch_cpu.dylib` in the macOS arm64 wheels of torch 2.11 to 2.15. What the native core
-raises, and when: `limits.cpp` and `limit_checks.cpp` in `device/native/kernels` for shapes and options, `_dtypes.py` for
-dtypes.
+raises, and when: `limits.cpp` and `limit_checks.cpp` in `device/native/kernels` for shapes and options, `_dtypes.py`
+for dtypes.
 """
 
 from __future__ import annotations
