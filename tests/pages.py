@@ -20,7 +20,7 @@ _HEAD = """\
 # Rules
 
 What `anymps run` and `anymps report` look for. `anymps explain MPS201` shows the same page in a terminal.
-These pages are written by `python -m tests.pages` from the rules in `src/anymps/findings`; the tests run every example.
+`python -m tests.pages` writes these pages from the rules in `src/anymps/findings/rules`; the tests run every example.
 
 | rule | severity | title |
 | --- | --- | --- |

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from anymps.findings import RULES, Finding, Severity, find, notes
-from anymps.findings._equivalents import EQUIVALENTS
+from anymps.findings.advice._equivalents import EQUIVALENTS
 from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Site, Wait
 
 TORCH = {"torch_version": "2.13.0+cpu"}

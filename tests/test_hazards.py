@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 import anymps
 from anymps.device import enforce_hazards, native, state
 from anymps.findings import RULES, Finding, find
-from anymps.findings._hazards import MARK
+from anymps.findings.rules._known_faults import MARK
 from anymps.record import Fate, Flag, Phase, RecordingBuilder
 from anymps.rules import Check, all_hazards, hazards
 from device.compare import text_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings._new_line import checked
+from anymps.findings.advice._new_line import checked
 
 
 @pytest.mark.parametrize(

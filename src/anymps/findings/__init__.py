@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from anymps.findings._baseline import Known, read_baseline, write_baseline
 from anymps.findings._catalogue import RULES, nearest_rule
-from anymps.findings._equivalents import Equivalent, equivalent
 from anymps.findings._example import Example
 from anymps.findings._judgement import Judgement, Outcome, judge, unused
-from anymps.findings._memory_growth import growth_per_step
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import project_path
@@ -15,6 +13,8 @@ from anymps.findings._registry import find, is_refusal, notes, unjudged
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
 from anymps.findings._wait_places import Ahead, WaitPlace, ahead, hurting_in, wait_places
+from anymps.findings.advice import Equivalent, equivalent
+from anymps.findings.rules import growth_per_step
 
 __all__ = [
     "FAIL_ON",

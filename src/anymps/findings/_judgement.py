@@ -6,21 +6,18 @@ stand on one page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from anymps.findings._cpu_only import rule_of_ending
+from anymps.findings._catalogue import RULES
 from anymps.findings._endings import NOWHERE, Ending, ending, ending_refusal
 from anymps.findings._model import Finding, Severity
-from anymps.findings._placement import asked_for_cuda
-from anymps.findings._processes import ended_by_sharing
+from anymps.findings.rules import asked_for_cuda, ended_by_sharing, rule_of_ending
 from anymps.record import Recording, RefusalKind, Site
 
-# Errors that raise nothing on this machine and stop a script on a Mac: an event that never comes, and worker processes.
-_STOPPING: Final = ("MPS671", "MPS802", "MPS803", "MPS805", "MPS806", "MPS807", "MPS808")
-_WRONG: Final = ("MPS6", "MPS7")
+_WRONG: Final = ("MPS6", "MPS7")  # the families of silent differences
 
 
 class Outcome(Enum):
@@ -76,7 +73,7 @@ def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
         return Judgement(Outcome.NO_CUDA, ended, cuda.occurrence.site, refused=refused)
     if rule_of_ending(recording) is not None or ended_by_sharing(recording):
         return Judgement(Outcome.RAISES, ended, ended.site, refused=refused)
-    stopping = _first(findings, _STOPPING)
+    stopping = _first(it for it in findings if it.id in RULES and RULES[it.id].stops)
     if stopping is not None:
         return Judgement(Outcome.STOPS, ended, stopping.site, stopping, refused)
     if ended.exception:
@@ -85,12 +82,12 @@ def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
         return Judgement(Outcome.CUT, ended, refused=refused)
     if unused(recording):
         return Judgement(Outcome.UNUSED, ended)
-    wrong = _first(findings, _WRONG)
+    wrong = _first(it for it in findings if it.id.startswith(_WRONG))
     if wrong is not None:
         return Judgement(Outcome.WRONG, ended, wrong.site, wrong, refused)
     return Judgement(Outcome.RUNS, ended, refused=refused)
 
 
-def _first(findings: Sequence[Finding], ids: tuple[str, ...]) -> Finding | None:
-    found = [it for it in findings if it.severity is Severity.ERROR and it.id.startswith(ids)]
-    return min(found, key=lambda finding: finding.order, default=None)
+def _first(findings: Iterable[Finding]) -> Finding | None:
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    return min(errors, key=lambda finding: finding.order, default=None)

@@ -73,6 +73,8 @@ class Rule:
 
     `fix` is the general advice; a finding says it in terms of its own line where it can. `example` is run by the
     tests; a known fault of the backend has none, as it takes a certain torch, macOS and chip, but a test of its own.
+    `refusal`: its errors are calls that raised. `stops`: it stops a script on a Mac, though nothing raises here.
+    `needs_steps`: it is applied only where a recording holds enough complete training steps.
     """
 
     id: str
@@ -85,6 +87,9 @@ class Rule:
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
     related_as: str = "made at"
+    refusal: bool = False
+    stops: bool = False
+    needs_steps: bool = False
 
     def applies(self, torch_version: str | None) -> bool:
         """Whether the rule holds for a torch version; every rule does for an unknown one."""

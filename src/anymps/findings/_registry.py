@@ -1,87 +1,20 @@
-"""All rules, and the one way to apply them."""
+"""The one way to apply the rules."""
 
 from __future__ import annotations
 
-from typing import Final
-
-from anymps.findings import (
-    _arguments,
-    _changing_sizes,
-    _compiling,
-    _copies,
-    _cpu_only,
-    _detours,
-    _dtypes,
-    _hazards,
-    _indices,
-    _loading,
-    _memory,
-    _memory_growth,
-    _operators,
-    _optimizer,
-    _placement,
-    _precision,
-    _processes,
-    _suppressions,
-    _timing,
-    _wait_loops,
-    _waits,
-    _whole_run,
-    _wrong_results,
-)
 from anymps.findings._catalogue import RULES
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Severity
+from anymps.findings.rules import FAMILIES
 from anymps.record import Recording
 
-_FAMILIES: Final = (
-    _suppressions,
-    _whole_run,
-    _operators,
-    _arguments,
-    _cpu_only,
-    _changing_sizes,
-    _waits,
-    _wait_loops,
-    _dtypes,
-    _placement,
-    _detours,
-    _indices,
-    _memory,
-    _memory_growth,
-    _hazards,
-    _wrong_results,
-    _copies,
-    _precision,
-    _loading,
-    _processes,
-    _optimizer,
-    _compiling,
-    _timing,
-)
-
-RULES.update({rule.id: rule for family in _FAMILIES for rule in family.RULES})
-
-_OVER_STEPS: Final = (
-    _precision.UNSCALED.id,
-    _detours.BORN.id,
-    _detours.DRAWN.id,
-    _detours.CONSTANT.id,
-    *(rule.id for rule in (*_waits.RULES, *_memory_growth.RULES, *_optimizer.RULES)),
-)
-
-
-_REFUSALS: Final = frozenset(
-    rule.id
-    for family in (_operators, _arguments, _dtypes, _placement, _memory)
-    for rule in family.RULES
-    if rule.severity is Severity.ERROR
-)
+RULES.update(sorted((rule.id, rule) for family in FAMILIES for rule in family.RULES))
 
 
 def is_refusal(finding: Finding) -> bool:
     """Whether a finding is about a call that raised."""
-    return finding.id in _REFUSALS and finding.severity is Severity.ERROR
+    rule = RULES.get(finding.id)
+    return rule is not None and rule.refusal and finding.severity is Severity.ERROR
 
 
 def find(recording: Recording) -> list[Finding]:
@@ -89,10 +22,7 @@ def find(recording: Recording) -> list[Finding]:
     version = recording.meta.get("torch_version")
     torch_version = version if isinstance(version, str) else None
     findings = [
-        finding
-        for family in _FAMILIES
-        for finding in family.find(recording)
-        if RULES[finding.id].applies(torch_version)
+        finding for family in FAMILIES for finding in family.find(recording) if RULES[finding.id].applies(torch_version)
     ]
     return sorted(findings, key=lambda finding: finding.order)
 
@@ -106,7 +36,7 @@ def unjudged(recording: Recording) -> dict[str, str]:
         f"needs {MIN_STEPS} complete training steps, the recording holds {steps or 'none'}; a training step ends with "
         "`optimizer.step()`, or is a round with a `backward()`"
     )
-    return {rule: reason for rule in RULES if rule in _OVER_STEPS}
+    return {rule.id: reason for rule in RULES.values() if rule.needs_steps}
 
 
 def notes(recording: Recording) -> list[str]:

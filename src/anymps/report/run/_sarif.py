@@ -24,7 +24,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 
 @dataclass(frozen=True)
 class SarifRenderer:
-    """One run with all rules that apply. `root` is what paths are told from, by default the directory of the run."""
+    """One run: its findings, and their rules. `root` is what paths are told from, by default the run's directory."""
 
     root: str | None = None
 
@@ -39,8 +39,7 @@ class SarifRenderer:
         yield "\n"
 
     def _log(self, recording: Recording, findings: Sequence[Finding]) -> dict[str, Any]:
-        torch_version = fact(recording, "torch_version") or None
-        rules = [rule for rule in RULES.values() if rule.applies(torch_version)]
+        rules = [RULES[identity] for identity in sorted({finding.id for finding in findings})]
         places = {rule.id: number for number, rule in enumerate(rules)}
         root = root_of(recording, self.root)
         marks = fingerprints(findings, fact(recording, "directory"))

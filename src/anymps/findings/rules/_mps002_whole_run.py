@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._cpu_only import rule_of_ending
 from anymps.findings._endings import NOWHERE, ending, ending_refusal
 from anymps.findings._example import Example
-from anymps.findings._loading import ended_by_workers
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._placement import asked_for_cuda
-from anymps.findings._processes import ended_by_processes, ended_by_sharing
+from anymps.findings.rules._mps108_cpu_only import rule_of_ending
+from anymps.findings.rules._mps407_cuda import asked_for_cuda
+from anymps.findings.rules._mps801_loading import ended_by_workers
+from anymps.findings.rules._mps806_processes import ended_by_processes, ended_by_sharing
 from anymps.record import Recording, Site
 
 UNUSED = Rule(

@@ -8,37 +8,13 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from anymps.findings._catalogue import RULES as KNOWN
-from anymps.findings._catalogue import nearest_rule
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.record import Recording, Site
+from anymps.findings._catalogue import RULES, nearest_rule
+from anymps.findings._model import Finding
 
 _COMMENT = re.compile(r"#\s*anymps:\s*ignore\b\s*(?:\[(?P<ids>[^\]]*)\])?(?P<reason>[^#]*)")
-
-BAD_COMMENT = Rule(
-    id="MPS001",
-    title="Comment of anymps that cannot be followed",
-    severity=Severity.INFO,
-    why="A finding is left out only by a comment that names known rules and says why; this one does not.",
-    fix="Write `# anymps: ignore[MPS201] reason`, with the rules' ids and the reason in words.",
-    source="anymps",
-    example=Example(
-        bad="""
-            x = torch.ones(3, device=device)
-            print(x.sum().item())  # anymps: ignore[MPS201]
-        """,
-        good="""
-            x = torch.ones(3, device=device)
-            print(x.sum().item())  # anymps: ignore[MPS201] once, at the end
-        """,
-    ),
-)
-
-RULES = (BAD_COMMENT,)
 
 
 @dataclass(frozen=True)
@@ -49,24 +25,13 @@ class Comment:
     reason: str
 
 
-def find(recording: Recording) -> Iterator[Finding]:
-    """A finding for each recorded line whose comment names no known rule or gives no reason."""
-    for line in recording.lines():
-        for comment in comments(line.source):
-            problem = _problem(comment)
-            if problem:
-                yield BAD_COMMENT.finding(
-                    Site(line.file, line.line, source=line.source), what=f"The comment {problem}.", count=1
-                )
-
-
 def suppress(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     """The findings that stay, and those that a valid comment leaves out."""
     kept: list[Finding] = []
     left_out: list[Finding] = []
     for finding in findings:
         answered = any(
-            finding.id in comment.ids and not _problem(comment)
+            finding.id in comment.ids and not problem_of(comment)
             for line in (finding.site.source, *finding.site.comments.split("\n"))
             for comment in comments(line)
         )
@@ -98,12 +63,12 @@ def _comment_texts(code: str) -> list[str]:
     return found
 
 
-def _problem(comment: Comment) -> str:
+def problem_of(comment: Comment) -> str:
     """What is wrong with a comment, the empty text if nothing is."""
     if not comment.ids:
         return "names no rule"
     for name in comment.ids:
-        if name not in KNOWN:
+        if name not in RULES:
             nearest = nearest_rule(name)
             return f"names {name}, which is no rule{f'; the nearest is {nearest}' if nearest else ''}"
     return "" if comment.reason else f"gives no reason for leaving out {', '.join(comment.ids)}"

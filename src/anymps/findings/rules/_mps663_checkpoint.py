@@ -1,4 +1,4 @@
-"""MPS6xx: what runs on MPS without an error and gives another result than it should."""
+"""MPS663: a checkpoint that draws other random numbers when it is computed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MPS3xx: tensors that MPS refuses for what they are: dtype, number of dimensions, layout."""
+"""MPS301 to MPS304: tensors that MPS refuses for what they are: dtype, number of dimensions, layout."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._new_line import checked
 from anymps.findings._refusals import Refused, at, refused_as
+from anymps.findings.advice import checked
 from anymps.record import Recording, RefusalKind
 
 FLOAT64 = Rule(
     id="MPS301",
     title="float64 on MPS",
     severity=Severity.ERROR,
+    refusal=True,
     why="Metal has no float64: any float64 tensor on mps raises TypeError.",
     fix="Make it float32 before it goes to the device: `.float()`, or `dtype=torch.float32` where it is made.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
@@ -38,6 +39,7 @@ DTYPE = Rule(
     id="MPS302",
     title="dtype that MPS or the operator does not take",
     severity=Severity.ERROR,
+    refusal=True,
     why="MPS has fewer dtypes than the CPU, and some of its kernels take fewer still.",
     fix="Convert the tensor before the call: to float32, int64 or complex64.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, aten/src/ATen/native/mps/OperationUtils.mm, torch 2.13",
@@ -57,6 +59,7 @@ RANK = Rule(
     id="MPS303",
     title="Tensor with more than 16 dimensions",
     severity=Severity.ERROR,
+    refusal=True,
     why="MPS tensors have at most 16 dimensions.",
     fix="Flatten dimensions that belong together before the call.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15",
@@ -74,6 +77,7 @@ LAYOUT = Rule(
     id="MPS304",
     title="Layout that MPS does not have",
     severity=Severity.ERROR,
+    refusal=True,
     why="MPS has strided tensors, sparse COO tensors from torch 2.9 on, and hardly any operator for the other layouts.",
     fix="Make it dense with `.to_dense()` before it goes to the device, or keep this part on the CPU.",
     source="aten/src/ATen/mps/EmptyTensor.cpp; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15",

@@ -13,7 +13,7 @@ from typing import Final
 from anymps.findings._endings import Ending, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._user_line import without_comment
+from anymps.findings.advice import without_comment
 from anymps.record import Recording
 from anymps.rules import BackendText, called_per_element, generator_device, numpy_of, pinned
 

@@ -1,17 +1,15 @@
-"""MPS305 to MPS307 and MPS82x: training in half precision: which dtype on which chip, autocast, scaled gradients."""
+"""MPS305 to MPS307: training in half precision: which dtype on which chip, scaled gradients, the eps of Adam."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from anymps._errors import AnympsError
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._optimizer import made_at
-from anymps.mac import parse_mac
-from anymps.record import Fate, Noted, Occurrence, Phase, Recording, Site
+from anymps.findings.advice import emulates_bfloat16, made_at
+from anymps.record import Noted, Occurrence, Phase, Recording, Site
 
 EMULATED = Rule(
     id="MPS305",
@@ -42,6 +40,7 @@ UNSCALED = Rule(
     id="MPS306",
     title="float16 gradients without a GradScaler",
     severity=Severity.WARNING,
+    needs_steps=True,
     why=(
         "Below 6e-8 a float16 number is zero, and small gradients are lost without a word. A GradScaler multiplies the "
         "loss, so that they stay above."
@@ -97,101 +96,8 @@ EPSILON = Rule(
     ),
 )
 
-OTHER_AUTOCAST = Rule(
-    id="MPS821",
-    title="autocast for another device",
-    severity=Severity.WARNING,
-    why="autocast acts on the operators of the device it names. On a Mac there is no other GPU, so it does nothing.",
-    fix="Name the device of the tensors: `torch.autocast(device_type=x.device.type)`.",
-    source="torch/amp/autocast_mode.py, torch 2.7 to 2.15",
-    example=Example(
-        bad="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("cuda"):
-                y = x @ x
-        """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("mps"):
-                y = x @ x
-        """,
-    ),
-)
+RULES = (EMULATED, UNSCALED, EPSILON)
 
-OTHER_SCALER = Rule(
-    id="MPS822",
-    title="GradScaler for another device",
-    severity=Severity.WARNING,
-    why="Without CUDA a GradScaler for it switches itself off: neither the loss nor the gradients are scaled.",
-    fix='Name the device: `torch.amp.GradScaler("mps")`.',
-    source='torch/amp/grad_scaler.py, torch 2.8 to 2.15 (`device` is "cuda" unless it is given)',
-    example=Example(
-        bad="""
-            x = torch.rand(4, 4, device=device)
-            scaler = torch.amp.GradScaler()
-        """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            scaler = torch.amp.GradScaler("mps")
-        """,
-    ),
-    since=(2, 8),
-)
-
-BACKWARD = Rule(
-    id="MPS823",
-    title="backward() under autocast",
-    severity=Severity.INFO,
-    why=(
-        "Backward runs each operator in the dtype that its forward one had, and needs no autocast; under it, operators "
-        "of your own `autograd.Function` are cast where they were not in forward."
-    ),
-    fix="End the `with torch.autocast(...)` block after the loss, before `backward()`.",
-    source="torch/amp/autocast_mode.py (backward passes under autocast are not recommended), torch 2.7 to 2.15",
-    example=Example(
-        bad="""
-            with torch.autocast("mps", dtype=torch.bfloat16):
-                loss = model(batches[0].to(device)).sum()
-                loss.backward()
-        """,
-        good="""
-            with torch.autocast("mps", dtype=torch.bfloat16):
-                loss = model(batches[0].to(device)).sum()
-            loss.backward()
-        """,
-    ),
-)
-
-SWITCHED_OFF = Rule(
-    id="MPS824",
-    title="autocast that torch switches off",
-    severity=Severity.WARNING,
-    why=(
-        "On mps autocast takes float16 and bfloat16. Asked for another dtype, torch warns and switches it off: every "
-        "operator then runs in the dtype of its tensors."
-    ),
-    fix=(
-        "Ask for float16, or on M3 and later for bfloat16. To compute in float32, leave autocast out; nothing computes "
-        "in float64 on mps."
-    ),
-    source="torch/amp/autocast_mode.py, torch 2.7 to 2.15",
-    example=Example(
-        bad="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("mps", dtype=torch.float64):
-                y = x @ x
-        """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("mps", dtype=torch.float16):
-                y = x @ x
-        """,
-    ),
-)
-
-RULES = (EMULATED, UNSCALED, EPSILON, OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF)
-
-_EMULATING: Final = ("apple7", "apple8")  # Metal's GPU families of M1 and M2
 _PRODUCTS: Final = ("aten::addmm", "aten::baddbmm", "aten::bmm", "aten::linear", "aten::linear_backward", "aten::mm")
 _UNSCALE: Final = ("aten::_amp_foreach_non_finite_check_and_unscale_",)
 _ADAMS: Final = ("Adam", "AdamW", "NAdam", "RAdam")
@@ -207,41 +113,6 @@ def find(recording: Recording) -> Iterator[Finding]:
         if _divides_by_zero(optimizer):
             what = f"`{optimizer.facts['name']}` updates float16 parameters with an eps that is zero in float16."
             yield EPSILON.finding(made_at(optimizer), what=what, count=optimizer.occurrence.count)
-    if any(use.fate is Fate.NATIVE for use in recording.operators()):
-        yield from _other_devices(recording)
-    for backward in _own(recording.noted("backward")):
-        what = f"`backward()` ran while autocast to {backward.facts.get('autocast')} was on."
-        yield BACKWARD.finding(backward.occurrence.site, what=what, count=backward.occurrence.count)
-
-
-def _own(noted: tuple[Noted, ...]) -> list[Noted]:
-    """Those at lines of the program itself; what an installed package does is its own business."""
-    return [note for note in noted if not is_library(note.occurrence.site)]
-
-
-def _other_devices(recording: Recording) -> Iterator[Finding]:
-    for rule, word, call in (
-        (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
-        (OTHER_SCALER, "grad_scaler", "A `GradScaler` was made for {}"),
-    ):
-        for note in _own(recording.noted(word)):
-            device = str(note.facts.get("device", ""))
-            if device.partition(":")[0] not in ("mps", "cpu"):
-                what = f"{call.format(device)}, and the program computes on mps."
-                yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count)
-    for note in _own(recording.noted("autocast")):
-        if note.facts.get("device") == "mps" and note.facts.get("refused"):
-            what = f"`torch.autocast` was asked for {note.facts.get('dtype')} on mps, and torch switched it off."
-            yield SWITCHED_OFF.finding(note.occurrence.site, what=what, count=note.occurrence.count)
-
-
-def emulates_bfloat16(recording: Recording) -> str:
-    """Metal's family of the recording's GPU if that has no bfloat16 arithmetic; else, or if it is not known, empty."""
-    try:
-        family = parse_mac(str(recording.meta.get("mac") or "")).metal_family
-    except AnympsError:
-        return ""  # a recording of no Mac, or of one that is not known here
-    return family if family in _EMULATING else ""
 
 
 def _emulated(recording: Recording) -> Iterator[Finding]:
@@ -281,7 +152,9 @@ def _unscaled(recording: Recording) -> Iterator[Finding]:
 
 def _place(recording: Recording, dtype: str, uses: list[Occurrence]) -> Site:
     """The line that chose the dtype, if it is known; else the program's own line that computes in it most often."""
-    for note in _own(recording.noted("autocast")):
+    for note in recording.noted("autocast"):
+        if is_library(note.occurrence.site):
+            continue  # what an installed package does is its own business
         if note.facts.get("dtype") == dtype and note.facts.get("device") == "mps":
             return note.occurrence.site
     own = (use.site for use in uses if use.site.known and not is_library(use.site))

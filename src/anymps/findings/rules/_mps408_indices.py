@@ -9,7 +9,7 @@ from anymps.findings._costs import COPY
 from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, loops_untrained, times
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._user_line import UserLine
+from anymps.findings.advice import UserLine
 from anymps.record import Recording
 
 INDEX = Rule(

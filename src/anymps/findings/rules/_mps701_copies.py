@@ -1,4 +1,4 @@
-"""MPS7xx: copies with `non_blocking=True` whose host side is touched before the host has waited for the device."""
+"""MPS701 to MPS703: copies with `non_blocking=True` whose host side is touched before the host has waited."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anymps.findings._new_line import checked
+from anymps.findings.advice._new_line import checked
 
 _READING_METHODS = ("item", "tolist", "cpu", "numpy")
 _READING_FUNCTIONS = ("float", "int", "bool")

@@ -1,4 +1,4 @@
-"""MPS90x: what a script times without having waited for the device, or before the device is warm."""
+"""MPS901 and MPS902: what a script times without having waited for the device, or before the device is warm."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, is_library, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import at
-from anymps.findings._user_line import UserLine
+from anymps.findings.advice import UserLine
 from anymps.record import Direction, Noted, Recording, Site
 from anymps.rules import Kind, coverage, parse_torch_version
 
@@ -52,6 +52,7 @@ BORN = Rule(
     id="MPS404",
     title="Tensor made on the CPU and copied in every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     why="A copy to mps waits until the GPU has finished all queued work; the same tensor made on mps needs no copy.",
     fix="Make it where it is used: `device=x.device`, or once as a buffer of the module (`register_buffer`).",
     source=_COPY,
@@ -83,6 +84,7 @@ DRAWN = Rule(
     id="MPS405",
     title="Random numbers drawn on the CPU in every step",
     severity=Severity.INFO,
+    needs_steps=True,
     why=(
         "A CPU generator gives the same numbers on every machine, which one of mps does not; the price is a copy, "
         "before which the host waits until the GPU has finished all queued work."
@@ -109,6 +111,7 @@ CONSTANT = Rule(
     id="MPS406",
     title="Same tensor copied to mps in every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     why=(
         "Its values were the same each time. A copy to mps waits until the GPU has finished all queued work; a tensor "
         "that lies there already needs none."

@@ -1,4 +1,4 @@
-"""MPS501 to MPS504 and MPS508: the limits of memory, and how near a run came to them."""
+"""MPS501 to MPS504: the limits of memory, and how near a run came to them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from anymps.findings._example import Example
-from anymps.findings._memory_limits import by_category, category_words, environment, line_words, memory_limits
+from anymps.findings._memory_limits import by_category, category_words, line_words, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
 from anymps.record import Category, Moment, Recording, RefusalKind, Site
-from anymps.rules import HIGH_WATERMARK, WATERMARKS, explain_watermark, format_size, watermark_ratio
+from anymps.rules import format_size
 
 NEAR: Final = 0.9
 """The share of the allocator's limit above which a run is near it: our own measure."""
@@ -21,6 +21,7 @@ OUT_OF_MEMORY = Rule(
     id="MPS501",
     title="Out of memory",
     severity=Severity.ERROR,
+    refusal=True,
     related_as="also held at",
     why="The allocator stops at a share of the Mac's working set (1.7 times it by default).",
     fix="Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing.",
@@ -93,6 +94,7 @@ BUFFER = Rule(
     id="MPS504",
     title="One tensor larger than the largest buffer",
     severity=Severity.ERROR,
+    refusal=True,
     why="A tensor lies in one Metal buffer, and Metal bounds its length, however much memory is free.",
     fix="Work in pieces: split the batch or the dimension that makes it so large, or use a smaller dtype.",
     source="Metal, MTLDevice.maxBufferLength; aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
@@ -107,31 +109,7 @@ BUFFER = Rule(
     ),
 )
 
-WATERMARK = Rule(
-    id="MPS508",
-    title="A watermark variable that takes the limit away, or that torch refuses",
-    severity=Severity.WARNING,
-    why="Without a limit macOS itself runs out of memory, which can end other programs or stop the Mac; text that is "
-    "no number is read as 0, which is no limit; and a ratio that torch refuses makes every allocation raise.",
-    fix=f"Take {HIGH_WATERMARK} out; if it must be, set it to a ratio from 1.4 to 2.",
-    source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
-    example=Example(
-        bad=f"""
-            import os
-
-            os.environ["{HIGH_WATERMARK}"] = "off"
-            x = torch.ones(4, device=device)
-        """,
-        good=f"""
-            import os
-
-            os.environ["{HIGH_WATERMARK}"] = "1.5"
-            x = torch.ones(4, device=device)
-        """,
-    ),
-)
-
-RULES = (OUT_OF_MEMORY, PAGES, NEAR_LIMIT, BUFFER, WATERMARK)
+RULES = (OUT_OF_MEMORY, PAGES, NEAR_LIMIT, BUFFER)
 
 _FIRST_FIX: Final[Mapping[Category, str]] = {
     Category.PARAMETERS: "The parameters take most: load the model in a lower precision (`dtype=torch.bfloat16`), "
@@ -156,7 +134,6 @@ def find(recording: Recording) -> Iterator[Finding]:
         yield _refused(recording, one)
     if not any(one for one in refused if not _too_large(one)):
         yield from _near(recording)
-    yield from _watermarks(recording)
 
 
 def _refused(recording: Recording, refused: Refused) -> Finding:
@@ -226,26 +203,3 @@ def _others(moment: Moment, site: Site) -> list[Site]:
     places = {(line.site.file, line.site.line): line.site for line in moment.by_site()[:_LINES]}
     places.pop((site.file, site.line), None)
     return list(places.values())
-
-
-def _watermarks(recording: Recording) -> Iterator[Finding]:
-    variables = environment(recording)
-    for name in WATERMARKS:
-        if name not in variables:
-            continue
-        text, wrong = explain_watermark(name, variables)
-        if not wrong and not (name == HIGH_WATERMARK and watermark_ratio(name, variables) == 0):
-            continue
-        yield WATERMARK.finding(
-            _first_line(recording), what=f"{name}={variables[name]}: {text}.", count=1, fix=_watermark_fix(name)
-        )
-
-
-def _watermark_fix(name: str) -> str:
-    return "" if name == HIGH_WATERMARK else f"Take {name} out; if it must be, set it to a ratio from 0 to 1.4."
-
-
-def _first_line(recording: Recording) -> Site:
-    """Where the allocator reads its variables: the first allocation of the run."""
-    story = recording.memory_story
-    return next((one.site for one in story.allocations if one.born and one.site.known), Site("", 0))

@@ -8,9 +8,9 @@ from typing import Final
 
 from anymps.findings._endings import ending
 from anymps.findings._example import Example
-from anymps.findings._loading import NOT_SENT, SPAWNING
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings.rules._mps801_loading import NOT_SENT, SPAWNING
 from anymps.record import Noted, Recording
 from anymps.rules import shared_memory
 
@@ -18,6 +18,7 @@ SENT = Rule(
     id="MPS806",
     title="Tensor on mps sent to another process",
     severity=Severity.ERROR,
+    stops=True,
     why="Memory on mps belongs to one process. Torch shares tensors through CPU memory only, and raises.",
     fix="Send a copy on the CPU, `x.cpu()`, and move it where it arrives: `x.to(device)`.",
     source=(
@@ -48,6 +49,7 @@ UNGUARDED = Rule(
     id="MPS807",
     title='Process without `if __name__ == "__main__"`',
     severity=Severity.ERROR,
+    stops=True,
     why=(
         f"{_SPAWN} that imports the script again. Without the guard it comes to this line too, and raises "
         "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase. "
@@ -80,6 +82,7 @@ UNPICKLABLE = Rule(
     id="MPS808",
     title="Process cannot be given a lambda or a local function",
     severity=Severity.ERROR,
+    stops=True,
     why=f"{_SPAWN} that is sent its function and arguments by pickle, which takes functions by their name only.",
     fix="Make it a function at the top level of a module; fix arguments with `functools.partial`.",
     source=f"{_SOURCE}; docs.python.org, pickle, what can be pickled",

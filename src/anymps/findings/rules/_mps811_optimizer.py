@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import LAUNCH
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._new_line import checked
-from anymps.findings._user_line import UserLine
-from anymps.record import Noted, Phase, Recording, Site
-from anymps.rules import Check, all_hazards, parse_torch_version
+from anymps.findings.advice import UserLine, checked, could_be_fused, fused_heeds_scaler, made_at
+from anymps.record import Phase, Recording
 
 _MIN_SAVED = 50
 """Kernels a step that a finding must save; below that the step does not show it."""
@@ -25,6 +22,7 @@ ZEROED = Rule(
     id="MPS811",
     title="Gradients filled with zeros in every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     why="One kernel for each gradient writes zeros that the backward then adds to; without a gradient it just writes.",
     fix="Write `optimizer.zero_grad()`, which drops the gradients: `set_to_none=True` is the default.",
     source=f"torch/optim/optimizer.py (Optimizer.zero_grad), torch 2.7 to 2.15; {LAUNCH.source}",
@@ -52,6 +50,7 @@ UNFUSED = Rule(
     id="MPS812",
     title="Optimizer without its fused kernel",
     severity=Severity.WARNING,
+    needs_steps=True,
     why=(
         "By default torch updates the parameters on mps one by one, with several small kernels for each; "
         "`foreach=True` does the same there. The fused kernel updates many at once."
@@ -84,8 +83,6 @@ UNFUSED = Rule(
 
 RULES = (ZEROED, UNFUSED)
 
-_FUSED = ("Adam", "AdamW", "SGD")
-_FUSED_DTYPES = {"float32", "float16", "bfloat16"}
 _ZERO = ("aten::zero_", "aten::fill_.Scalar", "aten::_foreach_zero_")
 _ZERO_GRAD = ("torch/optim/optimizer.py:zero_grad", "torch/nn/modules/module.py:zero_grad")
 
@@ -142,12 +139,6 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
         )
 
 
-def made_at(optimizer: Noted) -> Site:
-    """The line that made an optimizer or a loader; where that is in a package or unknown, the line of its first use."""
-    made = optimizer.other
-    return made if made.known and not is_library(made) else optimizer.occurrence.site
-
-
 def _with_fused(name: str, source: str) -> str:
     """What to write: the call that makes the optimizer, with `fused=True`, where the line holds the whole of it."""
     line = UserLine.of(source)
@@ -164,28 +155,3 @@ def _with_fused(name: str, source: str) -> str:
             if options:
                 return f"Have `{options[0]}` hold `fused=True`"
     return f"Write `{name}(..., fused=True)`"
-
-
-def fused_heeds_scaler(recording: Recording) -> bool:
-    """Whether the fused kernels of the recording's torch look at what a GradScaler found (MPS691: some do not)."""
-    try:
-        release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
-    except UnsupportedTorchError:
-        return False
-    deaf = (hazard for hazard in all_hazards() if hazard.check is Check.GRAD_SCALER)
-    return not any(hazard.since <= release <= hazard.until for hazard in deaf)
-
-
-def could_be_fused(optimizer: Noted) -> bool:
-    """Whether it is one of torch's that mps has a fused kernel for, with parameters that the kernel takes."""
-    facts = optimizer.facts
-    dtypes = facts.get("dtypes")
-    return (
-        bool(facts.get("torch"))
-        and facts.get("name") in _FUSED
-        and facts.get("tensors") == facts.get("on_mps")
-        and isinstance(dtypes, list)
-        and _FUSED_DTYPES.issuperset(dtypes)
-        and "True" not in (facts.get("fused") or [])  # type: ignore[operator]
-        and "True" not in (facts.get("differentiable") or [])  # type: ignore[operator]
-    )

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine
-from anymps.findings._new_line import checked
-from anymps.findings._user_line import UserLine, without_comment
+from anymps.findings.advice._new_line import checked
+from anymps.findings.advice._user_line import UserLine, without_comment
 from anymps.record import Phase
 
 

@@ -9,9 +9,9 @@ from anymps.findings._costs import ITEM
 from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, loops_untrained, times
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._wait_advice import Advice
 from anymps.findings._wait_places import kind_at
-from anymps.findings._waits import advised, finding_about
+from anymps.findings.advice import Advice
+from anymps.findings.rules._mps201_waits import advised, finding_about
 from anymps.record import Occurrence, Recording, Wait
 
 _KINDS: Final = (Wait.ITEM, Wait.INSIDE_OPERATOR, Wait.COPY_TO_CPU)

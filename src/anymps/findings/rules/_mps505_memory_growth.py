@@ -24,6 +24,7 @@ LEFT = Rule(
     id="MPS505",
     title="Memory left behind grows with every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     related_as="also left at",
     why="What a step leaves is never freed, so a long enough run ends out of memory.",
     fix="Keep numbers, not tensors: `.item()` now and then, or `.detach().cpu()` for what must be kept.",
@@ -47,6 +48,7 @@ SHAPES = Rule(
     id="MPS506",
     title="The allocator's cache grows because sizes change",
     severity=Severity.WARNING,
+    needs_steps=True,
     why="A freed buffer goes to the cache, where a larger request cannot use it; what the cache takes is not given "
     "back until the limit is reached. MPSGraph compiles anew for each new shape, too.",
     fix="Pad to a few fixed sizes (sort by length, or round up to a multiple of 64), or begin with the largest.",

@@ -1,4 +1,4 @@
-"""MPS1xx: operators that MPS does not have: those that raise, and those that run on the CPU instead."""
+"""MPS101 to MPS104: operators that MPS does not have: those that raise, and those that run on the CPU instead."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import FALLBACK
-from anymps.findings._equivalents import equivalent
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
+from anymps.findings.advice import equivalent
 from anymps.record import Fate, Phase, Recording, RefusalKind
 from anymps.rules import OLDEST, native_since, parse_torch_version
 
@@ -20,6 +20,7 @@ MISSING = Rule(
     id="MPS101",
     title="Operator without an MPS kernel",
     severity=Severity.ERROR,
+    refusal=True,
     why="PyTorch has no Metal kernel for it, and with the CPU fallback off the call raises NotImplementedError.",
     fix="Write it with operators that MPS has, or set PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch`.",
     source=_SOURCE,
@@ -90,6 +91,7 @@ DISTRIBUTED = Rule(
     id="MPS104",
     title="Distributed operator on MPS",
     severity=Severity.ERROR,
+    refusal=True,
     why="Collectives have no MPS kernel and, unlike other operators, no CPU fallback.",
     fix="Train in one process on a Mac, or communicate CPU tensors through the gloo backend.",
     source="aten/src/ATen/mps/MPSFallback.mm, torch 2.11 to 2.15",

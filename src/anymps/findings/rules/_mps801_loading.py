@@ -1,4 +1,4 @@
-"""MPS80x: how a DataLoader's settings work on a Mac, where worker processes are spawned, not forked."""
+"""MPS801 to MPS805: how a DataLoader's settings work on a Mac, where worker processes are spawned, not forked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anymps.findings._endings import ending
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._optimizer import made_at
+from anymps.findings.advice import made_at
 from anymps.record import Noted, Recording
 
 _SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python"
@@ -51,6 +51,7 @@ UNGUARDED = Rule(
     id="MPS802",
     title='Workers without `if __name__ == "__main__"`',
     severity=Severity.ERROR,
+    stops=True,
     why=(
         f"{_SPAWN} that imports the script again. Without the guard it comes to the loader too, and raises "
         "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase."
@@ -78,6 +79,7 @@ UNPICKLABLE = Rule(
     id="MPS803",
     title="Workers cannot be given a lambda or a local function",
     severity=Severity.ERROR,
+    stops=True,
     why=f"{_SPAWN} that is sent the data set and its functions by pickle, which takes functions by their name only.",
     fix="Make it a function at the top level of a module; fix arguments with `functools.partial`.",
     source=f"{_PROCESSES}; docs.python.org, pickle, what can be pickled",
@@ -132,6 +134,7 @@ ON_MPS = Rule(
     id="MPS805",
     title="Workers are given tensors on mps",
     severity=Severity.ERROR,
+    stops=True,
     why=(
         "A tensor on mps cannot go to another process. Where workers are spawned, as on macOS, torch raises "
         "RuntimeError: _share_filename_: only available on CPU. Where they are forked, Metal crashes or hangs in the "

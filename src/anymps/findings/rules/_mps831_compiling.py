@@ -1,4 +1,4 @@
-"""MPS83x: `torch.compile` as it is asked for on mps."""
+"""MPS831 and MPS832: `torch.compile` as it is asked for on mps."""
 
 from __future__ import annotations
 

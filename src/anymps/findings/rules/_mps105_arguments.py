@@ -1,4 +1,4 @@
-"""MPS1xx: arguments and values that MPS refuses, at the call or at a later wait."""
+"""MPS105 to MPS107: arguments and values that MPS refuses, at the call or at a later wait."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ ARGUMENT = Rule(
     id="MPS105",
     title="Argument that the MPS kernel does not take",
     severity=Severity.ERROR,
+    refusal=True,
     why="Some MPS kernels have fewer options, or smaller limits, than those of the CPU.",
     fix="Do this call on the CPU: `.cpu()` before it, `.to(device)` after it; or choose arguments that MPS takes.",
     source="C strings of libtorch_cpu.dylib in the macOS wheels, torch 2.11 to 2.15",
@@ -32,6 +33,7 @@ INDEX = Rule(
     id="MPS106",
     title="Bad index found by the device",
     severity=Severity.ERROR,
+    refusal=True,
     related_as="raised at",
     why="MPS kernels find a bad index or value while they run; the exception comes at the next wait, at another line.",
     fix="Check the values before this call, while debugging with `torch.mps.synchronize()` right after it.",
@@ -54,6 +56,7 @@ DETERMINISM = Rule(
     id="MPS107",
     title="No deterministic kernel",
     severity=Severity.ERROR,
+    refusal=True,
     why="`torch.use_deterministic_algorithms(True)` is on, and the MPS kernel adds in no fixed order.",
     fix="Use `torch.use_deterministic_algorithms(True, warn_only=True)`, or do this call on the CPU.",
     source="callers of alertNotDeterministic in libtorch_cpu.dylib of the macOS wheels, torch 2.11 to 2.15",

@@ -1,20 +1,20 @@
-"""MPS401, MPS402 and MPS407: tensors and generators on the wrong device, and a device that no Mac has."""
+"""MPS401 and MPS402: tensors and generators on the wrong device."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from anymps.findings._endings import ending
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, at, refused_as
-from anymps.record import Noted, Recording, RefusalKind
+from anymps.record import Recording, RefusalKind
 
 DEVICES = Rule(
     id="MPS401",
     title="Tensors on different devices",
     severity=Severity.ERROR,
+    refusal=True,
     why="An operator works on one device; MPS moves nothing by itself, apart from single numbers in some operators.",
     fix="Move the tensor to the device of the others: `.to(device)`.",
     source="aten/src/ATen/TensorIterator.cpp, aten/src/ATen/native/mps/OperationUtils.mm, torch 2.13",
@@ -36,6 +36,7 @@ GENERATOR = Rule(
     id="MPS402",
     title="Generator on the wrong device",
     severity=Severity.ERROR,
+    refusal=True,
     why="A random operator on mps draws from a generator on mps; a CPU generator raises.",
     fix='Make the generator on the device: `torch.Generator(device="mps")`, or leave `generator=` out.',
     source="aten/src/ATen/core/Generator.h (check_generator), torch 2.13",
@@ -51,27 +52,7 @@ GENERATOR = Rule(
     ),
 )
 
-CUDA = Rule(
-    id="MPS407",
-    title="CUDA asked for on a Mac",
-    severity=Severity.ERROR,
-    why="torch for macOS is built without CUDA: whatever asks for it raises AssertionError.",
-    fix=(
-        'Write `.to("mps")` for `.cuda()` and `device="mps"` for `device="cuda"`; for every machine alike, '
-        "`device = torch.accelerator.current_accelerator()`."
-    ),
-    source="torch/cuda/__init__.py (_lazy_init), torch 2.7 to 2.15",
-    example=Example(
-        bad="""
-            x = torch.ones(3).cuda()
-        """,
-        good="""
-            x = torch.ones(3).to(torch.accelerator.current_accelerator())
-        """,
-    ),
-)
-
-RULES = (DEVICES, GENERATOR, CUDA)
+RULES = (DEVICES, GENERATOR)
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -85,17 +66,6 @@ def find(recording: Recording) -> Iterator[Finding]:
             count=refused.count,
             related_sites=[refused.origin],
         )
-    mark = asked_for_cuda(recording)
-    if mark is not None:
-        words = "What needs CUDA raised AssertionError: Torch not compiled with CUDA enabled"
-        yield CUDA.finding(mark.occurrence.site, what=words, count=1)
-
-
-def asked_for_cuda(recording: Recording) -> Noted | None:
-    """The line that asked for CUDA, if that ended the run: a program that catches the error knows what to do."""
-    if "not compiled with CUDA" not in ending(recording).message:
-        return None
-    return next(iter(recording.noted("cuda")[-1:]), None)
 
 
 def _devices(refused: Refused) -> Finding:

@@ -44,6 +44,7 @@ def _rule(hazards: list[Hazard]) -> Rule:
         fix=first.fix,
         source="; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources, where]),
         example=None,
+        stops=first.outcome is Outcome.HANGS,
     )
 
 

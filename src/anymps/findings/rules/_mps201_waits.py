@@ -12,21 +12,21 @@ from itertools import chain
 
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
-from anymps.findings._detours import round_trips
 from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, times
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._scaler import scaler_advice
-from anymps.findings._wait_advice import (
+from anymps.findings._wait_places import kind_at
+from anymps.findings.advice import (
     Advice,
     anomaly_advice,
     copy_advice,
     instead_of,
     read_advice,
+    scaler_advice,
     show_advice,
     shows,
 )
-from anymps.findings._wait_places import kind_at
+from anymps.findings.rules._mps403_detours import round_trips
 from anymps.record import Recording, Wait
 from anymps.rules import wait_of
 
@@ -39,6 +39,7 @@ READ = Rule(
     id="MPS201",
     title="Value read back in every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     why=_DRAIN,
     fix="Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); {ITEM.source}",
@@ -61,6 +62,7 @@ PRINT = Rule(
     id="MPS202",
     title="Tensor printed or logged in every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     why=f"Showing a tensor reads it back. {_DRAIN}",
     fix="Print or log every 50 steps: `if step % 50 == 0: ...`.",
     source=f"torch/_tensor_str.py, torch/_tensor.py (torch 2.13); {ITEM.source}",
@@ -82,6 +84,7 @@ INSIDE = Rule(
     id="MPS203",
     title="Operator reads back inside, in every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     why=f"The operator needs a value on the host before it can go on. {_DRAIN}",
     fix="Use an operator whose result has a fixed size, or do this once before the loop.",
     source=f"callers of MPSStream::synchronize and Tensor::item in the macOS wheels; {ITEM.source}",
@@ -105,6 +108,7 @@ TO_CPU = Rule(
     id="MPS204",
     title="Tensor copied to the CPU in every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     why=_DRAIN,
     fix="Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
     source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
@@ -127,6 +131,7 @@ SYNCHRONIZED = Rule(
     id="MPS205",
     title="synchronize() in every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     why=_DRAIN,
     fix="Synchronise only around what is timed: once before the clock starts and once before it stops, for many steps.",
     source=f"aten/src/ATen/mps/MPSStream.mm (torch 2.13); {SYNCHRONIZE.source}",
@@ -148,6 +153,7 @@ DRAINED = Rule(
     id="MPS206",
     title="Event wait or empty_cache() in every step",
     severity=Severity.WARNING,
+    needs_steps=True,
     why=_DRAIN,
     fix="Take it out of the loop.",
     source=f"aten/src/ATen/mps/MPSEvent.mm, MPSAllocator.mm (torch 2.13); {SYNCHRONIZE.source}",

@@ -1,0 +1,19 @@
+"""The rules: one file for a rule or a few closely bound ones, named by the first id in it and by what it is about.
+
+A file has `RULES`, each with its documentation and example, and `find`. It is found by lying here: no list names it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anymps.findings import _family
+from anymps.findings.rules._mps108_cpu_only import rule_of_ending
+from anymps.findings.rules._mps407_cuda import asked_for_cuda
+from anymps.findings.rules._mps505_memory_growth import growth_per_step
+from anymps.findings.rules._mps806_processes import ended_by_sharing
+
+__all__ = ["FAMILIES", "asked_for_cuda", "ended_by_sharing", "growth_per_step", "rule_of_ending"]
+
+FAMILIES: Final = _family.families(__name__, __path__)
+"""The files beside this one."""

@@ -1,0 +1,48 @@
+"""MPS407: CUDA, which no Mac has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps.findings._endings import ending
+from anymps.findings._example import Example
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Noted, Recording
+
+CUDA = Rule(
+    id="MPS407",
+    title="CUDA asked for on a Mac",
+    severity=Severity.ERROR,
+    refusal=True,
+    why="torch for macOS is built without CUDA: whatever asks for it raises AssertionError.",
+    fix=(
+        'Write `.to("mps")` for `.cuda()` and `device="mps"` for `device="cuda"`; for every machine alike, '
+        "`device = torch.accelerator.current_accelerator()`."
+    ),
+    source="torch/cuda/__init__.py (_lazy_init), torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.ones(3).cuda()
+        """,
+        good="""
+            x = torch.ones(3).to(torch.accelerator.current_accelerator())
+        """,
+    ),
+)
+
+RULES = (CUDA,)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """The finding about the line that asked for CUDA, if that ended the run."""
+    mark = asked_for_cuda(recording)
+    if mark is not None:
+        words = "What needs CUDA raised AssertionError: Torch not compiled with CUDA enabled"
+        yield CUDA.finding(mark.occurrence.site, what=words, count=1)
+
+
+def asked_for_cuda(recording: Recording) -> Noted | None:
+    """The line that asked for CUDA, if that ended the run: a program that catches the error knows what to do."""
+    if "not compiled with CUDA" not in ending(recording).message:
+        return None
+    return next(iter(recording.noted("cuda")[-1:]), None)

@@ -1,0 +1,61 @@
+"""MPS508: the variables that move the allocator's limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps.findings._example import Example
+from anymps.findings._memory_limits import environment
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Recording, Site
+from anymps.rules import HIGH_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
+
+WATERMARK = Rule(
+    id="MPS508",
+    title="A watermark variable that takes the limit away, or that torch refuses",
+    severity=Severity.WARNING,
+    why="Without a limit macOS itself runs out of memory, which can end other programs or stop the Mac; text that is "
+    "no number is read as 0, which is no limit; and a ratio that torch refuses makes every allocation raise.",
+    fix=f"Take {HIGH_WATERMARK} out; if it must be, set it to a ratio from 1.4 to 2.",
+    source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
+    example=Example(
+        bad=f"""
+            import os
+
+            os.environ["{HIGH_WATERMARK}"] = "off"
+            x = torch.ones(4, device=device)
+        """,
+        good=f"""
+            import os
+
+            os.environ["{HIGH_WATERMARK}"] = "1.5"
+            x = torch.ones(4, device=device)
+        """,
+    ),
+)
+
+RULES = (WATERMARK,)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """A finding for each variable that takes the limit away or that torch refuses."""
+    variables = environment(recording)
+    for name in WATERMARKS:
+        if name not in variables:
+            continue
+        text, wrong = explain_watermark(name, variables)
+        if not wrong and not (name == HIGH_WATERMARK and watermark_ratio(name, variables) == 0):
+            continue
+        yield WATERMARK.finding(
+            _first_line(recording), what=f"{name}={variables[name]}: {text}.", count=1, fix=_watermark_fix(name)
+        )
+
+
+def _watermark_fix(name: str) -> str:
+    return "" if name == HIGH_WATERMARK else f"Take {name} out; if it must be, set it to a ratio from 0 to 1.4."
+
+
+def _first_line(recording: Recording) -> Site:
+    """Where the allocator reads its variables: the first allocation of the run."""
+    story = recording.memory_story
+    return next((one.site for one in story.allocations if one.born and one.site.known), Site("", 0))

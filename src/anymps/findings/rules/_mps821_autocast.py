@@ -1,0 +1,134 @@
+"""MPS821 to MPS824: autocast and GradScaler for another device, in a dtype that mps lacks, or around backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps.findings._example import Example
+from anymps.findings._loop import is_library
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Fate, Noted, Recording
+
+OTHER_AUTOCAST = Rule(
+    id="MPS821",
+    title="autocast for another device",
+    severity=Severity.WARNING,
+    why="autocast acts on the operators of the device it names. On a Mac there is no other GPU, so it does nothing.",
+    fix="Name the device of the tensors: `torch.autocast(device_type=x.device.type)`.",
+    source="torch/amp/autocast_mode.py, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("cuda"):
+                y = x @ x
+        """,
+        good="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("mps"):
+                y = x @ x
+        """,
+    ),
+)
+
+OTHER_SCALER = Rule(
+    id="MPS822",
+    title="GradScaler for another device",
+    severity=Severity.WARNING,
+    why="Without CUDA a GradScaler for it switches itself off: neither the loss nor the gradients are scaled.",
+    fix='Name the device: `torch.amp.GradScaler("mps")`.',
+    source='torch/amp/grad_scaler.py, torch 2.8 to 2.15 (`device` is "cuda" unless it is given)',
+    example=Example(
+        bad="""
+            x = torch.rand(4, 4, device=device)
+            scaler = torch.amp.GradScaler()
+        """,
+        good="""
+            x = torch.rand(4, 4, device=device)
+            scaler = torch.amp.GradScaler("mps")
+        """,
+    ),
+    since=(2, 8),
+)
+
+BACKWARD = Rule(
+    id="MPS823",
+    title="backward() under autocast",
+    severity=Severity.INFO,
+    why=(
+        "Backward runs each operator in the dtype that its forward one had, and needs no autocast; under it, operators "
+        "of your own `autograd.Function` are cast where they were not in forward."
+    ),
+    fix="End the `with torch.autocast(...)` block after the loss, before `backward()`.",
+    source="torch/amp/autocast_mode.py (backward passes under autocast are not recommended), torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            with torch.autocast("mps", dtype=torch.bfloat16):
+                loss = model(batches[0].to(device)).sum()
+                loss.backward()
+        """,
+        good="""
+            with torch.autocast("mps", dtype=torch.bfloat16):
+                loss = model(batches[0].to(device)).sum()
+            loss.backward()
+        """,
+    ),
+)
+
+SWITCHED_OFF = Rule(
+    id="MPS824",
+    title="autocast that torch switches off",
+    severity=Severity.WARNING,
+    why=(
+        "On mps autocast takes float16 and bfloat16. Asked for another dtype, torch warns and switches it off: every "
+        "operator then runs in the dtype of its tensors."
+    ),
+    fix=(
+        "Ask for float16, or on M3 and later for bfloat16. To compute in float32, leave autocast out; nothing computes "
+        "in float64 on mps."
+    ),
+    source="torch/amp/autocast_mode.py, torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("mps", dtype=torch.float64):
+                y = x @ x
+        """,
+        good="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("mps", dtype=torch.float16):
+                y = x @ x
+        """,
+    ),
+)
+
+RULES = (OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """Findings about autocast and gradient scalers."""
+    if any(use.fate is Fate.NATIVE for use in recording.operators()):
+        yield from _other_devices(recording)
+    for backward in _own(recording.noted("backward")):
+        what = f"`backward()` ran while autocast to {backward.facts.get('autocast')} was on."
+        yield BACKWARD.finding(backward.occurrence.site, what=what, count=backward.occurrence.count)
+
+
+def _own(noted: tuple[Noted, ...]) -> list[Noted]:
+    """Those at lines of the program itself; what an installed package does is its own business."""
+    return [note for note in noted if not is_library(note.occurrence.site)]
+
+
+def _other_devices(recording: Recording) -> Iterator[Finding]:
+    for rule, word, call in (
+        (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
+        (OTHER_SCALER, "grad_scaler", "A `GradScaler` was made for {}"),
+    ):
+        for note in _own(recording.noted(word)):
+            device = str(note.facts.get("device", ""))
+            if device.partition(":")[0] not in ("mps", "cpu"):
+                what = f"{call.format(device)}, and the program computes on mps."
+                yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count)
+    for note in _own(recording.noted("autocast")):
+        if note.facts.get("device") == "mps" and note.facts.get("refused"):
+            what = f"`torch.autocast` was asked for {note.facts.get('dtype')} on mps, and torch switched it off."
+            yield SWITCHED_OFF.finding(note.occurrence.site, what=what, count=note.occurrence.count)
