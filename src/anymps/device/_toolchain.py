@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anymps._errors import BuildError, UnsupportedTorchError
-from anymps.rules import NEWEST, OLDEST, installed_torch
+from anymps.rules import NEWEST, OLDEST, installed_torch, version_rules
 
 _LIBRARIES = ("torch", "torch_cpu", "c10", "torch_python")
 
@@ -169,7 +169,13 @@ def find_torch() -> TorchInstall:
     text = f"torch {torch.version} is too {age}: {supported}"
     if os.environ.get("ANYMPS_ALLOW_ANY_TORCH") != "1":
         raise UnsupportedTorchError(f"{text}; ANYMPS_ALLOW_ANY_TORCH=1 tries it all the same")
-    warnings.warn(f"{text}; going on because of ANYMPS_ALLOW_ANY_TORCH=1", UserWarning, stacklevel=2)
+    nearest = version_rules(wheel.version).version
+    warnings.warn(
+        f"{text}; going on because of ANYMPS_ALLOW_ANY_TORCH=1: it is taken for torch {nearest.major}.{nearest.minor}, "
+        "and no known fault is looked for",
+        UserWarning,
+        stacklevel=2,
+    )
     return torch
 
 

@@ -36,6 +36,7 @@ from anymps.rules._limits import (
     operator_limits,
 )
 from anymps.rules._operators import CoreRow, OperatorRule, core_table, fallback_operators, operator_rules
+from anymps.rules._readings import in_force
 from anymps.rules._registered import (
     FIRST_RELEASE,
     LAST_RELEASE,
@@ -225,6 +226,7 @@ __all__ = [
     "hazard_table",
     "hazards",
     "host_alias_error",
+    "in_force",
     "installed_torch",
     "invalid_buffer",
     "invalid_event",

@@ -22,6 +22,7 @@ from anymps.rules._encoding import Family
 from anymps.rules._families import family, is_verified
 from anymps.rules._limits import OPERATOR_LIMITS, OperatorLimit
 from anymps.rules._operators import operator_rules
+from anymps.rules._readings import Release, holds
 from anymps.rules._registered import native_since, registered, registrations
 from anymps.rules._texts import (
     SAME_GPU_CHECKS,
@@ -34,8 +35,6 @@ from anymps.rules._texts import (
 from anymps.rules._versions import NEWEST, OLDEST, check_supported
 from anymps.rules._waits import WaitRule, wait_of
 from anymps.rules._wheel import Overload, installed_torch, native_functions
-
-Release = tuple[int, int]
 
 # Python modules whose functions carry the module's name in the operator's: torch.linalg.qr is linalg_qr.
 _MODULES: Final = ("fft", "linalg", "sparse", "special")
@@ -297,5 +296,5 @@ def _wait(answer: Coverage, name: str, version: str) -> WaitRule | None:
 
 def _limits(base: str, release: Release) -> Iterable[OperatorLimit]:
     for limit in OPERATOR_LIMITS.values():
-        if base in limit.operators and limit.since <= release <= limit.until:
+        if base in limit.operators and holds(limit, release):
             yield limit

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from anymps.rules._versions import NEWEST, OLDEST, TorchVersion, check_supported
+from anymps.rules._readings import Reading, Release, in_force
+from anymps.rules._versions import OLDEST, TorchVersion, check_supported
+
+READING: Final = Reading(
+    "determinism", "callers of alertNotDeterministic in libtorch_cpu.dylib, macOS arm64 wheels", (2, 11), (2, 15)
+)
 
 
 class Alert(NamedTuple):
     """Operators (base names: all overloads) that alert under `name`.
 
     `floating`: only if the first tensor is of floating or complex type. `argument`: only if it has one of `values`; of
-    a mask (`output_mask`) the first element counts.
+    a mask (`output_mask`) the first element counts. `until` is None where no end was seen up to `READING.last`.
     """
 
     operators: tuple[str, ...]
@@ -23,8 +28,8 @@ class Alert(NamedTuple):
     floating: bool = False
     argument: str = ""
     values: tuple[str, ...] = ()
-    since: tuple[int, int] = OLDEST
-    until: tuple[int, int] = NEWEST
+    since: Release = OLDEST
+    until: Release | None = None
 
 
 _ORDER_MATTERS: Final = ("sum", "mean", "prod", "add", "multiply")
@@ -68,7 +73,6 @@ def alerts(version: str | TorchVersion) -> dict[str, AlertRow]:
     """
     release = check_supported(version).release
     table: dict[str, AlertRow] = dict.fromkeys(sorted(SILENT), ("", False, "", ()))
-    for alert in ALERTS:
-        if alert.since <= release <= alert.until:
-            table |= dict.fromkeys(alert.operators, (alert.name, alert.floating, alert.argument, alert.values))
+    for alert in in_force(ALERTS, release):
+        table |= dict.fromkeys(alert.operators, (alert.name, alert.floating, alert.argument, alert.values))
     return table

@@ -12,7 +12,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from anymps.rules._versions import NEWEST, OLDEST, TorchVersion, check_supported
+from anymps.rules._readings import Reading, Release, in_force
+from anymps.rules._versions import OLDEST, TorchVersion, check_supported
+
+READING: Final = Reading(
+    "device_checks", "Metal kernels of the macOS arm64 wheels that write into the error buffer", (2, 11), (2, 15)
+)
 
 Layout = Literal["advanced", "along", "select", "bag", "unpool"]
 """How an operator takes its indices: a list of tensors; one of the shape of the result along `dim`; a vector for `dim`;
@@ -23,15 +28,15 @@ class DeviceCheck(NamedTuple):
     """Operators (base names: all overloads) whose indices the device checks, or with an empty text does not check.
 
     `text` has the fields `{index}`, `{dimension}`, `{size}` and `{position}`; `strided` is the text of the kernel for
-    tensors that are not contiguous, if it is another one.
+    tensors that are not contiguous, if it is another one. `until` is None where no end was seen up to `READING.last`.
     """
 
     operators: tuple[str, ...]
     layout: Layout
     text: str
     strided: str = ""
-    since: tuple[int, int] = OLDEST
-    until: tuple[int, int] = NEWEST
+    since: Release = OLDEST
+    until: Release | None = None
 
 
 _OUT_OF_BOUNDS: Final = "index {index} is out of bounds for dimension {dimension} with size {size}"
@@ -118,9 +123,4 @@ def device_checks(version: str | TorchVersion) -> dict[str, tuple[str, str, str]
 
 @lru_cache(maxsize=8)
 def _table(release: tuple[int, int]) -> dict[str, DeviceCheck]:
-    return {
-        operator: check
-        for check in DEVICE_CHECKS
-        if check.since <= release <= check.until
-        for operator in check.operators
-    }
+    return {operator: check for check in in_force(DEVICE_CHECKS, release) for operator in check.operators}

@@ -17,8 +17,16 @@ from typing import Final, NamedTuple
 
 from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS
 from anymps.rules._operators import core_table
+from anymps.rules._readings import Reading, Release, holds, in_force
 from anymps.rules._texts import BackendText, missing_kernel
-from anymps.rules._versions import NEWEST, OLDEST, TorchVersion, check_supported
+from anymps.rules._versions import OLDEST, TorchVersion, check_supported
+
+READING: Final = Reading(
+    "dtypes",
+    "OpInfo.dtypesIfMPS and common_mps.py of the wheels; C strings and Metal kernel names of the macOS arm64 wheels",
+    (2, 11),
+    (2, 15),
+)
 
 SCALAR_TYPES: Final[dict[str, int]] = {
     "uint8": 0,
@@ -51,22 +59,23 @@ _COMPOSITE: Final = ("convolution", "_convolution")
 class DtypeRefusal(NamedTuple):
     """Operators that raise `text` if their first tensor has one of the dtypes.
 
-    A base name stands for all overloads, a name with an overload (`conj_physical.out`) for that one.
+    A base name stands for all overloads, a name with an overload (`conj_physical.out`) for that one. `until` is None
+    where no end was seen up to `READING.last`.
     """
 
     operators: tuple[str, ...]
     dtypes: tuple[str, ...]
     text: BackendText
-    since: tuple[int, int] = OLDEST
-    until: tuple[int, int] = NEWEST
+    since: Release = OLDEST
+    until: Release | None = None
 
 
 def _row(
     operators: str,
     dtypes: Iterable[str],
     text: str | BackendText,
-    since: tuple[int, int] = OLDEST,
-    until: tuple[int, int] = NEWEST,
+    since: Release = OLDEST,
+    until: Release | None = None,
 ) -> DtypeRefusal:
     said = text if isinstance(text, BackendText) else BackendText("RuntimeError", text)
     return DtypeRefusal(tuple(operators.split()), tuple(dtypes), said, since, until)
@@ -75,6 +84,11 @@ def _row(
 def _limit_row(operators: str, dtypes: Iterable[str], limit: str) -> DtypeRefusal:
     known = OPERATOR_LIMITS[limit]
     return _row(operators, dtypes, BackendText(known.error, known.text), known.since, known.until)
+
+
+class _Range(NamedTuple):
+    since: Release = OLDEST
+    until: Release | None = None
 
 
 _COMPLEX: Final = ("complex64",)
@@ -184,11 +198,11 @@ _UNTIL_2_14: Final = """
 """
 # The first and last release whose lists have the dtypes above, where that is not every one.
 _WIDENED_IN: Final = {
-    **dict.fromkeys(_UNTIL_2_12, (OLDEST, (2, 12))),
-    **dict.fromkeys(_UNTIL_2_13, (OLDEST, (2, 13))),
-    **dict.fromkeys(_UNTIL_2_14.split(), (OLDEST, (2, 14))),
-    "histc": ((2, 13), NEWEST),
-    "special_laguerre_polynomial_l": ((2, 15), NEWEST),
+    **dict.fromkeys(_UNTIL_2_12, _Range(until=(2, 12))),
+    **dict.fromkeys(_UNTIL_2_13, _Range(until=(2, 13))),
+    **dict.fromkeys(_UNTIL_2_14.split(), _Range(until=(2, 14))),
+    "histc": _Range((2, 13)),
+    "special_laguerre_polynomial_l": _Range((2, 15)),
 }
 # Sums of bools are int64: the wide result stays.
 _KEPT_WIDE: Final = frozenset({"trace"})
@@ -207,8 +221,7 @@ def widened_dtypes(operator: str, version: str | TorchVersion) -> tuple[str, ...
 
     Raises UnsupportedTorchError for a release outside the supported range.
     """
-    since, until = _WIDENED_IN.get(operator, (OLDEST, NEWEST))
-    if not since <= check_supported(version).release <= until:
+    if not holds(_WIDENED_IN.get(operator, _Range()), check_supported(version).release):
         return ()
     return tuple(
         name for dtypes, operators in _WIDENED.items() if operator in operators.split() for name in dtypes.split()
@@ -223,10 +236,8 @@ def refused_dtype(operator: str, dtype: str, version: str | TorchVersion) -> Bac
     Raises UnsupportedTorchError for a release outside the supported range.
     """
     release = check_supported(version).release
-    for row in REFUSED_DTYPES:
-        if row.since <= release <= row.until and operator in row.operators and dtype in row.dtypes:
-            return row.text
-    return None
+    rows = in_force(REFUSED_DTYPES, release)
+    return next((row.text for row in rows if operator in row.operators and dtype in row.dtypes), None)
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,10 @@ from functools import lru_cache
 from typing import Final
 
 from anymps.rules._encoding import Family
-from anymps.rules._versions import OLDEST, TorchVersion, check_supported
+from anymps.rules._readings import Reading, Release
+from anymps.rules._versions import TorchVersion, check_supported
+
+READING: Final = Reading("families", "call graphs of libtorch_cpu.dylib in the macOS arm64 wheels", (2, 11), (2, 15))
 
 _LETTERS: Final = {
     "D": Family.DOT,
@@ -29,9 +32,9 @@ _LETTERS: Final = {
     "S": Family.GRADSCALER,
 }
 
-# One letter a release, 2.11 to 2.15; then operators: a base name stands for all its overloads, `name.overload` for one,
-# `name.` for the overload without a name. A release that lacks the operator has the letter of the nearest one with it.
-# Operators that are not listed are TensorIterator operators in every release.
+# One letter for each release that was read; then operators: a base name stands for all its overloads, `name.overload`
+# for one, `name.` for the overload without a name. A release that lacks the operator has the letter of the nearest one
+# with it. Operators that are not listed are TensorIterator operators in every release.
 _FAMILIES: Final = {
     "DDDDD": "dot vdot",
     "FFFFF": "_fused_adam_ _fused_adamw_ _fused_sgd_",
@@ -135,15 +138,15 @@ def family(name: str, version: str | TorchVersion) -> Family:
 
     Raises UnsupportedTorchError for a release outside the supported range.
     """
-    table = _table(check_supported(version).release)
+    table = _table(READING.nearest(check_supported(version).release))
     full = name if "." in name else f"{name}."
     found = table.get(full)
     return found if found is not None else table.get(name.partition(".")[0], Family.ITERATOR)
 
 
 @lru_cache(maxsize=5)
-def _table(release: tuple[int, int]) -> dict[str, Family]:
-    column = release[1] - OLDEST[1]
+def _table(release: Release) -> dict[str, Family]:
+    column = release[1] - READING.first[1]
     return {name: _LETTERS[letters[column]] for letters, names in _FAMILIES.items() for name in names.split()}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from anymps.rules._encoding import Family
-from anymps.rules._versions import NEWEST, OLDEST
+from anymps.rules._readings import Release
+from anymps.rules._versions import OLDEST
 
-Release = tuple[int, int]
 NO_END: Release = (1000, 0)
 """The end of a range of macOS that has none."""
 
@@ -75,10 +75,11 @@ class Hazard:
 
     `id` is the finding's. `operators` are base names (`mm` stands for all overloads); instead of them `family` may name
     all operators with that device check. `low` and `high` bound what the check measures (0: none). `what` goes wrong in
-    which call, `fix` is the smallest way around. It holds from torch release `since` to `until`, both included; `fixed`
-    is the first release without it, None if that is open or not known. `macos` are ranges of versions, the end
-    excluded, `metal_families` the GPUs; empty: all. The virtual device raises `text` if there is one, as the exception
-    `error`: the backend's own words, or ours where a Mac would abort or hang.
+    which call, `fix` is the smallest way around. It holds from torch release `since` to `until`, both included: the
+    last in which somebody saw it or read that it is open. Of a later one nothing is claimed. `fixed` is the first
+    release without it, None if that is open or not known. `macos` are ranges of versions, the end excluded,
+    `metal_families` the GPUs; empty: all. The virtual device raises `text` if there is one, as the exception `error`:
+    the backend's own words, or ours where a Mac would abort or hang.
     """
 
     id: str
@@ -93,7 +94,7 @@ class Hazard:
     low: int = 0
     high: int = 0
     since: Release = OLDEST
-    until: Release = NEWEST
+    until: Release = field(kw_only=True)
     fixed: Release | None = None
     macos: tuple[tuple[Release, Release], ...] = ()
     metal_families: frozenset[str] = frozenset()

@@ -7,11 +7,12 @@ The virtual device computes the right result and notes the call. The rows are in
 
 from __future__ import annotations
 
-from anymps.rules._hazard_model import Check, Hazard, Release
+from anymps.rules._hazard_model import Check, Hazard
 from anymps.rules._hazards_arithmetic import ARITHMETIC
 from anymps.rules._hazards_layers import LAYERS
 from anymps.rules._hazards_limits import LIMITS
-from anymps.rules._versions import TorchVersion, check_supported
+from anymps.rules._readings import Release
+from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
 
 HazardRow = tuple[str, int, int, int, tuple[str, ...], int, str, str]
 """(id, Check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
@@ -20,9 +21,11 @@ HazardRow = tuple[str, int, int, int, tuple[str, ...], int, str, str]
 def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str) -> tuple[Hazard, ...]:
     """The hazards in force on a Mac; `metal_family` is `apple7` (M1), `apple8` (M2) and so on.
 
+    None of a release that is let through although nobody has looked at it: a fault is not assumed.
     Raises UnsupportedTorchError outside the supported range of torch.
     """
-    release = check_supported(torch_version).release
+    check_supported(torch_version)
+    release = parse_torch_version(torch_version).release
     return tuple(hazard for hazard in all_hazards() if hazard.holds(release, macos, metal_family))
 
 

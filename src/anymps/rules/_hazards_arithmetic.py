@@ -137,6 +137,7 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         low=32767,
         high=32768,
         since=(2, 14),
+        until=(2, 15),
         metal_families=_OLD_GPUS,
     ),
     Hazard(
@@ -151,6 +152,7 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         (195163,),
         f"{_MATRIX}; pull request 195012 is open",
         low=32767,
+        until=(2, 15),
         metal_families=_OLD_GPUS,
     ),
     Hazard(
@@ -179,6 +181,7 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         (197636,),
         f"{_MATRIX} (open)",
         low=2**32,
+        until=(2, 15),
     ),
     Hazard(
         "MPS617",
@@ -190,5 +193,6 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         "Write `self + value * tensor1 * tensor2`.",
         (189420,),
         "aten/src/ATen/native/mps/operations/PointwiseOps.mm",
+        until=(2, 15),
     ),
 )

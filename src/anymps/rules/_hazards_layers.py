@@ -71,6 +71,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         (96225,),
         f"{_CONVOLUTION} (open)",
         low=65536,
+        until=(2, 15),
     ),
     Hazard(
         "MPS625",
@@ -83,6 +84,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         (129207,),
         _CONVOLUTION,
         low=65536,
+        until=(2, 15),
         macos=(((0, 0), (15, 1)),),
         error="NotImplementedError",
         text="Output channels > 65536 not supported at the MPS device. ",
@@ -98,6 +100,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         (197114, 188802),
         _CONVOLUTION,
         since=(2, 14),
+        until=(2, 15),
         macos=(((26, 2), (26, 3)),),
     ),
     # normalisation
@@ -225,6 +228,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         (),
         f"{_ATTENTION}, C strings of the wheels",
         since=OPERATOR_LIMITS["sdpa dropout"].since,
+        until=(2, 15),
         text=OPERATOR_LIMITS["sdpa dropout"].text,
     ),
 )

@@ -87,6 +87,7 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         "C strings of the torch 2.15 wheel; pull request 194460",
         low=2**31,
         since=(2, 15),
+        until=(2, 15),
         error="NotImplementedError",
         text="MPS pooling does not support tensors that require 64-bit indexing",
     ),
@@ -101,6 +102,7 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         (),
         f"{_INDEXING}, C strings of the wheels",
         low=2**32,
+        until=(2, 15),
         text=OPERATOR_LIMITS["masked_fill size"].text,
     ),
     Hazard(
@@ -114,6 +116,7 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         (),
         "aten/src/ATen/native/mps/operations/LinearAlgebra.mm, C strings of the wheels",
         low=2**32,
+        until=(2, 15),
         text=OPERATOR_LIMITS["matmul size"].text,
     ),
     Hazard(
@@ -127,6 +130,7 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         (84039, 149325),
         "operators whose kernels are MPSGraphs (machine code of the wheels)",
         low=2**32,
+        until=(2, 15),
         family=Family.PLACEHOLDER,
     ),
     # determinism
@@ -141,6 +145,7 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         (161029,),
         _ALERTS,
         since=(2, 13),
+        until=(2, 15),
     ),
     Hazard(
         "MPS661",
@@ -198,6 +203,7 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         (197805,),
         "reported with 2.14.0 and nightly builds of 2.15",
         since=(2, 14),
+        until=(2, 15),
     ),
     # compiled code
     Hazard(

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from anymps.rules._readings import Reading, Release, holds
 from anymps.rules._texts import BackendText
-from anymps.rules._versions import NEWEST, OLDEST, TorchVersion, check_supported
+from anymps.rules._versions import OLDEST, TorchVersion, check_supported
+
+READING: Final = Reading("limits", "C strings of libtorch_cpu.dylib in the macOS arm64 wheels", (2, 11), (2, 15))
 
 ERROR_CLASSES: Final = (
     "RuntimeError",
@@ -26,13 +29,14 @@ ERROR_CLASSES: Final = (
 class OperatorLimit(NamedTuple):
     """A fixed text of some operators (base names: all overloads), and the first and last release that has it.
 
+    `until` is None where no end was seen up to `READING.last`.
     Without operators it is one that any operator in an MPSGraph can give.
     """
 
     error: str
     text: str
-    since: tuple[int, int] = OLDEST
-    until: tuple[int, int] = NEWEST
+    since: Release = OLDEST
+    until: Release | None = None
     operators: tuple[str, ...] = ()
 
 
@@ -197,7 +201,7 @@ OPERATOR_LIMITS: Final[dict[str, OperatorLimit]] = {
 def operator_limit(version: str | TorchVersion, name: str) -> BackendText | None:
     """The text of that name in `OPERATOR_LIMITS`, or None if the release does not have it."""
     limit = OPERATOR_LIMITS[name]
-    if not limit.since <= check_supported(version).release <= limit.until:
+    if not holds(limit, check_supported(version).release):
         return None
     return BackendText(limit.error, limit.text)
 
@@ -211,7 +215,7 @@ def missing_stub(version: str | TorchVersion) -> BackendText:
 
     Raises UnsupportedTorchError for a release outside the supported range.
     """
-    release = check_supported(version).release
+    release = READING.nearest(check_supported(version).release)
     folder = "/Users/runner/work/pytorch/pytorch" + ("/pytorch" if release == (2, 11) else "")
     return BackendText(
         "RuntimeError",
@@ -230,5 +234,5 @@ def operator_limits(version: str | TorchVersion) -> dict[str, tuple[int, str]]:
     return {"missing stub": (ERROR_CLASSES.index(stub.error), stub.text)} | {
         name: (ERROR_CLASSES.index(limit.error), limit.text)
         for name, limit in OPERATOR_LIMITS.items()
-        if limit.since <= release <= limit.until and limit.error in ERROR_CLASSES
+        if holds(limit, release) and limit.error in ERROR_CLASSES
     }

@@ -16,9 +16,14 @@ from typing import Final
 from anymps._errors import UnsupportedTorchError
 from anymps.rules._encoding import NO_FLAGS, WAIT_WORDS, Family, Fate, Flag
 from anymps.rules._families import family
+from anymps.rules._readings import Reading
 from anymps.rules._versions import TorchVersion, VersionRules, check_supported, version_rules
 from anymps.rules._waits import WaitRule, wait_of
 from anymps.rules._wheel import Overload, installed_torch, native_functions
+
+READING: Final = Reading(
+    "operators", "TORCH_LIBRARY_IMPL initialisers of libtorch_cpu.dylib in the macOS arm64 wheels", (2, 11), (2, 15)
+)
 
 _MPS_KEYS: Final = frozenset({"MPS", "SparseMPS", "SparseCsrMPS"})
 _COMPOSITE: Final = (

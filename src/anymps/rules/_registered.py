@@ -11,8 +11,13 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-FIRST_RELEASE: Final = (2, 7)
-LAST_RELEASE: Final = (2, 15)
+from anymps.rules._readings import Reading
+
+READING: Final = Reading(
+    "registered", "TORCH_LIBRARY_IMPL initialisers of libtorch_cpu.dylib in the macOS arm64 wheels", (2, 7), (2, 15)
+)
+FIRST_RELEASE: Final = READING.first
+LAST_RELEASE: Final = READING.last
 """The releases that the table covers, both included."""
 
 _HEADER: Final = re.compile(r"\[(\w+) 2\.(\d+)-(?:2\.(\d+))?\]")

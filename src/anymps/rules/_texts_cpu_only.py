@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from anymps.rules._readings import Reading
 from anymps.rules._texts import BackendText
+
+READING: Final = Reading("texts_cpu_only", "torch's sources, named at each text", (2, 7), (2, 15))
 
 
 def numpy_of(device: str) -> BackendText:

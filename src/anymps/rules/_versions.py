@@ -13,9 +13,17 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from anymps._errors import UnsupportedTorchError
+from anymps.rules._readings import Reading
 
 OLDEST: Final = (2, 11)
 NEWEST: Final = (2, 15)
+
+READING: Final = Reading(
+    "versions",
+    "header hashes, C strings and machine code of the macOS arm64 wheels, and pull requests",
+    (2, 11),
+    (2, 15),
+)
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?([^+]*)(?:\+(.+))?")
 
@@ -127,7 +135,8 @@ def check_supported(version: str | TorchVersion) -> TorchVersion:
     """The version, if anymps supports it.
 
     Raises UnsupportedTorchError outside 2.11 to 2.15: the rules of other releases are not known. With
-    `ANYMPS_ALLOW_ANY_TORCH=1` the nearest known release answers instead; who loads torch says so in a warning.
+    `ANYMPS_ALLOW_ANY_TORCH=1` the nearest known release answers instead, and what it says is assumed; who loads torch
+    says so in a warning.
     """
     found = parse_torch_version(version)
     if not OLDEST <= found.release <= NEWEST:
@@ -143,7 +152,7 @@ def check_supported(version: str | TorchVersion) -> TorchVersion:
 
 def generation(version: str | TorchVersion) -> Generation:
     """The allocator generation of a supported torch version; UnsupportedTorchError outside the range."""
-    release = check_supported(version).release
+    release = READING.nearest(check_supported(version).release)
     if release <= (2, 11):
         return Generation.G1
     return Generation.G2 if release <= (2, 13) else Generation.G3
@@ -152,7 +161,7 @@ def generation(version: str | TorchVersion) -> Generation:
 def version_rules(version: str | TorchVersion) -> VersionRules:
     """What the MPS backend of a supported torch version does; UnsupportedTorchError outside the range."""
     found = check_supported(version)
-    release = found.release
+    release = READING.nearest(found.release)
     since_12, since_13 = release >= (2, 12), release >= (2, 13)
     since_14, since_15 = release >= (2, 14), release >= (2, 15)
     return VersionRules(

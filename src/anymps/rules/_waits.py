@@ -14,7 +14,15 @@ from functools import lru_cache
 from typing import Final
 
 from anymps.rules._encoding import NO_FLAGS, Flag
-from anymps.rules._versions import NEWEST, OLDEST, TorchVersion, check_supported
+from anymps.rules._readings import Reading, Release, holds
+from anymps.rules._versions import OLDEST, TorchVersion, check_supported
+
+READING: Final = Reading(
+    "waits",
+    "callers of synchronize, copy_and_sync and Tensor::item in the macOS arm64 wheels, and the kernels' sources",
+    (2, 11),
+    (2, 15),
+)
 
 _CALLERS: Final = "callers of Tensor::item in libtorch_cpu.dylib, torch 2.11 to 2.15"
 _INDEXING: Final = "aten/src/ATen/native/mps/operations/Indexing.mm"
@@ -28,7 +36,8 @@ class WaitRule:
 
     `kind` is a word of `WAIT_WORDS`; `what` says what the host waits for; `condition` says when, if not always, and
     `flag` is the condition's bit for the native core. `operators` are base names (all overloads) or `name.overload`;
-    empty for waits that are calls of Python. The rule holds from release `since` to release `until`, both included.
+    empty for waits that are calls of Python. The rule holds from release `since` to release `until`, both included;
+    None: no end was seen up to `READING.last`.
     """
 
     kind: str
@@ -37,8 +46,8 @@ class WaitRule:
     operators: tuple[str, ...] = ()
     condition: str = ""
     flag: Flag = NO_FLAGS
-    since: tuple[int, int] = OLDEST
-    until: tuple[int, int] = NEWEST
+    since: Release = OLDEST
+    until: Release | None = None
 
 
 def _inside(
@@ -48,8 +57,8 @@ def _inside(
     *,
     condition: str = "",
     flag: Flag = NO_FLAGS,
-    since: tuple[int, int] = OLDEST,
-    until: tuple[int, int] = NEWEST,
+    since: Release = OLDEST,
+    until: Release | None = None,
 ) -> WaitRule:
     return WaitRule("inside operator", what, source, tuple(operators.split()), condition, flag, since, until)
 
@@ -240,6 +249,6 @@ def _table(release: tuple[int, int], sparse: bool) -> dict[str, WaitRule]:
     return {
         operator: rule
         for name, rule in WAITS.items()
-        if rule.since <= release <= rule.until and (name in _SPARSE_RULES) == sparse
+        if holds(rule, release) and (name in _SPARSE_RULES) == sparse
         for operator in rule.operators
     }

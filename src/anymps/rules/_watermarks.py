@@ -10,6 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from anymps.rules._readings import Reading
+
+READING: Final = Reading("watermarks", "MPSAllocator.mm and MPSAllocator.h", (2, 7), (2, 15))
+
 HIGH_WATERMARK: Final = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
 LOW_WATERMARK: Final = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
 WATERMARKS: Final[Mapping[str, float]] = {HIGH_WATERMARK: 1.7, LOW_WATERMARK: 1.4}

@@ -24,6 +24,7 @@ from anymps.rules import (
     float64_graph,
     float64_kernel,
     generator_device,
+    in_force,
     invalid_buffer,
     linear_argument,
     missing_operator,
@@ -123,7 +124,7 @@ def _patterns(version: str) -> tuple[tuple[RefusalKind, re.Pattern[str]], ...]:
         RefusalKind.DTYPE: [
             unsupported_dtype(_ANY),
             undefined_type(_ANY),
-            *(row.text for row in REFUSED_DTYPES if row.since <= release.release <= row.until),
+            *(row.text for row in in_force(REFUSED_DTYPES, release.release)),
         ],
         RefusalKind.ARGUMENT: [BackendText("", text) for _, text in operator_limits(release).values()],
     }

@@ -1,0 +1,58 @@
+"""What a table of rules was read from, and up to which torch release: what is open there is assumed of a later one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+Release = tuple[int, int]
+"""(major, minor) of torch, or of macOS."""
+
+
+class Ranged(Protocol):
+    """A row that holds for some releases."""
+
+    @property
+    def since(self) -> Release:
+        """The first release in which it was seen."""
+
+    @property
+    def until(self) -> Release | None:
+        """The last release in which it was seen, where a later one was read without it; None: no end was seen."""
+
+
+Row = TypeVar("Row", bound=Ranged)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One source of a table.
+
+    `table` is the module that holds it. Each of its rows was looked up in every release from `first` to `last`, both
+    included. A row without an end was therefore seen in `last`; of later releases it is only assumed. `last` moves when
+    somebody has looked, and never with the newest supported release.
+    """
+
+    table: str
+    source: str
+    first: Release
+    last: Release
+
+    def nearest(self, release: Release) -> Release:
+        """The release, or the nearest one that was read: whose answer is assumed."""
+        return max(self.first, min(release, self.last))
+
+    def last_seen(self, row: Ranged) -> Release:
+        """The last release in which the row was seen to hold."""
+        return row.until or self.last
+
+
+def holds(row: Ranged, release: Release) -> bool:
+    """Whether a row holds for a release; with no end in sight it is assumed of those that nobody has read."""
+    return row.since <= release and (row.until is None or release <= row.until)
+
+
+def in_force(rows: Iterable[Row], release: Release) -> list[Row]:
+    """The rows that hold for a release, in their order."""
+    return [row for row in rows if holds(row, release)]
