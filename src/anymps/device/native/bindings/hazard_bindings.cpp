@@ -1,8 +1,7 @@
 // Python's way to the hazards: putting them in force, and asking which ones a call would meet.
 #include "bindings/hazard_bindings.h"
 
-#include "law/hazards.h"
-#include "device/registry.h"
+#include "law/law.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 

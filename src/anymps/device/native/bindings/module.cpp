@@ -1,29 +1,13 @@
 // The Python module `_native`: configuration, the tape, phases and modules, and the few bindings torch lacks off a Mac.
 #include <Python.h>
 
-#include "recorder/autograd.h"
-#include "device/backend.h"
-#include "device/backward_thread.h"
-#include "device/books.h"
-#include "kernels/boxed.h"
-#include "device/default_device.h"
-#include "device/delayed.h"
-#include "device/events.h"
-#include "device/fork.h"
 #include "bindings/hazard_bindings.h"
-#include "recorder/ledger.h"
-#include "recorder/module_call.h"
-#include "recorder/nonblocking.h"
-#include "recorder/python_bridge.h"
-#include "device/registry.h"
-#include "recorder/overwritten.h"
-#include "recorder/roundtrip.h"
-#include "model/replay.h"
-#include "device/streams.h"
-#include "device/substrate.h"
-#include "recorder/tape.h"
-#include "law/texts.h"
-#include "recorder/watched_call.h"
+#include "device/device.h"
+#include "feeds/feeds.h"
+#include "kernels/kernels.h"
+#include "law/law.h"
+#include "model/model.h"
+#include "recorder/recorder.h"
 
 #include <c10/util/Exception.h>
 
@@ -185,7 +169,8 @@ PyObject* configure(PyObject*, PyObject* args) {
     hide_cuda();
     install_backend({static_cast<unsigned>(macos_major), static_cast<unsigned>(macos_minor)});
     set_families(std::move(family_names));
-    register_rules(table, dtypes, std::move(checks_of));
+    enter_rules(table, dtypes, std::move(checks_of));
+    install_redirect();
     watch_forks();
     Py_RETURN_NONE;
   });
@@ -341,7 +326,7 @@ PyObject* ledger_assign(PyObject*, PyObject* args) {
   }
   auto* storage = reinterpret_cast<c10::StorageImpl*>(static_cast<uintptr_t>(address));
   if (Buffer* buffer = buffer_of(storage->data_ptr())) {
-    buffer->row = ledger::assign(buffer->row, buffer->block, static_cast<ledger::Role>(role), module);
+    buffer->assign(static_cast<uint8_t>(role), module);
   }
   Py_RETURN_NONE;
 }
@@ -377,6 +362,7 @@ PyObject* tape_start(PyObject*, PyObject* limit) {
     roundtrip::recording_starts();
     overwritten::forget_all();
     forget_sites();
+    forget_told();
     tape::start(PyLong_AsUnsignedLongLong(limit));
     Py_RETURN_NONE;
   });
@@ -398,7 +384,7 @@ PyObject* tape_pause(PyObject*, PyObject* pause) {
 }
 
 PyObject* tape_sparse(PyObject*, PyObject* on) {
-  tape::sparse(PyObject_IsTrue(on) == 1);
+  progress::sparse(PyObject_IsTrue(on) == 1);
   Py_RETURN_NONE;
 }
 
@@ -488,12 +474,12 @@ PyObject* tape_totals(PyObject*, PyObject*) {
 }
 
 PyObject* set_phase(PyObject*, PyObject* phase) {
-  return PyLong_FromLong(tape::set_phase(static_cast<uint8_t>(PyLong_AsLong(phase))));
+  return PyLong_FromLong(progress::set_phase(static_cast<uint8_t>(PyLong_AsLong(phase))));
 }
 
 PyObject* end_step(PyObject*, PyObject*) {
   if (recording()) {
-    tape::end_step();
+    progress::end_step();
   }
   Py_RETURN_NONE;
 }
@@ -507,7 +493,7 @@ PyObject* note_round(PyObject*, PyObject* args) {
     return nullptr;
   }
   if (recording()) {
-    tape::note_round(static_cast<RoundKind>(kind), key, start);
+    progress::note_round(static_cast<RoundKind>(kind), key, start);
   }
   Py_RETURN_NONE;
 }

@@ -2,15 +2,13 @@
 #include "device/backend.h"
 
 #include "device/books.h"
-#include "device/waited.h"
 #include "device/events.h"
-#include "device/fork.h"
 #include "device/generator.h"
 #include "device/pinned.h"
-#include "device/registry.h"
 #include "device/streams.h"
 #include "device/substrate.h"
-#include "recorder/tape.h"
+#include "device/waits.h"
+#include "recorder/recorder.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/MPSHooksInterface.h>
@@ -316,21 +314,6 @@ bool answer_false(const void*) {
 
 bool is_macos_at_least(unsigned major, unsigned minor) {
   return is_macos(major, minor);
-}
-
-void synchronize_device(const char* name) {
-  enter_device();
-  const int64_t start = now_ns();
-  tape::mark(mark_rule(name), 0, start, start, Wait::Synchronize);
-  host_has_waited();
-}
-
-void empty_device_cache() {
-  enter_device();
-  const int64_t start = now_ns();
-  books().model().empty_cache();
-  tape::mark(mark_rule("anymps::empty_cache"), 0, start, now_ns(), Wait::EmptyCache);
-  host_has_waited();
 }
 
 void install_backend(const MacFacts& mac) {

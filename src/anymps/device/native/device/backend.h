@@ -16,12 +16,6 @@ void install_backend(const MacFacts& mac);
 // Makes a CUDA build of torch answer that it was built without CUDA, so that mps can be its accelerator.
 void hide_cuda();
 
-// The host waits for the device: notes it on the tape under `name` ("anymps::synchronize").
-void synchronize_device(const char* name);
-
-// Gives cached memory back, for which the host waits first, and notes it on the tape.
-void empty_device_cache();
-
 // Of the Mac that is played.
 bool is_macos_at_least(unsigned major, unsigned minor);
 

@@ -1,8 +1,7 @@
 // Which graphs have nothing in them that could tell the thread of their backward, and running those on the calling one.
 #include "device/backward_thread.h"
 
-#include "recorder/autograd.h"
-#include "recorder/tape.h"
+#include "recorder/recorder.h"
 
 #include <ATen/SequenceNumber.h>
 #include <c10/core/AutogradState.h>
@@ -79,22 +78,18 @@ bool nobody_can_tell(PyObject* outputs) {
   return !any_can_tell(std::move(roots));
 }
 
-thread_local bool running = false;
-
 class OnCallingThread {
  public:
   OnCallingThread() : former_(state().get_multithreading_enabled()), recorded_(recording()) {
     state().set_multithreading_enabled(false);
-    running = true;
     if (recorded_) {
-      tape::enter_backward();
+      progress::enter_backward();
     }
   }
   ~OnCallingThread() {
     if (recorded_) {
-      tape::leave_module();
+      progress::leave_module();
     }
-    running = false;
     state().set_multithreading_enabled(former_);
   }
   OnCallingThread(const OnCallingThread&) = delete;
@@ -104,6 +99,7 @@ class OnCallingThread {
   static c10::AutogradState& state() {
     return c10::AutogradState::get_tls_state();
   }
+  const WithoutLines without_lines_;  // nothing of Python's runs there
   const bool former_;
   const bool recorded_;
 };
@@ -112,10 +108,6 @@ class OnCallingThread {
 
 void set_engine(PyObject* original) {
   engine = Py_NewRef(original);
-}
-
-bool on_calling_thread() {
-  return running;
 }
 
 void note_saved_tensor_hooks_slowly() {

@@ -13,9 +13,6 @@ namespace anymps::backward_thread {
 // `original` is torch's own `run_backward`; what stands in its place is `run`.
 void set_engine(PyObject* original);
 
-// Whether such a backward runs on this thread now: nothing of Python's does, whatever frames there are.
-bool on_calling_thread();
-
 // torch.autograd.Variable._execution_engine.run_backward, with its arguments.
 PyObject* run(PyObject* args, PyObject* kwargs);
 

@@ -1,10 +1,9 @@
 // The process's allocator books: configuration from the environment, and heap-model errors as torch errors.
 #include "device/books.h"
 
-#include "recorder/nonblocking.h"
-#include "device/registry.h"
-#include "recorder/tape.h"
-#include "law/texts.h"
+#include "device/refusals.h"
+#include "law/law.h"
+#include "recorder/recorder.h"
 
 #include <c10/util/Exception.h>
 

@@ -1,7 +1,7 @@
 // The allocator's books for this process: the heap model, set up at its first use from the Mac and the environment.
 #pragma once
 
-#include "model/heap.h"
+#include "model/model.h"
 
 namespace anymps {
 

@@ -1,9 +1,8 @@
 // Aliasing of arguments and adoption of results, shared by the boxed and the unboxed kernels.
 #include "device/call.h"
 
-#include "device/waited.h"
 #include "device/shape.h"
-#include "law/texts.h"
+#include "device/waits.h"
 
 namespace anymps {
 

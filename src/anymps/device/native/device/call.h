@@ -3,9 +3,10 @@
 
 #include "device/backward_thread.h"
 #include "device/fork.h"
-#include "law/rule.h"
+#include "device/refusals.h"
 #include "device/substrate.h"
-#include "recorder/tape.h"
+#include "law/law.h"
+#include "recorder/recorder.h"
 
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// How torch's functions that make tensors are entered by another way.
 #include "device/default_device.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>

@@ -1,7 +1,7 @@
 // The device's error buffer.
 #include "device/delayed.h"
 
-#include "recorder/python_bridge.h"
+#include "recorder/recorder.h"
 
 #include <c10/util/Exception.h>
 

@@ -1,7 +1,9 @@
 // Errors that kernels of the real device write into a buffer: noted at the call, raised at the next wait.
 #pragma once
 
-#include "law/texts.h"
+#include "law/law.h"
+
+#include <ATen/core/Tensor.h>
 
 #include <atomic>
 #include <optional>

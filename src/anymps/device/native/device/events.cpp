@@ -1,11 +1,11 @@
 // Events: the virtual device has run everything before `record` returns, so that a recorded event is always complete.
 #include "device/events.h"
 
+#include "device/delayed.h"
+#include "device/faults.h"
 #include "device/fork.h"
-#include "law/hazards.h"
-#include "device/waited.h"
-#include "device/registry.h"
-#include "recorder/tape.h"
+#include "law/law.h"
+#include "recorder/recorder.h"
 
 #include <c10/util/Exception.h>
 #include <torch/version.h>

@@ -1,7 +1,7 @@
 // The generator's seed, offset and serialised state (torch 2.11 to 2.15, aten/src/ATen/mps/MPSGeneratorImpl.{h,mm}).
 #include "device/generator.h"
 
-#include "law/texts.h"
+#include "device/refusals.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>

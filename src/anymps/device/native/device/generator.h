@@ -1,8 +1,8 @@
 // The mps random generator: seed, offset and the 44-byte state of the real MPSGeneratorImpl.
 #pragma once
 
-#include "model/philox.h"
-#include "law/rule.h"
+#include "law/law.h"
+#include "model/model.h"
 
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>

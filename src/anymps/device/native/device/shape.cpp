@@ -1,8 +1,7 @@
 // Shapes without values: meta kernels where torch has them, the stated policy where a shape depends on values.
 #include "device/shape.h"
 
-#include "device/registry.h"
-#include "recorder/tape.h"
+#include "recorder/recorder.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/copy_ops.h>

@@ -4,8 +4,8 @@
 // selected and unique; nothing is repeated. Each such answer leaves a mark `anymps::assumed.<what>` on the tape.
 #pragma once
 
-#include "law/rule.h"
 #include "device/substrate.h"
+#include "law/law.h"
 
 #include <ATen/core/stack.h>
 #include <c10/core/Scalar.h>

@@ -1,11 +1,7 @@
 // Sparse COO tensors on the host substrate: the parts are aliased, results are taken apart and put together again.
 #include "device/call.h"
-#include "kernels/unboxed.h"
 
 #include <ATen/SparseTensorImpl.h>
-#include <ATen/ops/_validate_sparse_coo_tensor_args.h>
-#include <ATen/ops/_validate_sparse_coo_tensor_args_native.h>
-#include <ATen/ops/_validate_sparse_coo_tensor_args_ops.h>
 
 namespace anymps {
 namespace {
@@ -43,20 +39,6 @@ void fill(at::SparseTensorImpl* target, const at::SparseTensorImpl* source, cons
   target->set_coalesced(source->coalesced());
 }
 
-// The check of a coalesced tensor's indices flattens them, by a table that has no entry for mps off a Mac (MPS's is in
-// FlattenIndices.mm): that part is asked of the host.
-void validate(
-    const at::Tensor& indices,
-    const at::Tensor& values,
-    at::IntArrayRef size,
-    std::optional<bool> is_coalesced,
-    std::optional<bool> check_pinning) {
-  at::native::_validate_sparse_coo_tensor_args(indices, values, size, false, check_pinning);
-  if (is_coalesced.value_or(false)) {
-    at::_validate_sparse_coo_tensor_args(part_to_host(indices), part_to_host(values), size, true, false);
-  }
-}
-
 }  // namespace
 
 at::Tensor sparse_to_host(const at::Tensor& tensor) {
@@ -91,13 +73,6 @@ c10::Storage sparse_storage_behind(const at::Tensor& original, const c10::Storag
     }
   }
   return c10::Storage();
-}
-
-void add_sparse_kernels(CompositeTable& table) {
-  table.push_back(
-      {full_name<at::_ops::_validate_sparse_coo_tensor_args>(),
-       c10::KernelFunction::makeFromUnboxedRuntimeFunction(&validate),
-       {}});
 }
 
 }  // namespace anymps

@@ -1,12 +1,12 @@
 // The substrates: allocation, aliases for kernels, and adoption of their results.
 #include "device/substrate.h"
 
-#include "device/backend.h"
 #include "device/books.h"
 #include "device/fork.h"
-#include "recorder/ledger.h"
-#include "device/registry.h"
-#include "law/texts.h"
+#include "device/refusals.h"
+#include "device/waits.h"
+#include "law/law.h"
+#include "recorder/recorder.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
@@ -243,6 +243,17 @@ Buffer* buffer_behind(const at::Tensor& tensor) {
   return buffer_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->data_ptr());
 }
 
+ledger::Size size_of(const Block* block) {
+  return {HeapModel::block_size(block), HeapModel::block_nbytes(block)};
+}
+
+uint32_t row_of_birth(const Block* block) {
+  if (C10_LIKELY(!ledger::is_kept()) || block == nullptr) {
+    return 0;
+  }
+  return ledger::born(size_of(block), books().model().current(), books().model().total());
+}
+
 }  // namespace
 
 bool shapes_only = false;
@@ -256,7 +267,7 @@ void keep_values_up_to(size_t bytes) {
 }
 
 Buffer::Buffer(at::DataPtr&& bytes, Block* its_block)
-    : memory(std::move(bytes)), block(its_block), row(ledger::born(its_block)) {}
+    : memory(std::move(bytes)), block(its_block), row(row_of_birth(its_block)) {}
 
 Buffer::~Buffer() {
   ledger::died(row);
@@ -267,6 +278,12 @@ Buffer::~Buffer() {
     c10::raw::intrusive_ptr::decref(storage);
   }
   books().release(block);
+}
+
+void Buffer::assign(uint8_t role, uint32_t module) {
+  if (block != nullptr) {
+    row = ledger::assign(row, size_of(block), static_cast<ledger::Role>(role), module);
+  }
 }
 
 void initialize_substrate() {

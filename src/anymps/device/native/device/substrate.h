@@ -31,6 +31,8 @@ struct Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
+  void assign(uint8_t role, uint32_t module);  // says in the recording what it is; `role` is ledger::Role
+
   at::DataPtr memory;                             // the host bytes; on the `shape` substrate only while the values are known
   Block* block;                                   // this buffer in the allocator's books
   uint32_t row;                                   // and in the ledger, 0 if it was born while nothing recorded

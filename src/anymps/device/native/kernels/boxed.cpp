@@ -1,15 +1,9 @@
 // The redirect to CPU kernels and the CPU fallback, for any operator, through the dispatcher's boxed convention.
 #include "kernels/boxed.h"
 
-#include "device/call.h"
-#include "law/hazards.h"
-#include "device/waited.h"
-#include "law/determinism.h"
+#include "device/device.h"
 #include "kernels/indices.h"
-#include "kernels/random.h"
-#include "device/registry.h"
-#include "device/shape.h"
-#include "law/texts.h"
+#include "recorder/recorder.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>

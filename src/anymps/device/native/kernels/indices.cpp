@@ -4,8 +4,7 @@
 // 2.14. Which operator has which layout, and the words: anymps/rules/_device_checks.py.
 #include "kernels/indices.h"
 
-#include "device/delayed.h"
-#include "law/texts.h"
+#include "device/device.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/broadcast_tensors.h>

@@ -1,7 +1,8 @@
 // Layers that are one operator on a Mac and several on a CPU: LSTM with its backward, and max pooling without indices.
 //
 // Sizes of what LSTM saves for its backward: RnnOps.mm, torch 2.13. Which results are saved: derivatives.yaml.
-#include "kernels/random.h"
+#include "device/device.h"
+#include "kernels/kernel_table.h"
 #include "kernels/unboxed.h"
 
 #include <ATen/ops/_lstm_mps_ops.h>
@@ -304,10 +305,10 @@ struct MaxPoolBackward {
 
 void add_layer_kernels(KernelTable& table) {
   namespace ops = at::_ops;
-  table.add<ops::_lstm_mps, Lstm>();
-  table.add<ops::lstm_mps_backward, LstmBackward>();
-  table.add<ops::max_pool2d>();
-  table.add<ops::max_pool2d_backward, MaxPoolBackward>();
+  add_unboxed<ops::_lstm_mps, Lstm>(table);
+  add_unboxed<ops::lstm_mps_backward, LstmBackward>(table);
+  add_unboxed<ops::max_pool2d>(table);
+  add_unboxed<ops::max_pool2d_backward, MaxPoolBackward>(table);
 }
 
 }  // namespace anymps

@@ -2,7 +2,7 @@
 //
 // Conditions: torch 2.13, FusedAdamKernel.mm, FusedSgdKernel.mm, GridSampler.mm, LinearAlgebra.mm, ScatterGather.mm and
 // TensorConversions.cpp; texts and their releases: OPERATOR_LIMITS in anymps/rules/_limits.py.
-#include "law/texts.h"
+#include "device/device.h"
 #include "kernels/unboxed.h"
 
 #include <ATen/native/ForeachUtils.h>

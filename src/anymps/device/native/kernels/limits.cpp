@@ -3,8 +3,8 @@
 // Conditions: torch 2.13, AdaptivePooling.mm, Convolution.mm, GridSampler.mm, LinearAlgebra.mm, RnnOps.mm and SoftMax.mm;
 // the comments that quote them beside the marks in torch/testing/_internal/common_methods_invocations.py. Texts that are
 // the same for every call, with their releases: OPERATOR_LIMITS in anymps/rules/_texts_runtime.py.
-#include "device/backend.h"
-#include "law/texts.h"
+#include "device/device.h"
+#include "kernels/kernel_table.h"
 #include "kernels/unboxed.h"
 
 #include <ATen/ops/_adaptive_avg_pool2d_ops.h>
@@ -271,20 +271,20 @@ struct KaiserWindow {
 
 void add_limited_kernels(KernelTable& table) {
   namespace ops = at::_ops;
-  table.add<ops::_adaptive_avg_pool2d, AdaptiveAveragePool>();
+  add_unboxed<ops::_adaptive_avg_pool2d, AdaptiveAveragePool>(table);
   table.rows.emplace_back(full_name<ops::convolution>(), [](const Rule& rule) {
     return c10::KernelFunction::makeFromUnboxedFunctor<false, ConvolutionKernel>(std::make_unique<ConvolutionKernel>(rule));
   });
-  table.add<ops::addmm, Addmm>();
-  table.add<ops::arange_start_out, Arange>();
+  add_unboxed<ops::addmm, Addmm>(table);
+  add_unboxed<ops::arange_start_out, Arange>(table);
   if (!shapes_only) {  // there the redirect knows how many bins there are
-    table.add<ops::bincount, Bincount>();
+    add_unboxed<ops::bincount, Bincount>(table);
   }
-  table.add<ops::masked_scatter_, MaskedScatter>();
-  table.add<ops::_softmax, Softmax>();
-  table.add<ops::kaiser_window, KaiserWindow>();
-  table.add<ops::kaiser_window_periodic, KaiserWindow>();
-  table.add<ops::kaiser_window_beta, KaiserWindow>();
+  add_unboxed<ops::masked_scatter_, MaskedScatter>(table);
+  add_unboxed<ops::_softmax, Softmax>(table);
+  add_unboxed<ops::kaiser_window, KaiserWindow>(table);
+  add_unboxed<ops::kaiser_window_periodic, KaiserWindow>(table);
+  add_unboxed<ops::kaiser_window_beta, KaiserWindow>(table);
 }
 
 }  // namespace anymps

@@ -1,14 +1,9 @@
 // Allocation, views, storages, copies and reads: the operators that are about memory rather than arithmetic.
-#include "device/call.h"
-#include "law/hazards.h"
-#include "device/waited.h"
-#include "recorder/python_bridge.h"
-#include "device/registry.h"
-#include "recorder/roundtrip.h"
-#include "device/shape.h"
-#include "device/streams.h"
-#include "law/texts.h"
+#include "device/device.h"
+#include "kernels/kernel_table.h"
 #include "kernels/unboxed.h"
+#include "law/law.h"
+#include "recorder/recorder.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
@@ -209,16 +204,20 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   const std::array<const c10::TensorImpl*, 2> inputs{source.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()};
   span.end(inputs, {});
-  if (C10_UNLIKELY(recording()) && direction != Direction::MpsToMps) {
+  if (C10_UNLIKELY(recording()) && direction != Direction::MpsToMps && !shapes_only) {
     if (direction == Direction::MpsToCpu) {
       roundtrip::left(self);
     } else {
       roundtrip::returned(source);
-      note_copy_to_mps(source);
     }
+  }
+  if (C10_UNLIKELY(recording()) && direction == Direction::CpuToMps) {
+    note_copy_to_mps(source);
   }
   if (span.waits()) {
     host_has_waited();
+  } else if (shapes_only) {
+    // no bytes that anybody could touch too early
   } else if (early && direction == Direction::CpuToMps) {
     nonblocking::started_to_mps(source, source.scalar_type() != self.scalar_type());
   } else if (early) {

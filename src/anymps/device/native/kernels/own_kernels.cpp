@@ -1,8 +1,8 @@
 // Operators that have an MPS kernel and no CPU kernel of their own: computed on host tensors with what the CPU has.
-#include "device/registry.h"
-#include "device/delayed.h"
-#include "law/texts.h"
+#include "device/device.h"
+#include "kernels/kernel_table.h"
 #include "kernels/unboxed.h"
+#include "law/law.h"
 
 #include <ATen/ops/_assert_async_ops.h>
 #include <ATen/ops/_lstm_mps.h>
@@ -212,19 +212,19 @@ void add_composite_kernels(CompositeTable& table) {
 
 void add_own_kernels(KernelTable& table) {
   namespace ops = at::_ops;
-  table.add<ops::linear>();  // composite on the CPU, one operator on mps
-  table.add<ops::linear_backward, LinearBackward>();
+  add_unboxed<ops::linear>(table);  // composite on the CPU, one operator on mps
+  add_unboxed<ops::linear_backward, LinearBackward>(table);
 #if TORCH_VERSION_MINOR >= 13
-  table.add<ops::_assert_async, AssertAsync>();
-  table.add<ops::_assert_async_msg, AssertAsyncMessage>();
+  add_unboxed<ops::_assert_async, AssertAsync>(table);
+  add_unboxed<ops::_assert_async_msg, AssertAsyncMessage>(table);
 #endif
-  table.add<ops::_scaled_dot_product_attention_math_for_mps, AttentionMath>();
+  add_unboxed<ops::_scaled_dot_product_attention_math_for_mps, AttentionMath>(table);
   // Composite, and asks a table by device type that has no entry for mps off a Mac (from torch 2.13 on).
-  table.add<ops::ldexp_Tensor>();
-  table.add<ops::ldexp_>();
-  table.add<ops::ldexp_out>();
+  add_unboxed<ops::ldexp_Tensor>(table);
+  add_unboxed<ops::ldexp_>(table);
+  add_unboxed<ops::ldexp_out>(table);
 #if TORCH_VERSION_MINOR >= 14
-  table.add<ops::conj_physical_>();  // up to 2.13 the table has no entry on a Mac either
+  add_unboxed<ops::conj_physical_>(table);  // up to 2.13 the table has no entry on a Mac either
 #endif
 }
 

@@ -5,15 +5,11 @@
 // their texts are those of the installed torch. What has no template follows pytorch's Distributions.mm and Dropout.mm.
 #define AT_PER_OPERATOR_HEADERS  // the templates would include every operator of torch otherwise
 
-#include "kernels/random.h"
-
-#include "device/delayed.h"
-#include "device/generator.h"
-#include "model/philox.h"
-#include "law/texts.h"
+#include "device/device.h"
+#include "kernels/kernel_table.h"
 #include "kernels/unboxed.h"
+#include "model/model.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/native/TensorFactories.h>
@@ -729,23 +725,8 @@ void add_all(KernelTable& table) {
 #endif
 }
 
-uint64_t scramble(uint64_t value) {  // splitmix64, so that neighbouring offsets give unrelated streams
-  value += 0x9E3779B97F4A7C15ull;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
-  return value ^ (value >> 31);
-}
-
 }  // namespace
 }  // namespace drawing
-
-HostGenerator::HostGenerator(const Rule& rule, const std::optional<at::Generator>& given) {
-  const at::Generator generator = mps_generator(rule, given);
-  auto* mps = generator.get<MpsGenerator>();
-  std::lock_guard<std::mutex> lock(mps->mutex_);
-  const uint64_t offset = mps->state().offset++;
-  host_ = at::make_generator<at::CPUGeneratorImpl>(drawing::scramble(mps->current_seed() ^ drawing::scramble(offset)));
-}
 
 void add_random_kernels(KernelTable& table) {
   drawing::add_all(table);

@@ -1,4 +1,5 @@
 // Typed kernels for the operators that make up most training steps; every other operator takes the boxed redirect.
+#include "kernels/kernel_table.h"
 #include "kernels/unboxed.h"
 
 #include <ATen/ops/_log_softmax_backward_data_ops.h>
@@ -49,53 +50,53 @@ namespace anymps {
 
 void add_step_kernels(KernelTable& table) {
   namespace ops = at::_ops;
-  table.add<ops::add_Tensor>();
-  table.add<ops::add__Tensor>();
-  table.add<ops::sub_Tensor>();
-  table.add<ops::mul_Tensor>();
-  table.add<ops::mul__Tensor>();
-  table.add<ops::div_Tensor>();
-  table.add<ops::div__Tensor>();
-  table.add<ops::addcmul_>();
-  table.add<ops::addcdiv_>();
-  table.add<ops::lerp__Scalar>();
-  table.add<ops::sqrt>();
-  table.add<ops::rsqrt>();
-  table.add<ops::reciprocal>();
-  table.add<ops::neg>();
-  table.add<ops::exp>();
-  table.add<ops::pow_Tensor_Scalar>();
-  table.add<ops::tanh>();
-  table.add<ops::tanh_backward>();
-  table.add<ops::sigmoid>();
-  table.add<ops::sigmoid_backward>();
-  table.add<ops::silu>();
-  table.add<ops::relu>();
-  table.add<ops::threshold_backward>();
-  table.add<ops::gelu>();
-  table.add<ops::gelu_backward>();
-  table.add<ops::mm>();
-  table.add<ops::bmm>();
-  table.add<ops::sum_dim_IntList>();
-  table.add<ops::mean_dim>();
-  table.add<ops::_softmax_backward_data>();
-  table.add<ops::_log_softmax>();
-  table.add<ops::_log_softmax_backward_data>();
-  table.add<ops::nll_loss_forward>();
-  table.add<ops::nll_loss_backward>();
-  table.add<ops::native_layer_norm>();
-  table.add<ops::native_layer_norm_backward>();
-  table.add<ops::native_batch_norm>();
-  table.add<ops::native_batch_norm_backward>();
-  table.add<ops::convolution_backward>();
-  table.add<ops::embedding_dense_backward>();
-  table.add<ops::masked_fill__Scalar>();
-  table.add<ops::where_self>();
-  table.add<ops::eq_Scalar>();
-  table.add<ops::eq_Tensor>();
-  table.add<ops::cat>();
-  table.add<ops::fill__Scalar>();
-  table.add<ops::zero_>();
+  add_unboxed<ops::add_Tensor>(table);
+  add_unboxed<ops::add__Tensor>(table);
+  add_unboxed<ops::sub_Tensor>(table);
+  add_unboxed<ops::mul_Tensor>(table);
+  add_unboxed<ops::mul__Tensor>(table);
+  add_unboxed<ops::div_Tensor>(table);
+  add_unboxed<ops::div__Tensor>(table);
+  add_unboxed<ops::addcmul_>(table);
+  add_unboxed<ops::addcdiv_>(table);
+  add_unboxed<ops::lerp__Scalar>(table);
+  add_unboxed<ops::sqrt>(table);
+  add_unboxed<ops::rsqrt>(table);
+  add_unboxed<ops::reciprocal>(table);
+  add_unboxed<ops::neg>(table);
+  add_unboxed<ops::exp>(table);
+  add_unboxed<ops::pow_Tensor_Scalar>(table);
+  add_unboxed<ops::tanh>(table);
+  add_unboxed<ops::tanh_backward>(table);
+  add_unboxed<ops::sigmoid>(table);
+  add_unboxed<ops::sigmoid_backward>(table);
+  add_unboxed<ops::silu>(table);
+  add_unboxed<ops::relu>(table);
+  add_unboxed<ops::threshold_backward>(table);
+  add_unboxed<ops::gelu>(table);
+  add_unboxed<ops::gelu_backward>(table);
+  add_unboxed<ops::mm>(table);
+  add_unboxed<ops::bmm>(table);
+  add_unboxed<ops::sum_dim_IntList>(table);
+  add_unboxed<ops::mean_dim>(table);
+  add_unboxed<ops::_softmax_backward_data>(table);
+  add_unboxed<ops::_log_softmax>(table);
+  add_unboxed<ops::_log_softmax_backward_data>(table);
+  add_unboxed<ops::nll_loss_forward>(table);
+  add_unboxed<ops::nll_loss_backward>(table);
+  add_unboxed<ops::native_layer_norm>(table);
+  add_unboxed<ops::native_layer_norm_backward>(table);
+  add_unboxed<ops::native_batch_norm>(table);
+  add_unboxed<ops::native_batch_norm_backward>(table);
+  add_unboxed<ops::convolution_backward>(table);
+  add_unboxed<ops::embedding_dense_backward>(table);
+  add_unboxed<ops::masked_fill__Scalar>(table);
+  add_unboxed<ops::where_self>(table);
+  add_unboxed<ops::eq_Scalar>(table);
+  add_unboxed<ops::eq_Tensor>(table);
+  add_unboxed<ops::cat>(table);
+  add_unboxed<ops::fill__Scalar>(table);
+  add_unboxed<ops::zero_>(table);
 }
 
 }  // namespace anymps

@@ -1,12 +1,9 @@
 // Typed kernels for the operators of a training step: the same as the redirect in boxed.cpp, without the boxing.
 #pragma once
 
+#include "device/device.h"
 #include "kernels/boxed.h"
-#include "device/call.h"
-#include "law/hazards.h"
-#include "law/determinism.h"
-#include "device/shape.h"
-#include "law/texts.h"
+#include "kernels/kernel_table.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -272,50 +269,16 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   c10::KernelFunction boxed_;  // for calls that need more than the CPU kernel
 };
 
-using KernelFactory = c10::KernelFunction (*)(const Rule&);
-
 template <class Op, class Host = OnCpu>
 c10::KernelFunction make_unboxed(const Rule& rule) {
   using Kernel = Unboxed<typename Op::schema, Host>;
   return c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(rule));
 }
 
-template <class Op>
-std::string full_name() {
-  std::string name = Op::name;
-  if (Op::overload_name[0] != '\0') {
-    name += '.';
-    name += Op::overload_name;
-  }
-  return name;
+// Enters a typed kernel of an operator into the table.
+template <class Op, class Host = OnCpu>
+void add_unboxed(KernelTable& table) {
+  table.rows.emplace_back(full_name<Op>(), &make_unboxed<Op, Host>);
 }
-
-// The kernels that are not the boxed redirect, by full operator name. Each file adds its own.
-struct KernelTable {
-  std::vector<std::pair<std::string, KernelFactory>> rows;
-  template <class Op, class Host = OnCpu>
-  void add() {
-    rows.emplace_back(full_name<Op>(), &make_unboxed<Op, Host>);
-  }
-};
-
-void add_step_kernels(KernelTable& table);    // step_kernels.cpp: the operators of a training step, typed
-void add_own_kernels(KernelTable& table);     // own_kernels.cpp: operators that the CPU lacks
-void add_layer_kernels(KernelTable& table);   // layer_kernels.cpp: layers that are one operator on mps
-void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation, views, copies, reads
-void add_random_kernels(KernelTable& table);  // random.cpp: operators that draw numbers
-void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that refuse some arguments on mps
-std::unordered_map<std::string, ArgumentCheck> limit_checks();  // limit_checks.cpp, for the boxed redirect
-
-// Composite operators that ask for the device type inside: replaced, with autograd passing through them.
-struct CompositeRow {
-  std::string name;
-  c10::KernelFunction kernel;
-  c10::KernelFunction batched;  // for torch.vmap, on every device; not valid: torch's own
-  const Rule** rule;            // where to put the operator's rule, or nullptr
-};
-using CompositeTable = std::vector<CompositeRow>;
-void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp
-void add_sparse_kernels(CompositeTable& table);     // sparse.cpp
 
 }  // namespace anymps

@@ -1,7 +1,7 @@
 // The conditions under which a call meets a known fault of the real backend.
 #pragma once
 
-#include "law/hazards.h"
+#include "law/operand.h"
 
 #include <array>
 #include <vector>

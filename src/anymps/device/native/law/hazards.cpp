@@ -1,12 +1,9 @@
-// Which known faults concern which operator, and what happens when a call meets one.
+// Which known faults concern which operator.
 #include "law/hazards.h"
 
 #include "law/hazard_checks.h"
-#include "recorder/overwritten.h"
-#include "device/registry.h"
-#include "recorder/tape.h"
+#include "law/rules.h"
 
-#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -67,82 +64,6 @@ bool concerns(const HazardRow& row, const Rule& rule) {
   return std::find(row.operators.begin(), row.operators.end(), base) != row.operators.end();
 }
 
-template <class Found>
-void each_met(const Rule& rule, c10::ArrayRef<Operand> operands, Found&& found) {
-  for (const OperatorHazards::Item& item : rule.hazards->items) {
-    if (C10_UNLIKELY(item.applies(Seen(*item.row, item.places, operands)))) {
-      found(*item.row);
-    }
-  }
-}
-
-std::string mark_of(const HazardRow& row, const std::string& call) {
-  return "anymps::hazard." + row.id + " " + call;
-}
-
-void meet(const HazardRow& row, const std::string& call) {
-  tape::note_hazard(mark_rule(mark_of(row, call)));
-  if (row.text.empty()) {
-    return;
-  }
-  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
-  if (row.error == ErrorClass::NotImplemented) {
-    throw c10::NotImplementedError(here, row.text);
-  }
-  throw c10::Error(here, row.text);
-}
-
-// Boxed arguments as operands; the lists that they point into live here.
-class Unboxing {
- public:
-  explicit Unboxing(c10::ArrayRef<c10::IValue> arguments) {
-    for (const c10::IValue& value : arguments) {
-      operands_.push_back(of(value));
-    }
-  }
-  c10::ArrayRef<Operand> operands() const {
-    return operands_;
-  }
-
- private:
-  Operand of(const c10::IValue& value) {
-    if (value.isTensor()) {
-      return Operand(value.toTensor());
-    }
-    if (value.isTensorList()) {
-      tensors_.push_back(value.toTensorVector());
-      return Operand(at::TensorList(tensors_.back()));
-    }
-    if (value.isBoolList()) {
-      Operand mask;
-      mask.kind = Operand::Kind::Mask;
-      mask.mask = 0;
-      for (const bool bit : value.toBoolList()) {
-        mask.mask |= static_cast<uint64_t>(bit) << mask.count++;
-      }
-      return mask;
-    }
-    if (value.isIntList()) {
-      sizes_.emplace_back();
-      for (const int64_t size : value.toIntList()) {
-        sizes_.back().emplace_back(size);
-      }
-      return Operand(c10::SymIntArrayRef(sizes_.back()));
-    }
-    if (value.isBool()) {
-      return Operand(value.toBool());
-    }
-    if (value.isInt()) {
-      return Operand(value.toInt());
-    }
-    return value.isDouble() ? Operand(value.toDouble()) : Operand();
-  }
-
-  c10::SmallVector<Operand, 12> operands_;
-  std::deque<std::vector<at::Tensor>> tensors_;
-  std::deque<std::vector<c10::SymInt>> sizes_;
-};
-
 }  // namespace
 
 void set_hazards(std::vector<HazardRow> rows) {
@@ -170,33 +91,67 @@ void set_hazards(std::vector<HazardRow> rows) {
   });
 }
 
-void meet_hazards(const Rule& rule, c10::ArrayRef<Operand> operands) {
-  each_met(rule, operands, [&](const HazardRow& row) {
-    if (row.check != kNarrowingCopy) {
-      meet(row, rule.name);
-    } else if (recording() && !muted()) {
-      overwritten::remember(operands[1].tensor, mark_of(row, rule.name), current_site());
+void each_hazard(const Rule& rule, c10::ArrayRef<Operand> operands, c10::function_ref<void(const HazardRow&)> found) {
+  for (const OperatorHazards::Item& item : rule.hazards->items) {
+    if (C10_UNLIKELY(item.applies(Seen(*item.row, item.places, operands)))) {
+      found(*item.row);
     }
-  });
+  }
 }
 
-void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
-  meet_hazards(rule, Unboxing(arguments).operands());
+Unboxing::Unboxing(c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& value : arguments) {
+    operands_.push_back(of(value));
+  }
+}
+
+Operand Unboxing::of(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return Operand(value.toTensor());
+  }
+  if (value.isTensorList()) {
+    tensors_.push_back(value.toTensorVector());
+    return Operand(at::TensorList(tensors_.back()));
+  }
+  if (value.isBoolList()) {
+    Operand mask;
+    mask.kind = Operand::Kind::Mask;
+    mask.mask = 0;
+    for (const bool bit : value.toBoolList()) {
+      mask.mask |= static_cast<uint64_t>(bit) << mask.count++;
+    }
+    return mask;
+  }
+  if (value.isIntList()) {
+    sizes_.emplace_back();
+    for (const int64_t size : value.toIntList()) {
+      sizes_.back().emplace_back(size);
+    }
+    return Operand(c10::SymIntArrayRef(sizes_.back()));
+  }
+  if (value.isBool()) {
+    return Operand(value.toBool());
+  }
+  if (value.isInt()) {
+    return Operand(value.toInt());
+  }
+  return value.isDouble() ? Operand(value.toDouble()) : Operand();
+}
+
+bool shows_later(const HazardRow& row) {
+  return row.check == kNarrowingCopy;
 }
 
 std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
   std::vector<std::string> ids;
   if (rule.hazards != nullptr) {
-    each_met(rule, Unboxing(arguments).operands(), [&](const HazardRow& row) { ids.push_back(row.id); });
+    each_hazard(rule, Unboxing(arguments).operands(), [&](const HazardRow& row) { ids.push_back(row.id); });
   }
   return ids;
 }
 
-void meet_event_hazard(EventHazard hazard) {
-  const HazardRow* row = hazards().events[static_cast<int>(hazard) - static_cast<int>(EventHazard::Hangs)];
-  if (row != nullptr) {
-    meet(*row, "torch.mps.Event.elapsed_time");
-  }
+const HazardRow* event_hazard(EventHazard hazard) {
+  return hazards().events[static_cast<int>(hazard) - static_cast<int>(EventHazard::Hangs)];
 }
 
 }  // namespace anymps

@@ -1,98 +1,48 @@
-// Known faults of the real backend: recognised at the call, noted on the tape, and raised where the backend aborts.
+// Known faults of the real backend: which are in force, and which of them a call meets.
 #pragma once
 
-#include "law/rule.h"
-#include "law/texts.h"
+#include "law/operand.h"
 
-#include <ATen/core/IListRef.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <c10/core/SymIntArrayRef.h>
 #include <c10/util/ArrayRef.h>
 
-#include <array>
-#include <optional>
+#include <deque>
+#include <c10/util/FunctionRef.h>
 #include <string>
 #include <vector>
 
 namespace anymps {
 
-// One row of anymps.rules.hazard_table().
-struct HazardRow {
-  std::string id;  // "MPS611"
-  int check;       // anymps.rules.Check
-  int64_t low, high;
-  std::vector<std::string> operators;  // base names: "mm"
-  int family;                          // or all operators of this family; -1: none
-  ErrorClass error;
-  std::string text;  // raised, if there is one
-};
-
 // Puts these hazards in force, and no others. Not while operators run.
 void set_hazards(std::vector<HazardRow> rows);
 
-// One argument of a call, as far as a hazard may ask for it.
-struct Operand {
-  enum class Kind : uint8_t { None, Tensor, Tensors, TensorRefs, Number, Sizes, Mask };
-  Kind kind = Kind::None;
-  uint32_t count = 0;
-  union {
-    const c10::TensorImpl* tensor;
-    const at::Tensor* tensors;
-    const at::ITensorListRef* refs;
-    const c10::SymInt* sizes;
-    double number = 0;
-    uint64_t mask;
-  };
+// Calls `found` for each hazard in force that a call meets, in their order. Only for rules with hazards.
+void each_hazard(const Rule& rule, c10::ArrayRef<Operand> operands, c10::function_ref<void(const HazardRow&)> found);
 
-  Operand() = default;
-  Operand(const at::Tensor& value) {
-    if (value.defined()) {
-      kind = Kind::Tensor;
-      tensor = value.unsafeGetTensorImpl();
-    }
+// Boxed arguments as operands; the lists that they point into live here.
+class Unboxing {
+ public:
+  explicit Unboxing(c10::ArrayRef<c10::IValue> arguments);
+  c10::ArrayRef<Operand> operands() const {
+    return operands_;
   }
-  Operand(const std::optional<at::Tensor>& value) : Operand(value.has_value() ? Operand(*value) : Operand()) {}
-  Operand(at::TensorList value) : kind(Kind::Tensors), count(static_cast<uint32_t>(value.size())), tensors(value.data()) {}
-  Operand(const at::ITensorListRef& value) : kind(Kind::TensorRefs), count(static_cast<uint32_t>(value.size())), refs(&value) {}
-  Operand(double value) : kind(Kind::Number), number(value) {}
-  Operand(bool value) : Operand(static_cast<double>(value)) {}
-  Operand(int64_t value) : Operand(static_cast<double>(value)) {}
-  Operand(const c10::SymInt& value) : Operand(static_cast<double>(value.expect_int())) {}
-  Operand(c10::SymIntArrayRef value) : kind(Kind::Sizes), count(static_cast<uint32_t>(value.size())), sizes(value.data()) {}
-  template <size_t N>
-  Operand(const std::array<bool, N>& value) : kind(Kind::Mask), count(N), mask(0) {
-    for (size_t i = 0; i < N; ++i) {
-      mask |= static_cast<uint64_t>(value[i]) << i;
-    }
-  }
+
+ private:
+  Operand of(const c10::IValue& value);
+
+  c10::SmallVector<Operand, 12> operands_;
+  std::deque<std::vector<at::Tensor>> tensors_;
+  std::deque<std::vector<c10::SymInt>> sizes_;
 };
 
-template <class T>
-Operand operand_of(const T& value) {
-  if constexpr (std::is_constructible_v<Operand, const T&>) {
-    return Operand(value);
-  } else {
-    return Operand();
-  }
-}
-
-// Notes each hazard in force that the call meets, and raises where the row says so. Only for rules with hazards.
-void meet_hazards(const Rule& rule, c10::ArrayRef<Operand> operands);
-
-// The same from the typed arguments of a call, and from boxed ones.
-template <class... Args>
-void check_hazards(const Rule& rule, const Args&... args) {
-  const std::array<Operand, sizeof...(Args)> operands{operand_of(args)...};
-  meet_hazards(rule, operands);
-}
-void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
+// A fault that shows only where the call's source is read again (MPS601).
+bool shows_later(const HazardRow& row);
 
 // The hazards in force that a call would meet, by id; nothing is noted or raised.
 std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
 
-// Hazards of events, which are no operators: notes and raises if one is in force.
+// Hazards of events, which are no operators: that in force, or nullptr.
 enum class EventHazard : int { Hangs = 32, MayHang = 33 };
-void meet_event_hazard(EventHazard hazard);
+const HazardRow* event_hazard(EventHazard hazard);
 
 }  // namespace anymps

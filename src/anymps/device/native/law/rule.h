@@ -35,6 +35,10 @@ enum class Wait : uint8_t { None = 0, Item, CopyToMps, CopyToCpu, Synchronize, E
 enum class Direction : uint8_t { None = 0, CpuToMps, MpsToCpu, MpsToMps };
 enum class Phase : uint8_t { Other = 0, Batch, Move, Forward, LossRead, Backward, Optimizer };
 
+// What a refusal is about, and the exception it is raised as.
+enum class Refusal : uint8_t { Missing, Float64, Complex128, Dtype, Device, Generator, Rank, Layout, Memory, Distributed, Argument, Index, Determinism };
+enum class ErrorClass : uint8_t { Runtime, Type, NotImplemented, Value, Index, Accelerator };
+
 // A dtype that the first tensor of a call may not have, and what MPS says then.
 struct RefusedDtype {
   uint8_t error;  // ErrorClass

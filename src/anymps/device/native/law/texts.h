@@ -1,11 +1,7 @@
-// Error texts of the real backend, by torch version, and the one way to raise them.
+// Error texts of the real backend, by torch version.
 #pragma once
 
-#include "law/rule.h"
-
-#include <ATen/core/Tensor.h>
-#include <c10/util/Exception.h>
-
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 
@@ -37,25 +33,6 @@ struct Texts {
   std::unordered_map<std::string, Limit> limits;
 };
 Texts& texts();
-
-enum class Refusal : uint8_t { Missing, Float64, Complex128, Dtype, Device, Generator, Rank, Layout, Memory, Distributed, Argument, Index, Determinism };
-enum class ErrorClass : uint8_t { Runtime, Type, NotImplemented, Value, Index, Accelerator };
-
-// Notes the refusal on the tape (with the tensor that caused it, if there is one) and throws the torch exception.
-// The one way to raise what MPS says: whatever goes by it is in a recording, with its line.
-[[noreturn]] void refuse(
-    Refusal kind,
-    const Rule& rule,
-    ErrorClass error,
-    const std::string& message,
-    const at::Tensor& culprit = {});
-
-// Raises the text of that name in OPERATOR_LIMITS, unless this release does not have it.
-// Says of a failed assertion in the core's own code that it is a bug of anymps; any other error passes as it is. To be called
-// where an error leaves a kernel of ours.
-[[noreturn]] void rethrow_as_ours(const c10::Error& error);
-
-void refuse_limit(const Rule& rule, const char* name, const at::Tensor& culprit = {});
 
 std::string fill_in(std::string text, const std::string& op);
 

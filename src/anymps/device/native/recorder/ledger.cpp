@@ -1,7 +1,7 @@
 // The ledger's rows: living ones by slot, ended ones until they are drained.
 #include "recorder/ledger.h"
 
-#include "device/books.h"
+#include "recorder/progress.h"
 
 #include <c10/util/SmallVector.h>
 
@@ -49,7 +49,7 @@ Row* find(State& s, uint32_t number) {
   return number >> kSlotBits == (s.generation & 0xFF) && slot < s.slots.size() && s.slots[slot].id != 0 ? &s.slots[slot] : nullptr;
 }
 
-uint32_t open_row(State& s, const Block* block) {
+uint32_t open_row(State& s, const Size& size) {
   uint32_t slot;
   if (s.free.empty()) {
     slot = static_cast<uint32_t>(s.slots.size());
@@ -65,21 +65,24 @@ uint32_t open_row(State& s, const Block* block) {
   Row& row = s.slots[slot];
   row = Row{};
   row.id = ++s.ids;
-  row.bytes = HeapModel::block_size(block);
-  row.requested = HeapModel::block_nbytes(block);
+  row.bytes = size.charged;
+  row.requested = size.requested;
   return ((s.generation & 0xFF) << kSlotBits) | slot;
 }
 
 }  // namespace
 
-uint32_t born(const Block* block) {
-  if (C10_LIKELY(!recording()) || block == nullptr || !kept_at_all.load(std::memory_order_relaxed)) {
+bool is_kept() {
+  return C10_UNLIKELY(recording()) && kept_at_all.load(std::memory_order_relaxed);
+}
+
+uint32_t born(const Size& size, uint64_t allocated, uint64_t reserved) {
+  if (!is_kept()) {
     return 0;
   }
-  const uint64_t allocated = books().model().current(), reserved = books().model().total();
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  const uint32_t number = open_row(s, block);
+  const uint32_t number = open_row(s, size);
   if (Row* row = find(s, number)) {
     row->born = ++s.events;
     row->born_ns = now_ns();
@@ -94,8 +97,8 @@ void died(uint32_t number) noexcept {
   if (C10_LIKELY(number == 0)) {
     return;
   }
-  const uint8_t phase = tape::current_phase();
-  const uint32_t step = tape::current_step();
+  const uint8_t phase = progress::current_phase();
+  const uint32_t step = progress::current_step();
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
   Row* row = find(s, number);
@@ -159,15 +162,15 @@ void name(const Entry& entry) {
   }
 }
 
-uint32_t assign(uint32_t number, const Block* block, Role role, uint32_t module) {
-  if (!recording() || block == nullptr || !kept_at_all.load(std::memory_order_relaxed)) {
+uint32_t assign(uint32_t number, const Size& size, Role role, uint32_t module) {
+  if (!is_kept()) {
     return number;
   }
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
   Row* row = find(s, number);
   if (row == nullptr) {
-    number = open_row(s, block);
+    number = open_row(s, size);
     row = find(s, number);
   }
   if (row != nullptr) {

@@ -1,8 +1,7 @@
 // The ledger: for every buffer, when it was born and died, who made it, and how full the allocator was. Recording only.
 #pragma once
 
-#include "model/heap.h"
-#include "recorder/tape.h"
+#include "recorder/entry.h"
 
 #include <cstdint>
 #include <string>
@@ -30,8 +29,16 @@ static_assert(sizeof(Row) == 96, "the packed row is part of the recording's docu
 
 enum class Role : uint8_t { None = 0, Parameter = 1, Buffer = 2 };  // numbers of anymps/record/_vocabulary.py
 
-// The row of a new buffer, 0 while nothing records.
-uint32_t born(const Block* block);
+struct Size {
+  uint64_t charged;    // by the allocator
+  uint64_t requested;
+};
+
+// Whether buffers that are born now get a row.
+bool is_kept();
+
+// The row of a new buffer, 0 while nothing records; how much all buffers and all heaps hold just after.
+uint32_t born(const Size& size, uint64_t allocated, uint64_t reserved);
 void died(uint32_t row) noexcept;
 
 // What the calling thread's buffers since its last entry were made by.
@@ -44,7 +51,7 @@ bool has_unnamed();
 void name(const Entry& entry);
 
 // Says what a live buffer is; begins a row for one that is older than the recording. Returns the row.
-uint32_t assign(uint32_t row, const Block* block, Role role, uint32_t module);
+uint32_t assign(uint32_t row, const Size& size, Role role, uint32_t module);
 
 // `limit` rows of buffers that died are kept one by one, later ones only counted; with 0 there is no ledger at all.
 void start(uint64_t limit);

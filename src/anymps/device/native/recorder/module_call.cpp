@@ -1,5 +1,7 @@
+// Another way into torch.nn.Module.__call__.
 #include "recorder/module_call.h"
 
+#include "recorder/progress.h"
 #include "recorder/python_bridge.h"
 #include "recorder/tape.h"
 
@@ -38,11 +40,11 @@ uint32_t number_of(PyObject* module) {
 PyObject* call(PyObject* function, PyObject* const* args, size_t flags, PyObject* names) {
   const bool on = recording() && PyVectorcall_NARGS(flags) > 0;
   if (on) {
-    tape::enter_module(tape::is_sparse() ? kSomeModule : number_of(args[0]));
+    progress::enter_module(progress::is_sparse() ? kSomeModule : number_of(args[0]));
   }
   PyObject* result = former(function, args, flags, names);
   if (on) {
-    tape::leave_module();
+    progress::leave_module();
   }
   return result;
 }

@@ -3,9 +3,9 @@
 
 #include "recorder/nonblocking.h"
 
-#include "recorder/python_bridge.h"
-#include "device/registry.h"
-#include "device/substrate.h"
+#include "law/law.h"
+#include "recorder/call_sites.h"
+#include "recorder/progress.h"
 #include "recorder/tape.h"
 
 #include <ATen/ops/clone_ops.h>
@@ -411,7 +411,7 @@ bool returns_early(const at::Tensor& destination, const at::Tensor& source) {
 }
 
 void started_to_mps(const at::Tensor& source, bool casts) {
-  if (casts || shapes_only || !recording() || !source.is_non_overlapping_and_dense()) {
+  if (casts || !recording() || !source.is_non_overlapping_and_dense()) {
     return;
   }
   Copy copy;
@@ -424,7 +424,7 @@ void started_to_mps(const at::Tensor& source, bool casts) {
 void started_to_cpu(at::Tensor& destination) {
   const bool held_back = strict.load();
   const c10::StorageImpl* storage = host_storage(destination);
-  if (shapes_only || storage == nullptr || !(recording() || held_back)) {
+  if (storage == nullptr || !(recording() || held_back)) {
     return;
   }
   Copy copy;

@@ -1,13 +1,8 @@
 // Who reads a tensor after a casting copy to the CPU has overwritten it.
 #include "recorder/overwritten.h"
 
-#include "device/registry.h"
-#include "recorder/tape.h"
-
 #include <algorithm>
 #include <mutex>
-#include <utility>
-#include <vector>
 
 namespace anymps::overwritten {
 
@@ -59,12 +54,9 @@ void remember(const c10::TensorImpl* source, std::string mark, uint32_t site) {
   any.store(true, std::memory_order_relaxed);
 }
 
-void look(const Rule& rule, c10::ArrayRef<const c10::TensorImpl*> inputs) {
-  if (rule.flags & kView) {
-    return;
-  }
+std::vector<std::pair<std::string, uint32_t>> read_by(const Rule& rule, c10::ArrayRef<const c10::TensorImpl*> inputs) {
   std::vector<std::pair<std::string, uint32_t>> read;
-  {
+  if ((rule.flags & kView) == 0) {
     std::lock_guard<std::mutex> lock(mutex);
     for (auto it = held.begin(); it != held.end();) {
       const bool given = std::any_of(
@@ -82,9 +74,7 @@ void look(const Rule& rule, c10::ArrayRef<const c10::TensorImpl*> inputs) {
     }
     drop_dead();
   }
-  for (const auto& [mark, site] : read) {
-    tape::note_hazard(mark_rule(mark), site);
-  }
+  return read;
 }
 
 void forget_all() {

@@ -4,7 +4,7 @@
 // one of them later, so only then is there a mark on the tape, with the line of the copy.
 #pragma once
 
-#include "law/rule.h"
+#include "law/law.h"
 
 #include <c10/core/TensorImpl.h>
 #include <c10/util/ArrayRef.h>
@@ -12,6 +12,8 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace anymps::overwritten {
 
@@ -20,8 +22,8 @@ extern std::atomic<bool> any;
 // Before the copy's own entry is written: `mark` is the mark's name, `site` the copy's line.
 void remember(const c10::TensorImpl* source, std::string mark, uint32_t site);
 
-// For each entry that is written, while there are any.
-void look(const Rule& rule, c10::ArrayRef<const c10::TensorImpl*> inputs);
+// For each entry that is written, while there are any: the marks, and lines of copies, whose source the call reads.
+std::vector<std::pair<std::string, uint32_t>> read_by(const Rule& rule, c10::ArrayRef<const c10::TensorImpl*> inputs);
 
 void forget_all();
 

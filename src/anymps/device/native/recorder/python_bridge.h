@@ -1,7 +1,9 @@
 // The few places where the native core asks Python: who called, and what to note about a refusal.
 #pragma once
 
-#include "law/texts.h"
+#include "law/law.h"
+
+#include <ATen/core/Tensor.h>
 
 #include <Python.h>
 
@@ -31,24 +33,8 @@ class NoDynamo {
   PyObject* former_ = nullptr;
 };
 
-// Folders whose code is not the user's: torch, anymps. Frames in them are passed over when a call site is looked for.
-void set_internal_prefixes(std::vector<std::string> prefixes);
-
-bool is_internal(const std::string& file);
-
-struct SiteText {
-  uint32_t id;
-  std::string file, function, via;
-  int line;
-};
-std::vector<SiteText> take_new_sites();
-void forget_sites();
-
-// The number of one place in the user's code, for Python callers: file, line, function.
-uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via);
-
-// The place in the user's code that runs; in a backward that of the forward operator, or of the user's own backward.
-uint32_t current_place();
+// A recording begins: nothing has been told of it.
+void forget_told();
 
 // Answers the refusal's number on the tape; 0 while nothing records.
 uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit);

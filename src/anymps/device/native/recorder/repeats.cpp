@@ -1,6 +1,7 @@
 // Which CPU tensors a line has copied before.
 #include "recorder/repeats.h"
 
+#include "recorder/progress.h"
 #include "recorder/roundtrip.h"
 #include "recorder/tape.h"
 
@@ -34,7 +35,7 @@ bool is_third(const at::Tensor& source, uint32_t site) {
     return false;
   }
   const c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  const uint32_t version = impl->version_counter().current_version(), step = tape::current_step();
+  const uint32_t version = impl->version_counter().current_version(), step = progress::current_step();
   std::lock_guard<std::mutex> lock(mutex);
   std::vector<Source>& known = lines[site];
   for (Source& it : known) {

@@ -1,10 +1,10 @@
 // The memory that copies to the CPU wrote, and the operators that were given it.
 #include "recorder/roundtrip.h"
 
+#include "law/law.h"
 #include "recorder/autograd.h"
-#include "recorder/python_bridge.h"
-#include "device/registry.h"
-#include "device/shape.h"
+#include "recorder/call_sites.h"
+#include "recorder/progress.h"
 #include "recorder/tape.h"
 
 #include <ATen/record_function.h>
@@ -176,7 +176,7 @@ void watch(bool on) {  // under the mutex
 }
 
 bool counts() {
-  return recording() && !muted() && !shapes_only && !tape::is_sparse() && !in_backward();
+  return recording() && !muted() && !progress::is_sparse() && !in_backward();
 }
 
 }  // namespace

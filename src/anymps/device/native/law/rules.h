@@ -1,9 +1,10 @@
-// All rules of the process, and the kernels registered for them with PyTorch's dispatcher.
+// All rules of the process.
 #pragma once
 
 #include "law/rule.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -33,8 +34,11 @@ struct Checks {
   std::unordered_map<std::string, Alert> alerts;
 };
 
-// Registers kernels for every row whose operator this torch has. Called once.
-void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks);
+// Makes a rule of every row whose operator this torch has. Called once.
+void enter_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks);
+
+// Makes a rule for an operator that has none.
+Rule& enter_rule(const c10::OperatorHandle& op, const std::string& name);
 
 // Names of the cross-device families, by the number that rows carry (anymps/rules/_encoding.py).
 void set_families(std::vector<std::string> families);
@@ -42,6 +46,9 @@ const std::string& family_name(uint8_t family);
 
 // Every rule that there is, to be changed before operators run.
 void each_rule(const std::function<void(Rule&)>& change);
+
+// The operator of that full name, if this torch has it.
+std::optional<c10::OperatorHandle> find_operator(const std::string& full);
 
 // The rule of that name, or nullptr.
 const Rule* find_rule(const std::string& name);

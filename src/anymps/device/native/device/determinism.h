@@ -1,7 +1,7 @@
 // torch.use_deterministic_algorithms: what MPS kernels alert about, which is not what CPU kernels alert about.
 #pragma once
 
-#include "law/rule.h"
+#include "law/law.h"
 
 #include <ATen/Context.h>
 

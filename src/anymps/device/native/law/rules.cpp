@@ -1,11 +1,5 @@
-// Decides which kernel each operator gets, and registers it with the dispatcher.
-#include "device/registry.h"
-
-#include "kernels/boxed.h"
-#include "device/substrate.h"
-#include "kernels/unboxed.h"
-
-#include <c10/core/DispatchKey.h>
+// The list of rules, by number and by name.
+#include "law/rules.h"
 
 #include <deque>
 #include <mutex>
@@ -15,13 +9,10 @@
 namespace anymps {
 namespace {
 
-using c10::DispatchKey;
-
 struct Registry {
   std::mutex mutex;
   std::deque<Rule> rules;  // addresses stay
   std::unordered_map<std::string, Rule*> by_name;
-  std::vector<c10::RegistrationHandleRAII> handles;  // kept for the life of the process
   std::vector<std::string> families;
   Checks checks;  // addresses stay: filled once
 };
@@ -51,17 +42,6 @@ Rule& new_rule(const c10::OperatorHandle& handle, std::string name) {
   return rule;
 }
 
-// PyTorch's own composite kernels for these only rearrange sizes and strides, so that they serve mps as they are.
-bool is_metadata_only(const c10::FunctionSchema& schema) {
-  for (const auto& result : schema.returns()) {
-    const c10::AliasInfo* info = result.alias_info();
-    if (info == nullptr || info->isWrite()) {
-      return false;
-    }
-  }
-  return !schema.returns().empty();
-}
-
 void set_dtypes(Rule& rule, const DtypeRow& row) {
   rule.widened = row.widened;
   rule.keeps_wide = row.wide == 1;
@@ -78,15 +58,6 @@ const Value* find_by_base_name(const std::unordered_map<std::string, Value>& tab
   const size_t start = full.find("::") + 2;
   const auto found = table.find(full.substr(start, full.find('.', start) - start));
   return found == table.end() ? nullptr : &found->second;
-}
-
-struct Silence final : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
-void add(const Rule& rule, DispatchKey key, c10::KernelFunction kernel) {
-  registry().handles.push_back(c10::Dispatcher::singleton().registerImpl(
-      rule.op.operator_name(), key, std::move(kernel), std::nullopt, nullptr, "anymps"));
 }
 
 const Rule& stand_in(const char* op, const std::string& name) {
@@ -126,25 +97,12 @@ const std::string& family_name(uint8_t family) {
   return family < families.size() ? families[family] : none;
 }
 
-void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks) {
-  auto& dispatcher = c10::Dispatcher::singleton();
-  KernelTable table;
-  add_step_kernels(table);
-  add_own_kernels(table);
-  add_layer_kernels(table);
-  add_memory_kernels(table);
-  if (!shapes_only) {  // without bytes nothing is drawn
-    add_random_kernels(table);
-  }
-  add_limited_kernels(table);
-  std::unordered_map<std::string, KernelFactory> factories(table.rows.begin(), table.rows.end());
-
+void enter_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks) {
   Registry& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
   r.checks = std::move(checks);
-  const std::unordered_map<std::string, ArgumentCheck> argument_checks = limit_checks();
   for (const RuleRow& row : rows) {
-    const auto handle = dispatcher.findSchema(parse_name(row.name));
+    const auto handle = find_operator(row.name);
     if (!handle.has_value()) {
       continue;
     }
@@ -160,56 +118,17 @@ void register_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, C
     }
     rule.indices = find_by_base_name(r.checks.indices, row.name);
     rule.alert = find_by_base_name(r.checks.alerts, row.name);
-    const auto argument_check = argument_checks.find(row.name);
-    rule.check = argument_check == argument_checks.end() ? nullptr : argument_check->second;
-    const bool has_cpu = handle->hasKernelForDispatchKey(DispatchKey::CPU);
-    const bool has_composite = handle->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-        handle->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
-    if ((row.flags & kDense) && !handle->hasKernelForDispatchKey(DispatchKey::MPS)) {  // torch may have one, from Python
-      const auto factory = factories.find(row.name);
-      if (factory != factories.end()) {
-        add(rule, DispatchKey::MPS, factory->second(rule));
-        factories.erase(factory);
-      } else if (rule.fate == Fate::AlwaysFallback) {
-        add(rule, DispatchKey::MPS, make_fallback(rule));
-      } else if (has_cpu || (has_composite && !is_metadata_only(handle->schema()))) {
-        add(rule, DispatchKey::MPS, make_redirect(rule, DispatchKey::CPU));
-      }
-    }
-    if ((row.flags & kSparse) && handle->hasKernelForDispatchKey(DispatchKey::SparseCPU)) {
-      add(rule, DispatchKey::SparseMPS, make_redirect(rule, DispatchKey::SparseCPU));
-    }
   }
-  // Operators that are composite on every backend and look at the device inside: they get a kernel of their own.
-  for (const auto& [name, factory] : factories) {
-    const auto handle = dispatcher.findSchema(parse_name(name));
-    // One that is made of differentiable operators would lose its gradient to a kernel of its own.
-    if (handle.has_value() && !handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
-      Rule& rule = new_rule(*handle, name);
-      add(rule, DispatchKey::MPS, factory(rule));
-    }
-  }
-  CompositeTable composites;
-  add_composite_kernels(composites);
-  add_sparse_kernels(composites);
-  for (const auto& [name, kernel, batched, place] : composites) {
-    const auto handle = dispatcher.findSchema(parse_name(name));
-    TORCH_CHECK(handle.has_value(), "anymps: this torch has no operator ", name);
-    Rule& rule = new_rule(*handle, name);
-    add(rule, DispatchKey::MPS, kernel);
-    add(rule, DispatchKey::AutogradMPS, kernel);
-    if (place != nullptr) {
-      *place = &rule;
-    }
-    if (!batched.isValid()) {
-      continue;
-    }
-    // torch.vmap has a kernel of its own there, which asks the same table; replacing it is meant, and needs no warning.
-    Silence silence;
-    c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-    add(rule, DispatchKey::FuncTorchVmapMode, batched);
-  }
-  r.handles.push_back(dispatcher.registerFallback(DispatchKey::MPS, make_catch_all(), "anymps"));
+}
+
+Rule& enter_rule(const c10::OperatorHandle& op, const std::string& name) {
+  Registry& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  return new_rule(op, name);
+}
+
+std::optional<c10::OperatorHandle> find_operator(const std::string& full) {
+  return c10::Dispatcher::singleton().findSchema(parse_name(full));
 }
 
 const Rule& unlisted_rule(const c10::OperatorHandle& op) {

@@ -1,7 +1,7 @@
 // Alerts about kernels without a deterministic implementation.
-#include "law/determinism.h"
+#include "device/determinism.h"
 
-#include "law/texts.h"
+#include "device/refusals.h"
 
 #include <c10/util/Exception.h>
 

@@ -1,0 +1,4 @@
+// The parts of the Python module `_native`.
+#pragma once
+
+#include "bindings/hazard_bindings.h"

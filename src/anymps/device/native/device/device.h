@@ -1,0 +1,21 @@
+// The virtual device: where the bytes live, one call on it, and what PyTorch asks a backend for besides kernels.
+#pragma once
+
+#include "device/backend.h"
+#include "device/backward_thread.h"
+#include "device/books.h"
+#include "device/call.h"
+#include "device/default_device.h"
+#include "device/delayed.h"
+#include "device/determinism.h"
+#include "device/events.h"
+#include "device/faults.h"
+#include "device/fork.h"
+#include "device/generator.h"
+#include "device/host_generator.h"
+#include "device/pinned.h"
+#include "device/refusals.h"
+#include "device/shape.h"
+#include "device/streams.h"
+#include "device/substrate.h"
+#include "device/waits.h"

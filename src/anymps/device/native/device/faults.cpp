@@ -1,0 +1,41 @@
+// What a fault with a text raises.
+#include "device/faults.h"
+
+#include "recorder/recorder.h"
+
+#include <c10/util/Exception.h>
+
+namespace anymps {
+namespace {
+
+void raise_fault(const HazardRow& row) {
+  if (row.text.empty()) {
+    return;
+  }
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  if (row.error == ErrorClass::NotImplemented) {
+    throw c10::NotImplementedError(here, row.text);
+  }
+  throw c10::Error(here, row.text);
+}
+
+}  // namespace
+
+void meet_hazards(const Rule& rule, c10::ArrayRef<Operand> operands) {
+  if (const HazardRow* row = note_faults(rule, operands)) {
+    raise_fault(*row);
+  }
+}
+
+void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
+  meet_hazards(rule, Unboxing(arguments).operands());
+}
+
+void meet_event_hazard(EventHazard hazard) {
+  if (const HazardRow* row = event_hazard(hazard)) {
+    note_fault(*row, "torch.mps.Event.elapsed_time");
+    raise_fault(*row);
+  }
+}
+
+}  // namespace anymps

@@ -1,0 +1,33 @@
+// The one way to raise the real backend's errors, so that each is in a recording.
+#pragma once
+
+#include "law/law.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <string>
+
+namespace anymps {
+
+// Notes the refusal on the tape (with the tensor that caused it, if there is one) and throws the torch exception.
+// The one way to raise what MPS says: whatever goes by it is in a recording, with its line.
+[[noreturn]] void refuse(
+    Refusal kind,
+    const Rule& rule,
+    ErrorClass error,
+    const std::string& message,
+    const at::Tensor& culprit = {});
+
+// Says of a failed assertion in the core's own code that it is a bug of anymps; any other error passes as it is. To be called
+// where an error leaves a kernel of ours.
+[[noreturn]] void rethrow_as_ours(const c10::Error& error);
+
+// Raises the text of that name in OPERATOR_LIMITS, unless this release does not have it.
+void refuse_limit(const Rule& rule, const char* name, const at::Tensor& culprit = {});
+
+// Raises the text of the operator's family for a tensor that is not on mps, unless this operator takes it.
+// `cpu_scalars` counts the 0-dim CPU tensors seen in this call; `sparse` tells the operator's sparse kernel from its dense one.
+void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars, bool sparse);
+
+}  // namespace anymps

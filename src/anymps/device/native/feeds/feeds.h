@@ -1,0 +1,4 @@
+// Who tells the recorder of calls.
+#pragma once
+
+#include "feeds/redirect.h"

@@ -1,0 +1,49 @@
+// The lines of the user's code that call the device, by the frames of Python, each told once and numbered.
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace anymps {
+
+struct GilGuard {
+  PyGILState_STATE state = PyGILState_Ensure();
+  ~GilGuard() {
+    PyGILState_Release(state);
+  }
+};
+
+// Where in the user's code the calling thread is. Takes the GIL; answers 0 where there is no Python frame of the user's.
+uint32_t current_site();
+// Where in the user's own backward, 0 outside of it: the frames between here and the engine that calls it.
+uint32_t current_site_in_backward();
+
+// While one lives on a thread, no line of the user's runs there, whatever frames there are.
+class WithoutLines {
+ public:
+  WithoutLines();
+  ~WithoutLines();
+  WithoutLines(const WithoutLines&) = delete;
+  WithoutLines& operator=(const WithoutLines&) = delete;
+};
+
+// Folders whose code is not the user's: torch, anymps. Frames in them are passed over when a call site is looked for.
+void set_internal_prefixes(std::vector<std::string> prefixes);
+
+bool is_internal(const std::string& file);
+
+struct SiteText {
+  uint32_t id;
+  std::string file, function, via;
+  int line;
+};
+std::vector<SiteText> take_new_sites();
+void forget_sites();
+
+// The number of one place in the user's code, for Python callers: file, line, function.
+uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via);
+
+}  // namespace anymps

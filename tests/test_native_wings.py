@@ -1,0 +1,96 @@
+"""The native core's wings: docs/architecture.md orders them, and no include runs up or in a circle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anymps.device._build import SOURCE_DIRECTORY
+
+TABLE = Path(__file__).parents[1] / "docs" / "architecture.md"
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_TORCH = re.compile(r"^#include <(?:torch|ATen|c10|Python)[./]", re.MULTILINE)
+
+
+def read_order() -> list[str]:
+    """The wings from the lowest to the highest, as the table of them has it."""
+    _, _, table = TABLE.read_text(encoding="utf-8").partition("| wing | what it is | needs |\n")
+    return re.findall(r"^\| `(\w+)` \|", table.partition("\n\n")[0], re.MULTILINE)
+
+
+WINGS = read_order()
+
+
+def files() -> list[Path]:
+    """All sources and headers, relative to the folder of the native core."""
+    found = (path for path in SOURCE_DIRECTORY.rglob("*") if path.suffix in (".cpp", ".h"))
+    return sorted(path.relative_to(SOURCE_DIRECTORY) for path in found)
+
+
+def includes(path: Path) -> list[Path]:
+    """What a file includes of the native core."""
+    return [Path(name) for name in _INCLUDE.findall((SOURCE_DIRECTORY / path).read_text(encoding="utf-8"))]
+
+
+def unit(path: Path) -> str:
+    """A header and its source are one thing: `recorder/tape`."""
+    return path.with_suffix("").as_posix()
+
+
+def identity(path: Path) -> str:
+    return path.as_posix()
+
+
+def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
+    """The first circle that each unit is found on, by a walk in depth."""
+    done: set[str] = set()
+
+    def walk(name: str, way: list[str]) -> Iterator[list[str]]:
+        if name in way:
+            yield [*way[way.index(name) :], name]
+        elif name not in done:
+            for other in sorted(graph.get(name, ())):
+                yield from walk(other, [*way, name])
+            done.add(name)
+
+    for name in sorted(graph):
+        yield from walk(name, [])
+
+
+def test_the_table_is_complete() -> None:
+    """Each folder stands in the table, and nothing else does; no source lies beside the folders."""
+    assert sorted(WINGS) == sorted({path.parent.as_posix() for path in files()})
+
+
+@pytest.mark.parametrize("path", files(), ids=identity)
+def test_no_include_upward(path: Path) -> None:
+    """A file includes files of its own wing, and of lower ones the face; each by its place below the native core."""
+    for other in includes(path):
+        assert (SOURCE_DIRECTORY / other).is_file(), f"{path}: {other} is not below the native core"
+        wing, own = other.parts[0], path.parts[0]
+        assert WINGS.index(wing) <= WINGS.index(own), f"{path} may not include {other}"
+        assert wing == own or other == Path(wing, f"{wing}.h"), f"{path}: {wing}/{wing}.h is the face for {other}"
+
+
+def test_no_circle() -> None:
+    """No header or source needs itself by way of others."""
+    graph: dict[str, set[str]] = {}
+    for path in files():
+        graph.setdefault(unit(path), set()).update(unit(other) for other in includes(path) if unit(other) != unit(path))
+    assert [" -> ".join(circle) for circle in circles(graph)] == []
+
+
+@pytest.mark.parametrize("path", [path for path in files() if path.parts[0] == "model"], ids=identity)
+def test_the_model_needs_no_torch(path: Path) -> None:
+    """It is compiled alone by its own tests."""
+    assert _TORCH.findall((SOURCE_DIRECTORY / path).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", files(), ids=identity)
+def test_files_say_what_they_are_for(path: Path) -> None:
+    """A file begins with a comment whose first sentence says so."""
+    first = (SOURCE_DIRECTORY / path).read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("// "), f"{path}: the first line is {first!r}"
