@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from processes import PATIENCE, Result, clean_environment, run_python
+from time_limits import REACHED, limited_plan
 
 pytestmark = pytest.mark.integration
 
@@ -434,8 +435,7 @@ while True:
 
 def test_a_script_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     """After --seconds one line says so, and no process is left."""
-    options = ("--mac", "M1 8GB", "--seconds", "15", "--allow-writes")
-    result = plan(*options, script(tmp_path, HANGS), cwd=tmp_path)
+    result = limited_plan(tmp_path, 15, "--mac", "M1 8GB", script(tmp_path, f"{HANGS}    open({REACHED!r}, 'w')\n"))
     assert (result.status, result.err.splitlines()) == (
         2,
         ["anymps: the script did nothing on mps within 15 s; it must choose the device itself"],

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from processes import PATIENCE, Result, clean_environment
+from time_limits import REACHED, limited_plan
 
 pytestmark = pytest.mark.integration
 
@@ -123,7 +124,11 @@ def test_a_script_that_is_ended_by_a_signal(name: str, hint: str, tmp_path: Path
 
 def test_a_time_limit_that_is_reached_is_told(tmp_path: Path) -> None:
     """What was measured until then is shown as that."""
-    found = planned(tmp_path, training(extra="step and time.sleep(600)"), "--mac", "M1 8GB", "--seconds", "30")
+    sleeps = training(extra=f"step and (open({REACHED!r}, 'w').close() or time.sleep(600))")
+    (tmp_path / "train.py").write_text(sleeps, encoding="utf-8")
+    result = limited_plan(tmp_path, 30, "--report-to", "plan.json", "--mac", "M1 8GB", "train.py")
+    assert result.status == 0, result.err
+    found = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert (found["steps"], found["ended_after"]) == (1, 30.0)
     assert found["largest_batch_unknown"] == {"why": "late", "problem": ""}
 
