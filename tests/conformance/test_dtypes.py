@@ -182,6 +182,23 @@ def test_widened_calls_write_where_they_should(mps_device: torch.device) -> None
     assert torch.complex32 == polar.dtype
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64], ids=str)
+def test_integers_divided_by_zero_raise_nothing(dtype: torch.dtype, mps_device: torch.device) -> None:
+    """Metal leaves the value open, and the other elements are right; dtype, in-place and `out=` as ever."""
+    x = torch.tensor([7, 8, 9], device=mps_device).to(dtype)
+    by = torch.tensor([2, 0, 4], device=mps_device).to(dtype)
+    quotients = [x // by, torch.div(x, by, rounding_mode="trunc"), torch.div(x, by, rounding_mode="floor")]
+    assert [(dtype, [3, 2])] * 3 == [(found.dtype, found[::2].tolist()) for found in quotients]
+    rests = [x % by, torch.fmod(x, by)]
+    assert [(dtype, [1, 1])] * 2 == [(found.dtype, found[::2].tolist()) for found in rests]
+    assert dtype == (x % 0).dtype == (x // 0).dtype
+    assert dtype == torch.remainder(5, by).dtype
+    assert by.clone().remainder_(by)[0].item() == 0
+    out = torch.empty(3, dtype=dtype, device=mps_device)
+    assert out is torch.fmod(x, by, out=out)
+    assert float("inf") == (x / by)[1].item()
+
+
 def test_dtypes_that_both_lack_raise(mps_device: torch.device) -> None:
     """A dtype that neither MPS nor the CPU has is refused, never widened."""
     with pytest.raises(NotImplementedError):

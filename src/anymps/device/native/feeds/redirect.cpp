@@ -117,9 +117,12 @@ void add_composites() {
 void install_redirect() {
   Factories factories = all_factories();
   const std::unordered_map<std::string, ArgumentCheck> argument_checks = limit_checks();
+  const std::unordered_map<std::string, ArgumentChange> changes = argument_changes();
   each_rule([&](Rule& rule) {
     const auto check = argument_checks.find(rule.name);
     rule.check = check == argument_checks.end() ? nullptr : check->second;
+    const auto change = changes.find(rule.name);
+    rule.change = change == changes.end() ? nullptr : change->second;
   });
   // Rules are entered while kernels are made (a kernel may ask for one), so the list is taken first.
   std::vector<const Rule*> listed;

@@ -241,6 +241,9 @@ class Redirect final : public c10::OperatorKernel {
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_host(tensor, written, position);
     });
+    if (C10_UNLIKELY(rule_.change != nullptr) && (!shapes_only || known)) {
+      rule_.change(*stack, first);
+    }
     std::optional<c10::ScalarType> narrow;
     if (C10_UNLIKELY(rule_.widened != 0)) {
       narrow = widened_dtype(rule_, schema.arguments(), *stack, first);

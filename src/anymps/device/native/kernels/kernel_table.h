@@ -36,6 +36,7 @@ void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation,
 void add_random_kernels(KernelTable& table);  // random.cpp: operators that draw numbers
 void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that refuse some arguments on mps
 std::unordered_map<std::string, ArgumentCheck> limit_checks();  // limit_checks.cpp, for the boxed redirect
+std::unordered_map<std::string, ArgumentChange> argument_changes();  // zero_divisors.cpp, likewise
 
 // Composite operators that ask for the device type inside: replaced, with autograd passing through them.
 struct CompositeRow {

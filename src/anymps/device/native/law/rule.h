@@ -65,6 +65,10 @@ struct Rule;
 // host's.
 using ArgumentCheck = void (*)(const Rule&, c10::ArrayRef<c10::IValue> arguments);
 
+// Changes host arguments that the CPU kernel refuses by their values and MPS takes (zero_divisors.cpp). They begin at
+// `first`.
+using ArgumentChange = void (*)(std::vector<c10::IValue>& stack, size_t first);
+
 // Whether a call with these arguments makes the host wait (wait_conditions.cpp); nullptr: no condition of that kind.
 using WaitCondition = bool (*)(c10::ArrayRef<c10::IValue> arguments);
 WaitCondition wait_condition(const std::string& name);
@@ -91,6 +95,7 @@ struct Rule {
   const IndexCheck* indices = nullptr;
   const Alert* alert = nullptr;
   ArgumentCheck check = nullptr;
+  ArgumentChange change = nullptr;
   WaitCondition waits_if = nullptr;
 };
 
