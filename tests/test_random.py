@@ -1140,6 +1140,25 @@ def test_integer_ranges_are_checked_as_the_release_checks_them() -> None:
     assert torch.randint(0, 256, (0,), dtype=torch.uint8, device="mps").numel() == 0
 
 
+def test_ranges_of_floats_are_told_under_the_name_that_the_release_has() -> None:
+    """Bounds that meet when they are rounded to float16, and one from which on float16 knows no more whole numbers."""
+    since_13 = VERSION >= (2, 13)
+    name = "random_" if since_13 else "random_mps_"
+    half = torch.empty(3, dtype=torch.float16, device="mps")
+    with pytest.raises(RuntimeError) as raised:
+        half.random_(2051, 2052)
+    assert str(raised.value) == (
+        f"{name} expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from=2051 >= to=2050"
+    )
+    with pytest.raises(RuntimeError) as raised:
+        half.random_(3000, None)
+    to = "to_inc" if since_13 else "to"
+    assert str(raised.value) == (
+        f"{name} expects 'from' casted to dtype to be less than or equal to '{to}' casted to dtype, but got from=3000"
+        f" > {to}=2048"
+    )
+
+
 def test_a_range_that_metal_would_divide_by(virtual_device: torch.device) -> None:
     """A range of 2^32 in a 4-byte tensor is refused in words of our own: Metal takes it modulo 2^32."""
     with pytest.raises(RuntimeError) as raised:

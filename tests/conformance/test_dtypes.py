@@ -81,6 +81,10 @@ REFUSALS: dict[str, tuple[Callable[[torch.device], Any], str]] = {
         lambda d: torch.addmm(_complex(d), _complex(d), _complex(d), alpha=1j),
         "value cannot be converted to type double without overflow",
     ),
+    "complex factor of addr": (
+        lambda d: torch.addr(_complex(d), _complex(d)[0], _complex(d)[1], beta=1j),
+        "value cannot be converted to type double without overflow",
+    ),
     "negative arange of uint8": (
         lambda d: torch.arange(-8.5, -4.0, dtype=torch.uint8, device=d),
         "value cannot be converted to type uint8_t without overflow",
@@ -90,6 +94,38 @@ REFUSALS: dict[str, tuple[Callable[[torch.device], Any], str]] = {
             0, torch.tensor([0], device=d), torch.tensor([3], device=d), "prod"
         ),
         "Failed to create function state object for: scatter_prod_dense_long_long",
+    ),
+    "largest scatter of int64": (
+        lambda d: torch.ones(2, dtype=torch.int64, device=d).scatter_reduce(
+            0, torch.tensor([0], device=d), torch.tensor([3], device=d), "amax"
+        ),
+        "not supported for torch.int64",
+    ),
+    "complex logcumsumexp, last dimension": (
+        lambda d: torch.logcumsumexp(_complex(d), -1),
+        "Failed to create function state object for: logcumsumexp_innermost_float2",
+    ),
+    "complex logcumsumexp, other dimension": (
+        lambda d: torch.logcumsumexp(_complex(d), 0),
+        "Failed to create function state object for: logcumsumexp_outer_float2",
+    ),
+    "complex istft": (
+        lambda d: torch.istft(
+            torch.ones(6, 3, dtype=torch.complex64, device=d),
+            6,
+            window=torch.ones(6, dtype=torch.complex64, device=d),
+            onesided=False,
+            return_complex=True,
+        ),
+        "Failed to create function state object for: unfold_backward_float2",
+    ),
+    "histc of float16": (
+        lambda d: torch.histc(torch.ones(2, dtype=torch.float16, device=d)),
+        "\"histogram_mps\" not implemented for 'Half'",
+    ),
+    "histc of integers": (
+        lambda d: torch.histc(torch.ones(2, dtype=torch.int32, device=d)),
+        "\"histogram_mps\" not implemented for 'Int'",
     ),
 }
 
@@ -104,6 +140,12 @@ RELEASES = {
     "negative arange of uint8": ((2, 11), (2, 13)),
     "index_reduce of int64": ((2, 12), (2, 15)),
     "product scatter of int64": ((2, 13), (2, 15)),
+    "largest scatter of int64": ((2, 11), (2, 12)),
+    "complex logcumsumexp, last dimension": ((2, 11), (2, 11)),
+    "complex logcumsumexp, other dimension": ((2, 11), (2, 11)),
+    "complex istft": ((2, 11), (2, 11)),
+    "histc of float16": ((2, 11), (2, 11)),
+    "histc of integers": ((2, 11), (2, 12)),
 }
 """The first and last release whose macOS wheel has the text or lacks the kernel, where that is not every release."""
 
@@ -249,6 +291,8 @@ def test_rows_hold_for_their_releases_alone() -> None:
     assert () == widened_dtypes("ceil", "2.15.0")
     assert ("float16", "bfloat16") == widened_dtypes("special_laguerre_polynomial_l", "2.15.0")
     assert () == widened_dtypes("special_laguerre_polynomial_l", "2.14.0")
+    assert ("int16", "int32") == widened_dtypes("native_group_norm", "2.11.0")
+    assert ("uint8", "int8", "int16", "int32") == widened_dtypes("native_group_norm", "2.12.0")
 
 
 def test_no_dtype_is_refused_and_widened() -> None:

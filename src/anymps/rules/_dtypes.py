@@ -99,6 +99,16 @@ _OTHER_FLOAT8: Final = {
     "float8_e4m3fnuz": "Float8_e4m3fnuz",
 }
 
+_NOT_IN_HISTOGRAMS: Final = {
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+}
+
 REFUSED_DTYPES: Final = (
     _row("convolution _convolution", _INTEGERS, "Convolution is supported only for Floating types"),
     _limit_row("linear", _INTEGERS, "linear"),
@@ -127,7 +137,17 @@ REFUSED_DTYPES: Final = (
         }.items()
     ),
     _row("linalg_cross", _COMPLEX, missing_kernel("cross_float2"), until=(2, 11)),
-    _row("histc", ("bfloat16",), missing_kernel("histogramdd_bfloat"), until=(2, 11)),
+    _row("unfold_backward", _COMPLEX, missing_kernel("unfold_backward_float2"), until=(2, 11)),
+    # histogramdd_kernel_impl: for float alone in torch 2.11, for all floats in 2.12, for integers too from 2.13 on
+    *(
+        _row(
+            "_histogramdd_from_bin_cts _histogramdd_from_bin_tensors histc",
+            (dtype,),
+            f"\"histogram_mps\" not implemented for '{scalar_type}'",
+            until=(2, 11) if dtype in _HALVES else (2, 12),
+        )
+        for dtype, scalar_type in _NOT_IN_HISTOGRAMS.items()
+    ),
     _row("logspace", _INTEGERS, "logspace is not implemented for integral dtypes on MPS", (2, 15)),
     _row("searchsorted bucketize", ("bool",), missing_kernel("searchsorted_bool_long")),
     _row("searchsorted bucketize", _COMPLEX, missing_kernel("searchsorted_float2_long")),
@@ -175,8 +195,7 @@ _WIDENED: Final = {
         var_mean
     """,
     "uint8 int8 int16 int32 int64": "histc round",
-    "uint8 int8 int16 int32": "_log_softmax",
-    "int16 int32": "native_group_norm",
+    "uint8 int8 int16 int32": "_log_softmax native_group_norm",
     "complex64": "native_dropout_backward",
     "float16": "_cdist_backward _fft_r2c avg_pool3d_backward polar",
     "float16 bfloat16": """
@@ -204,6 +223,8 @@ _WIDENED_IN: Final = {
     "histc": _Range((2, 13)),
     "special_laguerre_polynomial_l": _Range((2, 15)),
 }
+# A release whose lists have fewer of the dtypes.
+_FEWER: Final = {("native_group_norm", (2, 11)): ("int16", "int32")}
 # Sums of bools are int64: the wide result stays.
 _KEPT_WIDE: Final = frozenset({"trace"})
 # The CPU's half kernels round on the way, MPS rounds the sums once.
@@ -221,11 +242,12 @@ def widened_dtypes(operator: str, version: str | TorchVersion) -> tuple[str, ...
 
     Raises UnsupportedTorchError for a release outside the supported range.
     """
-    if not holds(_WIDENED_IN.get(operator, _Range()), check_supported(version).release):
+    release = check_supported(version).release
+    if not holds(_WIDENED_IN.get(operator, _Range()), release):
         return ()
-    return tuple(
-        name for dtypes, operators in _WIDENED.items() if operator in operators.split() for name in dtypes.split()
-    )
+    names = [name for dtypes, operators in _WIDENED.items() if operator in operators.split() for name in dtypes.split()]
+    fewer = _FEWER.get((operator, release), names)
+    return tuple(name for name in names if name in fewer)
 
 
 def refused_dtype(operator: str, dtype: str, version: str | TorchVersion) -> BackendText | None:

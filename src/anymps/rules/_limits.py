@@ -129,6 +129,18 @@ OPERATOR_LIMITS: Final[dict[str, OperatorLimit]] = {
     "linear": OperatorLimit(
         "RuntimeError", "MPS device does not support linear for non-float inputs", operators=("linear",)
     ),
+    "logcumsumexp innermost complex": OperatorLimit(
+        "RuntimeError",
+        "Failed to create function state object for: logcumsumexp_innermost_float2",
+        until=(2, 11),
+        operators=("_logcumsumexp",),
+    ),
+    "logcumsumexp outer complex": OperatorLimit(
+        "RuntimeError",
+        "Failed to create function state object for: logcumsumexp_outer_float2",
+        until=(2, 11),
+        operators=("_logcumsumexp",),
+    ),
     "lstm projections": OperatorLimit(
         "RuntimeError", "LSTM with projections is not currently supported with MPS.", operators=("_lstm_mps",)
     ),
@@ -166,6 +178,9 @@ OPERATOR_LIMITS: Final[dict[str, OperatorLimit]] = {
         "instead. This may impact performance.",
         (2, 12),
         operators=("mm",),
+    ),
+    "scatter extreme int64": OperatorLimit(
+        "RuntimeError", "not supported for torch.int64", until=(2, 12), operators=("scatter_reduce",)
     ),
     "scatter product int64": OperatorLimit(  # up to 2.12 MPSGraph's scatter takes it
         "RuntimeError",

@@ -28,11 +28,38 @@ const c10::IValue& argument(const Rule& rule, c10::ArrayRef<c10::IValue> values,
   TORCH_INTERNAL_ASSERT(false, "anymps: ", rule.name, " has no argument ", name);
 }
 
-// Metal has no atomic product of int64 (torch 2.13, torch/testing/_internal/common_mps.py).
+// Metal has no atomic product of int64 (torch 2.13, torch/testing/_internal/common_mps.py); up to 2.12 the product is
+// MPSGraph's, and the extremes of int64 are refused (scatter_reduce_two_mps_kernel in the macOS wheels).
 void check_scatter_reduce(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
   const at::Tensor& self = values[0].toTensor();
-  if (self.scalar_type() == c10::ScalarType::Long && argument(rule, values, "reduce").toStringView() == "prod") {
+  if (self.scalar_type() != c10::ScalarType::Long) {
+    return;
+  }
+  const auto reduce = argument(rule, values, "reduce").toStringView();
+  if (reduce == "prod") {
     refuse_limit(rule, "scatter product int64", self);
+  } else if (reduce == "amax" || reduce == "amin") {
+    refuse_limit(rule, "scatter extreme int64", self);
+  }
+}
+
+// The factors are read as doubles (addr_out_mps in the macOS wheels), which a number with an imaginary part is not.
+void check_addr(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  for (const char* name : {"beta", "alpha"}) {
+    const c10::Scalar factor = argument(rule, values, name).toScalar();
+    if (factor.isComplex()) {
+      factor.toDouble();  // raises: value cannot be converted to type double without overflow
+    }
+  }
+}
+
+// Up to torch 2.11 the Metal library has these kernels for real numbers alone, one for the last dimension and one for others.
+void check_logcumsumexp(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  const at::Tensor& self = values[0].toTensor();
+  if (self.scalar_type() == c10::ScalarType::ComplexFloat && self.numel() != 0) {
+    const int64_t dim = argument(rule, values, "dim").toInt();
+    const bool is_last = dim == -1 || dim + 1 >= self.dim();
+    refuse_limit(rule, is_last ? "logcumsumexp innermost complex" : "logcumsumexp outer complex", self);
   }
 }
 
@@ -146,6 +173,10 @@ std::unordered_map<std::string, ArgumentCheck> limit_checks() {
       {"aten::scatter_reduce.two", &check_scatter_reduce},
       {"aten::scatter_reduce.two_out", &check_scatter_reduce},
       {"aten::scatter_reduce_.two", &check_scatter_reduce},
+      {"aten::addr", &check_addr},
+      {"aten::addr.out", &check_addr},
+      {"aten::_logcumsumexp", &check_logcumsumexp},
+      {"aten::_logcumsumexp.out", &check_logcumsumexp},
       {"aten::linalg_lu_factor_ex", &check_lu_factor},
       {"aten::linalg_lu_factor_ex.out", &check_lu_factor},
       {"aten::addbmm", &check_batched_product},

@@ -345,6 +345,26 @@ struct BernoulliOut : Drawing<BernoulliOut> {
   }
 };
 
+#if TORCH_VERSION_MINOR < 13
+// The checks of bounds for floats under mps's own name; what passes them passes those of all devices.
+void check_float_bounds(const at::Tensor& self, int64_t from, std::optional<int64_t> to) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(c10::ScalarType::Half, c10::ScalarType::BFloat16, self.scalar_type(), "random_update_from_to", [&] {
+    const int64_t first = templates::update_from<scalar_t>(from);
+    if (to.has_value()) {
+      const int64_t last = templates::update_to<scalar_t>(*to);
+      TORCH_CHECK(
+          first < last, "random_mps_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from=", first,
+          " >= to=", last);
+    } else {
+      const int64_t most = int64_t{1} << std::numeric_limits<scalar_t>::digits;
+      TORCH_CHECK(
+          first < most, "random_mps_ expects 'from' casted to dtype to be less than or equal to 'to' casted to dtype, but got from=",
+          first, " > to=", most);
+    }
+  });
+}
+#endif
+
 // Up to torch 2.12 mps has checks of its own (random_mps_ in the macOS wheels 2.11 and 2.12): integers between two bounds
 // may leave the range of the dtype, and wrap. From 2.13 on the checks are those of all devices.
 template <class Operator>
@@ -355,6 +375,9 @@ at::Tensor& random_between(at::Tensor& self, int64_t from, std::optional<int64_t
   TORCH_CHECK(
       to.has_value() || from != std::numeric_limits<int64_t>::lowest(),
       "random_mps_ currently does not handle the lowest() -> max() range");
+  if (c10::isFloatingType(self.scalar_type())) {
+    check_float_bounds(self, from, to);
+  }
   if (to.has_value() && c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)) {
     if (self.numel() != 0) {
       auto iter = at::TensorIterator::borrowing_nullary_op(self);
