@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from conformance.summary import Summary
@@ -49,12 +49,15 @@ def render(summaries: Sequence[Summary]) -> str:
         "The table of dtypes that an operator refuses or widens (`anymps/rules/_dtypes.py`) was brought down from the",
         "same lists: agreement on those pairs proves the mechanism, and is no second opinion on what a Mac does.",
         "",
-        "The tables give, for each release, the pairs that agree, those that are scored, the share, and those that are",
-        "not scored.",
+        "The tables give, for each release, the pairs that agree, of those that are scored, and the share.",
         "",
         "## By kind",
         "",
         *_table("kind", summaries),
+        "",
+        "Not scored:",
+        "",
+        *_table("kind", summaries, cell=_unscored),
         "",
         f"Crashes and hangs: {', '.join(lost)}.",
         "",
@@ -62,7 +65,7 @@ def render(summaries: Sequence[Summary]) -> str:
         "",
         "Forward pairs in which MPS and the CPU part.",
         "",
-        *_table("pairs", summaries),
+        *_table("pairs", summaries, total="all three"),
         "",
         "The second row holds operators that have the dtype on MPS while torch's test of it fails; the lists do not",
         "tell whether by an exception or by another result. Computing it right counts as disagreement here.",
@@ -90,22 +93,27 @@ def _release(summary: Summary) -> str:
     return ".".join(summary["torch"].split(".")[:2])
 
 
-def _table(name: str, summaries: Sequence[Summary]) -> list[str]:
-    head = [name]
-    for summary in summaries:
-        head += [f"{_release(summary)}: agree", "scored", "share", "not scored"]
-    lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
+def _agreeing(agreeing: int, scored: int, unscored: int) -> str:
+    return f"{agreeing} of {scored}: {100 * agreeing / scored:.1f} %" if scored else "none"
+
+
+def _unscored(agreeing: int, scored: int, unscored: int) -> str:
+    return str(unscored)
+
+
+def _table(
+    name: str, summaries: Sequence[Summary], cell: Callable[[int, int, int], str] = _agreeing, total: str = ""
+) -> list[str]:
+    """One column a release; with `total` a last row of that name adds up the others."""
+    lines = [f"| {' | '.join([name, *map(_release, summaries)])} |", f"| --- |{' ---: |' * len(summaries)}"]
     counts = [{row[0]: row[1:] for row in summary["tables"][name]} for summary in summaries]
     for group in dict.fromkeys(row[0] for summary in summaries for row in summary["tables"][name]):
-        cells = [group]
-        for found in counts:
-            cells += _cells(*found[group]) if group in found else [""] * 4
+        cells = [group, *(cell(*found[group]) if group in found else "" for found in counts)]
         lines.append(f"| {' | '.join(cells)} |")
+    if total:
+        sums = [[sum(column) for column in zip(*found.values(), strict=True)] for found in counts]
+        lines.append(f"| {' | '.join([total, *(cell(*of_release) for of_release in sums)])} |")
     return lines
-
-
-def _cells(agreeing: int, scored: int, unscored: int) -> list[str]:
-    return [str(agreeing), str(scored), f"{100 * agreeing / scored:.1f} %" if scored else "none", str(unscored)]
 
 
 def _disagreements(summaries: Sequence[Summary]) -> list[str]:

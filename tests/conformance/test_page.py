@@ -67,8 +67,9 @@ def test_each_release_has_its_own_numbers(tmp_path: Path) -> None:
     assert ["2.9.1", "2.15.1"] == [found["torch"] for found in both]
     lines = page.render(both).splitlines()
     assert "| 2.9.1 | 2026-01-02 |" in lines
-    assert "| kind | 2.9: agree | scored | share | not scored | 2.15: agree | scored | share | not scored |" in lines
-    assert "| forward results | 0 | 1 | 0.0 % | 0 | 1 | 1 | 100.0 % | 0 |" in lines
+    assert "| kind | 2.9 | 2.15 |" in lines
+    assert "| forward results | 0 of 1: 0.0 % | 1 of 1: 100.0 % |" in lines
+    assert "| forward results | 0 | 0 |" in lines
     assert "| 2.9 | forward results | `silu` | float32 | runs | raises |  |" in lines
 
 
@@ -79,6 +80,19 @@ def test_what_releases_have_in_common_is_said_once(tmp_path: Path) -> None:
     assert "| 2.13, 2.15 | forward results | `silu` | float32 | runs | raises | `no` |" in rendered
     assert rendered.endswith("|\n")
     assert page.render([summarized([row("runs", "runs")], "2.13.0")]).endswith("## What disagrees\n\nNothing.\n")
+
+
+def test_what_a_copy_of_the_cpu_gets_wrong_is_added_up() -> None:
+    """The table of pairs in which MPS and the CPU part ends with their sum."""
+    rows = [row("refuses", "raises"), row("refuses", "runs", dtype="int8"), row("runs", "runs", on_cpu=False)]
+    lines = page.render([summarized(rows, "2.13.0")]).splitlines()
+    at = lines.index("| pairs | 2.13 |")
+    assert lines[at + 2 : at + 6] == [
+        "| MPS refuses, the CPU computes | 1 of 2: 50.0 % |",
+        "| MPS fails in some sample, the CPU computes | none |",
+        "| MPS computes, the CPU refuses | 1 of 1: 100.0 % |",
+        "| all three | 2 of 3: 66.7 % |",
+    ]
 
 
 def test_the_page_is_what_its_numbers_say() -> None:
