@@ -19,7 +19,7 @@ from anymps.commands._target import _without_watchers
 from anymps.device._real_mac import mac_named
 from anymps.mac import parse_mac
 from anymps.record import Fate, Phase, RefusalKind, Wait
-from anymps.rules import SAME_GPU_CHECKS, float64_allocation, missing_operator, out_of_memory, tensor_on_cpu
+from anymps.rules.texts import SAME_GPU_CHECKS, float64_allocation, missing_operator, out_of_memory, tensor_on_cpu
 from processes import run_python
 
 pytestmark = pytest.mark.usefixtures("virtual_device")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import anymps
+import anymps.rules
 
 SOURCE = Path(anymps.__file__).parent
 TABLE = Path(__file__).parents[1] / "docs" / "architecture.md"
@@ -286,3 +287,8 @@ def test_faces_export_what_they_say(path: Path) -> None:
         assert "main" in public
     else:
         assert set(exported) == public
+
+
+def test_the_face_of_the_rules_is_small() -> None:
+    """Fewer than 60 names: the backend's words and its faults have faces of their own."""
+    assert len(anymps.rules.__all__) < 60

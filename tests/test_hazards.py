@@ -17,7 +17,7 @@ from anymps.device import enforce_hazards, native, state
 from anymps.findings import RULES, Finding, find
 from anymps.findings.rules._known_faults import MARK
 from anymps.record import Fate, Flag, Phase, RecordingBuilder
-from anymps.rules import Check, all_hazards, hazards
+from anymps.rules.faults import Check, all_hazards, hazards
 from device.compare import text_of
 
 pytestmark = pytest.mark.usefixtures("virtual_device")

@@ -18,7 +18,8 @@ from anymps.capture.dispatch._hazards import KnownFaults
 from anymps.device import composite_rows, enforce_hazards, known_hazards, native
 from anymps.device._real_mac import hazards_of
 from anymps.mac import parse_mac
-from anymps.rules import Check, Hazard, Outcome, all_hazards, core_table, parse_torch_version
+from anymps.rules import core_table, parse_torch_version
+from anymps.rules.faults import Check, Hazard, Outcome, all_hazards
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 

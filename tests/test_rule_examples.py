@@ -7,7 +7,8 @@ import json
 import pytest
 
 from anymps.findings import RULES, Rule
-from anymps.rules import all_hazards, installed_torch
+from anymps.rules import installed_torch
+from anymps.rules.faults import all_hazards
 from processes import run_python
 
 # Runs the named scripts, each recorded by itself, and prints the findings of each as one line of JSON.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anymps
 from anymps.findings import RULES
-from anymps.rules import all_hazards
+from anymps.rules.faults import all_hazards
 from processes import run_python
 
 SOURCE = Path(anymps.__file__).parent

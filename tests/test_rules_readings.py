@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.unread import NAMES, tables, unread
 
 from anymps import rules
-from anymps.rules import NEWEST, OLDEST, OPERATOR_LIMITS, WAITS, Family, _families, _versions, all_hazards
+from anymps.rules import NEWEST, OLDEST, OPERATOR_LIMITS, WAITS, Family, _families, _versions
+from anymps.rules.faults import all_hazards, hazards
 
 TABLES = tables()
 
@@ -35,7 +36,7 @@ def test_every_table_is_read_for_each_supported_release(table: str) -> None:
 def test_only_the_range_of_support_follows_the_newest_release() -> None:
     """No table takes the newest supported release for the last one in which its rows were seen."""
     folder = Path(rules.__file__).parent
-    users = {path.name for path in folder.glob("*.py") if "NEWEST" in path.read_text(encoding="utf-8")}
+    users = {path.name for path in folder.rglob("*.py") if "NEWEST" in path.read_text(encoding="utf-8")}
     assert users == {"__init__.py", "_coverage.py", "_versions.py"}
 
 
@@ -71,10 +72,10 @@ def test_a_known_fault_is_not_claimed_of_a_release_that_nobody_has_looked_at(
     next_release: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not of a new supported release, and not of one that ANYMPS_ALLOW_ANY_TORCH lets through."""
-    assert rules.hazards(f"{NEWEST[0]}.{NEWEST[1]}", (26, 4), "apple9") != ()
-    assert rules.hazards(next_release, (26, 4), "apple9") == ()
+    assert hazards(f"{NEWEST[0]}.{NEWEST[1]}", (26, 4), "apple9") != ()
+    assert hazards(next_release, (26, 4), "apple9") == ()
     monkeypatch.setenv("ANYMPS_ALLOW_ANY_TORCH", "1")
-    assert rules.hazards("2.99.0", (26, 4), "apple9") == rules.hazards("2.3.1", (26, 4), "apple9") == ()
+    assert hazards("2.99.0", (26, 4), "apple9") == hazards("2.3.1", (26, 4), "apple9") == ()
     assert all(OLDEST <= hazard.since <= hazard.until <= NEWEST for hazard in all_hazards())
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from anymps import rules
-from anymps.rules import OPERATOR_LIMITS, SAME_GPU_CHECKS, BackendText, Family, installed_torch, operator_rules
+from anymps.rules import OPERATOR_LIMITS, Family, installed_torch, operator_rules, texts
+from anymps.rules.texts import SAME_GPU_CHECKS, BackendText
 
 SHA = "cf30153c4c131c8164ee7798e5022d810682e2cb"
 COMMENT = (
@@ -26,160 +27,160 @@ RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
     ("found", "error", "text"),
     [
         (
-            rules.fallback_warning("aten::mode"),
+            texts.fallback_warning("aten::mode"),
             "UserWarning",
             "The operator 'aten::mode' is not currently supported on the MPS backend and will fall back to run on the "
             "CPU. This may have performance implications.",
         ),
         (
-            rules.missing_operator("aten::heaviside.out", SHA),
+            texts.missing_operator("aten::heaviside.out", SHA),
             "NotImplementedError",
             f"The operator 'aten::heaviside.out' is not currently implemented for the MPS device. {COMMENT} As a "
             "temporary fix, you can set the environment variable `PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a "
             "fallback for this op. WARNING: this will be slower than running natively on MPS.",
         ),
         (
-            rules.distributed_operator("c10d::allreduce_", SHA),
+            texts.distributed_operator("c10d::allreduce_", SHA),
             "NotImplementedError",
             f"The distributed operator 'c10d::allreduce_' is not currently implemented for the MPS device. {COMMENT} "
             "Please note, that distributed operators can not fall back to CPU",
         ),
         (
-            rules.view_fallback_warning("aten::narrow_copy"),
+            texts.view_fallback_warning("aten::narrow_copy"),
             "UserWarning",
             "0The operator aten::narrow_copy appears to be a view operator, but it has no implementation for the "
             "backend \"mps:0\". View operators don't support falling back to run on the CPU, since the tensor's "
             "storage cannot be shared across devices.",
         ),
         (
-            rules.slow_convolution_devices("cpu", "mps:0"),
+            texts.slow_convolution_devices("cpu", "mps:0"),
             "RuntimeError",
             "slow_conv2d_forward_mps: input(device='cpu') and weight(device=mps:0')  must be on the same device",
         ),
-        (rules.float64_allocation(), *FLOAT64),
+        (texts.float64_allocation(), *FLOAT64),
         (
-            rules.float64_graph(),
+            texts.float64_graph(),
             "TypeError",
             "Cannot convert a float64 Tensor to MPS as the MPS framework doesn't support float64. Please use float32 "
             "instead.",
         ),
-        (rules.float64_kernel(), "RuntimeError", "float64 is not supported on MPS"),
+        (texts.float64_kernel(), "RuntimeError", "float64 is not supported on MPS"),
         (
-            rules.unsupported_dtype("ComplexDouble"),
+            texts.unsupported_dtype("ComplexDouble"),
             "TypeError",
             "Trying to convert ComplexDouble to the MPS backend but it does not have support for that dtype.",
         ),
-        (rules.undefined_type("Double"), "RuntimeError", "Undefined type Double"),
+        (texts.undefined_type("Double"), "RuntimeError", "Undefined type Double"),
         (
-            rules.unsupported_scalar("Double"),
+            texts.unsupported_scalar("Double"),
             "RuntimeError",
             "Unsupported scalar type 'Double' on MPS backend.",
         ),
         (
-            rules.missing_kernel("add_float8"),
+            texts.missing_kernel("add_float8"),
             "RuntimeError",
             "Failed to create function state object for: add_float8",
         ),
-        (rules.item_of_empty(), "RuntimeError", "_local_scalar_dense: Empty tensor not supported"),
-        (rules.item_dtype("Half"), "NotImplementedError", "\"_local_scalar_dense_mps\" not implemented for 'Half'"),
-        (rules.not_strided(), "NotImplementedError", "only strided tensors are supported on MPS"),
-        (rules.sixteen_dims(17), "RuntimeError", "MPS supports tensors with dimensions <= 16, but got 17."),
+        (texts.item_of_empty(), "RuntimeError", "_local_scalar_dense: Empty tensor not supported"),
+        (texts.item_dtype("Half"), "NotImplementedError", "\"_local_scalar_dense_mps\" not implemented for 'Half'"),
+        (texts.not_strided(), "NotImplementedError", "only strided tensors are supported on MPS"),
+        (texts.sixteen_dims(17), "RuntimeError", "MPS supports tensors with dimensions <= 16, but got 17."),
         (
-            rules.pinned_allocation(),
+            texts.pinned_allocation(),
             "RuntimeError",
             'Attempted to set the storage of a tensor on device "cpu" to a storage on different device "mps:0".  This '
             "is no longer allowed; the devices must match.",
         ),
-        (rules.too_many_cpu_scalars(), "RuntimeError", "Trying to pass too many CPU scalars to non-CPU kernel!"),
+        (texts.too_many_cpu_scalars(), "RuntimeError", "Trying to pass too many CPU scalars to non-CPU kernel!"),
         (
-            rules.linear_argument("weight", "cpu"),
+            texts.linear_argument("weight", "cpu"),
             "RuntimeError",
             "Tensor for argument weight is on cpu but expected on mps",
         ),
-        (rules.sparse_argument("add", "other", "cpu"), "RuntimeError", "add: expected 'other' to be MPS, but got cpu"),
-        (rules.scaler_argument("found_inf"), "RuntimeError", "found_inf must be a MPS tensor."),
-        (rules.scaler_argument("scaled_grads"), "RuntimeError", "scaled_grads must be MPS tensors."),
-        (rules.scaler_argument("one of scaled_grads"), "RuntimeError", "one of scaled_grads was not a MPS tensor."),
+        (texts.sparse_argument("add", "other", "cpu"), "RuntimeError", "add: expected 'other' to be MPS, but got cpu"),
+        (texts.scaler_argument("found_inf"), "RuntimeError", "found_inf must be a MPS tensor."),
+        (texts.scaler_argument("scaled_grads"), "RuntimeError", "scaled_grads must be MPS tensors."),
+        (texts.scaler_argument("one of scaled_grads"), "RuntimeError", "one of scaled_grads was not a MPS tensor."),
         (
-            rules.generator_device("mps", "cpu"),
+            texts.generator_device("mps", "cpu"),
             "RuntimeError",
             "Expected a 'mps' device type for generator but found 'cpu'",
         ),
         (
-            rules.generator_device("mps:0", "cpu", with_index=True),
+            texts.generator_device("mps:0", "cpu", with_index=True),
             "RuntimeError",
             "Expected a 'mps:0' generator device but found 'cpu'",
         ),
-        (rules.guard_device("cuda:0"), "RuntimeError", "Expected a MPS device, but got cuda:0"),
+        (texts.guard_device("cuda:0"), "RuntimeError", "Expected a MPS device, but got cuda:0"),
         (
-            rules.copy_shape((2, 3), (4, 5)),
+            texts.copy_shape((2, 3), (4, 5)),
             "RuntimeError",
             "Destination [2, 3] doesn't match the broadcast shape [4, 5]",
         ),
-        (rules.invalid_buffer(3 * 1024**3 + 1), "RuntimeError", "Invalid buffer size: 3.00 GiB"),
+        (texts.invalid_buffer(3 * 1024**3 + 1), "RuntimeError", "Invalid buffer size: 3.00 GiB"),
         (
-            rules.unified_memory_required(),
+            texts.unified_memory_required(),
             "RuntimeError",
             "MPS backend is only supported on devices with unified memory",
         ),
         (
-            rules.host_alias_error("device"),
+            texts.host_alias_error("device"),
             "ValueError",
             "getHostAliasStorage: expected an MPS storage, got device=cpu",
         ),
         (
-            rules.host_alias_error("private"),
+            texts.host_alias_error("private"),
             "RuntimeError",
             "getHostAliasStorage: storage is not backed by a shared (unified) MTLBuffer",
         ),
         (
-            rules.events_without_timing(),
+            texts.events_without_timing(),
             "RuntimeError",
             "Events were not created with argument 'enable_timing=True'",
         ),
-        (rules.events_in_wrong_order(1, 2), "RuntimeError", "End event 2 was not recorded after start event 1"),
-        (rules.invalid_event(7), "RuntimeError", "Invalid Event ID: 7"),
+        (texts.events_in_wrong_order(1, 2), "RuntimeError", "End event 2 was not recorded after start event 1"),
+        (texts.invalid_event(7), "RuntimeError", "Invalid Event ID: 7"),
         (
-            rules.event_device_index(1, 0),
+            texts.event_device_index(1, 0),
             "RuntimeError",
             "Event device index 1 does not match recording stream's device index 0.",
         ),
-        (rules.event_on_other_stream(), "NotImplementedError", "Non-default streams are not yet supported."),
+        (texts.event_on_other_stream(), "NotImplementedError", "Non-default streams are not yet supported."),
         (
-            rules.command_buffer_failed("Insufficient Memory"),
+            texts.command_buffer_failed("Insufficient Memory"),
             "RuntimeError",
             "MPS command buffer execution failed: Insufficient Memory. This error may have been asynchronously "
             "reported, so the stack trace below might be incorrect.",
         ),
-        (rules.profiler_mode("kernels"), "RuntimeError", "Invalid Signpost trace mode: kernels"),
-        (rules.profiler_running(), "RuntimeError", "Tracing Signposts is already enabled "),
+        (texts.profiler_mode("kernels"), "RuntimeError", "Invalid Signpost trace mode: kernels"),
+        (texts.profiler_running(), "RuntimeError", "Tracing Signposts is already enabled "),
         (
-            rules.profiler_variable("profiling options", 64),
+            texts.profiler_variable("profiling options", 64),
             "RuntimeError",
             "invalid profiling options 64 passed to PYTORCH_MPS_TRACE_SIGNPOSTS",
         ),
         (
-            rules.profiler_variable("log options", 1024),
+            texts.profiler_variable("log options", 1024),
             "RuntimeError",
             "invalid log options 1024 passed to PYTORCH_MPS_LOG_PROFILE_INFO",
         ),
         (
-            rules.schedule_interval_needs_intervals(),
+            texts.schedule_interval_needs_intervals(),
             "RuntimeError",
             "the option 'INCLUDE_SCHEDULE_INTERVAL' only works for interval-based signposts",
         ),
-        (rules.capture_failed("a.gputrace", "no"), "RuntimeError", "Failed to start capture of a.gputrace error no"),
+        (texts.capture_failed("a.gputrace", "no"), "RuntimeError", "Failed to start capture of a.gputrace error no"),
         (
-            rules.binding_argument("setMemoryFraction"),
+            texts.binding_argument("setMemoryFraction"),
             "RuntimeError",
             "invalid argument to setMemoryFraction()",
         ),
-        (rules.two_accelerators("cuda"), "RuntimeError", "Cannot have both MPS and cuda."),
-        (rules.generator_state("size"), "RuntimeError", "RNG state is wrong size"),
-        (rules.shared_memory("file_system"), "RuntimeError", "_share_filename_: only available on CPU"),
-        (rules.shared_memory("file_descriptor"), "RuntimeError", "_share_fd_: only available on CPU"),
+        (texts.two_accelerators("cuda"), "RuntimeError", "Cannot have both MPS and cuda."),
+        (texts.generator_state("size"), "RuntimeError", "RNG state is wrong size"),
+        (texts.shared_memory("file_system"), "RuntimeError", "_share_filename_: only available on CPU"),
+        (texts.shared_memory("file_descriptor"), "RuntimeError", "_share_fd_: only available on CPU"),
         (
-            rules.loader_pin_memory_warning(),
+            texts.loader_pin_memory_warning(),
             "UserWarning",
             "'pin_memory' argument is set as true but not supported on MPS now, device pinned memory won't be used.",
         ),
@@ -195,31 +196,31 @@ def test_texts_that_any_torch_can_say_are_equal_to_it() -> None:
     meta = torch.empty(2, device="meta")
     with pytest.raises(RuntimeError) as negative:
         torch.empty(2, -1)
-    assert rules.negative_size(-1, (2, -1)).text == str(negative.value)
+    assert texts.negative_size(-1, (2, -1)).text == str(negative.value)
     with pytest.raises(RuntimeError) as pinned:
         meta.pin_memory()
-    assert rules.pin_of_device_tensor("MetaFloatType").text == str(pinned.value)
+    assert texts.pin_of_device_tensor("MetaFloatType").text == str(pinned.value)
     with pytest.raises(TypeError) as state:
         torch.Generator().set_state(torch.zeros(4))
-    assert tuple(rules.generator_state("type")) == ("TypeError", str(state.value))
+    assert tuple(texts.generator_state("type")) == ("TypeError", str(state.value))
 
 
 def test_device_texts_of_the_families() -> None:
     """Each family has its words; two devices are named as the backend orders them."""
-    assert rules.devices_differ(Family.ITERATOR, "mps:0", "cpu").text == (
+    assert texts.devices_differ(Family.ITERATOR, "mps:0", "cpu").text == (
         "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
     )
-    assert rules.devices_differ(Family.PLACEHOLDER).text == "Placeholder storage has not been allocated on MPS device!"
-    assert rules.devices_differ(Family.METAL).text == "Passed CPU tensor to MPS op"
-    assert rules.devices_differ(Family.DOT, "mps:0", "cpu").text == (
+    assert texts.devices_differ(Family.PLACEHOLDER).text == "Placeholder storage has not been allocated on MPS device!"
+    assert texts.devices_differ(Family.METAL).text == "Passed CPU tensor to MPS op"
+    assert texts.devices_differ(Family.DOT, "mps:0", "cpu").text == (
         "Expected all tensors to be on the same device. Found: mps:0, cpu"
     )
-    assert rules.devices_differ(Family.MASKED_FILL, "cpu", "mps:0").text == (
+    assert texts.devices_differ(Family.MASKED_FILL, "cpu", "mps:0").text == (
         "expected self and mask to be on the same device, but got mask on cpu and self on mps:0"
     )
     for family in (Family.NONE, Family.SAME_GPU, Family.LINEAR, Family.SPARSE, Family.FUSED_OPTIMIZER):
         with pytest.raises(KeyError):
-            rules.devices_differ(family)
+            texts.devices_differ(family)
 
 
 @pytest.mark.parametrize(
@@ -258,9 +259,9 @@ def test_device_texts_of_the_families() -> None:
 )
 def test_same_gpu_checks(operator: str, on_cpu: list[str], text: str) -> None:
     """Matrix products and convolutions name argument, number and function of the first pair that fails."""
-    found = rules.tensor_on_cpu(SAME_GPU_CHECKS[operator], on_cpu)
+    found = texts.tensor_on_cpu(SAME_GPU_CHECKS[operator], on_cpu)
     assert found == ("RuntimeError", text)
-    assert rules.tensor_on_cpu(SAME_GPU_CHECKS[operator], []) is None
+    assert texts.tensor_on_cpu(SAME_GPU_CHECKS[operator], []) is None
 
 
 def test_every_same_gpu_operator_has_its_check() -> None:
@@ -275,20 +276,20 @@ def test_every_same_gpu_operator_has_its_check() -> None:
 def test_float64_by_release() -> None:
     """A copy to CPU float64 is refused up to 2.13, silent in 2.14, undefined in 2.15; complex128 from 2.12."""
     undefined = ("RuntimeError", "Undefined type Double")
-    assert [FLOAT64, FLOAT64, FLOAT64, None, undefined] == [rules.copy_to_cpu_as_float64(v) for v in RELEASES]
-    assert [rules.complex128_allocation(v) for v in RELEASES] == [None, FLOAT64, FLOAT64, FLOAT64, FLOAT64]
+    assert [FLOAT64, FLOAT64, FLOAT64, None, undefined] == [texts.copy_to_cpu_as_float64(v) for v in RELEASES]
+    assert [texts.complex128_allocation(v) for v in RELEASES] == [None, FLOAT64, FLOAT64, FLOAT64, FLOAT64]
 
 
 def test_sizes_are_printed_as_the_allocator_prints_them() -> None:
     """A unit begins one byte above its power of two."""
     sizes = [256, 1024, 1025, 1536 * 1024, 1024**2, 1024**3, 1024**3 + 1]
     printed = ["256 bytes", "1024 bytes", "1.00 KiB", "1.50 MiB", "1024.00 KiB", "1024.00 MiB", "1.00 GiB"]
-    assert printed == [rules.format_size(size) for size in sizes]
+    assert printed == [texts.format_size(size) for size in sizes]
 
 
 def test_out_of_memory_with_a_limit() -> None:
     """The text of a public log: 12 GiB working set, ratio 1.7."""
-    assert rules.out_of_memory(
+    assert texts.out_of_memory(
         "2.13",
         allocated=int(20.12 * 1024**3),
         other=384 * 1024,
@@ -305,7 +306,7 @@ def test_out_of_memory_with_a_limit() -> None:
 
 def test_out_of_memory_without_a_limit_and_in_the_private_pool() -> None:
     """Without a high watermark there is no limit and no advice; torch 2.11 still has a private pool."""
-    text = rules.out_of_memory("2.11", allocated=1024**2, other=0, requested=256, limit=None, private=True).text
+    text = texts.out_of_memory("2.11", allocated=1024**2, other=0, requested=256, limit=None, private=True).text
     assert text == (
         "MPS backend out of memory (MPS allocated: 1024.00 KiB, other allocations: 0 bytes). "
         "Tried to allocate 256 bytes on private pool."
@@ -325,20 +326,20 @@ def test_out_of_memory_without_a_limit_and_in_the_private_pool() -> None:
 )
 def test_watermark_ratios(high: float, low: float, text: str | None) -> None:
     """The low ratio may not pass the high one, or 2 if there is no high one."""
-    found = rules.watermark_error(high, low)
+    found = texts.watermark_error(high, low)
     assert text == (found.text if found else None)
 
 
 def test_memory_fraction() -> None:
     """Only floats from 0 to 2 are accepted; integers are refused."""
-    assert rules.memory_fraction_error(0.5) is None
-    assert rules.memory_fraction_error(1) == ("TypeError", "Invalid type for fraction argument, must be `float`")
-    assert rules.memory_fraction_error(2.5) == ("ValueError", "Invalid fraction value: 2.5. Allowed range: 0~2")
+    assert texts.memory_fraction_error(0.5) is None
+    assert texts.memory_fraction_error(1) == ("TypeError", "Invalid type for fraction argument, must be `float`")
+    assert texts.memory_fraction_error(2.5) == ("ValueError", "Invalid fraction value: 2.5. Allowed range: 0~2")
 
 
 def test_system_texts_by_release() -> None:
     """Apple's spelling and the oldest macOS change with the releases."""
-    assert [rules.macos_too_old(release).text for release in RELEASES] == [
+    assert [texts.macos_too_old(release).text for release in RELEASES] == [
         "The MPS backend is supported on MacOS 14.0+. Current OS version can be queried using `sw_vers`",
         "The MPS backend is supported on macOS 14.0+. Current OS version can be queried using `sw_vers`",
         "The MPS backend is supported on macOS 14.0+. Current OS version can be queried using `sw_vers`",
@@ -363,16 +364,16 @@ def test_system_texts_by_release() -> None:
 )
 def test_is_macos_or_newer_warnings(release: str, major: int, minor: int, text: str | None) -> None:
     """Minors the backend cannot tell apart are rounded with a warning; unknown majors answer False with one."""
-    found = rules.is_macos_or_newer_warning(release, major, minor)
+    found = texts.is_macos_or_newer_warning(release, major, minor)
     assert text == (found.text if found else None)
 
 
 def test_unrecorded_events_by_release() -> None:
     """`torch.Event` always raises; `torch.mps.Event` hangs up to 2.14 and raises from 2.15, without a full stop."""
     text = "Both events must be recorded before calculating elapsed time"
-    assert ("ValueError", f"{text}.") == rules.events_not_recorded("2.13", generic=True)
-    assert rules.events_not_recorded("2.14") is None
-    assert ("RuntimeError", text) == rules.events_not_recorded("2.15")
+    assert ("ValueError", f"{text}.") == texts.events_not_recorded("2.13", generic=True)
+    assert texts.events_not_recorded("2.14") is None
+    assert ("RuntimeError", text) == texts.events_not_recorded("2.15")
 
 
 def test_operator_limits_by_release() -> None:
@@ -393,5 +394,5 @@ def test_operator_limits_by_release() -> None:
 
 def test_the_missing_operator_text_takes_the_installed_commit() -> None:
     """With the installed wheel's commit the text names `torch.version.git_version`."""
-    text = rules.missing_operator("aten::mode", installed_torch().git_version).text
+    text = texts.missing_operator("aten::mode", installed_torch().git_version).text
     assert f"as well as commit hash {torch.version.git_version}. As a temporary fix" in text

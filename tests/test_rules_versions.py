@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anymps._errors import EnableError, UnsupportedTorchError
-from anymps.rules import Generation, check_supported, generation, installed_torch, parse_torch_version, version_rules
+from anymps.rules import check_supported, installed_torch, parse_torch_version, version_rules
+from anymps.rules._versions import Generation, generation
 
 RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 

@@ -23,24 +23,24 @@ from anymps.rules import (
     DEVICE_CHECKS,
     OPERATOR_LIMITS,
     REFUSED_DTYPES,
-    SILENT,
     WAITS,
     WATERMARKS,
     VersionRules,
-    all_hazards,
     parse_torch_version,
     registrations,
 )
 from anymps.rules import _dtypes as dtypes
 from anymps.rules import _families as families
 from anymps.rules import _operators as operators
+from anymps.rules._determinism import SILENT
 from anymps.rules._readings import Ranged, Reading, Release
+from anymps.rules.faults import all_hazards
 
 
 def tables() -> dict[str, tuple[Reading, ModuleType]]:
     """Every table of the rules by name, with its reading and its module."""
-    names = sorted(module.name for module in pkgutil.iter_modules(rules.__path__))
-    modules = [import_module(f"{rules.__name__}.{name}") for name in names]
+    found = pkgutil.walk_packages(rules.__path__, f"{rules.__name__}.")
+    modules = [import_module(name) for name in sorted(module.name for module in found)]
     return {module.READING.table: (module.READING, module) for module in modules if "READING" in vars(module)}
 
 
@@ -90,9 +90,9 @@ NAMES: Final[dict[str, Callable[[ModuleType], Iterable[str]]]] = {
     "limits": lambda _: [*_open_names(OPERATOR_LIMITS), "missing stub"],
     "operators": lambda _: sorted({*operators._CPU_INDEX, *operators._SCALAR_CPU, *operators._NO_SCALAR_CPU}),
     "registered": lambda _: [f"{len(registrations())} overloads"],
-    "texts": _functions,
-    "texts_cpu_only": _functions,
-    "texts_runtime": _functions,
+    "texts.calls": _functions,
+    "texts.cpu_only": _functions,
+    "texts.runtime": _functions,
     "versions": lambda _: [field.name for field in fields(VersionRules) if field.name != "version"],
     "waits": lambda _: _open_names(WAITS),
     "watermarks": lambda _: WATERMARKS,

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from anymps.rules import events_not_recorded
+from anymps.rules.texts import events_not_recorded
 from device.compare import text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import autocast_dtype_warning
+from anymps.rules.texts import autocast_dtype_warning
 from device.compare import text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")

@@ -8,7 +8,8 @@ import warnings
 import pytest
 import torch
 
-from anymps.rules import binding_argument, is_macos_or_newer_warning, version_rules, without_mps
+from anymps.rules import version_rules
+from anymps.rules.texts import binding_argument, is_macos_or_newer_warning, without_mps
 from device.compare import text_of
 from processes import ENABLE, run_python
 

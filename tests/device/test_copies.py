@@ -9,13 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import (
-    copy_to_cpu_as_float64,
-    numpy_conversion,
-    pin_of_device_tensor,
-    pinned_allocation,
-    version_rules,
-)
+from anymps.rules import version_rules
+from anymps.rules.texts import copy_to_cpu_as_float64, numpy_conversion, pin_of_device_tensor, pinned_allocation
 from device.compare import assert_same, same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")

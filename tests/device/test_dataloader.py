@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from anymps.rules import loader_pin_memory_warning
+from anymps.rules.texts import loader_pin_memory_warning
 from device.compare import assert_same, values
 from processes import ENABLE, run_python
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anymps.rules import (
-    events_in_wrong_order,
-    events_not_recorded,
-    events_without_timing,
-    invalid_event,
-    version_rules,
-)
+from anymps.rules import version_rules
+from anymps.rules.texts import events_in_wrong_order, events_not_recorded, events_without_timing, invalid_event
 from device.compare import text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")

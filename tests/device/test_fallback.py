@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.rules import (
+from anymps.rules.texts import (
     distributed_operator,
     fallback_warning,
     float64_allocation,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import scaler_argument
+from anymps.rules.texts import scaler_argument
 from device.compare import assert_same, text_of
 
 pytestmark = pytest.mark.usefixtures("mps_device")

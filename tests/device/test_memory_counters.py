@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.rules import invalid_buffer, memory_fraction_error, out_of_memory, watermark_error
+from anymps.rules.texts import invalid_buffer, memory_fraction_error, out_of_memory, watermark_error
 from device.compare import text_of
 from processes import ENABLE, run_python
 

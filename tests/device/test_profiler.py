@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps.rules import capture_failed, profiler_mode, profiler_running
+from anymps.rules.texts import capture_failed, profiler_mode, profiler_running
 from device.compare import text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")

@@ -10,15 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import (
+from anymps.rules import Family, family, installed_torch
+from anymps.rules.texts import (
     SAME_GPU_CHECKS,
-    Family,
     complex128_allocation,
     devices_differ,
-    family,
     float64_allocation,
     generator_device,
-    installed_torch,
     item_of_empty,
     linear_argument,
     numpy_conversion,

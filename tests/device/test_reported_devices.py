@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import (
+from anymps.rules import Family
+from anymps.rules.texts import (
     SAME_GPU_CHECKS,
-    Family,
     devices_differ,
     linear_argument,
     missing_operator,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import autocast_dtype_warning, copy_to_cpu_as_float64, float64_allocation
+from anymps.rules.texts import autocast_dtype_warning, copy_to_cpu_as_float64, float64_allocation
 from device.compare import assert_same, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")

@@ -15,15 +15,13 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
-from anymps.rules import (
-    Family,
+from anymps.rules import Family, installed_torch, version_rules
+from anymps.rules.texts import (
     devices_differ,
     generator_device,
-    installed_torch,
     loader_pin_memory_warning,
     pinned_allocation,
     shared_memory,
-    version_rules,
 )
 from device.compare import assert_same, text_of, values
 from processes import ENABLE, run_python

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from anymps.rules import (
+from anymps.rules.texts import (
     format_size,
     memory_fraction_error,
     missing_operator,

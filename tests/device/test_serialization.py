@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import installed_torch, shared_memory
+from anymps.rules import installed_torch
+from anymps.rules.texts import shared_memory
 from device.compare import assert_same, text_of, values
 from processes import run_python
 

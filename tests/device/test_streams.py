@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from anymps.rules import binding_argument, event_on_other_stream, version_rules
+from anymps.rules import version_rules
+from anymps.rules.texts import binding_argument, event_on_other_stream
 from device.compare import assert_same, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")

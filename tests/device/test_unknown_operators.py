@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anymps.rules import missing_operator
+from anymps.rules.texts import missing_operator
 from device.compare import assert_same, text_of, values
 from processes import ENABLE, run_python
 

@@ -9,16 +9,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from anymps.rules import (
+from anymps.rules import SCALAR_TYPES, Family, dtype_table, operator_rules
+from anymps.rules.texts import (
     SAME_GPU_CHECKS,
-    SCALAR_TYPES,
     BackendText,
-    Family,
     complex128_allocation,
     devices_differ,
-    dtype_table,
     float64_allocation,
-    operator_rules,
     tensor_on_cpu,
     too_many_cpu_scalars,
 )

@@ -19,7 +19,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from anymps.rules import BackendText
+from anymps.rules.texts import BackendText
 from device.compare import values
 from device.trace import Trace
 

@@ -16,7 +16,6 @@ from anymps.findings import equivalent
 from anymps.rules import (
     FIRST_RELEASE,
     LAST_RELEASE,
-    BackendText,
     Coverage,
     Family,
     Kind,
@@ -28,6 +27,7 @@ from anymps.rules import (
     parse_torch_version,
 )
 from anymps.rules import coverage as coverage_of
+from anymps.rules.texts import BackendText
 
 Release = tuple[int, int]
 

@@ -14,7 +14,8 @@ from enum import Enum
 from anymps._errors import UnsupportedTorchError
 from anymps.commands._environment import Note, explain
 from anymps.commands._facts import Facts
-from anymps.rules import NEWEST, OLDEST, macos_too_old, parse_torch_version, version_rules
+from anymps.rules import NEWEST, OLDEST, parse_torch_version, version_rules
+from anymps.rules.texts import macos_too_old
 
 _SUPPORTED = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
 _RUN = "anymps run SCRIPT, or anymps.enable() in your own code"

@@ -20,7 +20,6 @@ from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import (
     ERROR_CLASSES,
     NOT_CHECKED,
-    SAME_GPU_CHECKS,
     SCALAR_TYPES,
     Family,
     Fate,
@@ -31,23 +30,26 @@ from anymps.rules import (
     check_supported,
     core_table,
     device_checks,
-    distributed_operator,
     dtype_table,
-    fallback_warning,
-    float64_allocation,
-    hazard_table,
-    hazards,
     installed_torch,
-    missing_operator,
     operator_limits,
     refused_cast,
-    tensor_on_cpu,
     version_rules,
+)
+from anymps.rules.faults import hazard_table, hazards
+from anymps.rules.texts import (
+    SAME_GPU_CHECKS,
+    distributed_operator,
+    fallback_warning,
+    float64_allocation,
+    missing_operator,
+    tensor_on_cpu,
     view_fallback_warning,
 )
 
 if TYPE_CHECKING:
-    from anymps.rules import CoreRow, Hazard, TorchVersion
+    from anymps.rules import CoreRow, TorchVersion
+    from anymps.rules.faults import Hazard
 
 _OPERATOR = "%OP%"  # stands for the operator's name in the texts that the native core fills in
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"

@@ -9,7 +9,8 @@ import sys
 
 from anymps._errors import MacError
 from anymps.mac import Mac, parse_mac
-from anymps.rules import Hazard, TorchVersion, hazards
+from anymps.rules import TorchVersion
+from anymps.rules.faults import Hazard, hazards
 
 
 def this_mac() -> Mac | None:

@@ -10,7 +10,8 @@ from anymps._errors import MacError
 from anymps.findings._refusals import at
 from anymps.mac import Mac, parse_mac
 from anymps.record import Category, Holding, Moment, Recording
-from anymps.rules import HIGH_WATERMARK, format_size, watermark_ratio
+from anymps.rules import HIGH_WATERMARK, watermark_ratio
+from anymps.rules.texts import format_size
 
 _WIRED = re.compile(r"iogpu\.wired_limit_mb=(\d+)")
 

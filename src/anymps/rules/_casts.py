@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from anymps.rules._readings import Reading
-from anymps.rules._texts import BackendText, undefined_type, unsupported_dtype
 from anymps.rules._versions import TorchVersion, check_supported
+from anymps.rules.texts import BackendText, undefined_type, unsupported_dtype
 
 READING: Final = Reading("casts", "jump tables and metallibs of the macOS arm64 wheels", (2, 11), (2, 15))
 

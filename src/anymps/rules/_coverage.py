@@ -24,7 +24,10 @@ from anymps.rules._limits import OPERATOR_LIMITS, OperatorLimit
 from anymps.rules._operators import operator_rules
 from anymps.rules._readings import Release, holds
 from anymps.rules._registered import native_since, registered, registrations
-from anymps.rules._texts import (
+from anymps.rules._versions import NEWEST, OLDEST, check_supported
+from anymps.rules._waits import WaitRule, wait_of
+from anymps.rules._wheel import Overload, installed_torch, native_functions
+from anymps.rules.texts import (
     SAME_GPU_CHECKS,
     BackendText,
     devices_differ,
@@ -32,9 +35,6 @@ from anymps.rules._texts import (
     scaler_argument,
     tensor_on_cpu,
 )
-from anymps.rules._versions import NEWEST, OLDEST, check_supported
-from anymps.rules._waits import WaitRule, wait_of
-from anymps.rules._wheel import Overload, installed_torch, native_functions
 
 # Python modules whose functions carry the module's name in the operator's: torch.linalg.qr is linalg_qr.
 _MODULES: Final = ("fft", "linalg", "sparse", "special")

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS
 from anymps.rules._operators import core_table
 from anymps.rules._readings import Reading, Release, holds, in_force
-from anymps.rules._texts import BackendText, missing_kernel
 from anymps.rules._versions import OLDEST, TorchVersion, check_supported
+from anymps.rules.texts import BackendText, missing_kernel
 
 READING: Final = Reading(
     "dtypes",

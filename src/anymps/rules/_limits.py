@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from anymps.rules._readings import Reading, Release, holds
-from anymps.rules._texts import BackendText
 from anymps.rules._versions import OLDEST, TorchVersion, check_supported
+from anymps.rules.texts import BackendText
 
 READING: Final = Reading("limits", "C strings of libtorch_cpu.dylib in the macOS arm64 wheels", (2, 11), (2, 15))
 

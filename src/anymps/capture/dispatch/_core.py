@@ -28,7 +28,7 @@ from anymps.capture.dispatch._tape import PythonTape, graph_task
 from anymps.capture.dispatch._waits import Waits
 from anymps.device import internal_folders, known_hazards
 from anymps.record import Direction, Fate, Flag, RefusalKind, Wait
-from anymps.rules import Check, Hazard
+from anymps.rules.faults import Check, Hazard
 
 _COPY = torch.ops.aten.copy_.default
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anymps.rules import Check, Hazard
+from anymps.rules.faults import Check, Hazard
 
 _TILE = 16  # smaller results of a matrix product take another kernel
 _WIDE = (torch.float64, torch.complex128)

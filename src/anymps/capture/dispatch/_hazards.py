@@ -9,8 +9,9 @@ import torch
 from torch._ops import OpOverload
 
 from anymps.capture.dispatch._hazard_checks import CHECKS, Seen
-from anymps.rules import Check, CoreRow, Family, Hazard, Outcome
+from anymps.rules import CoreRow, Family
 from anymps.rules import Flag as RuleFlag
+from anymps.rules.faults import Check, Hazard, Outcome
 
 _DIRE = frozenset({Outcome.ABORTS, Outcome.MAY_ABORT, Outcome.HANGS, Outcome.MAY_HANG})
 

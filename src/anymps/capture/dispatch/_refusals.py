@@ -11,25 +11,20 @@ import torch
 
 from anymps.capture.dispatch._calls import NUMBERS
 from anymps.record import RefusalKind
-from anymps.rules import (
-    NOT_CHECKED,
-    REFUSED_DTYPES,
+from anymps.rules import NOT_CHECKED, REFUSED_DTYPES, Family, check_supported, in_force, operator_limits
+from anymps.rules.texts import (
     SAME_GPU_CHECKS,
     BackendText,
-    Family,
-    check_supported,
     devices_differ,
     distributed_operator,
     float64_allocation,
     float64_graph,
     float64_kernel,
     generator_device,
-    in_force,
     invalid_buffer,
     linear_argument,
     missing_operator,
     not_strided,
-    operator_limits,
     scaler_argument,
     slow_convolution_devices,
     sparse_argument,

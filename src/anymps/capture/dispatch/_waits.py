@@ -19,7 +19,8 @@ from anymps.capture.dispatch._refusals import DELAYED_ERROR
 from anymps.capture.dispatch._stand_ins import StandIns
 from anymps.capture.dispatch._tape import PythonTape
 from anymps.record import Wait
-from anymps.rules import Check, fallback_warning
+from anymps.rules.faults import Check
+from anymps.rules.texts import fallback_warning
 
 _SYNCHRONIZE = ("_mps_deviceSynchronize", "_accelerator_synchronizeDevice")
 _EMPTY_CACHE = ("_mps_emptyCache", "_accelerator_emptyCache")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._loop import is_library
 from anymps.record import Noted, Recording, Site
-from anymps.rules import Check, all_hazards, parse_torch_version
+from anymps.rules import parse_torch_version
+from anymps.rules.faults import Check, all_hazards
 
 _FUSED = ("Adam", "AdamW", "SGD")
 _FUSED_DTYPES = {"float32", "float16", "bfloat16"}

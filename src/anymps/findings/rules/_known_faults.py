@@ -1,7 +1,7 @@
 """MPS6xx: calls that a Mac is known to compute wrong, to abort on or to refuse. The virtual device computes them right.
 
 The device recognises such a call by its own torch, macOS and GPU, and leaves a mark on the tape; see
-`rules/_hazard_model`.
+`rules/faults/_model.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from anymps._errors import UnsupportedTorchError
 from anymps.findings._loop import by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Occurrence, Recording
-from anymps.rules import Check, Hazard, Outcome, all_hazards, parse_torch_version
+from anymps.rules import parse_torch_version
+from anymps.rules.faults import Check, Hazard, Outcome, all_hazards
 
 MARK: Final = "anymps::hazard."
 """Marks read `anymps::hazard.MPS611 aten::mm`."""

@@ -15,7 +15,7 @@ from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import without_comment
 from anymps.record import Recording
-from anymps.rules import BackendText, called_per_element, generator_device, numpy_of, pinned
+from anymps.rules.texts import BackendText, called_per_element, generator_device, numpy_of, pinned
 
 GENERATOR = Rule(
     id="MPS108",

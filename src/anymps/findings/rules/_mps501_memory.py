@@ -10,7 +10,7 @@ from anymps.findings._memory_limits import by_category, category_words, line_wor
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
 from anymps.record import Category, Moment, Recording, RefusalKind, Site
-from anymps.rules import format_size
+from anymps.rules.texts import format_size
 
 NEAR: Final = 0.9
 """The share of the allocator's limit above which a run is near it: our own measure."""

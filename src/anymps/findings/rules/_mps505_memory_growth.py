@@ -12,7 +12,7 @@ from anymps.findings._loop import MIN_STEPS, is_library, number
 from anymps.findings._memory_limits import line_words
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Allocation, Category, Holding, Noted, Phase, Recording, Site, StepMemory
-from anymps.rules import format_size
+from anymps.rules.texts import format_size
 
 LEAST: Final = 1 << 20
 """Bytes a step below which growth is no finding: 1 GiB in a thousand steps. Our own measure."""

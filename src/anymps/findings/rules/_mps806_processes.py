@@ -12,7 +12,7 @@ from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.rules._mps801_loading import NOT_SENT, SPAWNING
 from anymps.record import Noted, Recording
-from anymps.rules import shared_memory
+from anymps.rules.texts import shared_memory
 
 SENT = Rule(
     id="MPS806",

@@ -2,7 +2,7 @@
 //
 // Conditions: torch 2.13, AdaptivePooling.mm, Convolution.mm, GridSampler.mm, LinearAlgebra.mm, RnnOps.mm and SoftMax.mm;
 // the comments that quote them beside the marks in torch/testing/_internal/common_methods_invocations.py. Texts that are
-// the same for every call, with their releases: OPERATOR_LIMITS in anymps/rules/_texts_runtime.py.
+// the same for every call, with their releases: OPERATOR_LIMITS in anymps/rules/_limits.py.
 #include "device/device.h"
 #include "kernels/kernel_table.h"
 #include "kernels/unboxed.h"

@@ -1,4 +1,4 @@
-// How each known fault is recognised: conditions on sizes, strides, dtypes and arguments (anymps/rules/_hazard_model.py).
+// How each known fault is recognised: conditions on sizes, strides, dtypes and arguments (anymps/rules/faults/_model.py).
 #include "law/hazard_checks.h"
 
 #include <ATen/Context.h>

@@ -12,7 +12,7 @@ struct Limit {
   std::string text;
 };
 
-// Filled once from anymps/rules/_texts.py; `%OP%` stands for the operator's name.
+// Filled once from anymps/rules/texts; `%OP%` stands for the operator's name.
 struct Texts {
   std::string float64;
   std::string missing;
@@ -29,7 +29,7 @@ struct Texts {
   // By base name of the operator and argument of its schema: what the check of family "same_gpu" says of it.
   std::unordered_map<std::string, std::unordered_map<std::string, std::string>> same_gpu;
 
-  // Fixed texts of single operators that this release has (anymps/rules/_texts_runtime.py, OPERATOR_LIMITS).
+  // Fixed texts of single operators that this release has (anymps/rules/_limits.py, OPERATOR_LIMITS).
   std::unordered_map<std::string, Limit> limits;
 };
 Texts& texts();

@@ -1,12 +1,12 @@
-"""The rows of `_hazards`: large sizes, determinism, events, threads, compilers, optimizers. Sources: see each row."""
+"""Rows of `_table`: large sizes, determinism, events, threads, compilers, optimizers. Sources: see each row."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from anymps.rules._encoding import Family
-from anymps.rules._hazard_model import Check, Hazard, Outcome
 from anymps.rules._limits import OPERATOR_LIMITS
+from anymps.rules.faults._model import Check, Hazard, Outcome
 
 _INDEXING: Final = "aten/src/ATen/native/mps/operations/Indexing.mm"
 _EVENTS: Final = "aten/src/ATen/mps/MPSEvent.mm; fixed by pull request 196395"

@@ -1,14 +1,14 @@
-"""The rows of `_hazards`: convolution, normalisation, recurrent layers, attention.
+"""Rows of `_table`: convolution, normalisation, recurrent layers, attention.
 
-Sources: as in `_hazards_arithmetic`.
+Sources: as in `_arithmetic`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from anymps.rules._hazard_model import NO_END, Check, Hazard, Outcome
 from anymps.rules._limits import OPERATOR_LIMITS
+from anymps.rules.faults._model import NO_END, Check, Hazard, Outcome
 
 _CONVOLUTION: Final = "aten/src/ATen/native/mps/operations/Convolution.mm"
 _NORM: Final = "aten/src/ATen/native/mps/operations/Normalization.mm"

@@ -1,18 +1,18 @@
 """Known faults of the real backend: calls that it computes wrong, aborts on or refuses, by torch, macOS and GPU.
 
 Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what a supported release still has.
-The virtual device computes the right result and notes the call. The rows are in `_hazards_arithmetic`,
-`_hazards_layers` and `_hazards_limits`; the native core recognises a call by the row's `Check`.
+The virtual device computes the right result and notes the call. The rows are in `_arithmetic`,
+`_layers` and `_limits`; the native core recognises a call by the row's `Check`.
 """
 
 from __future__ import annotations
 
-from anymps.rules._hazard_model import Check, Hazard
-from anymps.rules._hazards_arithmetic import ARITHMETIC
-from anymps.rules._hazards_layers import LAYERS
-from anymps.rules._hazards_limits import LIMITS
 from anymps.rules._readings import Release
 from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
+from anymps.rules.faults._arithmetic import ARITHMETIC
+from anymps.rules.faults._layers import LAYERS
+from anymps.rules.faults._limits import LIMITS
+from anymps.rules.faults._model import Check, Hazard
 
 HazardRow = tuple[str, int, int, int, tuple[str, ...], int, str, str]
 """(id, Check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""

@@ -1,4 +1,4 @@
-"""The rows of `_hazards`: copies and matrix products.
+"""Rows of `_table`: copies and matrix products.
 
 Sources: the issues and pull requests named in each row; where a row names a file, that file in the pytorch tree. Bounds
 of releases without a fix in the row are those of the reports: nothing is claimed of releases that nobody measured.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from anymps.rules._hazard_model import Check, Hazard, Outcome
+from anymps.rules.faults._model import Check, Hazard, Outcome
 
 _COPY: Final = "aten/src/ATen/native/mps/operations/Copy.mm"
 _MATRIX: Final = "aten/src/ATen/native/mps/operations/LinearAlgebra.mm"

@@ -14,7 +14,7 @@ from anymps.rules._encoding import Family
 from anymps.rules._readings import Reading
 from anymps.rules._versions import TorchVersion, version_rules
 
-READING: Final = Reading("texts", "C strings of libtorch_cpu.dylib in the macOS arm64 wheels", (2, 11), (2, 15))
+READING: Final = Reading("texts.calls", "C strings of libtorch_cpu.dylib in the macOS arm64 wheels", (2, 11), (2, 15))
 
 _ISSUE: Final = (
     "If you want this op to be considered for addition please comment on "

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from anymps.rules._readings import Reading
-from anymps.rules._texts import BackendText
 from anymps.rules._versions import TorchVersion, check_supported, version_rules
+from anymps.rules.texts._calls import BackendText
 
 READING: Final = Reading(
-    "texts_runtime",
+    "texts.runtime",
     "C strings of libtorch_cpu.dylib and libtorch_python.dylib, and the Python files, of the macOS arm64 wheels",
     (2, 11),
     (2, 15),

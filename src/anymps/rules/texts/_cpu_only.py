@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from anymps.rules._readings import Reading
-from anymps.rules._texts import BackendText
+from anymps.rules.texts._calls import BackendText
 
-READING: Final = Reading("texts_cpu_only", "torch's sources, named at each text", (2, 7), (2, 15))
+READING: Final = Reading("texts.cpu_only", "torch's sources, named at each text", (2, 7), (2, 15))
 
 
 def numpy_of(device: str) -> BackendText:

@@ -1,0 +1,16 @@
+"""Known faults of the real backend: rows of typed data, by torch release, macOS and GPU."""
+
+from __future__ import annotations
+
+from anymps.rules.faults._model import Check, Hazard, Outcome
+from anymps.rules.faults._table import HazardRow, all_hazards, hazard_table, hazards
+
+__all__ = [
+    "Check",
+    "Hazard",
+    "HazardRow",
+    "Outcome",
+    "all_hazards",
+    "hazard_table",
+    "hazards",
+]
