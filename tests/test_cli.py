@@ -70,6 +70,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--record", "a.db", "train.py"], Target("train.py"), RunOptions(record=Path("a.db"))),
         (["--require", "real", "train.py"], Target("train.py"), RunOptions(require="real")),
         (["--no-report", "train.py"], Target("train.py"), RunOptions(report=False)),
+        (["--allow-unused", "train.py"], Target("train.py"), RunOptions(choice=Choice(allow_unused=True))),
         (["--strict-copies", "train.py"], Target("train.py"), RunOptions(strict_copies=True)),
         (["--start-method", "fork", "train.py"], Target("train.py"), RunOptions(start_method="fork")),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
@@ -162,7 +163,7 @@ def test_help_lists_the_documented_exit_codes(capsys: pytest.CaptureFixture[str]
     assert status_of("--help") == 0
     shown = re.findall(r"^  +(\d+)  ", capsys.readouterr().out.partition("Exit codes")[2], flags=re.MULTILINE)
     documented = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "exit-codes.md").read_text(), flags=re.MULTILINE)
-    assert shown == documented == ["0", "1", "2", "3", "70", "130"]
+    assert shown == documented == ["0", "1", "2", "3", "4", "70", "130"]
 
 
 def test_faults_keep_their_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from anymps.capture import _device_choice
 from anymps.capture._device_choice import device_choice
-from anymps.commands._judge import FINDINGS, Choice, Judge
+from anymps.commands import main
+from anymps.commands._judge import FINDINGS, UNUSED, Choice, Judge
 from anymps.findings import Finding, Severity, find
 from anymps.record import RecordingBuilder
 from anymps.report._words import verdict
@@ -106,3 +107,34 @@ def test_the_gate_is_red(tmp_path: Path) -> None:
     recording = RecordingBuilder(meta={**META, "device_choice": {}}).close()
     judge = Judge(tmp_path, Choice(fail_on="error"))
     assert judge.conclude(recording, judge.judge(recording)) == FINDINGS
+
+
+@pytest.mark.usefixtures("virtual_device")
+@pytest.mark.parametrize(
+    ("script", "options", "status"),
+    [
+        ("import torch\ntorch.ones(3)\n", [], UNUSED),
+        ("import torch\ntorch.ones(3)\n", ["--no-report"], UNUSED),
+        ("import torch\ntorch.ones(3)\n", ["--fail-on", "error"], FINDINGS),
+        ("import torch\ntorch.ones(3)\n", ["--allow-unused"], 0),
+        ("import torch\ntorch.ones(3)\n", ["--allow-unused", "--fail-on", "info"], 0),
+        ("import torch  # anymps: ignore[MPS002] a tool\ntorch.ones(3)\n", [], 0),
+        ("import torch\ntorch.ones(3, device='mps')\n", [], 0),
+        ("raise SystemExit(7)\n", [], 7),
+        ("import torch\ntorch.ones(3) @ torch.ones(4)\n", [], 1),
+    ],
+)
+def test_the_exit_code_tells_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    script: str,
+    options: list[str],
+    status: int,
+) -> None:
+    """A run without mps ends with 4, or 3 with `--fail-on`, unless it is meant; a script's own code stays."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(script)
+    assert main(["run", "--record", "run.anymps", *options, "train.py"]) == status
+    line = "anymps: exit code 4: nothing ran on mps. If that is meant: anymps run --allow-unused\n"
+    assert (line in capfd.readouterr().err) is (status == UNUSED)

@@ -116,7 +116,8 @@ def test_a_run_without_arguments(tmp_path: Path, options: list[str], kept: list[
     """`--no-arguments` leaves them out; the script has them all the same."""
     script, path = tmp_path / "train.py", tmp_path / "run"
     script.write_text("import sys\nassert sys.argv[1:] == ['--name', 'anna']\n")
-    assert main(["run", *options, "--record", str(path), "--no-report", str(script), "--name", "anna"]) == 0
+    words = ["run", "--allow-unused", *options, "--record", str(path), "--no-report", str(script), "--name", "anna"]
+    assert main(words) == 0
     with Recording.open(path) as recording:
         assert recording.meta["arguments"] == kept
     with closing(sqlite3.connect(path)) as connection:

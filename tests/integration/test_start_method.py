@@ -52,7 +52,7 @@ def loading(guard: str = GUARD, options: str = "") -> str:
 def run(folder: Path, text: str, *options: str) -> Result:
     """Runs a script by `anymps run` on an M1 with 8 GB."""
     script = folder / "job" / "train.py"
-    script.parent.mkdir()
+    script.parent.mkdir(parents=True)
     script.write_text(text, encoding="utf-8")
     # Another package of that name beside the script is no concern of its processes.
     (script.parent / "anymps.py").write_text("raise SystemExit('the wrong one')\n", encoding="utf-8")
@@ -77,6 +77,14 @@ def test_a_pool_is_spawned_with_the_same_mac(tmp_path: Path) -> None:
     result = run(tmp_path, POOL, "--report", "json=-", "--no-report")
     assert result.out.startswith("(6.0, 'Apple M1')\nspawn\n")
     assert "aten::full" not in result.out
+
+
+def test_what_children_do_counts_as_use(tmp_path: Path) -> None:
+    """A pool that works on mps for its parent is no run without mps; one that does not is."""
+    used, spared = run(tmp_path / "a", POOL), run(tmp_path / "b", POOL.replace('device="mps"', 'device="cpu"'))
+    assert (used.status, spared.status) == (0, 4)
+    assert "Only child processes ran on mps, unrecorded: this tells nothing about M1 8GB. No findings.\n" in used.err
+    assert "Nothing ran on mps: this tells nothing about M1 8GB. 1 finding: 1 error.\n" in spared.err
 
 
 def test_a_script_without_a_guard_fails_as_on_a_mac(tmp_path: Path) -> None:

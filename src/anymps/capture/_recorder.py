@@ -19,7 +19,7 @@ from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._origins import default_is_mps, find_caller, find_origin
-from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
+from anymps.device import CACHE_VARIABLE, State, children_used_mps, native, state, this_mac
 from anymps.record import Fate, Recording, RecordingWriter, RefusalKind
 from anymps.record.format import (
     ModuleRow,
@@ -182,7 +182,10 @@ class Capture:
                 self._drain(at_end=True)
                 self._writer.set_meta("ending", dict(ending))
                 if self._habits and not self._reached and not self.core.ledger_state()[0]:
-                    self._writer.set_meta("device_choice", device_choice(self._script))
+                    if children_used_mps():
+                        self._writer.set_meta("used_by_children", True)
+                    else:
+                        self._writer.set_meta("device_choice", device_choice(self._script))
                 self._writer.set_meta("environment", _environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 self._writer.set_meta("wall_seconds", time.monotonic() - self._started)

@@ -38,6 +38,7 @@ Exit codes (docs/exit-codes.md):
        a script that cannot be planned or timed, a checkpoint that cannot be
        converted
   3    findings, with --fail-on, of a script that ended with 0
+  4    run: nothing ran on mps, of a script that ended with 0 (--allow-unused)
   70   a fault of anymps itself
   130  interrupted (Ctrl-C)"""
 

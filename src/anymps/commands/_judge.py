@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["FINDINGS", "NOTHING_CHOSEN", "Choice", "Judge", "finding_options"]
+__all__ = ["FINDINGS", "NOTHING_CHOSEN", "UNUSED", "Choice", "Judge", "finding_options", "is_unused"]
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,6 +16,7 @@ from anymps._errors import UsageError
 from anymps.commands._show import say
 from anymps.findings import (
     FAIL_ON,
+    NOTHING_RAN,
     Selection,
     find,
     parse_fail_on,
@@ -30,15 +31,20 @@ if TYPE_CHECKING:
     from anymps.record import Recording
 
 FINDINGS = 3
+UNUSED = 4  # nothing ran on mps
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The options about findings, by the names of their flags; what is None is as the project's settings say."""
+    """The options about findings, by the names of their flags; what is None is as the project's settings say.
+
+    `allow_unused` leaves out the finding that nothing ran on mps.
+    """
 
     fail_on: str | None = None
     baseline: Path | None = None
     write_baseline: bool = False
+    allow_unused: bool = False
 
 
 NOTHING_CHOSEN = Choice()
@@ -72,7 +78,10 @@ class Judge:
 
         Raises UsageError: a file cannot be read or makes no sense, or there is no place for the baseline.
         """
-        self.settings = read_settings(start)
+        settings = read_settings(start)
+        if choice.allow_unused:
+            settings = replace(settings, disable=settings.disable | {NOTHING_RAN.id})
+        self.settings = settings
         self._path = choice.baseline or self.settings.baseline
         self._write = choice.write_baseline
         if self._write and self._path is None:
@@ -111,3 +120,8 @@ class Judge:
         # The most severe has the smallest number.
         worst = min((finding.severity for finding in selection.findings), default=None)
         return FINDINGS if self._fail_on is not None and worst is not None and worst <= self._fail_on else 0
+
+
+def is_unused(selection: Selection) -> bool:
+    """Whether a run is to fail because nothing ran on mps: its finding is there, and nothing has left it out."""
+    return any(finding.id == NOTHING_RAN.id for finding in selection.findings)

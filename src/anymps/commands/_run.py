@@ -85,6 +85,7 @@ class ScriptCommand(click.Command):
     help="How DataLoader workers and other processes start, where the script does not choose. Default: spawn, as on "
     "macOS (ANYMPS_START_METHOD).",
 )
+@click.option("--allow-unused", is_flag=True, help="End with 0 even if nothing ran on mps.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import RecordingError, UsageError
-from anymps.commands._judge import NOTHING_CHOSEN, Choice, Judge
+from anymps.commands._judge import NOTHING_CHOSEN, UNUSED, Choice, Judge, is_unused
 from anymps.commands._last_run import LastRun
 from anymps.commands._outputs import Outputs
-from anymps.commands._show import show, show_summary
+from anymps.commands._show import say, show, show_summary
 from anymps.commands._target import Target
+from anymps.findings import nothing_ran
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,10 @@ class RunSession:
         self._handle = self._context.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:
-        """Close the recording, show the report; 3 if `--fail-on` says so, 2 if the recording is not whole, else 0."""
+        """Close the recording and show the report.
+
+        3 if `--fail-on` says so, 2 if the recording is not whole, 4 if nothing ran on mps, else 0.
+        """
         self._close(ending)
         if self._handle is None:
             return 0
@@ -96,7 +100,8 @@ class RunSession:
         lost = failure.exit_code if failure is not None and asked else 0
         recording = self._handle.recording
         kept = self._last.keep()
-        if judge is None or not (options.report or options.outputs or judge.may_fail):
+        nothing_to_say = judge is not None and not (options.report or options.outputs or judge.may_fail)
+        if judge is None or (nothing_to_say and not nothing_ran(recording)):
             return lost
         selection = judge.judge(recording)
         try:
@@ -106,7 +111,11 @@ class RunSession:
                 show_summary(recording, selection.findings, self._whole(kept), self._stderr)
         finally:  # a terminal that is gone is no reason to lose the files
             options.outputs.write(recording, selection.findings, self._stdout)
-        return judge.conclude(recording, selection, self._stderr) or lost
+        wanted = judge.conclude(recording, selection, self._stderr) or lost
+        if wanted or options.choice.write_baseline or not is_unused(selection):
+            return wanted
+        say(f"exit code {UNUSED}: nothing ran on mps. If that is meant: anymps run --allow-unused", self._stderr)
+        return UNUSED
 
     def keep(self, ending: dict[str, object]) -> None:
         """Close the recording; no report."""

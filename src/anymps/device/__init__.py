@@ -18,6 +18,7 @@ from anymps.device._enable import (
     state,
 )
 from anymps.device._real_mac import this_mac
+from anymps.device._start_method import children_used_mps
 from anymps.device._toolchain import find_compiler, find_ninja, python_headers
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "build",
     "cache_directory",
     "check_cache",
+    "children_used_mps",
     "composite_rows",
     "default_device",
     "enable",

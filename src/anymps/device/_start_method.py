@@ -6,13 +6,17 @@ Only the default changes. What a program asks for itself (`set_start_method`, `g
 
 from __future__ import annotations
 
+import atexit
 import functools
 import multiprocessing
 import multiprocessing.context
 import multiprocessing.spawn
 import os
 import pickle
+import secrets
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,10 +34,12 @@ _SWITCH_ON: Final = (
     "import sys, pickle\n"
     "sys.path[:] = path\n"
     "from anymps.device._started import switch_on\n"
-    "switch_on(pickle.loads(mac), method)\n"
+    "switch_on(pickle.loads(mac), method, mark)\n"
 )
 
 _given: tuple[Mac, str] | None = None
+_mark: str | None = None
+"""A file that processes started from here leave when they first use the device. One that ends by a signal does, too."""
 
 
 def choose_start_method(asked: str | None) -> str:
@@ -66,17 +72,45 @@ def _hand_on() -> None:
     @functools.wraps(original)
     def with_device(name: str) -> dict[str, Any]:
         data: dict[str, Any] = original(name)
-        return {"anymps": _Device(*_given, data.get("sys_path", sys.path)), **data} if _given is not None else data
+        if _given is not None:
+            data = {"anymps": _Device(*_given, data.get("sys_path", sys.path), _place_of_mark()), **data}
+        return data
 
     vars(multiprocessing.spawn)["get_preparation_data"] = with_device
+
+
+def _place_of_mark() -> str:
+    global _mark
+    if _mark is None:
+        _mark = os.path.join(tempfile.gettempdir(), f"anymps-{os.getpid()}-{secrets.token_hex(8)}")
+        atexit.register(_forget_mark, os.getpid(), _mark)
+    return _mark
+
+
+def _forget_mark(process: int, mark: str) -> None:
+    if os.getpid() == process:
+        with suppress(OSError):
+            os.unlink(mark)
+
+
+def leave_mark_of(parent: str) -> None:
+    """Have the processes that this one starts leave its parent's mark: what they do is the parent's, too."""
+    global _mark
+    _mark = parent
+
+
+def children_used_mps() -> bool:
+    """Whether a process that `multiprocessing` started from here, or from a child of this one, has used the device."""
+    return _mark is not None and os.path.exists(_mark)
 
 
 class _Device:
     """Switches the device on where it is unpickled."""
 
-    def __init__(self, mac: Mac, method: str, path: list[str]) -> None:
+    def __init__(self, mac: Mac, method: str, path: list[str], mark: str) -> None:
         home = str(Path(__file__).resolve().parents[2])
-        self._names = {"mac": pickle.dumps(mac), "method": method, "path": [home, *(it for it in path if it)]}
+        path = [home, *(it for it in path if it)]
+        self._names = {"mac": pickle.dumps(mac), "method": method, "path": path, "mark": mark}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exec, (_SWITCH_ON, self._names)

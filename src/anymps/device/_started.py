@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 
 from anymps._errors import AnympsError
-from anymps.device._enable import enable
+from anymps.device._enable import enable, native
+from anymps.device._start_method import leave_mark_of
 from anymps.mac import Mac
 
 
-def switch_on(mac: Mac, method: str) -> None:
-    """Have the parent's device. Where that fails the process goes on without, and says so."""
+def switch_on(mac: Mac, method: str, mark: str) -> None:
+    """Have the parent's device, and leave `mark` when it is used. Where that fails the process goes on without."""
+    leave_mark_of(mark)
     try:
         enable(mac, quiet=True, start_method=method)
+        native().mark_first_use(mark)
     except AnympsError as error:
         print(error, file=sys.stderr, flush=True)

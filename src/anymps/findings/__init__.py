@@ -14,10 +14,11 @@ from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
 from anymps.findings._wait_places import Ahead, WaitPlace, ahead, hurting_in, wait_places
 from anymps.findings.advice import Equivalent, equivalent
-from anymps.findings.rules import growth_per_step
+from anymps.findings.rules import NOTHING_RAN, growth_per_step, nothing_ran
 
 __all__ = [
     "FAIL_ON",
+    "NOTHING_RAN",
     "RULES",
     "Ahead",
     "Equivalent",
@@ -42,6 +43,7 @@ __all__ = [
     "memory_limits",
     "nearest_rule",
     "notes",
+    "nothing_ran",
     "parse_fail_on",
     "project_path",
     "read_baseline",

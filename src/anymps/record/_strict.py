@@ -240,7 +240,7 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
         ),
         _text,
     ),
-    **dict.fromkeys(("complete", "fallback", "rounds", "virtual"), _truth),
+    **dict.fromkeys(("complete", "fallback", "rounds", "used_by_children", "virtual"), _truth),
     **dict.fromkeys(("process", "schema_version", "threads"), _whole),
     "allocations_dropped": lambda value: _truth(value) or _whole(value),
     "arguments": _texts,

@@ -8,12 +8,21 @@ from __future__ import annotations
 from typing import Final
 
 from anymps.findings import _family
+from anymps.findings.rules._mps002_whole_run import NOTHING_RAN, nothing_ran
 from anymps.findings.rules._mps108_cpu_only import rule_of_ending
 from anymps.findings.rules._mps407_cuda import asked_for_cuda
 from anymps.findings.rules._mps505_memory_growth import growth_per_step
 from anymps.findings.rules._mps806_processes import ended_by_sharing
 
-__all__ = ["FAMILIES", "asked_for_cuda", "ended_by_sharing", "growth_per_step", "rule_of_ending"]
+__all__ = [
+    "FAMILIES",
+    "NOTHING_RAN",
+    "asked_for_cuda",
+    "ended_by_sharing",
+    "growth_per_step",
+    "nothing_ran",
+    "rule_of_ending",
+]
 
 FAMILIES: Final = _family.families(__name__, __path__)
 """The files beside this one."""

@@ -14,7 +14,7 @@ from anymps.findings.rules._mps801_loading import ended_by_workers
 from anymps.findings.rules._mps806_processes import ended_by_processes, ended_by_sharing
 from anymps.record import Recording, Site
 
-UNUSED = Rule(
+NOTHING_RAN = Rule(
     id="MPS002",
     title="Nothing ran on mps",
     severity=Severity.ERROR,
@@ -52,7 +52,7 @@ UNFINISHED = Rule(
     ),
 )
 
-RULES = (UNUSED, UNFINISHED)
+RULES = (NOTHING_RAN, UNFINISHED)
 
 _CALLED: Final = ("RuntimeError", "NotImplementedError")
 _OF_TORCH: Final = {"torch": (*_CALLED, "TypeError", "ValueError", "IndexError", "AssertionError"), "": _CALLED}
@@ -63,7 +63,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     """The finding about a run without mps, or about an exception that ended it and that no other rule explains."""
     ended = ending(recording)
     choice = recording.meta.get("device_choice")
-    if not ended.exception and not ended.early and isinstance(choice, dict):
+    if nothing_ran(recording) and isinstance(choice, dict):
         yield _unused(choice)
     if not ended.exception or is_explained(recording):
         return
@@ -79,6 +79,12 @@ def find(recording: Recording) -> Iterator[Finding]:
         yield UNFINISHED.finding(ended.site, what=what, count=1, severity=Severity.INFO)
 
 
+def nothing_ran(recording: Recording) -> bool:
+    """Whether the program came to its end and nothing of it reached mps."""
+    ended = ending(recording)
+    return not ended.exception and not ended.early and isinstance(recording.meta.get("device_choice"), dict)
+
+
 def _unused(choice: dict[str, object]) -> Finding:
     """About a run without mps, at the line that chose the device as far as the source tells."""
     file, line, better = choice.get("file"), choice.get("line"), choice.get("better")
@@ -88,7 +94,7 @@ def _unused(choice: dict[str, object]) -> Finding:
     if choice.get("chosen"):
         what = "No tensor reached mps. This line chooses the device, and mps is not what it chose."
     fix = f"Let the line choose mps too: `{better}`. Elsewhere it means what it did." if better else ""
-    return UNUSED.finding(site, what=what, count=1, fix=fix)
+    return NOTHING_RAN.finding(site, what=what, count=1, fix=fix)
 
 
 def is_explained(recording: Recording) -> bool:

@@ -176,6 +176,18 @@ PyObject* configure(PyObject*, PyObject* args) {
   });
 }
 
+PyObject* mark_first_use(PyObject*, PyObject* path) {
+  return guarded([&]() -> PyObject* {
+    Py_ssize_t length = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(path, &length);
+    if (text == nullptr) {
+      return nullptr;
+    }
+    anymps::mark_first_use(std::string(text, static_cast<size_t>(length)));
+    Py_RETURN_NONE;
+  });
+}
+
 PyObject* engine_started(PyObject*, PyObject*) {
   return guarded([] { return PyBool_FromLong(engine_has_started()); });
 }
@@ -599,6 +611,7 @@ PyObject* forget_modules(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"configure", configure, METH_VARARGS, "Installs the device. Once a process."},
+    {"mark_first_use", mark_first_use, METH_O, "Leaves an empty file there when this process first uses the device."},
     {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
     {"end_device_threads", end_device_threads, METH_NOARGS, "Ends autograd's device threads, before the interpreter ends."},
     {"set_engine", set_engine, METH_O, "Says what runs a backward: torch's own run_backward."},

@@ -1,10 +1,11 @@
-// Whether this process is a forked child of one that has used the device.
+// Whether this process has used the device, and whether it is a forked child of one that has.
 #pragma once
 
 #include <c10/macros/Macros.h>
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 namespace anymps {
 
@@ -13,6 +14,9 @@ inline std::atomic<ProcessState> process_state{ProcessState::Fresh};
 
 // Has the state follow forks. Once a process.
 void watch_forks();
+
+// Leave an empty file at this path when the process first uses the device: for the process that started it.
+void mark_first_use(std::string path);
 
 void enter_device_slowly();
 
