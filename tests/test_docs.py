@@ -125,6 +125,16 @@ def test_every_command_is_on_the_front_page() -> None:
     assert [name for name in _commands.commands if f"`anymps {name}" not in text] == []
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_that_are_named_exist(page: str) -> None:
+    """A file that a page about the source names, with a folder or without, is there."""
+    folders = ("src", "tests", "docs", "benchmarks")
+    files = [path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    for name in re.findall(r"`([\w./*<>-]*\w\.(?:py|cpp|h|txt|j2))`", (ROOT / page).read_text(encoding="utf-8")):
+        pattern = re.sub(r"\\\*|<\w+>", r"[\\w-]*", re.escape(name))
+        assert any(re.search(rf"/{pattern}$", file) for file in files), f"{page} names {name}, which is not there"
+
+
 def test_a_broken_page_is_found(tmp_path: Path) -> None:
     """The checks see a missing file, a missing heading, a wrong option and a Mac that was never sold."""
     page = tmp_path / "page.md"

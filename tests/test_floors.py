@@ -166,6 +166,14 @@ def test_the_drawing_shows_the_table() -> None:
     assert sorted(re.findall(r'<text class="t"[^>]*>(\w+)</text>', drawing)) == sorted(FLOOR_OF)
 
 
+def test_the_drawing_shows_the_wings() -> None:
+    """Under each package its folders that hold code, and no other."""
+    drawing = (TABLE.parent / "images" / "packages.svg").read_text(encoding="utf-8")
+    drawn = re.findall(r'<text class="t"[^>]*>(\w+)</text>\n<text class="s"[^>]*>([^<]*)</text>', drawing)
+    wings = {path.relative_to(SOURCE) for path in SOURCE.glob("*/*/") if {*path.glob("*.py"), *path.glob("*/*.cpp")}}
+    assert {Path(package, wing) for package, words in drawn for wing in re.findall(r"(\w+)/", words)} == wings
+
+
 @pytest.mark.parametrize("path", modules(), ids=identity)
 def test_no_import_upward(path: Path) -> None:
     """A module imports only what its floor may."""
