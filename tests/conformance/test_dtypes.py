@@ -202,6 +202,15 @@ def test_bools_that_the_cpu_lacks(mps_device: torch.device) -> None:
     assert (torch.int64, 3) == (trace.dtype, trace.item())
 
 
+@pytest.mark.skipif(
+    installed_torch().version.release == (2, 11), reason="torch 2.11 claims it neither for mps nor for the CPU"
+)
+def test_the_trace_of_halves(mps_device: torch.device) -> None:
+    """It is float16, although that of bools is wider."""
+    trace = torch.trace(torch.ones(3, 3, dtype=torch.float16, device=mps_device))
+    assert (torch.float16, 3) == (trace.dtype, trace.item())
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_precision_that_the_cpu_lacks(dtype: torch.dtype, mps_device: torch.device) -> None:
     """A half-precision result is the float32 result, rounded."""
@@ -293,6 +302,8 @@ def test_rows_hold_for_their_releases_alone() -> None:
     assert () == widened_dtypes("special_laguerre_polynomial_l", "2.14.0")
     assert ("int16", "int32") == widened_dtypes("native_group_norm", "2.11.0")
     assert ("uint8", "int8", "int16", "int32") == widened_dtypes("native_group_norm", "2.12.0")
+    assert ("bool", "float16", "bfloat16") == widened_dtypes("trace", "2.12.0")
+    assert ("bool",) == widened_dtypes("trace", "2.13.0")
 
 
 def test_no_dtype_is_refused_and_widened() -> None:

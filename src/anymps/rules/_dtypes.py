@@ -207,6 +207,7 @@ _WIDENED: Final = {
         special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_shifted_chebyshev_polynomial_t
         special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_v
         special_laguerre_polynomial_l special_shifted_chebyshev_polynomial_w special_spherical_bessel_j0 special_zeta
+        trace
     """,
 }
 # Where the wheel of a later release gives no text, the CPU's words stand.
@@ -224,7 +225,11 @@ _WIDENED_IN: Final = {
     "special_laguerre_polynomial_l": _Range((2, 15)),
 }
 # A release whose lists have fewer of the dtypes.
-_FEWER: Final = {("native_group_norm", (2, 11)): ("int16", "int32")}
+_FEWER: Final = {
+    ("native_group_norm", (2, 11)): ("int16", "int32"),
+    ("trace", (2, 11)): ("bool",),
+    **{("trace", (2, minor)): ("bool",) for minor in (13, 14, 15)},  # the CPU has the others, too
+}
 # Sums of bools are int64: the wide result stays.
 _KEPT_WIDE: Final = frozenset({"trace"})
 # The CPU's half kernels round on the way, MPS rounds the sums once.

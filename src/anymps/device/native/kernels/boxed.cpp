@@ -165,7 +165,7 @@ class Widening {
     }
     const auto type = result.scalar_type();
     if (type == wide_) {
-      return rule_.keeps_wide ? std::move(result) : result.to(narrow_);
+      return wide_ == c10::ScalarType::Long ? std::move(result) : result.to(narrow_);
     }
     if (narrow_ == c10::ScalarType::Half && type == c10::ScalarType::ComplexFloat) {
       return result.to(c10::ScalarType::ComplexHalf);
