@@ -43,7 +43,7 @@ def findings_of(recording: Recording) -> list[Key]:
 def calls_of(recording: Recording) -> Counter[Key]:
     """Calls by step, operator, fate, phase, wait, direction, line and module."""
     counted: Counter[Key] = Counter()
-    for step, name, fate, phase, wait, direction, site, module, count, _ in recording._connection.execute(_CALLS):
+    for step, name, fate, phase, wait, direction, site, module, count, _ in recording._file._connection.execute(_CALLS):
         if not name.startswith(_OF_ONE):
             words = Fate(fate).label, Phase(phase).label, Wait(wait).label, Direction(direction).label
             counted[(step, summed(name), *words, line(recording.site(site)), module)] += count

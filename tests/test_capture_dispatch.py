@@ -107,7 +107,7 @@ def test_backward_has_the_line_and_module_of_its_forward() -> None:
     recording = capture.recording
     found = {
         name: (phase, site_line, module)
-        for name, phase, site_line, module in recording._connection.execute(
+        for name, phase, site_line, module in recording._file._connection.execute(
             "SELECT o.name, e.phase, t.line, m.path FROM entries e JOIN signatures s ON s.id = e.signature "
             "JOIN operators o ON o.id = s.operator JOIN sites t ON t.id = e.site JOIN modules m ON m.id = e.module"
         )

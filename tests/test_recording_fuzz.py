@@ -93,7 +93,7 @@ def sample(name: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run")
         with SAMPLES[name]() as recording, closing(sqlite3.connect(path)) as target:
-            recording._connection.backup(target)
+            recording._file._connection.backup(target)
         return path.read_bytes()
 
 

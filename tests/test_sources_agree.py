@@ -36,7 +36,7 @@ for path in map(pathlib.Path, {paths!r}):
         "source": recording.meta["source"],
         "ended": ended,
         "tables": sources.tables_of(recording),
-        "peak": recording._connection.execute(peak).fetchone()[0] - older,
+        "peak": recording._file._connection.execute(peak).fetchone()[0] - older,
     }}
     os.environ.clear()
     os.environ.update(before)  # what a script sets is its own

@@ -10,9 +10,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from anymps._errors import RecordingError
 from anymps.record._clocks import read_clock_pairs
 from anymps.record._facts import (
     Call,
@@ -35,22 +34,19 @@ from anymps.record._facts import (
     Varied,
     WaitQueue,
 )
-from anymps.record._file import connect_memory, damaged, open_readonly
+from anymps.record._file import open_readonly
 from anymps.record._marks import read_noted, read_unsafe_copies
 from anymps.record._memory import MemoryStory, tell
+from anymps.record._open_file import OpenFile
 from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._refusals import read_refusals
-from anymps.record._rounds import settle_steps
 from anymps.record._rows import within
 from anymps.record._step_table import read_step_table
-from anymps.record._strict import DamageError, check_rows, read_facts, read_meta, read_object, read_texts
 from anymps.record._sums import read_lines, read_occurrences, read_operators, read_varied
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps.record._vocabulary import Direction, Fate, Flag
 from anymps.record._walk import Walk, walk
-from anymps.record.format import ON_CPU, ON_MPS, expand_spool
-
-_V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
+from anymps.record.format import ON_CPU, ON_MPS
 
 
 class Recording:
@@ -72,29 +68,23 @@ class Recording:
 
         What is `foreign`, as a file is that others may have made, is checked value by value.
         """
-        self._connection = connection
-        self._name = name
+        self._file = OpenFile(connection, name)
+        self._rows, self._word = self._file.rows, self._file.word
         self._answers: dict[tuple[str, str, tuple[object, ...]], tuple[Occurrence, ...]] = {}
         self._step_queues: dict[int, StepQueues] = {}
         try:
             if foreign:
-                self._check()
-            self._meta = read_meta(self._rows("SELECT key, value FROM meta ORDER BY key"))
+                self._file.check()
+            self._meta = self._file.meta()
             if self._meta.get("complete") is not True:
-                self._expand()
-                if foreign:
-                    self._check()  # what was packed, too
-                self._settle()
-                self._meta = read_meta(self._rows("SELECT key, value FROM meta ORDER BY key"))
-            parts = cast("list[dict[str, Any]]", self._meta.get("parts", []))
-            self.parts = tuple(Part(it["name"], it["begin_ns"], it["complete"]) for it in parts)
-            self.complete = self._meta.get("complete") is True and all(part.complete for part in self.parts)
-        except DamageError as error:
-            self.close()
-            raise damaged(name, error) from None
+                self._file.settle(foreign=foreign)
+                self._meta = self._file.meta()
         except BaseException:
             self.close()
             raise
+        parts = cast("list[dict[str, Any]]", self._meta.get("parts", []))
+        self.parts = tuple(Part(it["name"], it["begin_ns"], it["complete"]) for it in parts)
+        self.complete = self._meta.get("complete") is True and all(part.complete for part in self.parts)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Recording:
@@ -107,7 +97,7 @@ class Recording:
 
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        self._file.close()
 
     def __enter__(self) -> Recording:
         return self
@@ -117,7 +107,7 @@ class Recording:
 
     def __del__(self) -> None:
         # Recordings are handed around freely; forgetting to close a file that is only read harms nobody.
-        self._connection.close()
+        self._file.close()
 
     @property
     def meta(self) -> dict[str, object]:
@@ -220,18 +210,13 @@ class Recording:
 
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a query over the tables of the file, one by one as they are read."""
-        try:
-            yield from self._connection.execute(statement)
-        except sqlite3.ProgrammingError:
-            raise self._was_closed() from None
-        except sqlite3.Error as error:
-            raise damaged(self._name, error) from None
+        return self._file.stream(statement)
 
     def signature(self, identity: int) -> Signature:
         """The operator, fate and tensors that a call's number stands for."""
         found = self._signatures.get(identity)
         if found is None:
-            raise damaged(self._name, f"no signature {identity}")
+            raise self._file.damaged(f"no signature {identity}")
         return found
 
     def module(self, identity: int) -> str:
@@ -277,7 +262,7 @@ class Recording:
 
     def noted(self, what: str) -> tuple[Noted, ...]:
         """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
-        return read_noted(self._rows, self._occurrences, partial(self._facts_of, what), self.site, what)
+        return read_noted(self._rows, self._occurrences, partial(self._file.facts, what), self.site, what)
 
     def clock_pairs(self) -> tuple[ClockPair, ...]:
         """What lay between clock reads of the program, by the lines of the two reads, in the order of the run."""
@@ -340,7 +325,7 @@ class Recording:
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""
-        return read_refusals(self._rows, self._word, self._json_object, self.site)
+        return read_refusals(self._rows, self._word, self._file.json_object, self.site)
 
     def operators(self) -> tuple[OperatorUse, ...]:
         """Calls by operator and fate, the most frequent first; marks of our own are left out."""
@@ -371,29 +356,6 @@ class Recording:
         dropped = bool(self._meta.get("allocations_dropped"))
         return tell(rows, last_step, operators, self._modules, self._sites, dropped)
 
-    def _check(self) -> None:
-        try:
-            check_rows(self._connection)
-        except sqlite3.Error as error:
-            raise damaged(self._name, error) from None
-
-    def _expand(self) -> None:
-        """Make rows of what a run that did not end left packed, in memory, away from the file."""
-        try:
-            memory = connect_memory()
-            self._connection.backup(memory)
-            self._connection.close()
-            self._connection = memory
-            expand_spool(memory)
-        except (sqlite3.Error, OverflowError) as error:  # a packed number may be larger than SQLite's
-            raise damaged(self._name, error) from None
-
-    def _settle(self) -> None:
-        try:
-            settle_steps(self._connection)
-        except sqlite3.Error as error:
-            raise damaged(self._name, error) from None
-
     @cached_property
     def _detailed(self) -> int:
         return int(self._rows("SELECT COUNT(*) FROM entries")[0][0])
@@ -420,7 +382,7 @@ class Recording:
             "SELECT s.id, o.name, s.fate, s.inputs, s.outputs FROM signatures s JOIN operators o ON o.id = s.operator"
         )
         return {
-            identity: Signature(name, self._word(Fate, fate), self._texts(inputs), self._texts(outputs))
+            identity: Signature(name, self._word(Fate, fate), self._file.texts(inputs), self._file.texts(outputs))
             for identity, name, fate, inputs, outputs in rows
         }
 
@@ -438,38 +400,3 @@ class Recording:
             known = read_occurrences(self._rows, *asked, self.complete_steps, self._modules, self.site, self._word)
             self._answers[asked] = known
         return known
-
-    def _rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        try:
-            return self._connection.execute(statement, values).fetchall()
-        except sqlite3.ProgrammingError:
-            raise self._was_closed() from None
-        except sqlite3.Error as error:
-            raise damaged(self._name, error) from None
-
-    def _was_closed(self) -> RecordingError:
-        return RecordingError(f"{self._name} was closed: open it again to read it")
-
-    def _word(self, vocabulary: type[_V], stored: Any) -> _V:
-        try:
-            return vocabulary(stored)
-        except ValueError as error:
-            raise damaged(self._name, error) from None
-
-    def _texts(self, text: str) -> tuple[str, ...]:
-        try:
-            return read_texts(text)
-        except DamageError as error:
-            raise damaged(self._name, error) from None
-
-    def _facts_of(self, what: str, text: str) -> dict[str, object]:
-        try:
-            return read_facts(what, text)
-        except DamageError as error:
-            raise damaged(self._name, error) from None
-
-    def _json_object(self, text: str) -> dict[str, object]:
-        try:
-            return read_object(text)
-        except DamageError as error:
-            raise damaged(self._name, error) from None

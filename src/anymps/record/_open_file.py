@@ -1,0 +1,112 @@
+"""A recording's file while it is open: rows and values, and one line for whatever is wrong with it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from anymps._errors import RecordingError
+from anymps.record._file import connect_memory, damaged
+from anymps.record._rounds import settle_steps
+from anymps.record._strict import DamageError, check_rows, read_facts, read_meta, read_object, read_texts
+from anymps.record._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
+from anymps.record.format import expand_spool
+
+_V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
+
+
+class OpenFile:
+    """An open connection to a recording. Every method raises RecordingError for a file that is damaged or closed."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def check(self) -> None:
+        """Hold every value to its column, as a file may have been made by others."""
+        try:
+            check_rows(self._connection)
+        except (sqlite3.Error, DamageError) as error:
+            raise self.damaged(error) from None
+
+    def settle(self, *, foreign: bool) -> None:
+        """Make rows and steps of what a run that did not end left packed, in memory, away from the file."""
+        try:
+            memory = connect_memory()
+            self._connection.backup(memory)
+            self._connection.close()
+            self._connection = memory
+            expand_spool(memory)
+        except (sqlite3.Error, DamageError, OverflowError) as error:  # a packed number may be larger than SQLite's
+            raise self.damaged(error) from None
+        if foreign:
+            self.check()  # what was packed, too
+        try:
+            settle_steps(self._connection)
+        except (sqlite3.Error, DamageError) as error:
+            raise self.damaged(error) from None
+
+    def meta(self) -> dict[str, object]:
+        """The facts about the run."""
+        try:
+            return read_meta(self.rows("SELECT key, value FROM meta ORDER BY key"))
+        except DamageError as error:
+            raise self.damaged(error) from None
+
+    def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except sqlite3.ProgrammingError:
+            raise self._was_closed() from None
+        except sqlite3.Error as error:
+            raise self.damaged(error) from None
+
+    def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, one by one as they are read."""
+        try:
+            yield from self._connection.execute(statement)
+        except sqlite3.ProgrammingError:
+            raise self._was_closed() from None
+        except sqlite3.Error as error:
+            raise self.damaged(error) from None
+
+    def word(self, vocabulary: type[_V], stored: Any) -> _V:
+        """The member of a vocabulary that a number or text stands for."""
+        try:
+            return vocabulary(stored)
+        except ValueError as error:
+            raise self.damaged(error) from None
+
+    def texts(self, text: str) -> tuple[str, ...]:
+        """A list of texts, such as the inputs of a signature."""
+        try:
+            return read_texts(text)
+        except DamageError as error:
+            raise self.damaged(error) from None
+
+    def facts(self, what: str, text: str) -> dict[str, object]:
+        """The facts of a mark `anymps::<what>`."""
+        try:
+            return read_facts(what, text)
+        except DamageError as error:
+            raise self.damaged(error) from None
+
+    def json_object(self, text: str) -> dict[str, object]:
+        """An object, such as the detail of a refusal."""
+        try:
+            return read_object(text)
+        except DamageError as error:
+            raise self.damaged(error) from None
+
+    def damaged(self, what: object) -> RecordingError:
+        """What is wrong with the file, in one line."""
+        return damaged(self._name, what)
+
+    def _was_closed(self) -> RecordingError:
+        return RecordingError(f"{self._name} was closed: open it again to read it")
