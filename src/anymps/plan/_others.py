@@ -39,7 +39,7 @@ class Others:
 
 _TOKENS: Final = Others(Kind.TOKENS, 0.37, 0, 5, 7)
 _UP_TO_2_11: Final = {Kind.TOKENS: _TOKENS, Kind.OTHER: Others(Kind.OTHER, 0.18, 0, 10, 12)}
-# From torch 2.12 on the logs are of trainings that never change their sizes: up to 119 MiB. What a language model takes
+# From torch 2.12 on the logs are of trainings that never change their sizes: up to 86 MiB. What a language model takes
 # whose sizes change, only the older logs tell.
 _FROM_2_12: Final = {Kind.TOKENS: _TOKENS, Kind.OTHER: Others(Kind.OTHER, 0.0, 256 * _MIB, 3, 3)}
 
