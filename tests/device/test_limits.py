@@ -37,6 +37,10 @@ LIMITS: dict[str, Callable[[], object]] = {
     "adaptive pool input": lambda: F.adaptive_avg_pool2d(there(1, 1, 5, 5), 3),
     "adaptive pool output": lambda: F.adaptive_avg_pool2d(there(1, 1, 3, 3), 5),
     "addbmm": lambda: torch.baddbmm(there(1, 2, 2), *2 * [torch.zeros(1, 2, 2).to(torch.float8_e4m3fn).to("mps")]),
+    "addr columns": lambda: there(2, 3).addr_(there(2), there(2)),
+    "addr matrix": lambda: there(2).addr_(there(2), there(2)),
+    "addr rows": lambda: there(2, 3).addr_(there(3), there(3)),
+    "addr vectors": lambda: torch.addr(there(2, 2), there(2, 1), there(2)),
     "batch norm int64": lambda: F.batch_norm(there(2, 2, dtype=torch.int64), None, None, training=True),
     "conv_transpose3d half": lambda: F.conv_transpose3d(
         there(1, 1, 2, 2, 2, dtype=torch.float16), there(1, 1, 1, 1, 1, dtype=torch.float16)

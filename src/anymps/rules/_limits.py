@@ -65,6 +65,10 @@ OPERATOR_LIMITS: Final[dict[str, OperatorLimit]] = {
         "MPS device does not support addbmm or baddbmm for this input type",
         operators=("addbmm", "baddbmm"),
     ),
+    "addr rows": OperatorLimit("RuntimeError", "vec1_ dim 0 must match vec1 dim 0", operators=("addr",)),
+    "addr columns": OperatorLimit("RuntimeError", "vec1_ dim 1 must match vec2 dim 0", operators=("addr",)),
+    "addr matrix": OperatorLimit("RuntimeError", "tensors must be 2-D", operators=("addr",)),
+    "addr vectors": OperatorLimit("RuntimeError", "tensors must be 1-D", operators=("addr",)),
     "batch norm int64": OperatorLimit(
         "RuntimeError", "Long batch norm is not supported with MPS", until=(2, 13), operators=("native_batch_norm",)
     ),

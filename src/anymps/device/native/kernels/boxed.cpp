@@ -113,6 +113,20 @@ class Widening {
                 : rule.keeps_wide            ? c10::ScalarType::Long
                                              : c10::ScalarType::Double) {}
 
+  // Whether a tensor is already as wide as another would become: an operator that refuses the two together would take them
+  // then. A 0-dim one follows the others.
+  bool would_hide_a_mixture(const c10::OperatorHandle& op, const Stack& stack, size_t first) const {
+    const auto& arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const c10::IValue& value = stack[first + i];
+      if (value.isTensor() && value.toTensor().defined() && value.toTensor().scalar_type() == wide_ && value.toTensor().dim() > 0 &&
+          !is_written(rule_, i) && !is_index(arguments[i].name())) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   void run(const c10::OperatorHandle& op, c10::DispatchKeySet key, Stack* stack, size_t first) {
     const auto& arguments = op.schema().arguments();
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -196,6 +210,26 @@ std::optional<c10::ScalarType> widened_dtype(const Rule& rule, c10::ArrayRef<c10
   return std::nullopt;
 }
 
+// The names that the CPU's kernels give the dtypes they lack, and those of its texts that give none.
+bool tells_of_dtype(const c10::Error& error, uint64_t widened) {
+  const std::string said = error.what_without_backtrace();
+  static const std::string before = "not implemented for '";
+  const size_t at = said.find(before);
+  if (at == std::string::npos) {
+    return said.find("Boolean inputs not supported") != std::string::npos || said.find("Unsupported dtype") != std::string::npos ||
+        said.find("only support floating point and complex dtypes") != std::string::npos;
+  }
+  for (int type = 0; type < static_cast<int>(c10::ScalarType::NumOptions); ++type) {
+    const auto scalar = static_cast<c10::ScalarType>(type);
+    const std::string named = std::string(c10::toString(scalar)) + "'";
+    const bool complex = scalar == c10::ScalarType::ComplexHalf && ((widened >> static_cast<int>(c10::ScalarType::Half)) & 1);
+    if ((((widened >> type) & 1) || complex) && said.compare(at + before.size(), named.size(), named) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 class Redirect final : public c10::OperatorKernel {
  public:
   Redirect(const Rule& rule, c10::DispatchKey host_key) : rule_(rule), host_key_(c10::DispatchKeySet(host_key)) {}
@@ -269,24 +303,30 @@ class Redirect final : public c10::OperatorKernel {
     return seen.known();
   }
 
-  // The CPU kernel, which may have the dtype for these arguments after all; if not, a wider one.
+  // The CPU kernel, which may have the dtype for these arguments after all; if it says that it lacks it, a wider one. What
+  // else it says, torch's code for all devices says: a wider dtype must not get round it.
   void compute_widely(const c10::OperatorHandle& op, Stack* stack, size_t first, c10::ScalarType narrow) const {
-    const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
-    if (rule_.always_wide) {
-      Widening(rule_, narrow).run(op, host_key_, stack, first);
+    Widening widening(rule_, narrow);
+    const bool mixed = widening.would_hide_a_mixture(op, *stack, first);
+    if (rule_.always_wide && !mixed) {
+      widening.run(op, host_key_, stack, first);
       return;
     }
+    const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
     std::exception_ptr said;
     try {
       op.redispatchBoxed(host_key_, stack);
       return;
-    } catch (const c10::Error&) {
+    } catch (const c10::Error& error) {
+      if (mixed || !tells_of_dtype(error, rule_.widened)) {
+        throw;
+      }
       said = std::current_exception();
       stack->resize(first);
       stack->insert(stack->end(), arguments.begin(), arguments.end());
     }
     try {
-      Widening(rule_, narrow).run(op, host_key_, stack, first);
+      widening.run(op, host_key_, stack, first);
     } catch (const c10::Error&) {  // so it was not about the dtype; the first error names the types that the user gave
       std::rethrow_exception(said);
     }

@@ -87,6 +87,9 @@ struct Lstm {
       bool bidirectional,
       bool batch_first) {
     const LstmShape shape(input, states, parameters, has_biases, layers, bidirectional, batch_first);
+    TORCH_CHECK(
+        !train || layers == 1 || (dropout >= 0 && dropout <= 1),
+        "dropout probability has to be between 0 and 1, but got ", dropout);  // Dropout.cpp, which a Mac does not reach
     const auto options = input.options();
     const int64_t width = shape.hidden * shape.directions;
     const at::Tensor last = at::empty_like(states[0]), last_cell = at::empty_like(states[1]);

@@ -43,8 +43,31 @@ void check_scatter_reduce(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
   }
 }
 
+// Written in place, the matrix is not expanded: it has to fit.
+void check_addr_shapes(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  const at::Tensor& self = values[0].toTensor();
+  const at::Tensor& rows = argument(rule, values, "vec1").toTensor();
+  const at::Tensor& columns = argument(rule, values, "vec2").toTensor();
+  if (rows.dim() != 1 || columns.dim() != 1) {
+    refuse_limit(rule, "addr vectors", rows.dim() != 1 ? rows : columns);
+  }
+  if (!values.back().isTensor() || !values.back().toTensor().is_same(self)) {
+    return;
+  }
+  if (self.dim() != 2) {
+    refuse_limit(rule, "addr matrix", self);
+  }
+  if (self.size(0) != rows.size(0)) {
+    refuse_limit(rule, "addr rows", rows);
+  }
+  if (self.size(1) != columns.size(0)) {
+    refuse_limit(rule, "addr columns", columns);
+  }
+}
+
 // The factors are read as doubles (addr_out_mps in the macOS wheels), which a number with an imaginary part is not.
 void check_addr(const Rule& rule, c10::ArrayRef<c10::IValue> values) {
+  check_addr_shapes(rule, values);
   for (const char* name : {"beta", "alpha"}) {
     const c10::Scalar factor = argument(rule, values, name).toScalar();
     if (factor.isComplex()) {
@@ -173,12 +196,12 @@ std::unordered_map<std::string, ArgumentCheck> limit_checks() {
       {"aten::scatter_reduce.two", &check_scatter_reduce},
       {"aten::scatter_reduce.two_out", &check_scatter_reduce},
       {"aten::scatter_reduce_.two", &check_scatter_reduce},
-      {"aten::addr", &check_addr},
-      {"aten::addr.out", &check_addr},
       {"aten::_logcumsumexp", &check_logcumsumexp},
       {"aten::_logcumsumexp.out", &check_logcumsumexp},
       {"aten::linalg_lu_factor_ex", &check_lu_factor},
       {"aten::linalg_lu_factor_ex.out", &check_lu_factor},
+      {"aten::addr", &check_addr},
+      {"aten::addr.out", &check_addr},
       {"aten::addbmm", &check_batched_product},
       {"aten::addbmm.out", &check_batched_product},
       {"aten::baddbmm", &check_batched_product},

@@ -571,6 +571,9 @@ at::Tensor& sample_categories(
       report(*Operator::rule, "invalid multinomial distribution (sum of probabilities <= 0)");
     }
   }
+  if (!by_ratio && categories == 0) {
+    weights.select(-1, categories - 1);  // raises: the kernel selects the last sum
+  }
   if (by_ratio && !at::empty_like(weights).is_contiguous()) {
     // The exponentials have the strides of the weights, and are drawn in the order of memory.
     at::Tensor exponentials = at::empty_like(weights);
