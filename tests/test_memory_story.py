@@ -63,11 +63,20 @@ def test_categories_follow_from_a_buffers_life() -> None:
     assert category(phase=Phase.OPTIMIZER) is Category.OPTIMIZER
     assert category(phase=Phase.OPTIMIZER, died=5, died_phase=Phase.OPTIMIZER) is Category.TEMPORARIES
     assert category(phase=Phase.MOVE, died=5, died_step=1) is Category.BATCHES
+    assert category(phase=Phase.MOVE, died=5, died_step=2) is Category.HELD
+    assert category(phase=Phase.MOVE) is Category.HELD
     assert category(phase=Phase.FORWARD, died=5, died_phase=Phase.BACKWARD) is Category.ACTIVATIONS
     assert category(phase=Phase.FORWARD, died=5, died_phase=Phase.FORWARD) is Category.TEMPORARIES
     assert category(phase=Phase.FORWARD, died=5, died_step=1) is Category.ACTIVATIONS
     assert category(phase=Phase.FORWARD, died=5, died_step=2) is Category.HELD
     assert category(phase=Phase.FORWARD) is Category.HELD
+
+
+def test_a_model_that_never_ran_is_no_batch() -> None:
+    """Without a step nothing tells a model that was moved from its data; the last batch of a training is one."""
+    assert story_of(row(1, 1, phase=Phase.MOVE)).allocations[0].category is Category.HELD
+    last = story_of(row(1, 1), row(2, 9, step=3, phase=Phase.MOVE)).allocations[1]
+    assert last.category is Category.BATCHES
 
 
 def test_a_buffer_from_before_the_recording_has_its_own_category() -> None:

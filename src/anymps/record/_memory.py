@@ -28,6 +28,7 @@ class Category(str, Enum):
     GRADIENTS = "gradients"
     OPTIMIZER = "optimizer state"
     BATCHES = "batches"
+    """Moved to the device, and gone again with the next step. A whole data set stays, and so does a model."""
     ACTIVATIONS = "activations"
     """Kept by the forward for the backward, and results that live as long as a step."""
     HELD = "held by the script"
@@ -238,7 +239,8 @@ def _category(
         return Category.OPTIMIZER if outlives and not (died and died_step == step + 1) else Category.TEMPORARIES
     long_lived = died_step > step + 1 if died else last_step > step or not module
     if phase in (Phase.MOVE, Phase.BATCH):
-        return Category.BATCHES
+        stays = died_step > step + 1 if died else last_step > step + 1 or not last_step
+        return Category.HELD if stays else Category.BATCHES
     if long_lived:
         return Category.HELD
     if died_phase == Phase.BACKWARD or outlives:
