@@ -16,7 +16,7 @@ import pytest
 
 from anymps._errors import BuildError, UnsupportedTorchError
 from anymps.device import _build, _toolchain
-from anymps.rules import _wheel
+from anymps.rules import _wheel, version_rules
 
 SOURCE_ROOT = Path(_build.__file__).parents[2]
 
@@ -106,7 +106,8 @@ def test_our_own_sources_can_be_joined(tmp_path: Path) -> None:
     compiler = _toolchain.find_compiler()
     assert compiler is not None
     torch = _toolchain.find_torch()
-    command = compiler.compile_command(torch, str(unit), str(tmp_path / "unit.o"), _build.SOURCE_DIRECTORY)
+    _build.write_headers(tmp_path, torch)
+    command = compiler.compile_command(torch, str(unit), str(tmp_path / "unit.o"), (_build.SOURCE_DIRECTORY, tmp_path))
     answer = subprocess.run([*command, "-fsyntax-only"], capture_output=True, text=True, check=False)
     errors = [line for line in answer.stderr.splitlines() if ": error: " in line]
     assert errors == []
@@ -125,16 +126,16 @@ def test_a_changed_source_is_a_new_build(sources: Path) -> None:
 
 @needs_compiler
 def test_the_module_sees_torch_headers(sources: Path) -> None:
-    """Sources may include torch's headers and get the release as ANYMPS_TORCH_MAJOR and ANYMPS_TORCH_MINOR."""
+    """Sources may include torch's headers, and the one that says what its release does."""
     (sources / "answer.cpp").write_text(
+        "#include <anymps/release.h>\n"
         "#include <c10/core/ScalarType.h>\n"
         "#include <torch/csrc/Exceptions.h>\n"
         "int answer() {\n"
-        "  return 1000 * ANYMPS_TORCH_MAJOR + ANYMPS_TORCH_MINOR + 100 * c10::elementSize(c10::kDouble);\n"
+        "  return anymps::release::oldest_macos + 100 * c10::elementSize(c10::kDouble);\n"
         "}\n"
     )
-    major, minor = _toolchain.find_torch().release
-    assert load_and_ask(_build.build()) == 1000 * major + minor + 800
+    assert load_and_ask(_build.build()) == version_rules(_toolchain.find_torch().version).oldest_macos + 800
 
 
 @needs_compiler

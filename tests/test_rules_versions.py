@@ -6,7 +6,7 @@ import pytest
 
 from anymps._errors import EnableError, UnsupportedTorchError
 from anymps.rules import check_supported, installed_torch, parse_torch_version, version_rules
-from anymps.rules._versions import Generation, generation
+from anymps.rules._versions import CpuCopyToFloat64, Generation, generation
 
 RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 
@@ -52,19 +52,20 @@ def test_allocator_generations() -> None:
         ("shared_pool_only", "2.12"),
         ("complex128_refused", "2.12"),
         ("accelerator_memory_api", "2.13"),
-        ("empty_cache_clears_graphs", "2.13"),
-        ("unified_memory_required", "2.13"),
         ("metal_philox", "2.13"),
         ("clone_keeps_generator_state", "2.13"),
-        ("non_blocking_retains_source", "2.13"),
         ("host_alias_storage", "2.13"),
-        ("allocator_log_via_c10", "2.13"),
+        ("late_random_checks", "2.13"),
+        ("metal_casts", "2.13"),
+        ("random_operators_shared", "2.13"),
+        ("conj_physical_in_place", "2.14"),
         ("pinned_memory_works", "2.14"),
         ("private_set_stream", "2.14"),
         ("accelerator_active_bytes", "2.15"),
-        ("command_buffer_errors_raised", "2.15"),
         ("event_timing_safe", "2.15"),
         ("several_streams", "2.15"),
+        ("complex_addmm_scalars", "2.15"),
+        ("float8_e4m3fn", "2.15"),
     ],
 )
 def test_what_a_release_brought(field: str, first: str) -> None:
@@ -74,21 +75,25 @@ def test_what_a_release_brought(field: str, first: str) -> None:
 
 
 def test_what_a_release_took_away() -> None:
-    """Read-backs, spoiled sources, Python kernels and always-fallback operators end with their releases."""
+    """Bounds as the result's type, Python kernels and always-fallback operators end with their releases."""
     rules = [version_rules(release) for release in RELEASES]
-    assert [rule.multinomial_waits for rule in rules] == [True, True, False, False, False]
-    assert [rule.narrowing_copy_spoils_source for rule in rules] == [True, True, True, False, False]
+    assert [rule.arange_bounds_as_result for rule in rules] == [True, True, True, False, False]
     assert [len(rule.python_kernels) for rule in rules] == [3, 3, 1, 0, 0]
     assert rules[2].always_fallback == ("embedding_renorm_", "linalg_svd", "linalg_svd.U")
     assert rules[3].always_fallback == ("embedding_renorm_",)
 
 
 def test_other_steps() -> None:
-    """The oldest macOS and the fate of a copy to float64 change in their own steps."""
+    """What is no switch, or holds for some releases in the middle, changes in its own steps."""
     rules = [version_rules(release) for release in RELEASES]
     assert [rule.oldest_macos for rule in rules] == [14, 14, 14, 14, 15]
-    assert [rule.cpu_copy_to_float64 for rule in rules] == ["refused", "refused", "refused", "silent", "undefined"]
-    assert all(rule.device_error_buffer for rule in rules)
+    assert [rule.newest_minor_of_macos_26 for rule in rules] == [0, 0, 0, 0, 4]
+    assert [rule.philox_kernels for rule in rules] == [13, 13, 13, 14, 15]
+    assert [rule.exponential_can_be_zero for rule in rules] == [False, False, True, False, False]
+    assert [rule.cpu_copy_target_unseen for rule in rules] == [False, False, True, True, False]
+    refused = CpuCopyToFloat64.REFUSED
+    expected = [refused, refused, refused, CpuCopyToFloat64.SILENT, CpuCopyToFloat64.UNDEFINED]
+    assert [rule.cpu_copy_to_float64 for rule in rules] == expected
 
 
 def test_the_installed_torch_is_read_without_importing_it() -> None:

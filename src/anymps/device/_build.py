@@ -25,6 +25,7 @@ from pathlib import Path
 
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
 from anymps._errors import BuildError, UsageError
+from anymps.device._generated import generated_headers
 from anymps.device._lock import interprocess_lock
 from anymps.device._toolchain import (
     Compiler,
@@ -41,6 +42,7 @@ from anymps.device._toolchain import (
 SOURCE_DIRECTORY = Path(__file__).with_name("native")
 _SOURCE_SUFFIXES = (".cpp", ".h")
 _UNITS = 4  # compiled at a time
+_HEADERS = "generated"  # in the folder of a build: the include directory of generated headers
 _CHECKSUM = "sha256"  # the file beside a core with its digest
 _SHOWN_LINES = 12  # of the compiler's output, in the error
 _ERROR = re.compile(r"\berror\b\s*(?:\w+)?:|undefined reference|cannot find -l")
@@ -186,6 +188,8 @@ def _key(torch: TorchInstall, compiler: Compiler | None) -> str:
     for path in _sources(*_SOURCE_SUFFIXES):
         add(path.relative_to(SOURCE_DIRECTORY).as_posix())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for header, text in generated_headers(torch.version).items():
+        add(header, text)
     name = f"{torch.public_version}-{sysconfig.get_config_var('SOABI')}-{digest.hexdigest()[:16]}"
     if compiler is None:
         return name
@@ -217,7 +221,9 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
             log.write_text(output, encoding="utf-8")
             raise BuildError(_compile_error(compiler, output, log))
         for path in work.iterdir():
-            if path != module:
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path != module:
                 path.unlink()
         (work / _CHECKSUM).write_text(f"{_digest(module)}\n", encoding="ascii")
         for path, mode in ((module, 0o755), (work / _CHECKSUM, 0o644), (work, 0o755)):
@@ -233,12 +239,21 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
 def _compile(work: Path, torch: TorchInstall, compiler: Compiler, module: Path) -> tuple[int, str]:
     """Compile the sources joined to a few units, or one by one if that fails; return exit status and output."""
     sources = _sources(".cpp")
+    write_headers(work / _HEADERS, torch)
     status, output = _compile_units(_join(sources, work), work, torch, compiler, module)
     if status != 0 and len(sources) > 1:
         # Two files may use one name for two things of their own. That costs time, not the build; and an error that is
         # in a file itself reads better without the joining.
         status, output = _compile_units(sources, work, torch, compiler, module)
     return status, output
+
+
+def write_headers(directory: Path, torch: TorchInstall) -> None:
+    """Write the headers that are generated for this torch, below an include directory."""
+    for header, text in generated_headers(torch.version).items():
+        path = directory / header
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def _join(sources: Sequence[Path], work: Path) -> list[Path]:
@@ -268,7 +283,7 @@ def _compile_units(
     suffix = ".obj" if compiler.family == "msvc" else ".o"
     objects = {str(work / f"{index}_{path.stem}{suffix}"): path for index, path in enumerate(sources)}
     compiles = {
-        output: compiler.compile_command(torch, str(source), output, SOURCE_DIRECTORY)
+        output: compiler.compile_command(torch, str(source), output, (SOURCE_DIRECTORY, work / _HEADERS))
         for output, source in objects.items()
     }
     link = compiler.link_command(torch, list(objects), str(module))

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,10 +89,9 @@ class Compiler:
     family: str
     identity: str
 
-    def compile_command(self, torch: TorchInstall, source: str, output: str, headers: Path | None = None) -> list[str]:
-        """Return the command that compiles one source file to one object file; `headers`: where our own are."""
+    def compile_command(self, torch: TorchInstall, source: str, output: str, own: Sequence[Path] = ()) -> list[str]:
+        """Return the command that compiles one source file to one object file; `own`: where our headers are."""
         includes = [*torch.include_directories, *python_include_directories()]
-        own = [] if headers is None else [headers]
         if self.family == "msvc":  # not tested: written after torch/utils/cpp_extension.py (COMMON_MSVC_FLAGS)
             flags = ["/nologo", "/c", "/O2", "/MD", "/EHsc", "/utf-8", f"/std:{torch.cpp_standard()}"]
             flags += [f"/D{define}" for define in defines(torch)]
@@ -136,10 +136,7 @@ class Compiler:
 
 def defines(torch: TorchInstall) -> list[str]:
     """Return the preprocessor definitions, ``NAME=value``."""
-    major, minor = torch.release
     result = [
-        f"ANYMPS_TORCH_MAJOR={major}",
-        f"ANYMPS_TORCH_MINOR={minor}",
         "TORCH_EXTENSION_NAME=_native",
         "TORCH_API_INCLUDE_EXTENSION_H",
         # As the wheels are built: some headers declare other members without it.

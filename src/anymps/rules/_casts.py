@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from anymps.rules._readings import Reading
-from anymps.rules._versions import TorchVersion, check_supported
+from anymps.rules._versions import TorchVersion, version_rules
 from anymps.rules.texts import BackendText, undefined_type, unsupported_dtype
 
 READING: Final = Reading("casts", "jump tables and metallibs of the macOS arm64 wheels", (2, 11), (2, 15))
@@ -39,7 +39,7 @@ def castable_dtypes(version: str | TorchVersion) -> tuple[str, ...]:
 
     Raises UnsupportedTorchError for a release outside the supported range.
     """
-    return (*_KNOWN, "float8_e4m3fn") if check_supported(version).release >= (2, 15) else _KNOWN
+    return (*_KNOWN, "float8_e4m3fn") if version_rules(version).float8_e4m3fn else _KNOWN
 
 
 def refused_cast(version: str | TorchVersion, scalar_type: str) -> BackendText:
@@ -47,4 +47,4 @@ def refused_cast(version: str | TorchVersion, scalar_type: str) -> BackendText:
 
     Where both dtypes are outside, the target is named. Raises UnsupportedTorchError like `castable_dtypes`.
     """
-    return (undefined_type if check_supported(version).release >= (2, 13) else unsupported_dtype)(scalar_type)
+    return (undefined_type if version_rules(version).metal_casts else unsupported_dtype)(scalar_type)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
 from anymps._errors import UnsupportedTorchError
@@ -60,14 +60,30 @@ class Generation(IntEnum):
     """Placement heaps that cut and merge blocks."""
 
 
+class CpuCopyToFloat64(Enum):
+    """What `x_mps.to("cpu", torch.float64)` does (pytorch issue 197715)."""
+
+    REFUSED = 1
+    """TypeError, up to 2.13."""
+    SILENT = 2
+    """Nothing is written, in 2.14."""
+    UNDEFINED = 3
+    """RuntimeError, from 2.15 on."""
+
+
 @dataclass(frozen=True)
 class VersionRules:
-    """What differs between releases. Each field says from when it holds; `version` is the release asked about."""
+    """What differs between releases. Each field says from when it holds; `version` is the release asked about.
+
+    The native core is compiled for these values (`release::` and the field's name).
+    """
 
     version: TorchVersion
     generation: Generation
     oldest_macos: int
     """Oldest major macOS the backend accepts: 14, from 2.15 on 15 (C strings)."""
+    newest_minor_of_macos_26: int
+    """The newest minor of macOS 26 that the backend asks for: 0, from 2.15 on 4 (MPSHooks.mm)."""
     shared_pool_only: bool
     """2.12: out-of-memory texts always say "shared pool" and every tensor is visible to the host."""
     complex128_refused: bool
@@ -76,29 +92,34 @@ class VersionRules:
     """2.13: `torch.accelerator.memory_allocated` and its relatives work (pytorch pull request 186748)."""
     accelerator_active_bytes: bool
     """2.15: `active_bytes` is filled too (pytorch issue 193838)."""
-    empty_cache_clears_graphs: bool
-    """2.13: `empty_cache` also drops the compiled MPSGraphs (pytorch pull request 181485)."""
-    unified_memory_required: bool
-    """2.13: the allocator refuses discrete GPUs."""
     pinned_memory_works: bool
     """2.14: `pin_memory=True` makes a CPU tensor on a shared Metal buffer (before: pytorch issue 86060)."""
     metal_philox: bool
     """2.13: random numbers come from PyTorch's own Metal Philox, before from Apple's MPSGraph."""
+    philox_kernels: int
+    """The minor release whose Metal Philox kernels give the numbers: its own, and 13 before there were any."""
+    exponential_can_be_zero: bool
+    """2.13 alone: from 2.14 on it is clamped (`exponential_float` in the metallibs; pytorch issue 192577)."""
     clone_keeps_generator_state: bool
     """2.13: `Generator.clone_state` keeps offset and state; before, the seed only."""
-    multinomial_waits: bool
-    """Up to 2.12: `multinomial` reads its validity checks back; from 2.13 it asserts on the device."""
-    device_error_buffer: bool
-    """2.10: kernels report bad indices as `torch.AcceleratorError` at the next wait."""
-    command_buffer_errors_raised: bool
-    """2.15: a failed Metal command buffer raises; before, it is ignored."""
-    cpu_copy_to_float64: str
-    """`x_mps.to("cpu", torch.float64)`: "refused" (TypeError) up to 2.13, "silent" (nothing is written) in 2.14,
-    "undefined" (RuntimeError) from 2.15 (pytorch issue 197715)."""
-    narrowing_copy_spoils_source: bool
-    """Up to 2.13: a copy to the CPU with a cast to an equal or narrower type overwrites its source (issue 189563)."""
-    non_blocking_retains_source: bool
-    """2.13: the source of a `non_blocking` copy to mps is kept alive (pytorch pull request 181017)."""
+    random_operators_shared: bool
+    """2.13: operators that draw have the checks of all devices; before, MPS has its own (`random_mps_`)."""
+    late_random_checks: bool
+    """2.13: bad probabilities are found on the device and raised at the next wait. Up to 2.12 `multinomial` reads the
+    answer back and raises at once, and `bernoulli` does not look."""
+    cpu_copy_to_float64: CpuCopyToFloat64
+    cpu_copy_target_unseen: bool
+    """2.13 and 2.14: a copy to the CPU looks at no dtype of its target but float64 (pytorch issue 197715)."""
+    metal_casts: bool
+    """2.13: copies cast in a Metal kernel named after both dtypes, before in an MPSGraph (`copy_cast_mps`)."""
+    float8_e4m3fn: bool
+    """2.15: the device casts from and to float8_e4m3fn and names it as supported (MPSGuardImpl.h)."""
+    complex_addmm_scalars: bool
+    """2.15: `addmm` takes complex `alpha` and `beta`; before, they are read as doubles."""
+    arange_bounds_as_result: bool
+    """Up to 2.13: `arange` reads its bounds as the result's type, which for uint8 a negative number is not."""
+    conj_physical_in_place: bool
+    """2.14: `conj_physical_` has an entry for mps in its dispatch stub."""
     event_timing_safe: bool
     """2.15: `Event.elapsed_time` cannot hang (pytorch issue 162872, pull request 196395)."""
     private_set_stream: bool
@@ -107,8 +128,6 @@ class VersionRules:
     """2.15: `torch.mps.Stream` with a pool of 32 streams."""
     host_alias_storage: bool
     """2.13: `torch.mps._host_alias_storage` and `torch.mps.load_metallib` exist."""
-    allocator_log_via_c10: bool
-    """2.13: allocator debug output goes through c10's LOG(INFO) instead of stderr."""
     python_kernels: tuple[str, ...]
     """Overloads whose MPS kernel torch registers from Python: up to 2.12 `native_group_norm` and its backward (by
     `torch/backends/mps/__init__.py`, if MPS is built), up to 2.13 `linalg_lu_solve.out` (by
@@ -168,26 +187,35 @@ def version_rules(version: str | TorchVersion) -> VersionRules:
         version=found,
         generation=generation(found),
         oldest_macos=15 if since_15 else 14,
+        newest_minor_of_macos_26=4 if since_15 else 0,
         shared_pool_only=since_12,
         complex128_refused=since_12,
         accelerator_memory_api=since_13,
         accelerator_active_bytes=since_15,
-        empty_cache_clears_graphs=since_13,
-        unified_memory_required=since_13,
         pinned_memory_works=since_14,
         metal_philox=since_13,
+        philox_kernels=max(13, release[1]),
+        exponential_can_be_zero=since_13 and not since_14,
         clone_keeps_generator_state=since_13,
-        multinomial_waits=not since_13,
-        device_error_buffer=True,
-        command_buffer_errors_raised=since_15,
-        cpu_copy_to_float64="undefined" if since_15 else "silent" if since_14 else "refused",
-        narrowing_copy_spoils_source=not since_14,
-        non_blocking_retains_source=since_13,
+        random_operators_shared=since_13,
+        late_random_checks=since_13,
+        cpu_copy_to_float64=(
+            CpuCopyToFloat64.UNDEFINED
+            if since_15
+            else CpuCopyToFloat64.SILENT
+            if since_14
+            else CpuCopyToFloat64.REFUSED
+        ),
+        cpu_copy_target_unseen=since_13 and not since_15,
+        metal_casts=since_13,
+        float8_e4m3fn=since_15,
+        complex_addmm_scalars=since_15,
+        arange_bounds_as_result=not since_14,
+        conj_physical_in_place=since_14,
         event_timing_safe=since_15,
         private_set_stream=since_14,
         several_streams=since_15,
         host_alias_storage=since_13,
-        allocator_log_via_c10=since_13,
         python_kernels=(
             *(() if since_13 else ("native_group_norm", "native_group_norm_backward")),
             *(() if since_14 else ("linalg_lu_solve.out",)),

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from anymps.rules._encoding import Family
 from anymps.rules._readings import Reading
-from anymps.rules._versions import TorchVersion, version_rules
+from anymps.rules._versions import CpuCopyToFloat64, TorchVersion, version_rules
 
 READING: Final = Reading("texts.calls", "C strings of libtorch_cpu.dylib in the macOS arm64 wheels", (2, 11), (2, 15))
 
@@ -135,11 +135,12 @@ def missing_kernel(kernel: str) -> BackendText:
 def copy_to_cpu_as_float64(version: str | TorchVersion, scalar_type: str = "Double") -> BackendText | None:
     """`x_mps.to("cpu", torch.float64)` in one step; None in torch 2.14, which says nothing and writes nothing."""
     how = version_rules(version).cpu_copy_to_float64
-    if how == "silent":
+    if how is CpuCopyToFloat64.SILENT:
         return None
-    if how == "refused" and scalar_type == "ComplexDouble" and not version_rules(version).complex128_refused:
+    refused = how is CpuCopyToFloat64.REFUSED
+    if refused and scalar_type == "ComplexDouble" and not version_rules(version).complex128_refused:
         return unsupported_dtype(scalar_type)  # the temporary tensor of that dtype is made, and the cast into it fails
-    return float64_allocation() if how == "refused" else undefined_type(scalar_type)
+    return float64_allocation() if refused else undefined_type(scalar_type)
 
 
 def complex128_allocation(version: str | TorchVersion) -> BackendText | None:

@@ -130,10 +130,10 @@ def is_macos_or_newer_warning(version: str | TorchVersion, major: int, minor: in
     are rounded to a checked one; other majors answer False. A major below the oldest macOS (13, in 2.15 also 14, whose
     texts are gone) answers True.
     """
-    since_15 = check_supported(version).release >= (2, 15)
-    newest_26 = 4 if since_15 else 0
+    rules = version_rules(version)
+    newest_26 = rules.newest_minor_of_macos_26
     checked = {14: (0, 4), 15: (0, 1, 2), 26: (0, newest_26)}
-    if major == 13 or (major == 14 and since_15):
+    if major == 13 or (major == 14 and rules.oldest_macos > 14):
         return None
     if major not in checked:
         return BackendText("UserWarning", f"Checking for unexpected MacOS {major}.{minor} returning false")

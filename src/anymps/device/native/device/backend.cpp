@@ -12,8 +12,8 @@
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/MPSHooksInterface.h>
+#include <anymps/release.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <torch/version.h>
 
 #include <cstring>
 #include <new>
@@ -70,8 +70,7 @@ struct Hooks final : at::MPSHooksInterface {
   }
   // The real hook checks a few versions only and rounds others, with these warnings (torch 2.11 to 2.15, MPSHooks.mm).
   bool isOnMacOSorNewer(unsigned major, unsigned minor) const override {
-    constexpr bool since_15 = TORCH_VERSION_MINOR >= 15;
-    if (major == 13 || (since_15 && major == 14)) {
+    if (major == 13 || (major == 14 && release::oldest_macos > 14)) {
       return true;
     }
     if (major == 14) {
@@ -81,7 +80,7 @@ struct Hooks final : at::MPSHooksInterface {
       return minor <= 2 ? is_macos(15, minor) : is_macos_rounded(15, minor, 1);
     }
     if (major == 26) {
-      constexpr unsigned newest = since_15 ? 4 : 0;
+      constexpr unsigned newest = release::newest_minor_of_macos_26;
       return minor == 0 || minor == newest ? is_macos(26, minor) : is_macos_rounded(26, minor, newest);
     }
     TORCH_WARN("Checking for unexpected MacOS ", major, ".", minor, " returning false");
@@ -197,29 +196,19 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getDefaultStream(c10::Device) const override {
     return c10::Stream(c10::Stream::DEFAULT, kMpsDevice);
   }
-#if TORCH_VERSION_MINOR >= 15
-  c10::Stream getStream(c10::Device) const override {
-    return streams::current();
-  }
-  c10::Stream getNewStream(c10::Device, int) const override {
-    return streams::next();
-  }
-  c10::Stream exchangeStream(c10::Stream stream) const override {
-    const c10::Stream former = streams::current();
-    streams::set_current(stream.id());
-    return former;
-  }
-#else
   c10::Stream getStream(c10::Device device) const override {
-    return getDefaultStream(device);
+    return release::several_streams ? streams::current() : getDefaultStream(device);
   }
   c10::Stream getNewStream(c10::Device device, int) const override {
-    return getDefaultStream(device);
+    return release::several_streams ? streams::next() : getDefaultStream(device);
   }
-  c10::Stream exchangeStream(c10::Stream) const override {
-    return getDefaultStream(kMpsDevice);
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    const c10::Stream former = getStream(kMpsDevice);
+    if constexpr (release::several_streams) {
+      streams::set_current(stream.id());
+    }
+    return former;
   }
-#endif
   c10::DeviceIndex deviceCount() const noexcept override {
     return 1;
   }
@@ -235,9 +224,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
           c10::kIndex_UInt16, c10::kIndex_UInt32, c10::kIndex_UInt64}) {
       bits |= 1ull << index;
     }
-#if TORCH_VERSION_MINOR >= 15
-    bits |= 1ull << c10::kIndex_Float8_e4m3fn;
-#endif
+    if constexpr (release::float8_e4m3fn) {
+      bits |= 1ull << c10::kIndex_Float8_e4m3fn;
+    }
     return capability;
   }
 
@@ -259,9 +248,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
         " does not match recording stream's device index ",
         static_cast<int>(stream.device_index()),
         ".");
-#if TORCH_VERSION_MINOR >= 15
-    streams::by_id(stream.id());
-#endif
+    if constexpr (release::several_streams) {
+      streams::by_id(stream.id());
+    }
     if (*event == nullptr) {
       *event = new uint32_t(events::acquire(flag == c10::EventFlag::BACKEND_DEFAULT));
     }

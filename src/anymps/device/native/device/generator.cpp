@@ -6,8 +6,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
 #include <ATen/core/Tensor.h>
+#include <anymps/release.h>
 #include <c10/core/CPUAllocator.h>
-#include <torch/version.h>
 
 #include <cstring>
 
@@ -58,15 +58,13 @@ void MpsGenerator::set_state(const c10::TensorImpl& state) {
 }
 
 MpsGenerator* MpsGenerator::clone_impl() const {
-#if TORCH_VERSION_MINOR >= 13
-  return new MpsGenerator(state_);
-#else
-  // Up to 2.12 a clone is a new generator with the same seed: offset and words are lost (macOS wheels 2.11 and 2.12,
-  // MPSGeneratorImpl::clone_impl).
+  if constexpr (release::clone_keeps_generator_state) {
+    return new MpsGenerator(state_);
+  }
+  // A new generator with the same seed: offset and words are lost (MPSGeneratorImpl::clone_impl).
   RandomState fresh;
   fresh.manual_seed(state_.seed);
   return new MpsGenerator(fresh);
-#endif
 }
 
 const at::Generator& default_generator() {

@@ -3,14 +3,12 @@
 
 #include "device/substrate.h"
 
-#include <torch/version.h>
+#include <anymps/release.h>
 
 #include <mutex>
 #include <unordered_set>
 
 namespace anymps {
-
-#if TORCH_VERSION_MINOR >= 14
 
 namespace {
 
@@ -64,23 +62,15 @@ void PinnedAllocator::release(void* context) {
 }  // namespace
 
 c10::Allocator* pinned_allocator() {
-  return &the_pinned_allocator();
+  if constexpr (release::pinned_memory_works) {
+    return &the_pinned_allocator();
+  } else {
+    return mps_allocator();
+  }
 }
 
 bool is_pinned(const void* data) {
-  return the_pinned_allocator().holds(data);
+  return release::pinned_memory_works && the_pinned_allocator().holds(data);
 }
-
-#else
-
-c10::Allocator* pinned_allocator() {
-  return mps_allocator();
-}
-
-bool is_pinned(const void*) {
-  return false;
-}
-
-#endif
 
 }  // namespace anymps

@@ -9,9 +9,9 @@
 #include "recorder/recorder.h"
 
 #include <ATen/EmptyTensor.h>
+#include <anymps/release.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <torch/version.h>
 
 #include <cstring>
 
@@ -113,14 +113,8 @@ at::DataPtr wrap(at::DataPtr&& bytes, size_t nbytes) {
   return at::DataPtr(data, buffer, &delete_buffer, kMpsDevice);
 }
 
-// torch.accelerator's memory functions work on mps from torch 2.13 on (pytorch pull 186748).
-#if TORCH_VERSION_MINOR >= 13
-using AllocatorBase = c10::DeviceAllocator;
-#else
-using AllocatorBase = at::Allocator;
-#endif
-
-struct MpsAllocator final : AllocatorBase {
+template <class Base>
+struct Allocation : Base {
   at::DataPtr allocate(size_t nbytes) override {
     if (nbytes == 0) {
       return at::DataPtr(nullptr, kMpsDevice);
@@ -146,10 +140,12 @@ struct MpsAllocator final : AllocatorBase {
   }
 
   void copy_data(void* destination, const void* source, std::size_t count) const override {
-    default_copy_data(destination, source, count);
+    this->default_copy_data(destination, source, count);
   }
+};
 
-#if TORCH_VERSION_MINOR >= 13
+// What torch.accelerator's memory functions ask.
+struct AccountedAllocation final : Allocation<c10::DeviceAllocator> {
   bool initialized() override {
     return true;
   }
@@ -157,15 +153,15 @@ struct MpsAllocator final : AllocatorBase {
     empty_device_cache();
   }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
-  // 2.13 fills the two byte counters and nothing else; active bytes came with 2.15 (pytorch issue 193838).
+  // 2.13 fills the two byte counters and nothing else.
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
     c10::CachingDeviceAllocator::DeviceStats stats;
     const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     fill(stats.allocated_bytes[all], books().model().allocated());
     fill(stats.reserved_bytes[all], books().model().reserved());
-#if TORCH_VERSION_MINOR >= 15
-    fill(stats.active_bytes[all], books().model().allocated());
-#endif
+    if constexpr (release::accelerator_active_bytes) {
+      fill(stats.active_bytes[all], books().model().allocated());
+    }
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex) override {
@@ -187,10 +183,9 @@ struct MpsAllocator final : AllocatorBase {
     stat.allocated = static_cast<int64_t>(from.allocated);
     stat.freed = static_cast<int64_t>(from.freed);
   }
-#endif
 };
 
-MpsAllocator the_allocator;
+std::conditional_t<release::accelerator_memory_api, AccountedAllocation, Allocation<at::Allocator>> the_allocator;
 
 c10::intrusive_ptr<c10::StorageImpl> new_host_storage(void* data, size_t nbytes) {
   return c10::make_intrusive<c10::StorageImpl>(

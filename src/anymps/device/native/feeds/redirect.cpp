@@ -55,12 +55,15 @@ Factories all_factories() {
   return {table.rows.begin(), table.rows.end()};
 }
 
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+      op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
 // The kernels of one listed operator. What takes a factory's is struck off the list.
 void add_listed(const Rule& rule, Factories& factories) {
   const c10::OperatorHandle& op = rule.op;
   const bool has_cpu = op.hasKernelForDispatchKey(DispatchKey::CPU);
-  const bool has_composite = op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-      op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
   if ((rule.flags & kDense) && !op.hasKernelForDispatchKey(DispatchKey::MPS)) {  // torch may have one, from Python
     const auto factory = factories.find(rule.name);
     if (factory != factories.end()) {
@@ -68,7 +71,7 @@ void add_listed(const Rule& rule, Factories& factories) {
       factories.erase(factory);
     } else if (rule.fate == Fate::AlwaysFallback) {
       add(rule, DispatchKey::MPS, make_fallback(rule));
-    } else if (has_cpu || (has_composite && !is_metadata_only(op.schema()))) {
+    } else if (has_cpu || (is_composite(op) && !is_metadata_only(op.schema()))) {
       add(rule, DispatchKey::MPS, make_redirect(rule, DispatchKey::CPU));
     }
   }
@@ -81,8 +84,9 @@ void add_listed(const Rule& rule, Factories& factories) {
 void add_unlisted(const Factories& factories) {
   for (const auto& [name, factory] : factories) {
     const auto op = find_operator(name);
-    // One that is made of differentiable operators would lose its gradient to a kernel of its own.
-    if (op.has_value() && !op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
+    // One that is made of differentiable operators would lose its gradient to a kernel of its own; and one that has a
+    // kernel on other devices alone is an operator that this release lacks on mps.
+    if (op.has_value() && is_composite(*op) && !op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
       const Rule& rule = enter_rule(*op, name);
       add(rule, DispatchKey::MPS, factory(rule));
     }

@@ -12,7 +12,6 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <memory>

@@ -23,8 +23,8 @@
 #include <ATen/ops/slow_conv_dilated3d.h>
 #include <ATen/ops/slow_conv_transpose2d.h>
 #include <ATen/ops/slow_conv_transpose3d.h>
+#include <anymps/release.h>
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 
 #include <algorithm>
 
@@ -201,7 +201,7 @@ class ConvolutionKernel final : public c10::OperatorKernel {
 struct Addmm {
   static at::Tensor call(
       const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const c10::Scalar& beta, const c10::Scalar& alpha) {
-    if (C10_UNLIKELY(TORCH_VERSION_MINOR < 15 && (alpha.isComplex() || beta.isComplex()))) {
+    if (C10_UNLIKELY(!release::complex_addmm_scalars && (alpha.isComplex() || beta.isComplex()))) {
       alpha.toDouble();  // raises: value cannot be converted to type double without overflow
       beta.toDouble();
     }
@@ -209,10 +209,10 @@ struct Addmm {
   }
 };
 
-// Up to torch 2.13 the bounds are read as the result's type, which for uint8 a negative number is not.
+// Where the bounds are read as the result's type, a negative number is none for uint8.
 struct Arange {
   static at::Tensor& call(const c10::Scalar& start, const c10::Scalar& end, const c10::Scalar& step, at::Tensor& out) {
-    if (TORCH_VERSION_MINOR < 14 && out.scalar_type() == c10::ScalarType::Byte) {
+    if (release::arange_bounds_as_result && out.scalar_type() == c10::ScalarType::Byte) {
       start.toByte();  // raises: value cannot be converted to type uint8_t without overflow
       step.toByte();
     }

@@ -29,7 +29,7 @@
 #include <ATen/ops/unfold_ops.h>
 #include <ATen/ops/view_native.h>
 #include <ATen/ops/view_ops.h>
-#include <torch/version.h>
+#include <anymps/release.h>
 
 namespace anymps {
 namespace {
@@ -133,15 +133,15 @@ void check_cast(const at::Tensor& self, const at::Tensor& source) {
   }
   const bool to_cpu = !self.is_mps();
   if (to == from) {
-    if (TORCH_VERSION_MINOR >= 13 && !copies_as_it_lies(self, source)) {
+    if (release::metal_casts && !copies_as_it_lies(self, source)) {
       refuse_cast(from, source);
     }
     return;
   }
-  if (to_cpu && TORCH_VERSION_MINOR <= 13) {
+  if (to_cpu && release::cpu_copy_to_float64 == release::CpuCopyToFloat64::Refused) {
     check_allocatable(to);
   }
-  const bool target_unseen = to_cpu && (TORCH_VERSION_MINOR == 13 || TORCH_VERSION_MINOR == 14);
+  const bool target_unseen = to_cpu && release::cpu_copy_target_unseen;
   if (!castable(to) && !target_unseen) {
     refuse_cast(to, source);
   }
@@ -312,7 +312,7 @@ at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64
   return at::native::unfold(self, dimension, size, step);
 }
 // A Mac holds the block back until the other stream is through with it; here every stream is.
-[[maybe_unused]] void record_stream(at::Tensor&, c10::Stream stream) {
+void record_stream(at::Tensor&, c10::Stream stream) {
   streams::by_id(stream.id());
 }
 
@@ -336,9 +336,7 @@ void add_memory_kernels(KernelTable& table) {
   add(full_name<ops::as_strided>(), &plain<&as_strided>);
   add(full_name<ops::_reshape_alias>(), &plain<&reshape_alias>);
   add(full_name<ops::unfold>(), &plain<&unfold>);
-#if TORCH_VERSION_MINOR >= 15
   add(full_name<ops::record_stream>(), &plain<&record_stream>);
-#endif
 }
 
 }  // namespace anymps

@@ -19,8 +19,8 @@
 #include <ATen/ops/scaled_dot_product_attention_ops.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <anymps/release.h>
 #include <c10/core/GradMode.h>
-#include <torch/version.h>
 
 #include <limits>
 #include <type_traits>
@@ -214,18 +214,16 @@ void add_own_kernels(KernelTable& table) {
   namespace ops = at::_ops;
   add_unboxed<ops::linear>(table);  // composite on the CPU, one operator on mps
   add_unboxed<ops::linear_backward, LinearBackward>(table);
-#if TORCH_VERSION_MINOR >= 13
   add_unboxed<ops::_assert_async, AssertAsync>(table);
   add_unboxed<ops::_assert_async_msg, AssertAsyncMessage>(table);
-#endif
   add_unboxed<ops::_scaled_dot_product_attention_math_for_mps, AttentionMath>(table);
   // Composite, and asks a table by device type that has no entry for mps off a Mac (from torch 2.13 on).
   add_unboxed<ops::ldexp_Tensor>(table);
   add_unboxed<ops::ldexp_>(table);
   add_unboxed<ops::ldexp_out>(table);
-#if TORCH_VERSION_MINOR >= 14
-  add_unboxed<ops::conj_physical_>(table);  // up to 2.13 the table has no entry on a Mac either
-#endif
+  if constexpr (release::conj_physical_in_place) {
+    add_unboxed<ops::conj_physical_>(table);
+  }
 }
 
 }  // namespace anymps

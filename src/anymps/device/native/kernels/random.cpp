@@ -32,8 +32,8 @@
 #include <ATen/ops/random_ops.h>
 #include <ATen/ops/randperm_ops.h>
 #include <ATen/ops/uniform_ops.h>
+#include <anymps/release.h>
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 
 #include <limits>
 #include <mutex>
@@ -68,7 +68,7 @@ void parallel_for(int64_t count, const ParallelBody& body) {
 }
 
 const Launch& launch() {
-  static const Launch the_launch{&parallel_for, TORCH_VERSION_MINOR < 13 ? 13 : TORCH_VERSION_MINOR};
+  static const Launch the_launch{&parallel_for, release::philox_kernels};
   return the_launch;
 }
 
@@ -98,25 +98,24 @@ ElementType element_type(const char* kernel, c10::ScalarType type) {
               : std::string("Undefined type ") + c10::toString(type));  // OperationUtils.mm, scalarToMetalTypeString
 }
 
-// A check that the real device makes inside a kernel from torch 2.13 on, and raises at the next wait; earlier ones read
-// the answer back and raise at once (multinomial in the macOS wheels 2.11 to 2.15).
+// A check whose answer the real device raises at the next wait, or reads back and raises at once.
 void report(const Rule& rule, const std::string& message) {
-#if TORCH_VERSION_MINOR >= 13
-  delayed::note(Refusal::Index, rule, message);
-#else
-  refuse(Refusal::Argument, rule, ErrorClass::Runtime, message);
-#endif
+  if constexpr (release::late_random_checks) {
+    delayed::note(Refusal::Index, rule, message);
+  } else {
+    refuse(Refusal::Argument, rule, ErrorClass::Runtime, message);
+  }
 }
 
 // Calls body(state) with the lock held. Errors are reported after it is released: reporting takes the GIL, whose holder
 // may be waiting for this very lock.
 template <class Body>
 void draw(const Rule& rule, const MaybeGenerator& given, const Body& body) {
-#if TORCH_VERSION_MINOR < 13
-  TORCH_WARN_ONCE(
-      "anymps: on a Mac the random numbers of torch 2.11 and 2.12 come from Apple's MPSGraph, whose stream is not public; "
-      "these come from the Metal generator of torch 2.13, so that the same seed gives other numbers");
-#endif
+  if constexpr (!release::metal_philox) {
+    TORCH_WARN_ONCE(
+        "anymps: on a Mac the random numbers of torch 2.11 and 2.12 come from Apple's MPSGraph, whose stream is not public; "
+        "these come from the Metal generator of torch 2.13, so that the same seed gives other numbers");
+  }
   const at::Generator generator = mps_generator(rule, given);
   try {
     auto* mps = generator.get<MpsGenerator>();
@@ -262,11 +261,11 @@ struct BernoulliTensorKernel {
     if (!in_place) {
       self.copy_(rows);
     }
-#if TORCH_VERSION_MINOR >= 13
-    if (!probabilities.ge(0).logical_and_(probabilities.le(1)).all().template item<bool>()) {
-      report(*Operator::rule, "bernoulli_mps_ expects p to be in [0, 1]");  // bernoulli_tensor in the 2.13 metallib
+    if constexpr (release::late_random_checks) {
+      if (!probabilities.ge(0).logical_and_(probabilities.le(1)).all().template item<bool>()) {
+        report(*Operator::rule, "bernoulli_mps_ expects p to be in [0, 1]");  // bernoulli_tensor in the 2.13 metallib
+      }
     }
-#endif
   }
 };
 
@@ -345,9 +344,8 @@ struct BernoulliOut : Drawing<BernoulliOut> {
   }
 };
 
-#if TORCH_VERSION_MINOR < 13
 // The checks of bounds for floats under mps's own name; what passes them passes those of all devices.
-void check_float_bounds(const at::Tensor& self, int64_t from, std::optional<int64_t> to) {
+[[maybe_unused]] void check_float_bounds(const at::Tensor& self, int64_t from, std::optional<int64_t> to) {
   AT_DISPATCH_FLOATING_TYPES_AND2(c10::ScalarType::Half, c10::ScalarType::BFloat16, self.scalar_type(), "random_update_from_to", [&] {
     const int64_t first = templates::update_from<scalar_t>(from);
     if (to.has_value()) {
@@ -363,29 +361,28 @@ void check_float_bounds(const at::Tensor& self, int64_t from, std::optional<int6
     }
   });
 }
-#endif
 
 // Up to torch 2.12 mps has checks of its own (random_mps_ in the macOS wheels 2.11 and 2.12): integers between two bounds
 // may leave the range of the dtype, and wrap. From 2.13 on the checks are those of all devices.
 template <class Operator>
 at::Tensor& random_between(at::Tensor& self, int64_t from, std::optional<int64_t> to, MaybeGenerator generator) {
-#if TORCH_VERSION_MINOR < 13
-  TORCH_CHECK(
-      !to.has_value() || from < *to, "random_mps_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
-  TORCH_CHECK(
-      to.has_value() || from != std::numeric_limits<int64_t>::lowest(),
-      "random_mps_ currently does not handle the lowest() -> max() range");
-  if (c10::isFloatingType(self.scalar_type())) {
-    check_float_bounds(self, from, to);
-  }
-  if (to.has_value() && c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)) {
-    if (self.numel() != 0) {
-      auto iter = at::TensorIterator::borrowing_nullary_op(self);
-      RandomRangeKernel<Operator>()(iter, static_cast<uint64_t>(*to) - static_cast<uint64_t>(from), from, generator);
+  if constexpr (!release::random_operators_shared) {
+    TORCH_CHECK(
+        !to.has_value() || from < *to, "random_mps_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
+    TORCH_CHECK(
+        to.has_value() || from != std::numeric_limits<int64_t>::lowest(),
+        "random_mps_ currently does not handle the lowest() -> max() range");
+    if (c10::isFloatingType(self.scalar_type())) {
+      check_float_bounds(self, from, to);
     }
-    return self;
+    if (to.has_value() && c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)) {
+      if (self.numel() != 0) {
+        auto iter = at::TensorIterator::borrowing_nullary_op(self);
+        RandomRangeKernel<Operator>()(iter, static_cast<uint64_t>(*to) - static_cast<uint64_t>(from), from, generator);
+      }
+      return self;
+    }
   }
-#endif
   return templates::random_from_to_impl<RandomRangeKernel, Operator>(self, from, to, std::move(generator));
 }
 
@@ -530,11 +527,11 @@ struct Randperm : Drawing<Randperm> {
 // The exponential of torch 2.13 can be exactly zero; from 2.14 on it is clamped (exponential_float in the metallibs of
 // the macOS wheels). Here a category of weight zero is never preferred, so that a Mac's rare wrong choice is only said.
 void warn_zero_exponential() {
-#if TORCH_VERSION_MINOR == 13
-  TORCH_WARN_ONCE(
-      "anymps: multinomial drew an exponential of exactly zero. A Mac divides by it and may then choose a category of "
-      "probability zero (pytorch issue 192577); the virtual device does not");
-#endif
+  if constexpr (release::exponential_can_be_zero) {
+    TORCH_WARN_ONCE(
+        "anymps: multinomial drew an exponential of exactly zero. A Mac divides by it and may then choose a category of "
+        "probability zero (pytorch issue 192577); the virtual device does not");
+  }
 }
 
 template <class Operator>
@@ -701,15 +698,15 @@ void add_own(KernelTable& table) {
 // An operator that mps shares with the other devices.
 template <class Op, class Operator>
 void add(KernelTable& table) {
-#if TORCH_VERSION_MINOR >= 13
-  table.rows.emplace_back(full_name<Op>(), [](const Rule& rule) {
-    using Kernel = Shared<typename Op::schema, Operator>;
-    Operator::rule = &rule;
-    return c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(rule));
-  });
-#else
-  add_own<Op, Operator>(table);
-#endif
+  if constexpr (release::random_operators_shared) {
+    table.rows.emplace_back(full_name<Op>(), [](const Rule& rule) {
+      using Kernel = Shared<typename Op::schema, Operator>;
+      Operator::rule = &rule;
+      return c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(rule));
+    });
+  } else {
+    add_own<Op, Operator>(table);
+  }
 }
 
 void add_all(KernelTable& table) {
@@ -737,18 +734,10 @@ void add_all(KernelTable& table) {
   add<ops::multinomial, Multinomial>(table);
   add<ops::multinomial_out, MultinomialOut>(table);
   add_own<ops::native_dropout, Dropout>(table);
-  // Later than the others (native_functions.yaml of each release). A kernel for an operator that mps lacks would be
-  // registered all the same.
-#if TORCH_VERSION_MINOR >= 12
   add_own<ops::_standard_gamma, StandardGamma>(table);
-#endif
-#if TORCH_VERSION_MINOR >= 13
   add_own<ops::_sample_dirichlet, SampleDirichlet>(table);
-#endif
-#if TORCH_VERSION_MINOR >= 14
   add_own<ops::poisson, Poisson>(table);
   add_own<ops::binomial, Binomial>(table);
-#endif
 }
 
 }  // namespace
