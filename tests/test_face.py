@@ -32,7 +32,7 @@ def test_record_is_the_function() -> None:
         from anymps.record import Recording
         import anymps
         print(callable(anymps.record), anymps.Recording is Recording)
-        import anymps.record._vocabulary
+        import anymps.record._rows
         print(anymps.record.__name__, anymps.record.__module__)
     """)
     assert result.lines == ["True True", "record anymps.capture._start"]

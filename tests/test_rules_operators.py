@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from anymps._errors import UnsupportedTorchError
+from anymps._vocabulary import Fate, Wait
 from anymps.rules import (
-    WAIT_WORDS,
     WAITS,
     Family,
-    Fate,
-    Flag,
-    Wait,
+    Trait,
+    When,
     core_table,
     fallback_operators,
     family,
@@ -121,7 +120,7 @@ def test_always_fallback_operators() -> None:
             rule.fate,
             rule.waits,
             rule.cross_device,
-        ) == (True, Fate.ALWAYS_FALLBACK, "fallback", Family.NONE)
+        ) == (True, Fate.ALWAYS_FALLBACK, Wait.FALLBACK, Family.NONE)
 
 
 def test_composite_operators_have_no_fate_of_their_own() -> None:
@@ -135,31 +134,24 @@ def test_composite_operators_have_no_fate_of_their_own() -> None:
 
 
 def test_the_core_table_holds_plain_numbers() -> None:
-    """Each row is (name, fate, family, flags, wait) in the published encodings."""
+    """Each row is (name, fate, family, traits, wait, condition) in the published encodings."""
     rows = {row[0]: row[1:] for row in core_table()}
     registered = [rule for rule in operator_rules().values() if rule.mps or rule.sparse_mps or rule.sparse_csr_mps]
     assert len(registered) == len(rows)
-    dense, both = Flag.DENSE, Flag.DENSE | Flag.SPARSE
-    assert (Fate.NATIVE, Family.ITERATOR, both | Flag.SCALAR_CPU_OK, Wait.NONE) == rows["aten::add.Tensor"]
-    assert (Fate.NATIVE, Family.SAME_GPU, both, Wait.NONE) == rows["aten::mm"]
-    assert (Fate.NATIVE, Family.ITERATOR, both, Wait.NONE) == rows["aten::sin"]
-    assert (Fate.NATIVE, Family.NONE, dense, Wait.ITEM) == rows["aten::_local_scalar_dense"]
-    assert (Fate.NATIVE, Family.NONE, dense | Flag.VIEW, Wait.NONE) == rows["aten::as_strided"]
-    assert (Fate.ALWAYS_FALLBACK, Family.NONE, dense, Wait.FALLBACK) == rows["aten::embedding_renorm_"]
-    assert Flag.RANDOM & rows["aten::bernoulli_.float"][2]
-    assert (Family.ITERATOR, dense | Flag.CPU_INDEX_OK | Flag.WAITS_ON_MASK, Wait.INSIDE_OPERATOR) == (
+    dense, both, none = Trait.DENSE, Trait.DENSE | Trait.SPARSE, (Wait.NONE, "always")
+    assert (Fate.NATIVE, Family.ITERATOR, both | Trait.SCALAR_CPU_OK, *none) == rows["aten::add.Tensor"]
+    assert (Fate.NATIVE, Family.SAME_GPU, both, *none) == rows["aten::mm"]
+    assert (Fate.NATIVE, Family.ITERATOR, both, *none) == rows["aten::sin"]
+    assert (Fate.NATIVE, Family.NONE, dense, Wait.ITEM, "always") == rows["aten::_local_scalar_dense"]
+    assert (Fate.NATIVE, Family.NONE, dense | Trait.ALIASES, *none) == rows["aten::as_strided"]
+    assert (Fate.ALWAYS_FALLBACK, Family.NONE, dense, Wait.FALLBACK, "always") == rows["aten::embedding_renorm_"]
+    assert Trait.RANDOM & rows["aten::bernoulli_.float"][2]
+    assert (Family.ITERATOR, dense | Trait.CPU_INDEX_OK, Wait.INSIDE_OPERATOR, "index_is_mask") == (
         rows["aten::index.Tensor"][1:]
     )
-    assert rows["aten::_coalesce"] == (Fate.NATIVE, Family.SPARSE, Flag.SPARSE, Wait.INSIDE_OPERATOR)
-    assert len({int(flag) for flag in Flag}) == len(Flag.__members__)
-    assert all(type(value) is int for row in rows.values() for value in row)
-
-
-def test_wait_numbers_are_indices_of_the_words() -> None:
-    """The enum and the vocabulary of the recording agree."""
-    words = ["", *(wait.name.lower().replace("_", " ") for wait in list(Wait)[1:])]
-    assert words == list(WAIT_WORDS)
-    assert {rule.kind for rule in WAITS.values()} < set(WAIT_WORDS)
+    assert (Fate.NATIVE, Family.SPARSE, Trait.SPARSE, Wait.INSIDE_OPERATOR, "always") == rows["aten::_coalesce"]
+    assert len({int(trait) for trait in Trait}) == len(Trait.__members__)
+    assert all(type(value) is int for row in rows.values() for value in row[:-1])
 
 
 def test_every_wait_rule_names_real_operators() -> None:
@@ -192,13 +184,13 @@ def test_waits_by_release(operator: str, waits: list[bool]) -> None:
 
 
 def test_conditional_waits_say_when() -> None:
-    """A wait that does not always happen has a condition and a bit, and the other way round."""
+    """A wait that does not always happen has a condition and its name, and the other way round."""
     for rule in WAITS.values():
-        if rule.kind == "inside operator":
-            assert bool(rule.condition) == bool(rule.flag), rule
+        if rule.kind is Wait.INSIDE_OPERATOR:
+            assert bool(rule.condition) == (rule.when is not When.ALWAYS), rule
     found = wait_of("_fused_adamw_.tensor_lr", "2.13")
     assert found is not None
-    assert (found.condition, found.flag) == ("lr is an mps tensor", Flag.WAITS_ON_SCALAR)
+    assert (found.condition, found.when) == ("lr is an mps tensor", When.SCALAR_ON_MPS)
 
 
 def test_a_sparse_kernel_has_its_own_waits() -> None:

@@ -1,56 +1,86 @@
-"""One vocabulary in three places: the rules' numbers, the recording's words, the native core's enums."""
+"""One vocabulary: the native core's words are written from Python's, and conditions are known by their names."""
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
+import torch
 
+import anymps
+from anymps import _vocabulary as vocabulary
+from anymps.device import enforce_hazards, native
 from anymps.device._build import SOURCE_DIRECTORY
-from anymps.record import Direction, Fate, Phase, Wait
-from anymps.rules import WAIT_WORDS, Flag
-from anymps.rules import Fate as RuleFate
-from anymps.rules import Wait as RuleWait
+from anymps.device._generated import generated_headers
+from anymps.rules import ERROR_CLASSES, Trait, When
+from anymps.rules.faults import Check, all_hazards, hazard_table
 
-RULE_H = (SOURCE_DIRECTORY / "law" / "rule.h").read_text(encoding="utf-8")
-
-
-def enum_class(name: str) -> dict[str, int]:
-    """The members of a C++ enum class in rule.h, in lower case without underscores."""
-    match = re.search(rf"enum class {name} : \w+ {{([^}}]*)}}", RULE_H)
-    assert match is not None
-    values: dict[str, int] = {}
-    for part in match[1].split(","):
-        member, _, value = part.strip().partition("=")
-        values[member.strip().lower()] = int(value) if value else len(values)
-    return values
+HEADER = generated_headers("2.13.0")["anymps/vocabulary.h"]
+ENUM = re.compile(r"^enum (?:class )?(\w+) : \w+ \{ (.*) \};$", re.MULTILINE)
+NATIVE = {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCE_DIRECTORY.rglob("*.[ch]*"))}
 
 
 def plain(members: dict[str, int]) -> dict[str, int]:
+    """Names in lower case without underscores."""
     return {name.replace("_", "").lower(): value for name, value in members.items()}
 
 
-def test_waits_have_one_numbering() -> None:
-    """A wait has the same number and word in the rules, in a recording and in the native core."""
-    assert {wait.name: int(wait) for wait in Wait} == {wait.name: int(wait) for wait in RuleWait}
-    assert tuple(wait.label for wait in Wait) == WAIT_WORDS
-    assert plain({wait.name: int(wait) for wait in Wait}) == enum_class("Wait")
+def written(name: str) -> dict[str, int]:
+    """The members of a C++ enum of the generated header, in lower case and without the k of constants."""
+    members: dict[str, int] = {}
+    for part in dict(ENUM.findall(HEADER))[name].split(", "):
+        member, _, value = part.partition(" = ")
+        members[re.sub(r"^k(?=[A-Z])", "", member).lower()] = int(value) if value else len(members)
+    return members
 
 
-def test_fates_have_one_numbering() -> None:
-    """The fates that rules can give are the first ones of a recording, which adds what becomes of single calls."""
-    assert {fate.name: int(fate) for fate in RuleFate}.items() <= {fate.name: int(fate) for fate in Fate}.items()
-    assert plain({fate.name: int(fate) for fate in Fate}) == enum_class("Fate")
+@pytest.mark.parametrize("name", ["Direction", "Fate", "Phase", "Role", "RoundKind", "Wait"])
+def test_the_native_core_has_the_recording_s_numbers(name: str) -> None:
+    """Fates, waits, phases and the like have one name and one number in Python and C++."""
+    kind = getattr(vocabulary, name)
+    assert written(name) == plain({member.name: int(member) for member in kind})
 
 
-@pytest.mark.parametrize("vocabulary", [Phase, Direction])
-def test_phases_and_directions_have_one_numbering(vocabulary: type[Phase] | type[Direction]) -> None:
-    """The native core writes phases and directions with the recording's numbers."""
-    assert plain({member.name: int(member) for member in vocabulary}) == enum_class(vocabulary.__name__)
+def test_bits_and_words_are_the_same_too() -> None:
+    """Traits of operators, flags of entries, kinds of refusal and classes of errors."""
+    assert written("Trait") == plain({name: int(Trait[name]) for name in Trait.__members__})
+    flags = vocabulary.Flag
+    assert written("EntryFlag") == plain({name: int(flags[name]) for name in flags.__members__})
+    assert list(written("Refusal")) == [kind.name.lower() for kind in vocabulary.RefusalKind]
+    assert list(written("ErrorClass")) == [name.removesuffix("Error").lower() for name in ERROR_CLASSES]
+    for kind in vocabulary.RefusalKind:
+        assert f'"{kind.value}"' in HEADER
 
 
-def test_flags_have_one_numbering() -> None:
-    """The bits of a rule mean the same in Python and in the native core."""
-    native = {name.lower(): int(value) for name, value in re.findall(r"k(\w+) = (\d+),", RULE_H)}
-    own = {"refusesdtypes": 2048}  # set by the native core itself
-    assert plain({flag.name or "": int(flag) for flag in Flag}) | own == native
+def test_no_word_is_defined_twice() -> None:
+    """Neither a source of the native core nor another module of the package has an enum of a shared name."""
+    shared = {*dict(ENUM.findall(HEADER)), "Flag"}
+    for file, text in NATIVE.items():
+        assert shared.isdisjoint(re.findall(r"\benum (?:class )?(\w+)\b", text)), file
+    classes: dict[str, list[str]] = {}
+    package = Path(anymps.__file__).parent
+    for path in package.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and node.name in shared:
+                classes.setdefault(node.name, []).append(path.relative_to(package).as_posix())
+    assert {name: len(files) for name, files in classes.items()} == dict.fromkeys(classes, 1), classes
+
+
+def test_every_condition_of_a_fault_is_known_by_its_name(virtual_device: torch.device) -> None:
+    """The native core takes each row, and a name that it does not know ends the set-up in one line."""
+    named = {name for row in hazard_table(all_hazards()) for name in [row[1]]}
+    assert named == {check.value for check in Check} - {"threads", "compiled_layer_norm"}
+    _, _, *rest = hazard_table(all_hazards())[0]
+    with pytest.raises(RuntimeError) as caught:
+        native().set_hazards((("MPS999", "no_such_check", *rest),))
+    text = str(caught.value).splitlines()[0]
+    assert text == 'anymps: the native core has no condition "no_such_check" for MPS999 (law/hazard_checks.cpp)'
+    enforce_hazards(())
+
+
+def test_every_wait_condition_is_known_by_its_name() -> None:
+    """The native core has each condition of `When`, and no other."""
+    table = NATIVE["wait_conditions.cpp"].partition("conditions = {")[2].partition("};")[0]
+    assert sorted(re.findall(r'^ +\{"(\w+)", ', table, re.MULTILINE)) == sorted(when.value for when in When)

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from anymps._errors import BuildError, EnableError, RequireError
+from anymps._vocabulary import Fate, Wait
 from anymps.device._real_mac import hazards_of_this_mac
 from anymps.device._start_method import START_METHOD_VARIABLE, SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
@@ -22,9 +23,8 @@ from anymps.rules import (
     NOT_CHECKED,
     SCALAR_TYPES,
     Family,
-    Fate,
-    Flag,
-    Wait,
+    Trait,
+    When,
     alerts,
     castable_dtypes,
     check_supported,
@@ -297,11 +297,12 @@ def composite_rows() -> list[CoreRow]:
     That of convolutions is none of `Family`; its number is the next. Source: torch 2.13,
     aten/src/ATen/native/Convolution.cpp.
     """
-    flags, convolution = int(Flag.DENSE), len(Family)
+    fate, dense, convolution = int(Fate.NATIVE), int(Trait.DENSE), len(Family)
+    no_wait = (int(Wait.NONE), When.ALWAYS.value)
     return [
-        ("aten::convolution", int(Fate.NATIVE), convolution, flags, int(Wait.NONE)),
-        ("aten::_convolution", int(Fate.NATIVE), convolution, flags, int(Wait.NONE)),
-        ("aten::convolution_backward", int(Fate.NATIVE), int(Family.PLACEHOLDER), flags, int(Wait.NONE)),
+        ("aten::convolution", fate, convolution, dense, *no_wait),
+        ("aten::_convolution", fate, convolution, dense, *no_wait),
+        ("aten::convolution_backward", fate, int(Family.PLACEHOLDER), dense, *no_wait),
     ]
 
 

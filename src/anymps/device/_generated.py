@@ -1,6 +1,7 @@
-"""The headers that are written for a build: what the release does, as constants that the native core is compiled for.
+"""The headers that are written for a build: what the release does, and the words that Python and C++ share.
 
-The core includes them as `<anymps/release.h>`. They lie in the folder of the build and are part of its key.
+The core includes them as `<anymps/release.h>` and `<anymps/vocabulary.h>`. They lie in the folder of the build and are
+part of its key.
 """
 
 from __future__ import annotations
@@ -8,9 +9,15 @@ from __future__ import annotations
 __all__ = ["generated_headers"]
 
 from dataclasses import fields
-from enum import Enum
+from enum import Enum, IntEnum, IntFlag
+from typing import Final
 
-from anymps.rules import TorchVersion, VersionRules, version_rules
+from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
+from anymps.rules import ERROR_CLASSES, TorchVersion, Trait, VersionRules, version_rules
+
+_NUMBERS: Final[tuple[type[IntEnum], ...]] = (Fate, Wait, Direction, Phase, RoundKind, Role)
+# Bits by the name of the C++ enum and its type.
+_BITS: Final[dict[str, tuple[str, type[IntFlag]]]] = {"Trait": ("uint32_t", Trait), "EntryFlag": ("uint8_t", Flag)}
 
 # Read by Python alone: names of operators, and the version itself.
 _NOT_FOR_CPP = (TorchVersion, tuple)
@@ -21,12 +28,42 @@ def generated_headers(version: str | TorchVersion) -> dict[str, str]:
 
     Raises UnsupportedTorchError outside the supported range.
     """
-    return {"anymps/release.h": _release(version_rules(version))}
+    return {"anymps/release.h": _release(version_rules(version)), "anymps/vocabulary.h": _vocabulary()}
+
+
+def _vocabulary() -> str:
+    lines = [
+        "// The words of a recording and of the rules, with their numbers (anymps/_vocabulary.py, rules/_encoding.py).",
+        "#pragma once",
+        "",
+        "#include <cstdint>",
+        "",
+        "namespace anymps {",
+        "",
+    ]
+    for kind in _NUMBERS:
+        members = ", ".join(f"{camel_case(member.name)} = {int(member)}" for member in kind)
+        lines.append(f"enum class {kind.__name__} : uint8_t {{ {members} }};")
+    for name, (type_, flags) in _BITS.items():
+        members = ", ".join(f"k{camel_case(bit)} = {int(flags[bit])}" for bit in flags.__members__)
+        lines.append(f"enum {name} : {type_} {{ {members} }};")
+    refusals = ", ".join(camel_case(member.name) for member in RefusalKind)
+    words = ", ".join(f'"{member.value}"' for member in RefusalKind)
+    names = ", ".join(f'"{name}"' for name in ERROR_CLASSES)
+    errors = ", ".join(name.removesuffix("Error") for name in ERROR_CLASSES)
+    lines += [
+        "// What a refusal is about, with the word that a recording has for it, and the exception it is raised as.",
+        f"enum class Refusal : uint8_t {{ {refusals} }};",
+        f"constexpr const char* kRefusalWords[] = {{{words}}};",
+        f"enum class ErrorClass : uint8_t {{ {errors} }};",
+        f"constexpr const char* kErrorNames[] = {{{names}}};",
+    ]
+    return "\n".join([*lines, "", "}  // namespace anymps", ""])
 
 
 def _release(rules: VersionRules) -> str:
     lines = [
-        f"// What torch {rules.version.major}.{rules.version.minor} does on mps: anymps/rules/_versions.py, VersionRules.",
+        f"// What torch {rules.version.major}.{rules.version.minor} does on mps (anymps/rules/_versions.py).",
         "#pragma once",
         "",
         "namespace anymps::release {",

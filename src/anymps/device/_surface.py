@@ -70,8 +70,6 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
 
     missing: dict[str, Any] = {
         "_mps_compileShader": no_shaders,
-        "_mps_loadMetalllib": no_shaders,  # torch's own spelling
-        "_mps_loadMetallibFromPath": no_shaders,
         "_mps_releaseEvent": core.release_event,
         "_mps_isCaptureEnabled": lambda: False,
         "_mps_isCapturing": lambda: False,
@@ -79,9 +77,14 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
         "_mps_stopCapture": lambda: None,
         "_mps_get_name": lambda: mac.chip,
         "_mps_get_core_count": lambda: mac.gpu_cores,
-        "_mps_maxBufferLength": core.max_buffer_length,
-        "_mps_host_alias_storage": host_alias_storage,
     }
+    if version_rules(torch.__version__).host_alias_storage:
+        missing |= {
+            "_mps_host_alias_storage": host_alias_storage,
+            "_mps_loadMetalllib": no_shaders,  # torch's own spelling
+            "_mps_loadMetallibFromPath": no_shaders,
+            "_mps_maxBufferLength": core.max_buffer_length,
+        }
     for name, function in missing.items():
         setattr(torch._C, name, function)
 

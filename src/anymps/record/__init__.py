@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._builder import RecordingBuilder
 from anymps.record._facts import (
     Call,
@@ -31,7 +32,6 @@ from anymps.record._facts import (
 from anymps.record._join import join
 from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
 from anymps.record._recording import Recording
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._writer import RecordingWriter
 
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anymps._vocabulary import Fate, Flag, Phase, Wait
 from anymps.record._facts import ClockPair, Site
 from anymps.record._rows import Rows
-from anymps.record._vocabulary import Fate, Flag, Phase, Wait
 
 _CLOCK = f"o.name LIKE 'anymps::clock %' AND e.flags & {Flag.PAIR:d}"
 _ANY = f"SELECT 1 FROM operators o JOIN signatures s ON s.operator = o.id WHERE s.fate = {Fate.MARK:d} AND o.name LIKE "

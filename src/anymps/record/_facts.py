@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from anymps.record._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
+from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 
 
 @dataclass(frozen=True)

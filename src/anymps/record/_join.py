@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from anymps._vocabulary import Flag
 from anymps.record._recording import Recording
-from anymps.record._vocabulary import Flag
 from anymps.record._writer import RecordingWriter
 from anymps.record.format import ALLOCATION, ENTRY
 

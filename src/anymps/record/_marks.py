@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anymps._vocabulary import Flag
 from anymps.record._facts import Noted, Occurrence, Site, UnsafeCopy
 from anymps.record._rows import Rows
-from anymps.record._vocabulary import Flag
 
 
 def read_noted(

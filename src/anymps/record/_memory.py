@@ -14,8 +14,8 @@ from functools import cached_property, partial
 from operator import attrgetter
 from typing import NamedTuple
 
+from anymps._vocabulary import Phase, Role
 from anymps.record._facts import Site
-from anymps.record._vocabulary import Phase, Role
 
 _NOWHERE = Site("", 0)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from anymps._errors import RecordingError
+from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 from anymps.record._file import connect_memory, damaged
 from anymps.record._rounds import settle_steps
 from anymps.record._strict import DamageError, check_rows, read_facts, read_meta, read_object, read_texts
-from anymps.record._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 from anymps.record.format import expand_spool
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
+from anymps._vocabulary import Direction, Fate, Flag
 from anymps.record._clocks import read_clock_pairs
 from anymps.record._facts import (
     Call,
@@ -44,7 +45,6 @@ from anymps.record._rows import within
 from anymps.record._step_table import read_step_table
 from anymps.record._sums import read_lines, read_occurrences, read_operators, read_varied
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
-from anymps.record._vocabulary import Direction, Fate, Flag
 from anymps.record._walk import Walk, walk
 from anymps.record.format import ON_CPU, ON_MPS
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anymps._vocabulary import RefusalKind
 from anymps.record._facts import Refusal, Site
 from anymps.record._rows import Rows
 from anymps.record._sums import Word
-from anymps.record._vocabulary import RefusalKind
 
 
 def read_refusals(

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from anymps.record._vocabulary import Fate, Flag, Phase, RoundKind
+from anymps._vocabulary import Fate, Flag, Phase, RoundKind
 
 _RARE: Final = 10  # times rarer than what comes most often: no part of each round
 _MOST_AT_LINE: Final = 64  # optimizers or modules at one line; more are made anew in each round

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from itertools import pairwise
 from typing import Any
 
-from anymps.record._vocabulary import Fate, Phase
+from anymps._vocabulary import Fate, Phase
 
 Rows = Callable[[str], list[tuple[Any, ...]]]
 """Runs a query."""

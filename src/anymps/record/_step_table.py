@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from anymps._vocabulary import Phase
 from anymps.record._facts import PhaseShare, RareWork, StepTable
 from anymps.record._rows import Rows, interval, median_of, read_walls
-from anymps.record._vocabulary import Phase
 from anymps.record._walk import Walk
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
+from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record.format import TABLES
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 from anymps.record._facts import Line, Occurrence, OperatorUse, Site, Varied
 from anymps.record._rows import median_of
-from anymps.record._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
 from anymps.record.format import ON_CPU, ON_MPS
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)

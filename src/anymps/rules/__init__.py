@@ -15,7 +15,7 @@ from anymps.rules._coverage import (
 from anymps.rules._determinism import ALERTS, alerts
 from anymps.rules._device_checks import DEVICE_CHECKS, NOT_CHECKED, device_check, device_checks
 from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, dtype_table, refused_dtype, widened_dtypes
-from anymps.rules._encoding import WAIT_WORDS, Family, Fate, Flag, Wait
+from anymps.rules._encoding import Family, Trait, When
 from anymps.rules._families import family, is_verified
 from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limit, operator_limits
 from anymps.rules._operators import CoreRow, core_table, fallback_operators, operator_rules
@@ -49,18 +49,16 @@ __all__ = [
     "REFUSED_DTYPES",
     "SCALAR_TYPES",
     "WAITS",
-    "WAIT_WORDS",
     "WATERMARKS",
     "CoreRow",
     "Coverage",
     "Family",
-    "Fate",
-    "Flag",
     "Kind",
     "Summary",
     "TorchVersion",
+    "Trait",
     "VersionRules",
-    "Wait",
+    "When",
     "alerts",
     "castable_dtypes",
     "check_supported",

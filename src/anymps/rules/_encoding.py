@@ -1,19 +1,8 @@
-"""The numbers in which the rules are handed to the native core and written into recordings."""
+"""The words in which the rules are handed to the native core: device checks, traits of an operator, wait conditions."""
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
-
-
-class Fate(IntEnum):
-    """What the real backend does with a call of an operator overload."""
-
-    NATIVE = 0
-    """An MPS (or SparseMPS, SparseCsrMPS) kernel is registered."""
-    FALLBACK = 1
-    """No kernel: NotImplementedError, or the CPU with a warning if `PYTORCH_ENABLE_MPS_FALLBACK` was set early."""
-    ALWAYS_FALLBACK = 2
-    """Registered with the CPU fallback itself: runs on the CPU whatever the variable says (MPSFallback.mm)."""
+from enum import Enum, IntEnum, IntFlag
 
 
 class Family(IntEnum):
@@ -43,8 +32,8 @@ class Family(IntEnum):
     """Fused optimizers: every tensor list has its own check; wording not verified."""
 
 
-class Flag(IntFlag):
-    """Properties of an operator overload."""
+class Trait(IntFlag):
+    """Properties of an operator overload; the native core's enum is generated from it."""
 
     SCALAR_CPU_OK = 1
     """One 0-dim CPU tensor is accepted among mps tensors."""
@@ -52,50 +41,40 @@ class Flag(IntFlag):
     """Index tensors may lie on the CPU; they are moved."""
     RANDOM = 4
     """Draws from a generator (tag `nondeterministic_seeded`)."""
-    VIEW = 8
+    ALIASES = 8
     """The result shares the storage of the first argument."""
-    WAITS_ON_MASK = 16
-    """The wait happens only if an index is a bool or uint8 mask."""
-    WAITS_ON_SCALAR = 32
-    """The wait happens only if the 0-dim operand (value, learning rate) lies on mps."""
-    WAITS_ON_ZERO_DIM = 64
-    """The wait happens only if the first tensor is 0-dim."""
-    WAITS_ON_OPTION = 128
-    """The wait depends on an optional argument: see the operator's `WaitRule.condition`."""
-    DENSE = 256
+    DENSE = 16
     """Registered for the dispatch key MPS."""
-    SPARSE = 512
+    SPARSE = 32
     """Registered for the dispatch key SparseMPS."""
-    FROM_PYTHON = 1024
+    FROM_PYTHON = 64
     """torch itself registers the MPS kernel, from Python, maybe on this platform too: do not register a second one."""
 
 
-NO_FLAGS = Flag(0)
+NO_TRAITS = Trait(0)
 """None of the properties."""
 
-WAIT_WORDS = (
-    "",
-    "item",
-    "copy to mps",
-    "copy to cpu",
-    "synchronize",
-    "event",
-    "empty cache",
-    "fallback",
-    "inside operator",
-)
-"""Kinds of host wait; the number stored in a recording is the index."""
 
+class When(str, Enum):
+    """On which arguments it depends whether an operator waits.
 
-class Wait(IntEnum):
-    """Index into `WAIT_WORDS`."""
+    The native core knows each condition by this name (`law/wait_conditions.cpp`), and refuses one that it does not.
+    """
 
-    NONE = 0
-    ITEM = 1
-    COPY_TO_MPS = 2
-    COPY_TO_CPU = 3
-    SYNCHRONIZE = 4
-    EVENT = 5
-    EMPTY_CACHE = 6
-    FALLBACK = 7
-    INSIDE_OPERATOR = 8
+    ALWAYS = "always"
+    INDEX_IS_MASK = "index_is_mask"
+    """An index is a bool or uint8 mask."""
+    SCALAR_ON_MPS = "scalar_on_mps"
+    """The 0-dim operand (value, probability, learning rate) lies on mps."""
+    ZERO_DIM = "zero_dim"
+    """The first tensor is 0-dim."""
+    NO_OUTPUT_SIZE = "no_output_size"
+    """`output_size` of `repeat_interleave` is not given."""
+    SORTER_GIVEN = "sorter_given"
+    """`sorter` of `searchsorted` is given."""
+    EQUAL_ENDS = "equal_ends"
+    """`min` and `max` of `histc` are equal, and the tensor is not empty."""
+    NO_RANGE = "no_range"
+    """`range` of a histogram is not given, and the tensor is not empty."""
+    FIRST_IS_SPARSE = "first_is_sparse"
+    BOTH_ARE_SPARSE = "both_are_sparse"

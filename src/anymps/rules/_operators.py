@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
-from anymps.rules._encoding import NO_FLAGS, WAIT_WORDS, Family, Fate, Flag
+from anymps._vocabulary import Fate, Wait
+from anymps.rules._encoding import NO_TRAITS, Family, Trait, When
 from anymps.rules._families import family
 from anymps.rules._readings import Reading
 from anymps.rules._versions import TorchVersion, VersionRules, check_supported, version_rules
@@ -76,8 +77,8 @@ _SCALAR_CPU: Final = frozenset(
 # TensorIterator operators whose iterator does not allow CPU scalars (TensorCompare.cpp, clamp with tensor bounds).
 _NO_SCALAR_CPU: Final = frozenset({"clamp.Tensor", "clamp.Tensor_out", "clamp_.Tensor"})
 
-CoreRow = tuple[str, int, int, int, int]
-"""(`aten::add.Tensor`, Fate, Family, Flag, Wait): one overload for the native core."""
+CoreRow = tuple[str, int, int, int, int, str]
+"""(`aten::add.Tensor`, Fate, Family, Trait, Wait, When): one overload for the native core."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ class OperatorRule:
 
     `name` is `add.Tensor`. `mps`, `sparse_mps` and `sparse_csr_mps` tell for which layouts a kernel is registered.
     `always_fallback`: the registered kernel is the CPU fallback. `from_python`: torch registers it from Python.
-    `composite`: no kernel of its own is needed, the operator is made of others. `waits` is a word of `WAIT_WORDS`
-    (empty: the host does not wait) and `wait` its rule, if the operator itself reads back. `cross_device` is the first
+    `composite`: no kernel of its own is needed, the operator is made of others. `waits` is what the host
+    waits for, and `wait` its rule, if the operator itself reads back. `cross_device` is the first
     device check. `scalar_cpu_ok` and `cpu_index_ok` tell what may lie on the CPU all the same.
     """
 
@@ -98,7 +99,7 @@ class OperatorRule:
     always_fallback: bool
     from_python: bool
     composite: bool
-    waits: str
+    waits: Wait
     wait: WaitRule | None
     cross_device: Family
     scalar_cpu_ok: bool
@@ -114,17 +115,16 @@ class OperatorRule:
         return Fate.NATIVE if self.mps or self.composite else Fate.FALLBACK
 
     @property
-    def flags(self) -> Flag:
-        """The properties as bits, dispatch keys and the condition of the wait included."""
+    def traits(self) -> Trait:
+        """The properties as bits, dispatch keys included."""
         return (
-            (Flag.SCALAR_CPU_OK if self.scalar_cpu_ok else NO_FLAGS)
-            | (Flag.CPU_INDEX_OK if self.cpu_index_ok else NO_FLAGS)
-            | (Flag.RANDOM if self.random else NO_FLAGS)
-            | (Flag.VIEW if self.view else NO_FLAGS)
-            | (Flag.DENSE if self.mps else NO_FLAGS)
-            | (Flag.SPARSE if self.sparse_mps else NO_FLAGS)
-            | (Flag.FROM_PYTHON if self.from_python else NO_FLAGS)
-            | (self.wait.flag if self.wait else NO_FLAGS)
+            (Trait.SCALAR_CPU_OK if self.scalar_cpu_ok else NO_TRAITS)
+            | (Trait.CPU_INDEX_OK if self.cpu_index_ok else NO_TRAITS)
+            | (Trait.RANDOM if self.random else NO_TRAITS)
+            | (Trait.ALIASES if self.view else NO_TRAITS)
+            | (Trait.DENSE if self.mps else NO_TRAITS)
+            | (Trait.SPARSE if self.sparse_mps else NO_TRAITS)
+            | (Trait.FROM_PYTHON if self.from_python else NO_TRAITS)
         )
 
 
@@ -171,8 +171,9 @@ def core_table(torch_version: str | TorchVersion | None = None) -> tuple[CoreRow
         if name in added or not _MPS_KEYS.isdisjoint(overload.dispatch):
             rule = _rule(overload, rules)
             fate = Fate.ALWAYS_FALLBACK if rule.always_fallback else Fate.NATIVE
-            wait = WAIT_WORDS.index(rule.waits)
-            rows.append((f"aten::{name}", int(fate), int(rule.cross_device), int(rule.flags), wait))
+            when = rule.wait.when if rule.wait else When.ALWAYS
+            family_number, traits, wait = int(rule.cross_device), int(rule.traits), int(rule.waits)
+            rows.append((f"aten::{name}", int(fate), family_number, traits, wait, when.value))
     return tuple(rows)
 
 
@@ -206,7 +207,7 @@ def _rule(overload: Overload, rules: VersionRules) -> OperatorRule:
         always_fallback=always,
         from_python=from_python,
         composite=composite,
-        waits="fallback" if always else wait.kind if wait else "",
+        waits=Wait.FALLBACK if always else wait.kind if wait else Wait.NONE,
         wait=wait,
         cross_device=check,
         scalar_cpu_ok=mps and _scalar_cpu_ok(overload, check),

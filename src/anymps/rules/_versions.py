@@ -127,7 +127,7 @@ class VersionRules:
     several_streams: bool
     """2.15: `torch.mps.Stream` with a pool of 32 streams."""
     host_alias_storage: bool
-    """2.13: `torch.mps._host_alias_storage` and `torch.mps.load_metallib` exist."""
+    """2.13: `torch.mps._host_alias_storage`, `load_metallib` and `_mps_maxBufferLength` exist (Module.cpp)."""
     python_kernels: tuple[str, ...]
     """Overloads whose MPS kernel torch registers from Python: up to 2.12 `native_group_norm` and its backward (by
     `torch/backends/mps/__init__.py`, if MPS is built), up to 2.13 `linalg_lu_solve.out` (by

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from anymps.rules._encoding import NO_FLAGS, Flag
+from anymps._vocabulary import Wait
+from anymps.rules._encoding import When
 from anymps.rules._readings import Reading, Release, holds
 from anymps.rules._versions import OLDEST, TorchVersion, check_supported
 
@@ -34,18 +35,18 @@ _STREAM: Final = "aten/src/ATen/mps/MPSStream.mm"
 class WaitRule:
     """One reason to wait.
 
-    `kind` is a word of `WAIT_WORDS`; `what` says what the host waits for; `condition` says when, if not always, and
-    `flag` is the condition's bit for the native core. `operators` are base names (all overloads) or `name.overload`;
-    empty for waits that are calls of Python. The rule holds from release `since` to release `until`, both included;
-    None: no end was seen up to `READING.last`.
+    `what` says what the host waits for; `condition` says when, if not always, and `when` is the name by which the
+    native core knows it. `operators` are base names (all overloads) or `name.overload`; empty for waits that are calls
+    of Python. The rule holds from release `since` to release `until`, both included; None: no end was seen up to
+    `READING.last`.
     """
 
-    kind: str
+    kind: Wait
     what: str
     source: str
     operators: tuple[str, ...] = ()
     condition: str = ""
-    flag: Flag = NO_FLAGS
+    when: When = When.ALWAYS
     since: Release = OLDEST
     until: Release | None = None
 
@@ -56,58 +57,60 @@ def _inside(
     source: str = _CALLERS,
     *,
     condition: str = "",
-    flag: Flag = NO_FLAGS,
+    when: When = When.ALWAYS,
     since: Release = OLDEST,
     until: Release | None = None,
 ) -> WaitRule:
-    return WaitRule("inside operator", what, source, tuple(operators.split()), condition, flag, since, until)
+    return WaitRule(Wait.INSIDE_OPERATOR, what, source, tuple(operators.split()), condition, when, since, until)
 
 
 WAITS: Final[dict[str, WaitRule]] = {
     # calls
     "item": WaitRule(
-        "item",
+        Wait.ITEM,
         "one element is copied to the host: item(), tolist(), bool(), int(), float()",
         "aten/src/ATen/native/mps/operations/Scalar.mm",
         ("_local_scalar_dense",),
     ),
-    "print": WaitRule("copy to cpu", "printing a tensor reads its values", "torch/_tensor_str.py"),
+    "print": WaitRule(Wait.COPY_TO_CPU, "printing a tensor reads its values", "torch/_tensor_str.py"),
     "copy to cpu": WaitRule(
-        "copy to cpu",
+        Wait.COPY_TO_CPU,
         "a blocking copy waits until the GPU has written its values",
         "aten/src/ATen/native/mps/operations/Copy.mm",
         condition="not with non_blocking=True and equal strides",
     ),
     "copy to mps": WaitRule(
-        "copy to mps",
+        Wait.COPY_TO_MPS,
         "a blocking copy waits until the GPU has read the host's memory",
         "aten/src/ATen/native/mps/operations/Copy.mm",
         condition="not with non_blocking=True and equal strides",
     ),
     "synchronize": WaitRule(
-        "synchronize", "torch.mps.synchronize() and torch.accelerator.synchronize() drain the stream", _STREAM
+        Wait.SYNCHRONIZE, "torch.mps.synchronize() and torch.accelerator.synchronize() drain the stream", _STREAM
     ),
-    "elapsed_time": WaitRule("event", "Event.elapsed_time() drains the stream", "aten/src/ATen/mps/MPSEvent.mm"),
-    "event": WaitRule("event", "Event.synchronize() waits for the event's signal", "aten/src/ATen/mps/MPSEvent.mm"),
+    "elapsed_time": WaitRule(Wait.EVENT, "Event.elapsed_time() drains the stream", "aten/src/ATen/mps/MPSEvent.mm"),
+    "event": WaitRule(Wait.EVENT, "Event.synchronize() waits for the event's signal", "aten/src/ATen/mps/MPSEvent.mm"),
     "empty_cache": WaitRule(
-        "empty cache", "empty_cache() drains the stream before it releases buffers", "aten/src/ATen/mps/MPSAllocator.mm"
+        Wait.EMPTY_CACHE,
+        "empty_cache() drains the stream before it releases buffers",
+        "aten/src/ATen/mps/MPSAllocator.mm",
     ),
     "allocator": WaitRule(
-        "empty cache",
+        Wait.EMPTY_CACHE,
         "an allocation that does not fit drains the stream and releases every cached buffer",
         "aten/src/ATen/mps/MPSAllocator.mm",
     ),
     "profiler": WaitRule(
-        "synchronize",
+        Wait.SYNCHRONIZE,
         "profiling with wait_until_completed waits after each operation",
         "aten/src/ATen/mps/MPSProfiler.mm",
     ),
     "fallback": WaitRule(
-        "fallback",
+        Wait.FALLBACK,
         "the operator runs on the CPU: its inputs are copied there first",
         "aten/src/ATen/mps/MPSFallback.mm",
     ),
-    "grad_scaler": WaitRule("item", "GradScaler.step() reads found_inf", "torch/amp/grad_scaler.py"),
+    "grad_scaler": WaitRule(Wait.ITEM, "GradScaler.step() reads found_inf", "torch/amp/grad_scaler.py"),
     # operators that need the size of their result
     "nonzero": _inside("the number of non-zero elements sizes the result", "nonzero", _INDEXING),
     "masked_select": _inside(
@@ -120,7 +123,7 @@ WAITS: Final[dict[str, WaitRule]] = {
         "index.Tensor index.Tensor_out _index_put_impl_",
         "aten/src/ATen/native/TensorAdvancedIndexing.cpp, through nonzero",
         condition="an index is a bool or uint8 mask",
-        flag=Flag.WAITS_ON_MASK,
+        when=When.INDEX_IS_MASK,
     ),
     "unique": _inside(
         "the number of distinct values sizes the result",
@@ -135,7 +138,7 @@ WAITS: Final[dict[str, WaitRule]] = {
         "repeat_interleave.Tensor",
         "aten/src/ATen/native/mps/operations/Repeat.mm",
         condition="output_size is not given",
-        flag=Flag.WAITS_ON_OPTION,
+        when=When.NO_OUTPUT_SIZE,
     ),
     "to_sparse": _inside("the non-zero elements are counted", "_to_sparse", "through nonzero, unique_dim"),
     "coalesce": _inside("the distinct indices are counted", "_coalesce", "aten/src/ATen/native/sparse/mps"),
@@ -144,7 +147,7 @@ WAITS: Final[dict[str, WaitRule]] = {
         "index_select",
         "aten/src/ATen/native/sparse/mps",
         condition="the tensor is sparse",
-        flag=Flag.WAITS_ON_OPTION,
+        when=When.FIRST_IS_SPARSE,
     ),
     "sparse_matmul": _inside("the entries of the product are counted", "_sparse_sparse_matmul", "same as coalesce"),
     "sparse_mask": _inside("the common entries are counted", "sparse_mask", "aten/src/ATen/native/sparse/mps"),
@@ -153,7 +156,7 @@ WAITS: Final[dict[str, WaitRule]] = {
         "mul.Tensor mul_.Tensor mul.out",
         "aten/src/ATen/native/sparse/mps",
         condition="both tensors are sparse",
-        flag=Flag.WAITS_ON_OPTION,
+        when=When.BOTH_ARE_SPARSE,
     ),
     # operators that need a value
     "equal": _inside("the answer is a Python bool", "equal", "aten/src/ATen/native/mps/operations/Equal.cpp"),
@@ -162,13 +165,13 @@ WAITS: Final[dict[str, WaitRule]] = {
         "masked_fill_.Tensor",
         _INDEXING,
         condition="the value is an mps tensor",
-        flag=Flag.WAITS_ON_SCALAR,
+        when=When.SCALAR_ON_MPS,
     ),
     "index_fill": _inside(
         "the fill value is read",
         "index_fill_.int_Tensor",
         condition="the value is an mps tensor",
-        flag=Flag.WAITS_ON_SCALAR,
+        when=When.SCALAR_ON_MPS,
         since=(2, 12),
     ),
     "index_copy": _inside(
@@ -176,14 +179,14 @@ WAITS: Final[dict[str, WaitRule]] = {
         "index_copy index_copy_",
         _INDEXING,
         condition="the tensor is 0-dim",
-        flag=Flag.WAITS_ON_ZERO_DIM,
+        when=When.ZERO_DIM,
     ),
     "bernoulli": _inside(
         "the probability is read",
         "bernoulli_.Tensor",
         "aten/src/ATen/native/mps/operations/Distributions.mm",
         condition="the probability is a 0-dim mps tensor",
-        flag=Flag.WAITS_ON_SCALAR,
+        when=When.SCALAR_ON_MPS,
     ),
     "normal": _inside(
         "the standard deviation is checked for negative elements",
@@ -201,21 +204,28 @@ WAITS: Final[dict[str, WaitRule]] = {
         "searchsorted",
         "aten/src/ATen/native/BucketizationUtils.h",
         condition="a sorter is given",
-        flag=Flag.WAITS_ON_OPTION,
+        when=When.SORTER_GIVEN,
+    ),
+    "histc": _inside(
+        "the smallest and largest value set the bins",
+        "histc",
+        "aten/src/ATen/native/mps/operations/HistogramKernel.mm",
+        condition="no range is given",
+        when=When.EQUAL_ENDS,
     ),
     "histogram": _inside(
         "the smallest and largest value set the bins",
-        "histc histogram.bin_ct histogram.bin_ct_out _histogramdd_bin_edges _histogramdd_from_bin_cts",
+        "histogram.bin_ct histogram.bin_ct_out _histogramdd_bin_edges _histogramdd_from_bin_cts",
         "aten/src/ATen/native/mps/operations/HistogramKernel.mm",
         condition="no range is given",
-        flag=Flag.WAITS_ON_OPTION,
+        when=When.NO_RANGE,
     ),
     "fused_optimizer": _inside(
         "the learning rate is read",
         "_fused_adam_.tensor_lr _fused_adamw_.tensor_lr _fused_sgd_.tensor_lr",
         "aten/src/ATen/native/mps/operations/FusedAdamKernel.mm",
         condition="lr is an mps tensor",
-        flag=Flag.WAITS_ON_SCALAR,
+        when=When.SCALAR_ON_MPS,
     ),
     # linear algebra that reads the status of a factorisation
     "linalg_status": _inside(

@@ -13,8 +13,7 @@ from torch._ops import OpOverload
 from anymps.capture.dispatch._hazards import KnownFaults
 from anymps.device import composite_rows
 from anymps.record import Fate, Wait
-from anymps.rules import CoreRow, core_table, device_checks
-from anymps.rules import Flag as RuleFlag
+from anymps.rules import CoreRow, When, core_table, device_checks
 
 _KEY = torch._C.DispatchKey
 _COMPOSITE = (
@@ -29,7 +28,6 @@ _ALLOCATIONS = frozenset({"empty", "empty_strided", "resize_", "set_", "record_s
 _COPIES = frozenset({"copy_", "_copy_from", "_copy_from_and_resize"})
 # Composite in torch, with a branch for mps inside; one operator in every recording.
 _WHOLE = frozenset({"copy_", "convolution", "_convolution", "convolution_backward"})
-_CONDITIONS = RuleFlag.WAITS_ON_MASK | RuleFlag.WAITS_ON_SCALAR | RuleFlag.WAITS_ON_ZERO_DIM | RuleFlag.WAITS_ON_OPTION
 
 NUMBERS = {
     bool: torch.tensor(False),
@@ -97,9 +95,9 @@ class Plan:
         self.checks_indices = self.base in _checked_operators()
         self.number: int | None = None  # on the tape, once it has one
         self.hazards = faults.of(func, self.name, row)
-        self._flags = RuleFlag(row[3]) if row is not None else RuleFlag(0)
+        self._when = When(row[5]) if row is not None else When.ALWAYS
         self._wait = Wait(row[4]) if row is not None else Wait.NONE
-        self._conditional = self._wait is not Wait.NONE and bool(self._flags & _CONDITIONS)
+        self._conditional = self._wait is not Wait.NONE and self._when is not When.ALWAYS
         self._always = fate_of(row) is Fate.ALWAYS_FALLBACK
         # Python may pass a number in a tensor's place to the operators of a list in torch, and to no others.
         self._takes_numbers = not self.numbers or torch._C._should_allow_numbers_as_tensors(self.base)
@@ -131,39 +129,37 @@ class Plan:
         return Fate.NATIVE if self._listed(tensors) else Fate.FALLBACK
 
     def wait_of(self, tensors: Tensors, args: Any, kwargs: Any) -> Wait:
-        """The wait inside the operator for these arguments. Conditions: `anymps.rules.Flag`."""
+        """The wait inside the operator for these arguments. Conditions: `anymps.rules.When`."""
         if not self._conditional:
             return self._wait
-        if self._flags & RuleFlag.WAITS_ON_OPTION:
-            return self._wait if self._option_waits(tensors, args, kwargs) else Wait.NONE
-        for place, tensor in tensors:
-            if place and self._flags & RuleFlag.WAITS_ON_MASK and tensor.dtype in (torch.bool, torch.uint8):
-                return self._wait
-            if place and self._flags & RuleFlag.WAITS_ON_SCALAR and tensor.dim() == 0 and tensor.is_mps:
-                return self._wait
-            if not place and self._flags & RuleFlag.WAITS_ON_ZERO_DIM and tensor.dim() == 0:
-                return self._wait
-        return Wait.NONE
+        return self._wait if self._waits(tensors, args, kwargs) else Wait.NONE
 
-    def _option_waits(self, tensors: Tensors, args: Any, kwargs: Any) -> bool:
-        """The conditions of `anymps.rules` that are not about a single tensor."""
+    def _waits(self, tensors: Tensors, args: Any, kwargs: Any) -> bool:
+        """The conditions of `anymps.rules`, by name."""
 
         def given(name: str, default: Any = None) -> Any:
             place = self.places.get(name, len(args))
             return args[place] if place < len(args) else kwargs.get(name, default)
 
         sparse = [tensor.layout is not torch.strided for _, tensor in tensors]
-        if self.base == "index_select":
+        if self._when is When.INDEX_IS_MASK:
+            return any(place and tensor.dtype in (torch.bool, torch.uint8) for place, tensor in tensors)
+        if self._when is When.SCALAR_ON_MPS:
+            return any(place and tensor.dim() == 0 and tensor.is_mps for place, tensor in tensors)
+        if self._when is When.ZERO_DIM:
+            return any(not place and tensor.dim() == 0 for place, tensor in tensors)
+        if self._when is When.FIRST_IS_SPARSE:
             return sparse[0]
-        if self.base in ("mul", "mul_"):
+        if self._when is When.BOTH_ARE_SPARSE:
             return len(sparse) > 1 and all(sparse[:2])
-        if self.base == "repeat_interleave":
+        if self._when is When.NO_OUTPUT_SIZE:
             return given("output_size") is None
-        if self.base == "searchsorted":
+        if self._when is When.SORTER_GIVEN:
             return given("sorter") is not None
         if tensors[0][1].numel() == 0:
             return False
-        return bool(given("min", 0) == given("max", 0)) if self.base == "histc" else given("range") is None
+        ends = given("min", 0) == given("max", 0)
+        return bool(ends) if self._when is When.EQUAL_ENDS else given("range") is None
 
     def fresh(self, result: Any) -> list[torch.Tensor]:
         """The results that the call has made and that lie on mps."""

@@ -9,8 +9,7 @@ import torch
 from torch._ops import OpOverload
 
 from anymps.capture.dispatch._hazard_checks import CHECKS, Seen
-from anymps.rules import CoreRow, Family
-from anymps.rules import Flag as RuleFlag
+from anymps.rules import CoreRow, Family, Trait
 from anymps.rules.faults import Check, Hazard, Outcome
 
 _DIRE = frozenset({Outcome.ABORTS, Outcome.MAY_ABORT, Outcome.HANGS, Outcome.MAY_HANG})
@@ -93,7 +92,7 @@ def mark_of(hazard: Hazard, operator: str) -> str:
 
 
 def _of_family(row: CoreRow | None, family: Family) -> bool:
-    return row is not None and row[2] == int(family) and bool(RuleFlag(row[3]) & RuleFlag.DENSE)
+    return row is not None and row[2] == int(family) and bool(Trait(row[3]) & Trait.DENSE)
 
 
 def _place(places: dict[str, int], names: Sequence[str]) -> int:

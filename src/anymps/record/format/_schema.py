@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from anymps._errors import RecordingError
-from anymps.record._vocabulary import Direction, Fate
+from anymps._vocabulary import Direction, Fate
 
 SCHEMA_VERSION: Final = 2
 APPLICATION_ID: Final = 0x616E796D  # "anym": SQLite's own mark of what a database file is for

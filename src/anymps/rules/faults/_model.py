@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 
 from anymps.rules._encoding import Family
 from anymps.rules._readings import Release
@@ -13,46 +13,46 @@ NO_END: Release = (1000, 0)
 """The end of a range of macOS that has none."""
 
 
-class Check(IntEnum):
-    """How a call is recognised; the numbers and the conditions are those of `native/law/hazard_checks.cpp`."""
+class Check(str, Enum):
+    """How a call is recognised: the name of a condition in `native/law/hazard_checks.cpp`."""
 
-    NARROWING_COPY = 0
-    OFFSET_COPY = 1
-    GAPPY_COPY = 2
-    DOUBLE_COPY = 3
-    CPU_SCALAR_VIEW = 4
-    LONG_INNER = 5
-    LONG_INNER_BACKWARD = 6
-    LONG_INNER_BATCHED = 7
-    EXPANDED_MATRIX = 8
-    HUGE_BATCHED = 9
-    INTEGERS = 10
-    STRIDED_WEIGHT = 11
-    CHANNEL_SLICE = 12
-    WIDE_KERNEL = 13
-    LARGE_MINIBATCH = 14
-    LARGE_OUTPUT = 15
-    CONVOLUTION_3D = 16
-    STRIDED_NORM = 17
-    STRIDED_NORM_5D = 18
-    NORM_WITHOUT_INPUT_GRADIENT = 19
-    LSTM_DROPOUT = 20
-    LSTM_DROPOUT_BACKWARD = 21
-    LSTM_STRIDED = 22
-    VALUE_WIDTH = 23
-    CAUSAL_HALF = 24
-    DROPOUT = 25
-    ELEMENTS = 26
-    CAT_ELEMENTS = 27
-    FOLD_ELEMENTS = 28
-    MATMUL_OUTPUT = 29
-    BYTES = 30
-    DETERMINISTIC = 31
-    EVENT_HANGS = 32
-    EVENT_MAY_HANG = 33
-    GRAD_SCALER = 34
-    THREADS = 35
-    COMPILED_LAYER_NORM = 36
+    NARROWING_COPY = "narrowing_copy"
+    OFFSET_COPY = "offset_copy"
+    GAPPY_COPY = "gappy_copy"
+    DOUBLE_COPY = "double_copy"
+    CPU_SCALAR_VIEW = "cpu_scalar_view"
+    LONG_INNER = "long_inner"
+    LONG_INNER_BACKWARD = "long_inner_backward"
+    LONG_INNER_BATCHED = "long_inner_batched"
+    EXPANDED_MATRIX = "expanded_matrix"
+    HUGE_BATCHED = "huge_batched"
+    INTEGERS = "integers"
+    STRIDED_WEIGHT = "strided_weight"
+    CHANNEL_SLICE = "channel_slice"
+    WIDE_KERNEL = "wide_kernel"
+    LARGE_MINIBATCH = "large_minibatch"
+    LARGE_OUTPUT = "large_output"
+    CONVOLUTION_3D = "convolution_3d"
+    STRIDED_NORM = "strided_norm"
+    STRIDED_NORM_5D = "strided_norm_5d"
+    NORM_WITHOUT_INPUT_GRADIENT = "norm_without_input_gradient"
+    LSTM_DROPOUT = "lstm_dropout"
+    LSTM_DROPOUT_BACKWARD = "lstm_dropout_backward"
+    LSTM_STRIDED = "lstm_strided"
+    VALUE_WIDTH = "value_width"
+    CAUSAL_HALF = "causal_half"
+    DROPOUT = "dropout"
+    ELEMENTS = "elements"
+    CAT_ELEMENTS = "cat_elements"
+    FOLD_ELEMENTS = "fold_elements"
+    MATMUL_OUTPUT = "matmul_output"
+    BYTES = "bytes"
+    DETERMINISTIC = "deterministic"
+    EVENT_HANGS = "event_hangs"
+    EVENT_MAY_HANG = "event_may_hang"
+    GRAD_SCALER = "grad_scaler"
+    THREADS = "threads"
+    COMPILED_LAYER_NORM = "compiled_layer_norm"
     """This and the one before are not recognised at a call: they are read from the recording."""
 
 

@@ -14,7 +14,7 @@ from anymps.rules.faults._layers import LAYERS
 from anymps.rules.faults._limits import LIMITS
 from anymps.rules.faults._model import Check, Hazard
 
-HazardRow = tuple[str, int, int, int, tuple[str, ...], int, str, str]
+HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
 """(id, Check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
 
 
@@ -39,7 +39,7 @@ def hazard_table(known: tuple[Hazard, ...]) -> tuple[HazardRow, ...]:
     return tuple(
         (
             hazard.id,
-            int(hazard.check),
+            hazard.check.value,
             hazard.low,
             hazard.high,
             hazard.operators,

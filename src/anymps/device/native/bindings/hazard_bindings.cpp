@@ -65,12 +65,12 @@ PyObject* set_hazards_from_python(PyObject*, PyObject* rows) {
   try {
     std::vector<HazardRow> table;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(rows); ++i) {
-      const char *id, *error, *text;
-      int check, family;
+      const char *id, *check, *error, *text;
+      int family;
       long long low, high;
       PyObject* operators;
       if (!PyArg_ParseTuple(
-              PyTuple_GET_ITEM(rows, i), "siLLO!iss", &id, &check, &low, &high, &PyTuple_Type, &operators, &family, &error, &text)) {
+              PyTuple_GET_ITEM(rows, i), "ssLLO!iss", &id, &check, &low, &high, &PyTuple_Type, &operators, &family, &error, &text)) {
         return nullptr;
       }
       HazardRow row{id, check, low, high, {}, family, error_class(error), text};

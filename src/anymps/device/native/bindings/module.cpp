@@ -131,13 +131,13 @@ PyObject* configure(PyObject*, PyObject* args) {
     std::vector<RuleRow> table;
     table.reserve(static_cast<size_t>(PyList_GET_SIZE(rows)));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); ++i) {
-      const char* name;
+      const char *name, *when;
       int fate, family, wait;
-      unsigned flags;
-      if (!PyArg_ParseTuple(PyList_GET_ITEM(rows, i), "siiIi", &name, &fate, &family, &flags, &wait)) {
+      unsigned traits;
+      if (!PyArg_ParseTuple(PyList_GET_ITEM(rows, i), "siiIis", &name, &fate, &family, &traits, &wait, &when)) {
         return nullptr;
       }
-      table.push_back({name, fate, family, flags, wait});
+      table.push_back({name, fate, family, traits, wait, when});
     }
 
     DtypeRows dtypes;

@@ -277,7 +277,7 @@ Buffer::~Buffer() {
 
 void Buffer::assign(uint8_t role, uint32_t module) {
   if (block != nullptr) {
-    row = ledger::assign(row, size_of(block), static_cast<ledger::Role>(role), module);
+    row = ledger::assign(row, size_of(block), static_cast<Role>(role), module);
   }
 }
 

@@ -31,7 +31,7 @@ struct Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  void assign(uint8_t role, uint32_t module);  // says in the recording what it is; `role` is ledger::Role
+  void assign(uint8_t role, uint32_t module);  // says in the recording what it is; `role` is Role
 
   at::DataPtr memory;                             // the host bytes; on the `shape` substrate only while the values are known
   Block* block;                                   // this buffer in the allocator's books

@@ -311,52 +311,46 @@ bool grad_scaler(const Seen& seen) {
   return seen.any_tensor(0) != nullptr || seen.any_tensor(1) != nullptr;
 }
 
-bool never(const Seen&) {
-  return false;
-}
-
 }  // namespace
 
-const std::vector<CheckKind>& checks() {
+const std::unordered_map<std::string, CheckKind>& checks() {
   static const std::vector<std::vector<const char*>> copy{{"self"}, {"src"}}, two{{"self"}, {"other"}},
       matrices{{"mat1", "input", "self"}, {"mat2", "weight"}}, batched{{"batch1", "self"}, {"batch2", "mat2"}},
       layer{{"input", "self"}, {"weight"}, {"output_mask"}}, attention{{"query"}, {"value"}, {"is_causal"}}, self{{"self"}};
-  static const std::vector<CheckKind> the_checks{
-      {narrowing_copy, copy},
-      {offset_copy, copy},
-      {gappy_copy, copy},
-      {double_copy, copy},
-      {cpu_scalar_view, two},
-      {long_inner, matrices},
-      {long_inner_backward, {{"self"}, {"weight"}, {"output_mask"}}},
-      {long_inner_batched, batched},
-      {expanded_matrix, matrices},
-      {huge_batched, batched},
-      {integers, self},
-      {strided_weight, layer},
-      {channel_slice, layer},
-      {wide_kernel, layer},
-      {large_minibatch, layer},
-      {large_output, layer},
-      {convolution_3d, layer},
-      {strided_norm, layer},
-      {strided_norm_5d, layer},
-      {norm_without_input_gradient, layer},
-      {lstm_drops, layer},
-      {lstm_dropout_backward, layer},
-      {lstm_strided, layer},
-      {value_width, attention},
-      {causal_half, attention},
-      {dropout, {{"query"}, {"value"}, {"dropout_p"}}},
-      {elements, self},
-      {cat_elements, {{"tensors"}}},
-      {fold_elements, self},
-      {matmul_output, batched},
-      {bytes, {}},
-      {deterministic, {}},
-      {never, {}},  // events
-      {never, {}},
-      {grad_scaler, {{"grad_scale"}, {"found_inf"}}},
+  static const std::unordered_map<std::string, CheckKind> the_checks{
+      {"narrowing_copy", {narrowing_copy, copy}},
+      {"offset_copy", {offset_copy, copy}},
+      {"gappy_copy", {gappy_copy, copy}},
+      {"double_copy", {double_copy, copy}},
+      {"cpu_scalar_view", {cpu_scalar_view, two}},
+      {"long_inner", {long_inner, matrices}},
+      {"long_inner_backward", {long_inner_backward, {{"self"}, {"weight"}, {"output_mask"}}}},
+      {"long_inner_batched", {long_inner_batched, batched}},
+      {"expanded_matrix", {expanded_matrix, matrices}},
+      {"huge_batched", {huge_batched, batched}},
+      {"integers", {integers, self}},
+      {"strided_weight", {strided_weight, layer}},
+      {"channel_slice", {channel_slice, layer}},
+      {"wide_kernel", {wide_kernel, layer}},
+      {"large_minibatch", {large_minibatch, layer}},
+      {"large_output", {large_output, layer}},
+      {"convolution_3d", {convolution_3d, layer}},
+      {"strided_norm", {strided_norm, layer}},
+      {"strided_norm_5d", {strided_norm_5d, layer}},
+      {"norm_without_input_gradient", {norm_without_input_gradient, layer}},
+      {"lstm_dropout", {lstm_drops, layer}},
+      {"lstm_dropout_backward", {lstm_dropout_backward, layer}},
+      {"lstm_strided", {lstm_strided, layer}},
+      {"value_width", {value_width, attention}},
+      {"causal_half", {causal_half, attention}},
+      {"dropout", {dropout, {{"query"}, {"value"}, {"dropout_p"}}}},
+      {"elements", {elements, self}},
+      {"cat_elements", {cat_elements, {{"tensors"}}}},
+      {"fold_elements", {fold_elements, self}},
+      {"matmul_output", {matmul_output, batched}},
+      {"bytes", {bytes, {}}},
+      {"deterministic", {deterministic, {}}},
+      {"grad_scaler", {grad_scaler, {{"grad_scale"}, {"found_inf"}}}},
   };
   return the_checks;
 }

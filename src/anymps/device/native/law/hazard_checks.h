@@ -4,6 +4,8 @@
 #include "law/operand.h"
 
 #include <array>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace anymps::hazard_checks {
@@ -56,7 +58,7 @@ struct CheckKind {
   std::vector<std::vector<const char*>> roles;
 };
 
-// In the order of anymps.rules.Check.
-const std::vector<CheckKind>& checks();
+// By the name in anymps.rules.Check.
+const std::unordered_map<std::string, CheckKind>& checks();
 
 }  // namespace anymps::hazard_checks

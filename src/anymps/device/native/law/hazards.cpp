@@ -24,7 +24,11 @@ struct OperatorHazards {
 
 namespace {
 
-constexpr int kNarrowingCopy = 0;  // anymps.rules.Check: what it spoils shows only where it is read again
+// anymps.rules.Check, where there is more to it than a condition: what this one spoils shows only where it is read again,
+constexpr const char* kNarrowingCopy = "narrowing_copy";
+// and events are no operators.
+constexpr const char* kEventHangs = "event_hangs";
+constexpr const char* kEventMayHang = "event_may_hang";
 
 using hazard_checks::checks;
 using hazard_checks::Seen;
@@ -55,6 +59,15 @@ hazard_checks::Places places_of(const Rule& rule, const hazard_checks::CheckKind
   return places;
 }
 
+// The condition that a row names. Raises if there is none of that name.
+const hazard_checks::CheckKind& kind_of(const HazardRow& row) {
+  const auto found = checks().find(row.check);
+  TORCH_CHECK(
+      found != checks().end(), "anymps: the native core has no condition \"", row.check, "\" for ", row.id,
+      " (law/hazard_checks.cpp)");
+  return found->second;
+}
+
 bool concerns(const HazardRow& row, const Rule& rule) {
   if (row.family >= 0) {
     return rule.family == row.family && (rule.flags & kDense);
@@ -71,16 +84,19 @@ void set_hazards(std::vector<HazardRow> rows) {
   h.rows.push_back(std::move(rows));
   h.events[0] = h.events[1] = nullptr;
   for (const HazardRow& row : h.rows.back()) {
-    TORCH_CHECK(row.check >= 0 && static_cast<size_t>(row.check) < checks().size(), "anymps: no check ", row.check);
-    if (row.check >= static_cast<int>(EventHazard::Hangs)) {
-      h.events[row.check - static_cast<int>(EventHazard::Hangs)] = &row;
+    if (row.check == kEventHangs) {
+      h.events[static_cast<size_t>(EventHazard::Hangs)] = &row;
+    } else if (row.check == kEventMayHang) {
+      h.events[static_cast<size_t>(EventHazard::MayHang)] = &row;
+    } else {
+      kind_of(row);
     }
   }
   each_rule([&](Rule& rule) {
     auto mine = std::make_unique<OperatorHazards>();
     for (const HazardRow& row : h.rows.back()) {
       if (concerns(row, rule)) {
-        const hazard_checks::CheckKind& kind = checks()[static_cast<size_t>(row.check)];
+        const hazard_checks::CheckKind& kind = kind_of(row);
         mine->items.push_back({&row, kind.applies, places_of(rule, kind)});
       }
     }
@@ -151,7 +167,7 @@ std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue>
 }
 
 const HazardRow* event_hazard(EventHazard hazard) {
-  return hazards().events[static_cast<int>(hazard) - static_cast<int>(EventHazard::Hangs)];
+  return hazards().events[static_cast<size_t>(hazard)];
 }
 
 }  // namespace anymps

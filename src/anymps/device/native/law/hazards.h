@@ -42,7 +42,7 @@ bool shows_later(const HazardRow& row);
 std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
 
 // Hazards of events, which are no operators: that in force, or nullptr.
-enum class EventHazard : int { Hangs = 32, MayHang = 33 };
+enum class EventHazard : uint8_t { Hangs, MayHang };
 const HazardRow* event_hazard(EventHazard hazard);
 
 }  // namespace anymps

@@ -18,7 +18,7 @@ namespace anymps {
 // One row of anymps.rules.hazard_table().
 struct HazardRow {
   std::string id;  // "MPS611"
-  int check;       // anymps.rules.Check
+  std::string check;  // anymps.rules.Check: how a call is recognised
   int64_t low, high;
   std::vector<std::string> operators;  // base names: "mm"
   int family;                          // or all operators of this family; -1: none

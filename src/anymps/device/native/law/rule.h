@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <anymps/vocabulary.h>
 
 #include <cstdint>
 #include <string>
@@ -10,34 +11,17 @@
 
 namespace anymps {
 
-// The numbers below are those of anymps/rules/_encoding.py.
-enum class Fate : uint8_t { Native = 0, Fallback = 1, AlwaysFallback = 2, Missing = 3, Refused = 4, Copy = 5, Wait = 6, Mark = 7 };
-
-enum RuleFlag : uint32_t {
-  kScalarCpuOk = 1,     // one 0-dim CPU tensor may stand among the inputs
-  kCpuIndexOk = 2,      // CPU index tensors are moved over by the operator itself
-  kRandom = 4,          // draws from the device's generator
-  kView = 8,            // returns a view of its input
-  kWaitsOnMask = 16,    // waits only if an index is a bool or uint8 mask
-  kWaitsOnScalar = 32,  // waits only if a 0-dim operand lies on mps
-  kWaitsOnZeroDim = 64, // waits only if the first tensor is 0-dim
-  kWaitsOnOption = 128, // waits depending on an optional argument
-  kDense = 256,         // has a kernel for the MPS dispatch key
-  kSparse = 512,        // has a kernel for the SparseMPS dispatch key
-  kFromPython = 1024,   // torch registers the kernel itself, from Python
-  kRefusesDtypes = 2048,  // set here: `refused` is not empty
+// What a call of an operator must be looked at for, tensor by tensor or by its other arguments: bits of `Rule::flags` beside
+// those of `Trait`, set here.
+enum Look : uint32_t {
+  kWaitsOnMask = 1u << 16,      // waits only if an index is a bool or uint8 mask
+  kWaitsOnScalar = 1u << 17,    // waits only if a 0-dim operand lies on mps
+  kWaitsOnZeroDim = 1u << 18,   // waits only if the first tensor is 0-dim
+  kWaitsOnArguments = 1u << 19, // waits only if `waits_if` says so
+  kRefusesDtypes = 1u << 20,    // `refused` is not empty
 };
-// What a call must be looked at for, tensor by tensor; then also by its other arguments.
 constexpr uint32_t kWaitsOnTensor = kWaitsOnMask | kWaitsOnScalar | kWaitsOnZeroDim;
-constexpr uint32_t kConditionalWait = kWaitsOnTensor | kWaitsOnOption;
-
-enum class Wait : uint8_t { None = 0, Item, CopyToMps, CopyToCpu, Synchronize, Event, EmptyCache, Fallback, InsideOperator };
-enum class Direction : uint8_t { None = 0, CpuToMps, MpsToCpu, MpsToMps };
-enum class Phase : uint8_t { Other = 0, Batch, Move, Forward, LossRead, Backward, Optimizer };
-
-// What a refusal is about, and the exception it is raised as.
-enum class Refusal : uint8_t { Missing, Float64, Complex128, Dtype, Device, Generator, Rank, Layout, Memory, Distributed, Argument, Index, Determinism };
-enum class ErrorClass : uint8_t { Runtime, Type, NotImplemented, Value, Index, Accelerator };
+constexpr uint32_t kConditionalWait = kWaitsOnTensor | kWaitsOnArguments;
 
 // A dtype that the first tensor of a call may not have, and what MPS says then.
 struct RefusedDtype {
@@ -69,9 +53,13 @@ using ArgumentCheck = void (*)(const Rule&, c10::ArrayRef<c10::IValue> arguments
 // `first`.
 using ArgumentChange = void (*)(std::vector<c10::IValue>& stack, size_t first);
 
-// Whether a call with these arguments makes the host wait (wait_conditions.cpp); nullptr: no condition of that kind.
-using WaitCondition = bool (*)(c10::ArrayRef<c10::IValue> arguments);
-WaitCondition wait_condition(const std::string& name);
+// On what it depends whether an operator waits: a bit of `Look`, and what answers for kWaitsOnArguments.
+struct WaitCondition {
+  uint32_t look = 0;
+  bool (*waits)(c10::ArrayRef<c10::IValue> arguments) = nullptr;
+};
+// The condition of that name in anymps.rules.When (wait_conditions.cpp). Raises for a name that is not there.
+const WaitCondition& wait_condition(const std::string& name);
 
 struct Rule {
   Rule(c10::OperatorHandle handle, std::string name);
@@ -81,7 +69,7 @@ struct Rule {
   uint32_t id = 0;            // index in the list of all rules, the tape's operator number
   Fate fate = Fate::Native;
   uint8_t family = 0;         // which text a CPU tensor among mps tensors gets (anymps/rules/_encoding.py, Family)
-  uint32_t flags = 0;
+  uint32_t flags = 0;         // Trait, and Look
   Wait wait = Wait::None;
   uint64_t writes = 0;        // bit i: argument i is written (in place or out=)
   uint64_t optional_lists = 0;  // bit i: argument i is a list of optional tensors
@@ -96,7 +84,7 @@ struct Rule {
   const Alert* alert = nullptr;
   ArgumentCheck check = nullptr;
   ArgumentChange change = nullptr;
-  WaitCondition waits_if = nullptr;
+  bool (*waits_if)(c10::ArrayRef<c10::IValue> arguments) = nullptr;
 };
 
 }  // namespace anymps

@@ -109,9 +109,10 @@ void enter_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Chec
     Rule& rule = new_rule(*handle, row.name);
     rule.fate = static_cast<Fate>(row.fate);
     rule.family = static_cast<uint8_t>(row.family);
-    rule.flags = row.flags;
+    const WaitCondition& condition = wait_condition(row.when);
+    rule.flags = row.traits | condition.look;
     rule.wait = static_cast<Wait>(row.wait);
-    rule.waits_if = (row.flags & kWaitsOnOption) ? wait_condition(row.name) : nullptr;
+    rule.waits_if = condition.waits;
     const auto dtype_row = dtypes.find(row.name);
     if (dtype_row != dtypes.end()) {
       set_dtypes(rule, dtype_row->second);

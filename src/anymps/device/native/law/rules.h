@@ -16,8 +16,9 @@ struct RuleRow {
   std::string name;
   int fate;
   int family;
-  unsigned flags;
+  unsigned traits;
   int wait;
+  std::string when;  // anymps.rules.When
 };
 
 // One row of anymps.rules.dtype_table(), by operator.

@@ -1,9 +1,9 @@
-// Operators that make the host wait only for some of their arguments: the conditions of anymps/rules/_waits.py that are not
-// about a single tensor.
+// Operators that make the host wait only for some of their arguments: the conditions of anymps.rules.When, by name.
 #include "law/rule.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <c10/util/Exception.h>
 
 #include <string>
 #include <unordered_map>
@@ -45,26 +45,22 @@ bool first_two_are_sparse(c10::ArrayRef<c10::IValue> arguments) {
 
 }  // namespace
 
-WaitCondition wait_condition(const std::string& name) {
+const WaitCondition& wait_condition(const std::string& name) {
   static const std::unordered_map<std::string, WaitCondition> conditions = {
-      {"aten::repeat_interleave.Tensor", &no_output_size},
-      {"aten::searchsorted.Tensor", &has_sorter},
-      {"aten::searchsorted.Tensor_out", &has_sorter},
-      {"aten::searchsorted.Scalar", &has_sorter},
-      {"aten::searchsorted.Scalar_out", &has_sorter},
-      {"aten::histc", &equal_ends},
-      {"aten::histc.out", &equal_ends},
-      {"aten::histogram.bin_ct", &no_range},
-      {"aten::histogram.bin_ct_out", &no_range},
-      {"aten::_histogramdd_bin_edges", &no_range},
-      {"aten::_histogramdd_from_bin_cts", &no_range},
-      {"aten::index_select", &first_is_sparse},
-      {"aten::mul.Tensor", &first_two_are_sparse},
-      {"aten::mul_.Tensor", &first_two_are_sparse},
-      {"aten::mul.out", &first_two_are_sparse},
+      {"always", {}},
+      {"index_is_mask", {kWaitsOnMask}},
+      {"scalar_on_mps", {kWaitsOnScalar}},
+      {"zero_dim", {kWaitsOnZeroDim}},
+      {"no_output_size", {kWaitsOnArguments, &no_output_size}},
+      {"sorter_given", {kWaitsOnArguments, &has_sorter}},
+      {"equal_ends", {kWaitsOnArguments, &equal_ends}},
+      {"no_range", {kWaitsOnArguments, &no_range}},
+      {"first_is_sparse", {kWaitsOnArguments, &first_is_sparse}},
+      {"both_are_sparse", {kWaitsOnArguments, &first_two_are_sparse}},
   };
   const auto found = conditions.find(name);
-  return found == conditions.end() ? nullptr : found->second;
+  TORCH_CHECK(found != conditions.end(), "anymps: the native core has no wait condition \"", name, "\" (law/wait_conditions.cpp)");
+  return found->second;
 }
 
 }  // namespace anymps

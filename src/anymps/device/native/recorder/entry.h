@@ -1,6 +1,8 @@
 // One entry of the tape, as it lies in memory and in the file.
 #pragma once
 
+#include <anymps/vocabulary.h>
+
 #include <cstdint>
 
 namespace anymps {
@@ -24,7 +26,5 @@ struct Entry {
   uint32_t reserved;
 };
 static_assert(sizeof(Entry) == 64, "the packed entry is part of the recording's documented format");
-
-enum EntryFlag : uint8_t { kNonBlocking = 1, kRaised = 2, kAutogradThread = 4, kViewResult = 8, kHazard = 16, kUnsafeCopy = 32, kPair = 64 };
 
 }  // namespace anymps

@@ -27,8 +27,6 @@ struct Row {
 };
 static_assert(sizeof(Row) == 96, "the packed row is part of the recording's documented format");
 
-enum class Role : uint8_t { None = 0, Parameter = 1, Buffer = 2 };  // numbers of anymps/record/_vocabulary.py
-
 struct Size {
   uint64_t charged;    // by the allocator
   uint64_t requested;

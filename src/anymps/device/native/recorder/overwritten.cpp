@@ -56,7 +56,7 @@ void remember(const c10::TensorImpl* source, std::string mark, uint32_t site) {
 
 std::vector<std::pair<std::string, uint32_t>> read_by(const Rule& rule, c10::ArrayRef<const c10::TensorImpl*> inputs) {
   std::vector<std::pair<std::string, uint32_t>> read;
-  if ((rule.flags & kView) == 0) {
+  if ((rule.flags & kAliases) == 0) {
     std::lock_guard<std::mutex> lock(mutex);
     for (auto it = held.begin(); it != held.end();) {
       const bool given = std::any_of(

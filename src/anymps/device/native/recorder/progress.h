@@ -35,8 +35,7 @@ struct StepMark {
   uint32_t step;
   int64_t start_ns, end_ns;
 };
-// Something that a program's loop does once a round; the numbers of `kind` are those of RoundKind in record/_vocabulary.py.
-enum class RoundKind : uint8_t { Optimizer = 1, Backward = 2, Module = 3, Batch = 4 };
+// Something that a program's loop does once a round.
 struct Round {
   RoundKind kind;
   uint32_t key;  // which optimizer or module, 0 for the others

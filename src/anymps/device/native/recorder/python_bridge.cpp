@@ -17,37 +17,6 @@ namespace {
 
 std::unordered_set<uint32_t> lines_told;  // of copies to mps
 
-const char* refusal_name(Refusal kind) {
-  switch (kind) {
-    case Refusal::Missing: return "missing";
-    case Refusal::Float64: return "float64";
-    case Refusal::Complex128: return "complex128";
-    case Refusal::Dtype: return "dtype";
-    case Refusal::Device: return "device";
-    case Refusal::Generator: return "generator";
-    case Refusal::Rank: return "rank";
-    case Refusal::Layout: return "layout";
-    case Refusal::Memory: return "memory";
-    case Refusal::Distributed: return "distributed";
-    case Refusal::Argument: return "argument";
-    case Refusal::Index: return "index";
-    case Refusal::Determinism: return "determinism";
-  }
-  return "";
-}
-
-const char* error_name(ErrorClass error) {
-  switch (error) {
-    case ErrorClass::Runtime: return "RuntimeError";
-    case ErrorClass::Type: return "TypeError";
-    case ErrorClass::NotImplemented: return "NotImplementedError";
-    case ErrorClass::Value: return "ValueError";
-    case ErrorClass::Index: return "IndexError";
-    case ErrorClass::Accelerator: return "AcceleratorError";
-  }
-  return "";
-}
-
 }  // namespace
 
 Callbacks& callbacks() {
@@ -131,7 +100,7 @@ uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const st
       return nullptr;
     }
     PyObject* result = PyObject_CallFunction(
-        callback, "IssssO", number, refusal_name(kind), rule.name.c_str(), error_name(error), message.c_str(), tensor);
+        callback, "IssssO", number, kRefusalWords[static_cast<size_t>(kind)], rule.name.c_str(), kErrorNames[static_cast<size_t>(error)], message.c_str(), tensor);
     Py_DECREF(tensor);
     return result;
   });
