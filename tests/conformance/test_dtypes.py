@@ -250,6 +250,14 @@ def test_integers_divided_by_zero_raise_nothing(dtype: torch.dtype, mps_device: 
     assert float("inf") == (x / by)[1].item()
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
+def test_the_transform_of_halves(mps_device: torch.device) -> None:
+    """A short-time Fourier transform of float16 is complex32; MKL, which the CPU asks, has no such type."""
+    x, window = torch.ones(20, device=mps_device).half(), torch.ones(8, device=mps_device).half()
+    found = torch.stft(x, 8, window=window, return_complex=True)
+    assert (torch.complex32, 8) == (found.dtype, torch.view_as_real(found)[0, 0, 0].item())
+
+
 def test_dtypes_that_both_lack_raise(mps_device: torch.device) -> None:
     """A dtype that neither MPS nor the CPU has is refused, never widened."""
     with pytest.raises(NotImplementedError):

@@ -217,6 +217,7 @@ bool tells_of_dtype(const c10::Error& error, uint64_t widened) {
   const size_t at = said.find(before);
   if (at == std::string::npos) {
     return said.find("Boolean inputs not supported") != std::string::npos || said.find("Unsupported dtype") != std::string::npos ||
+        said.find("doesn't support tensors of type") != std::string::npos ||  // MKL's transforms
         said.find("only support floating point and complex dtypes") != std::string::npos;
   }
   for (int type = 0; type < static_cast<int>(c10::ScalarType::NumOptions); ++type) {
