@@ -47,6 +47,10 @@ REFUSALS: dict[str, tuple[Callable[[torch.device], Any], str]] = {
         lambda d: torch.linalg.qr(_complex(d)),
         "Failed to create function state object for: geqrf_float2",
     ),
+    "complex solve, later": (
+        lambda d: torch.linalg.solve(_complex(d), _complex(d)),
+        "linalg.lu_factor(): MPS doesn't support complex types.",
+    ),
     "relu of bools": (
         lambda d: torch.relu(torch.ones(2, dtype=torch.bool, device=d)),
         "Failed to create function state object for: relu_dense_bool_bool",
@@ -134,6 +138,7 @@ RELEASES = {
     "complex determinant": ((2, 11), (2, 14)),
     "complex qr": ((2, 12), (2, 13)),
     "complex qr, later": ((2, 14), (2, 15)),
+    "complex solve, later": ((2, 14), (2, 14)),
     "relu of bools": ((2, 15), (2, 15)),
     "logspace of integers": ((2, 15), (2, 15)),
     "complex factor of addmm": ((2, 11), (2, 14)),
@@ -303,6 +308,10 @@ def test_rows_hold_for_their_releases_alone() -> None:
     assert later is not None
     assert "Failed to create function state object for: geqrf_float2" == later.text
     assert refused_dtype("linalg_qr", "float16", "2.14.0") is None
+    solved = refused_dtype("linalg_lu_solve", "complex64", "2.14.0")
+    assert solved is not None
+    assert "linalg.lu_solve(): MPS only supports float32." == solved.text
+    assert refused_dtype("linalg_lu_solve", "complex64", "2.15.0") is None
     assert refused_dtype("linalg_qr", "float32", "2.13.0") is None
     assert ("bool",) == widened_dtypes("ceil", "2.14.0")
     assert () == widened_dtypes("ceil", "2.15.0")

@@ -162,6 +162,8 @@ REFUSED_DTYPES: Final = (
     _row("linalg_inv_ex", _COMPLEX, "linalg_inv: not supported for complex types yet!"),
     _limit_row("linalg_lu_factor_ex linalg_lu _linalg_det _linalg_slogdet", _COMPLEX, "lu_factor complex"),
     _limit_row("_linalg_solve_ex", _COMPLEX, "lu_factor dtype"),
+    _row("_linalg_solve_ex", _COMPLEX, OPERATOR_LIMITS["lu_factor complex"].text, (2, 14), (2, 14)),
+    _row("linalg_lu_solve", _COMPLEX, "linalg.lu_solve(): MPS only supports float32.", (2, 14), (2, 14)),
     _limit_row("linalg_qr", (*_COMPLEX, *_HALVES), "linalg_qr dtype"),
     _row("geqrf linalg_qr", _COMPLEX, missing_kernel("geqrf_float2"), (2, 14)),
     _row(
