@@ -35,7 +35,7 @@ RULE = Rule(
 PAGE = """\
 # MPS999: Something
 
-Severity: warning. It holds from torch 2.12 to torch 2.14.
+Severity: warning. It holds from torch 2.12 to 2.14.
 
 ## Why on MPS
 

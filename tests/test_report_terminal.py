@@ -61,7 +61,7 @@ Waits  2 lines in every step
   in which the host prepares them; work: the time inside them. On a Mac the GPU works meanwhile, at
   its own speed, and the wait lasts until it is done.
 
-  These belong:
+  Fine as they are:
   train.py:31  copy to mps  20  the loop's data on its way to the device
 
 Findings

@@ -73,6 +73,7 @@ class Rule:
 
     `fix` is the general advice; a finding says it in terms of its own line where it can. `example` is run by the
     tests; a known fault of the backend has none, as it takes a certain torch, macOS and chip, but a test of its own.
+    `where` names those, and the device knows whether they are at hand.
     `refusal`: its errors are calls that raised. `stops`: it stops a script on a Mac, though nothing raises here.
     `needs_steps`: it is applied only where a recording holds enough complete training steps.
     """
@@ -86,6 +87,7 @@ class Rule:
     example: Example | None
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
+    where: str = ""
     related_as: str = "made at"
     refusal: bool = False
     stops: bool = False

@@ -41,10 +41,14 @@ def _example(rule: Rule) -> list[str]:
 
 
 def _releases(rule: Rule) -> str:
-    first = "" if rule.since is None else f"from torch {rule.since[0]}.{rule.since[1]}"
-    last = "" if rule.until is None else f"to torch {rule.until[0]}.{rule.until[1]}"
-    span = " ".join(part for part in (first, last) if part)
-    return f"It holds {span}." if span else "It holds for every supported torch."
+    if rule.where:
+        return f"It holds in {rule.where}."
+    first, last = (f"{release[0]}.{release[1]}" if release else "" for release in (rule.since, rule.until))
+    if first and last:
+        return f"It holds from torch {first} to {last}." if first != last else f"It holds for torch {first}."
+    if first:
+        return f"It holds from torch {first} on."
+    return f"It holds up to torch {last}." if last else "It holds for every supported torch."
 
 
 def _code(text: str) -> str:

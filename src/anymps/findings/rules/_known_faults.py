@@ -35,7 +35,7 @@ _WHY: Final = {
 def _rule(hazards: list[Hazard]) -> Rule:
     first = hazards[0]
     issues = ", ".join(f"#{number}" for number in first.issues)
-    where = "; ".join(dict.fromkeys(hazard.where for hazard in hazards))
+    where = dict.fromkeys(hazard.where for hazard in hazards)
     sources = dict.fromkeys(hazard.source for hazard in hazards)
     return Rule(
         id=first.id,
@@ -43,8 +43,9 @@ def _rule(hazards: list[Hazard]) -> Rule:
         severity=Severity.WARNING if first.outcome in _UNSURE else Severity.ERROR,
         why=_WHY[first.outcome],
         fix=first.fix,
-        source="; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources, where]),
+        source="; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources, *where]),
         example=None,
+        where="; ".join(where),
         stops=first.outcome is Outcome.HANGS,
     )
 

@@ -175,7 +175,7 @@ def _waits(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
             justify: JustifyMethod = "right" if header == "times" else "left"
             grid.add_column(justify=justify, style=QUIET, no_wrap=header == "where", overflow="fold")
         if rows.remarks:
-            yield indented(Text("These belong:"))
+            yield indented(Text("Fine as they are:"))
         for row in rows.belonging:
             grid.add_row(*map(Text, row))
         yield indented(grid)
