@@ -71,6 +71,18 @@ KNOWN: Final = (
         "torch/_refs/linalg/__init__.py in the wheel",
     ),
     _row(
+        "div div_ floor_divide floor_divide_ fmod fmod_ remainder remainder_",
+        "ZeroDivisionError",
+        "integers divided by zero raise nothing",
+        "Metal Shading Language Specification, 3.1",
+    ),
+    _row(
+        "_foreach_powsum",
+        "powsum_cpu|without overflow",
+        "made of other operators on mps",
+        "foreach_tensor_powsum_slow, linalg__powsum_slow in native_functions.yaml of the wheel",
+    ),
+    _row(
         "max_pool1d",
         "max_pool1d_impl",
         "a kernel of its own on the CPU, max_pool2d_with_indices elsewhere",
