@@ -38,7 +38,7 @@ def test_a_new_size_in_every_step() -> None:
     assert (finding.site.line, finding.count, finding.per_step) == (12, 60, 1.0)
     assert finding.what == (
         "Different sizes in 60 steps, by operator: `aten::convolution_overrideable` 60. "
-        "60 graphs are compiled for 1 call of the loop."
+        "A Mac compiles 60 graphs for this line."
     )
 
 
@@ -50,6 +50,20 @@ def test_a_few_buckets_are_no_finding() -> None:
 def test_sizes_that_come_again_and_again_are_no_finding() -> None:
     """Twenty sizes over two hundred steps: nine of ten steps find their graph."""
     assert found(loop([step % 20 for step in range(200)])) == []
+
+
+def test_many_sizes_in_one_step_are_no_finding() -> None:
+    """A text that is generated now and then grows by a token a call: the steps themselves keep their sizes."""
+    builder = RecordingBuilder(meta={"directory": "/home/me/project", "torch_version": "2.13.0"})
+    line = builder.site(SCRIPT, 12, "forward", "return self.feed(x)")
+    for step in range(12):
+        for call, length in enumerate([16, *(range(20, 40) if step == 6 else ())]):
+            builder.entry(
+                "aten::linear", start_ns=step * 1000 + 10 * call, duration_ns=5, phase=Phase.FORWARD, site=line,
+                inputs=[f"float32[1, {length}, 8]"], outputs=[f"float32[1, {length}, 8]"],
+            )  # fmt: skip
+        builder.end_step(step * 1000 + 1000)
+    assert found(builder.close()) == []
 
 
 def test_an_operator_without_a_graph_is_no_finding() -> None:

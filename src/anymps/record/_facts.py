@@ -143,13 +143,14 @@ class Occurrence:
 class Varied:
     """One operator at one site, as its sizes vary: in `steps` complete steps it met `signatures` different ones.
 
-    A signature is the dtypes and shapes of a call's inputs.
+    A signature is the dtypes and shapes of a call's inputs. `steps_with_new` of the steps met one for the first time.
     """
 
     operator: str
     site: Site
     signatures: int
     steps: int
+    steps_with_new: int
 
 
 @dataclass(frozen=True)

@@ -131,10 +131,13 @@ def read_varied(rows: Rows, operators: tuple[str, ...], site: Callable[[int], Si
     """Where these operators ran in complete steps, with how many different inputs; the most varied first."""
     names = ", ".join("?" * len(operators))
     found = rows(
-        "SELECT o.name, e.site, COUNT(DISTINCT s.inputs), COUNT(DISTINCT e.step) FROM entries e "
+        "SELECT name, site, COUNT(DISTINCT inputs), COUNT(DISTINCT step), "
+        "COUNT(DISTINCT CASE WHEN step = first THEN step END) FROM (SELECT "
+        "o.name AS name, e.site AS site, s.inputs AS inputs, e.step AS step, e.id AS id, MIN(e.step) "
+        "OVER (PARTITION BY o.name, e.site, s.inputs) AS first FROM entries e "
         "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
         "JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
-        f"WHERE o.name IN ({names}) AND {ON_MPS} GROUP BY 1, 2 ORDER BY 3 DESC, MIN(e.id)",
+        f"WHERE o.name IN ({names}) AND {ON_MPS}) GROUP BY 1, 2 ORDER BY 3 DESC, MIN(id)",
         operators,
     )
-    return tuple(Varied(name, site(at), signatures, steps) for name, at, signatures, steps in found)
+    return tuple(Varied(name, site(at), signatures, steps, new) for name, at, signatures, steps, new in found)

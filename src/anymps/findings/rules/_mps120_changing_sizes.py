@@ -72,8 +72,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         worst.site,
         what=(
             f"Different sizes in {number(worst.steps)} steps, by operator: {counts}. "
-            f"{number(graphs)} graphs are compiled for {number(len(places))} {'call' if len(places) == 1 else 'calls'} "
-            "of the loop."
+            f"A Mac compiles {number(graphs)} graphs for {'this line' if len(places) == 1 else 'these calls'}."
         ),
         count=graphs,
         per_step=graphs / worst.steps,
@@ -82,4 +81,4 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 def _changes(place: Varied) -> bool:
     """Whether the sizes at a place are new in at least every second step."""
-    return place.signatures >= _LEAST and place.steps >= MIN_STEPS and 2 * place.signatures >= place.steps
+    return place.signatures >= _LEAST and place.steps >= MIN_STEPS and 2 * place.steps_with_new >= place.steps
