@@ -222,7 +222,7 @@ def _json(answer: Coverage) -> dict[str, Any]:
         "wait": None
         if answer.wait is None
         else {
-            "kind": answer.wait.kind,
+            "kind": answer.wait.kind.label,
             "what": answer.wait.what,
             "condition": answer.wait.condition or None,
             "source": answer.wait.source,

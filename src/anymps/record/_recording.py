@@ -210,7 +210,7 @@ class Recording:
 
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a query over the tables of the file, one by one as they are read."""
-        return self._file.stream(statement)
+        yield from self._file.stream(statement)  # which keeps the recording alive, and with it the file open
 
     def signature(self, identity: int) -> Signature:
         """The operator, fate and tensors that a call's number stands for."""
