@@ -70,7 +70,7 @@ def test_build_makes_a_loadable_module(sources: Path, capfd: pytest.CaptureFixtu
     path = _build.build()
     said = capfd.readouterr().err.splitlines()
     version = _toolchain.find_torch().public_version
-    assert said[0] == f"anymps: building the native core for torch {version} (first use, about 20 s) ..."
+    assert said[0] == f"anymps: building the native core for torch {version} (first use, a minute or two) ..."
     assert said[1].startswith("anymps: native core built in ") and said[1].endswith(" s")
     assert len(said) == 2
     assert path.name == "_native" + str(sysconfig.get_config_var("EXT_SUFFIX"))

@@ -470,11 +470,31 @@ def test_foreach_optimizer() -> None:
         stepping(140, file=LIBRARY),
         stepping(140, count=2),
     ],
-    ids=["few", "fused", "no kernel", "own class", "on the CPU", "complex", "differentiable", "library", "two"],
+    ids=["few", "fused", "no kernel", "own class", "on the CPU", "complex", "differentiable", "library", "whose"],
 )
 def test_optimizers_that_are_as_they_should_be(extra: Extra) -> None:
     """MPS812 is silent where the fused kernel is used, is not there, or would save little."""
     assert ids(loop(extra)) == []
+
+
+def test_two_optimizers() -> None:
+    """MPS812 tells each by the line that steps it, and is silent of those that share one."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        lines = {"optimizer_g.step()": (30, 112), "optimizer_d.step()": (40, 63), "other.step()": (50, 25)}
+        for source, (line, kernels) in lines.items():
+            site = builder.site("train.py", line, "main", source)
+            for count in range((step == 0) * (2 if line == 50 else 1)):
+                builder.note("optimizer", start_ns=time, site=site, phase=Phase.OPTIMIZER, **OPTIMIZER, number=count)
+            for number in range(kernels):
+                builder.entry("aten::addcdiv_", start_ns=time + line * 10 + number, site=site, phase=Phase.OPTIMIZER)
+
+    found = list(find(loop(extra)))
+    assert [(finding.id, finding.site.line) for finding in found] == [("MPS812", 30), ("MPS812", 40)]
+    assert [finding.what for finding in found] == [
+        "`AdamW` ran 112 kernels a step for 10 parameters, 55% of all kernels of the step.",
+        "`AdamW` ran 63 kernels a step for 10 parameters, 31% of all kernels of the step.",
+    ]
 
 
 @pytest.mark.parametrize(("forward", "expected"), [(558, ["MPS812"]), (560, [])])

@@ -208,7 +208,7 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
     prefix = f"{directory.name}.building-"
     for leftover in directory.parent.glob(f"{prefix}*"):  # of a build that was killed
         shutil.rmtree(leftover, ignore_errors=True)
-    _say(f"building the native core for torch {torch.public_version} (first use, about 20 s) ...")
+    _say(f"building the native core for torch {torch.public_version} (first use, a minute or two) ...")
     start = time.monotonic()
     # Not tempfile.mkdtemp: its directories are closed to other users, and a cache may be shared.
     work = directory.parent / f"{prefix}{os.getpid()}"

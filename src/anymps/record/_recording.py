@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
-from anymps._vocabulary import Direction, Fate, Flag
+from anymps._vocabulary import Direction, Fate, Flag, Phase
 from anymps.record._clocks import read_clock_pairs
 from anymps.record._facts import (
     Call,
@@ -296,6 +296,10 @@ class Recording:
     def varied(self, operators: Iterable[str]) -> tuple[Varied, ...]:
         """Where certain operators ran in complete steps, and with how many different inputs; the most varied first."""
         return read_varied(self._rows, tuple(operators), self.site)
+
+    def kernels_of(self, phase: Phase) -> tuple[Occurrence, ...]:
+        """Where operators ran in a kernel on mps in one phase; a view has none."""
+        return self._occurrences(condition=f"{ON_MPS} AND phase = {phase:d} AND NOT flags & {Flag.VIEW:d}")
 
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from anymps.findings._costs import LAUNCH
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import UserLine, checked, could_be_fused, fused_heeds_scaler, made_at
-from anymps.record import Phase, Recording
+from anymps.record import Noted, Phase, PhaseShare, Recording
 
 _MIN_SAVED = 50
 """Kernels a step that a finding must save; below that the step does not show it."""
@@ -112,16 +113,18 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
     if recording.noted("grad_scaler") and not fused_heeds_scaler(recording):
         return  # with the fused kernel the training would be wrong (MPS691)
     shares = {share.phase: share for share in recording.step_table().median}
-    if Phase.OPTIMIZER not in shares or len(optimizers) != 1:
-        return  # whose kernels they are cannot be told
-    kernels = shares[Phase.OPTIMIZER].on_mps - shares[Phase.OPTIMIZER].views
-    part = kernels / max(sum(share.on_mps - share.views for share in shares.values()), 1)
-    for optimizer in optimizers:
+    if Phase.OPTIMIZER not in shares:
+        return
+    whole = max(sum(share.on_mps - share.views for share in shares.values()), 1)
+    ran = [
+        (optimizer, kernels)
+        for optimizer, kernels in _kernels(recording, optimizers, shares[Phase.OPTIMIZER])
+        if could_be_fused(optimizer) and not is_library(made_at(optimizer)) and kernels >= _MIN_SAVED
+    ]
+    if sum(kernels for _, kernels in ran) < _MIN_SHARE * whole:
+        return
+    for optimizer, kernels in ran:
         site, step = made_at(optimizer), optimizer.occurrence.site
-        if not could_be_fused(optimizer) or is_library(site):
-            continue
-        if kernels < _MIN_SAVED or part < _MIN_SHARE:
-            continue
         name, tensors = str(optimizer.facts["name"]), optimizer.facts["tensors"]
         steps = recording.training_steps
         foreach = ", with `foreach=True`," if optimizer.facts.get("foreach") == ["True"] else ""
@@ -129,7 +132,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
             site,
             what=(
                 f"`{name}`{foreach} ran {number(kernels)} kernels a step for {tensors} parameters, "
-                f"{part:.0%} of all kernels of the step."
+                f"{kernels / whole:.0%} of all kernels of the step."
             ),
             count=steps,
             per_step=1.0,
@@ -137,6 +140,25 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
             fix=_with_fused(name, site.source) + (", in place of `foreach=True`." if foreach else "."),
             related_sites=[step] if step != site else [],
         )
+
+
+def _kernels(recording: Recording, optimizers: Sequence[Noted], share: PhaseShare) -> Iterator[tuple[Noted, float]]:
+    """Each optimizer with its kernels of a typical step: those of the line that steps it, if it is alone there."""
+    kernels = share.on_mps - share.views
+    if len(optimizers) == 1:
+        yield optimizers[0], kernels
+        return
+    at_line: Counter[tuple[str, int]] = Counter()
+    for ran in recording.kernels_of(Phase.OPTIMIZER):
+        at_line[ran.site.file, ran.site.line] += ran.count
+    places = Counter(_line(optimizer) for optimizer in optimizers)
+    for optimizer in optimizers:
+        if places[_line(optimizer)] == 1 and at_line[_line(optimizer)]:
+            yield optimizer, kernels * at_line[_line(optimizer)] / at_line.total()
+
+
+def _line(optimizer: Noted) -> tuple[str, int]:
+    return optimizer.occurrence.site.file, optimizer.occurrence.site.line
 
 
 def _with_fused(name: str, source: str) -> str:
