@@ -260,7 +260,7 @@ def test_whole_text() -> None:
         "machine          Linux, x86_64, in Docker\n"
         "anymps           0.1.0, Python 3.11.7\n"
         "torch            2.13.0+cpu (supported: 2.11 to 2.15)\n"
-        "native core      not built yet: the first use builds it, once, in about 20 s\n"
+        "native core      not built yet: the first use builds it, once, in a minute or two\n"
         "compiler         c++ (Debian 12.2.0) 12.2.0\n"
         "environment\n"
         "  ANYMPS_MAC=M1 8GB\n"

@@ -206,7 +206,8 @@ def _build_checks(facts: Facts) -> list[Check]:
     if built:
         checks.append(Check("native core", Status.OK, f"built, in {facts.cache}"))
     else:
-        checks.append(Check("native core", Status.OK, "not built yet: the first use builds it, once, in about 20 s"))
+        later = "not built yet: the first use builds it, once, in a minute or two"
+        checks.append(Check("native core", Status.OK, later))
     # With a finished core nothing of this is needed.
     missing = Status.WARN if built else Status.BAD
     if facts.compiler_error is not None:
