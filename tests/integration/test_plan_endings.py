@@ -133,6 +133,18 @@ def test_a_time_limit_that_is_reached_is_told(tmp_path: Path) -> None:
     assert found["largest_batch_unknown"] == {"why": "late", "problem": ""}
 
 
+def test_a_script_that_is_deaf_to_the_limit_is_told_of(tmp_path: Path) -> None:
+    """It is killed; the batch of its first step is known."""
+    deaf = training(extra=f"step and (open({REACHED!r}, 'w').close() or time.sleep(600))")
+    text = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{deaf}"
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    options = ("--report-to", "plan.json", "--mac", "M1 8GB", "--no-larger")
+    result = limited_plan(tmp_path, 30, *options, "train.py")
+    assert result.status == 0, result.err
+    found = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    assert (found["steps"], found["batch"], found["ended_after"]) == (1, 8, 30.0)
+
+
 def test_a_script_that_halves_its_batch_is_tried_within_the_macs_memory(tmp_path: Path) -> None:
     """It fails as written, and goes on with the batch that it comes to."""
     found = planned(tmp_path, RETRIES, "--mac", "M1 8GB", "--no-larger")

@@ -91,8 +91,11 @@ class PlanSession:
         self._handle.close(ending)
         failure = self._handle.failure
         self._handle = None
+        self._write_facts("" if failure is None else str(failure))
+
+    def _write_facts(self, unrecorded: str) -> None:
         facts = {
-            "unrecorded": "" if failure is None else str(failure),
+            "unrecorded": unrecorded,
             "batch": self._applied.batch,
             "sequence": self._applied.sequence,
             "steps": self._turns.taken,
@@ -135,7 +138,11 @@ class PlanSession:
         def after_step(optimizer: Any, *_: Any) -> None:
             # One made anew for the same parameters is the same. Its own id may have been another's before.
             group = optimizer.param_groups[0]["params"]
-            if self._turns.step(id(group[0]) if group else id(optimizer)):
+            enough = self._turns.step(id(group[0]) if group else id(optimizer))
+            if not Path(self._order["facts"]).exists():
+                with suppress(OSError):  # told of when the recording is closed
+                    self._write_facts("")  # in case that the script has to be killed
+            if enough:
                 sys.stdout.flush()
                 raise Enough(0)
 
