@@ -27,6 +27,10 @@ class OpenFile:
         """Let go of the file."""
         self._connection.close()
 
+    def __del__(self) -> None:
+        # Recordings are handed around freely; forgetting to close a file that is only read harms nobody.
+        self._connection.close()
+
     def check(self) -> None:
         """Hold every value to its column, as a file may have been made by others."""
         try:

@@ -105,10 +105,6 @@ class Recording:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        # Recordings are handed around freely; forgetting to close a file that is only read harms nobody.
-        self._file.close()
-
     @property
     def meta(self) -> dict[str, object]:
         """The facts about the run (see the class)."""
@@ -210,7 +206,7 @@ class Recording:
 
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a query over the tables of the file, one by one as they are read."""
-        yield from self._file.stream(statement)  # which keeps the recording alive, and with it the file open
+        return self._file.stream(statement)
 
     def signature(self, identity: int) -> Signature:
         """The operator, fate and tensors that a call's number stands for."""
