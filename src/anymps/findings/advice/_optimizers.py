@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from anymps._errors import UnsupportedTorchError
 from anymps.findings._loop import is_library
+from anymps.findings._release import known_fault, release_of
 from anymps.record import Noted, Recording, Site
-from anymps.rules import parse_torch_version
-from anymps.rules.faults import Check, all_hazards
+from anymps.rules.faults import Check
 
 _FUSED = ("Adam", "AdamW", "SGD")
 _FUSED_DTYPES = {"float32", "float16", "bfloat16"}
@@ -20,12 +19,7 @@ def made_at(optimizer: Noted) -> Site:
 
 def fused_heeds_scaler(recording: Recording) -> bool:
     """Whether the fused kernels of the recording's torch look at what a GradScaler found (MPS691: some do not)."""
-    try:
-        release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
-    except UnsupportedTorchError:
-        return False
-    deaf = (hazard for hazard in all_hazards() if hazard.check is Check.GRAD_SCALER)
-    return not any(hazard.since <= release <= hazard.until for hazard in deaf)
+    return release_of(recording) is not None and known_fault(recording, Check.GRAD_SCALER) is None
 
 
 def could_be_fused(optimizer: Noted) -> bool:

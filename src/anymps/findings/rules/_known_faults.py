@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anymps._errors import UnsupportedTorchError
 from anymps.findings._loop import by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._release import known_fault
 from anymps.record import Occurrence, Recording
-from anymps.rules import parse_torch_version
 from anymps.rules.faults import Check, Hazard, Outcome, all_hazards
 
 MARK: Final = "anymps::hazard."
@@ -98,7 +97,7 @@ def _verb(hazard: Hazard) -> str:
 
 def _compiled(recording: Recording) -> Iterator[Finding]:
     """Modules with a LayerNorm that were compiled for mps, if the recording's torch is known to compile it wrong."""
-    hazard = _in_force(recording, Check.COMPILED_LAYER_NORM)
+    hazard = known_fault(recording, Check.COMPILED_LAYER_NORM)
     for compiled in recording.noted("compile") if hazard is not None else ():
         site, facts = compiled.occurrence.site, compiled.facts
         if hazard and facts.get("backend") == "inductor" and facts.get("layer_norm") and uses_mps(recording):
@@ -111,14 +110,4 @@ def _compiled(recording: Recording) -> Iterator[Finding]:
 
 def _threads(recording: Recording) -> tuple[Occurrence, ...]:
     """Operators of several threads at the same time, if the recording's torch is known to mind."""
-    return recording.concurrent() if _in_force(recording, Check.THREADS) is not None else ()
-
-
-def _in_force(recording: Recording, check: Check) -> Hazard | None:
-    """The fault with that check, if the recording's torch has it."""
-    try:
-        release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
-    except UnsupportedTorchError:
-        return None
-    known = (hazard for hazard in all_hazards() if hazard.check is check)
-    return next((hazard for hazard in known if hazard.since <= release <= hazard.until), None)
+    return recording.concurrent() if known_fault(recording, Check.THREADS) is not None else ()

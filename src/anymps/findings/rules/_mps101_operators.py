@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import FALLBACK
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
+from anymps.findings._release import release_of
 from anymps.findings.advice import equivalent
 from anymps.record import Fate, Phase, Recording, RefusalKind
-from anymps.rules import OLDEST, native_since, parse_torch_version
+from anymps.rules import OLDEST, native_since
 
 _SOURCE = "aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15"
 
@@ -215,13 +215,6 @@ def _native_words(recording: Recording, operator: str) -> str:
     if known is not None:
         words.append(f"Write `{known.instead}` for `{known.call}`.")
     release = native_since(operator)
-    if release is not None and release > _torch_release(recording):
+    if release is not None and release > (release_of(recording) or OLDEST):
         words.append(f"torch {release[0]}.{release[1]} has an MPS kernel for it.")
     return " ".join(words)
-
-
-def _torch_release(recording: Recording) -> tuple[int, int]:
-    try:
-        return parse_torch_version(str(recording.meta.get("torch_version", ""))).release
-    except UnsupportedTorchError:
-        return OLDEST

@@ -15,9 +15,10 @@ from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, is_library, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import at
+from anymps.findings._release import release_of
 from anymps.findings.advice import UserLine
 from anymps.record import Direction, Noted, Recording, Site
-from anymps.rules import Kind, coverage, parse_torch_version
+from anymps.rules import Kind, coverage
 
 _COPY = f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}"
 
@@ -334,9 +335,12 @@ def _operators(trips: list[Noted]) -> list[str]:
 
 def _has(recording: Recording, operator: str) -> bool:
     """Whether mps ran the operator in the recorded torch."""
+    release = release_of(recording)
     try:
-        release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
-        return coverage(operator.removeprefix("aten::"), release).kind in (Kind.NATIVE, Kind.COMPOSITE)
+        return release is not None and coverage(operator.removeprefix("aten::"), release).kind in (
+            Kind.NATIVE,
+            Kind.COMPOSITE,
+        )
     except UnsupportedTorchError:
         return False
 

@@ -1,0 +1,23 @@
+"""The torch release of a recording, and the known faults that it has."""
+
+from __future__ import annotations
+
+from anymps._errors import UnsupportedTorchError
+from anymps.record import Recording
+from anymps.rules import parse_torch_version
+from anymps.rules.faults import Check, Hazard, all_hazards
+
+
+def release_of(recording: Recording) -> tuple[int, int] | None:
+    """(major, minor) of the recording's torch; None where it is not known."""
+    try:
+        return parse_torch_version(str(recording.meta.get("torch_version", ""))).release
+    except UnsupportedTorchError:
+        return None
+
+
+def known_fault(recording: Recording, check: Check) -> Hazard | None:
+    """The fault that is recognised by `check`, if the recording's torch is known to have it."""
+    release = release_of(recording)
+    known = (hazard for hazard in all_hazards() if hazard.check is check)
+    return next((it for it in known if release is not None and it.since <= release <= it.until), None)
