@@ -54,9 +54,17 @@ def run_python(code: str, env: Mapping[str, str] | None = None, *, timeout: floa
 
     Of the settings of the mps backend a script sees only those of `env`.
     """
+    return run_command("-c", textwrap.dedent(code), env=env, timeout=timeout)
+
+
+def run_command(
+    *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, timeout: float = PATIENCE
+) -> Result:
+    """Runs a fresh Python with these arguments, as `-m anymps plan train.py`, in `cwd` and like `run_python`."""
     answer = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        [sys.executable, *arguments],
         check=False,
+        cwd=cwd,
         env={**clean_environment(), **(env or {})},
         capture_output=True,
         text=True,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-from processes import PATIENCE, Result, clean_environment
+from processes import Result, run_command
 
 REACHED = "reached"
 """The file that the script makes; the plan needs --allow-writes for it."""
@@ -34,13 +32,5 @@ runpy.run_module("anymps", run_name="__main__")
 def limited_plan(folder: Path, seconds: float, *arguments: str) -> Result:
     """Runs `anymps plan --seconds N` in a folder; the seconds are over when the script has made `reached` there."""
     driver = DRIVER.format(seconds=float(seconds), reached=str(folder / REACHED))
-    answer = subprocess.run(
-        [sys.executable, "-c", driver, "plan", "--allow-writes", "--seconds", str(seconds), *arguments],
-        check=False,
-        cwd=folder,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    return Result(answer.returncode, answer.stdout, answer.stderr)
+    options = ("plan", "--allow-writes", "--seconds", str(seconds))
+    return run_command("-c", driver, *options, *arguments, cwd=folder)

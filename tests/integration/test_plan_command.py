@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from processes import PATIENCE, Result, clean_environment, run_python
+from processes import PATIENCE, Result, clean_environment, run_command, run_python
 from time_limits import REACHED, limited_plan
 
 pytestmark = pytest.mark.integration
@@ -41,10 +41,7 @@ for batch in batches:
 
 def plan(*words: str, cwd: Path, timeout: float = PATIENCE) -> Result:
     """Runs the command as a user does."""
-    env = {**clean_environment(), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", "anymps", "plan", *words]
-    answer = subprocess.run(command, check=False, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout)
-    return Result(answer.returncode, answer.stdout, answer.stderr)
+    return run_command("-m", "anymps", "plan", *words, cwd=cwd, env={"HF_HUB_OFFLINE": "1"}, timeout=timeout)
 
 
 def planned(cwd: Path, *words: str) -> dict[str, Any]:

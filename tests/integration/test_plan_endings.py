@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from processes import PATIENCE, Result, clean_environment
+from processes import Result, clean_environment, run_command
 from time_limits import REACHED, limited_plan
 
 pytestmark = pytest.mark.integration
@@ -62,16 +60,7 @@ def training(batch: int = 8, extra: str = "pass") -> str:
 def plan(folder: Path, text: str, *options: str) -> Result:
     """Runs the command on a script as a user does."""
     (folder / "train.py").write_text(text, encoding="utf-8")
-    answer = subprocess.run(
-        [sys.executable, "-m", "anymps", "plan", *options, "train.py"],
-        check=False,
-        cwd=folder,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    return Result(answer.returncode, answer.stdout, answer.stderr)
+    return run_command("-m", "anymps", "plan", *options, "train.py", cwd=folder)
 
 
 def planned(folder: Path, text: str, *options: str) -> dict[str, Any]:
@@ -158,11 +147,8 @@ def test_a_file_that_hides_a_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "numpy.py").write_text("", encoding="utf-8")
     (tmp_path / "mine" / "train.py").write_text(training(), encoding="utf-8")
-    command = [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "mine/train.py"]
-    answer = subprocess.run(
-        command, check=False, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert (answer.returncode, answer.stdout, answer.stderr.splitlines()) == (
+    result = run_command("-m", "anymps", "plan", "--mac", "M1 8GB", "mine/train.py", cwd=tmp_path)
+    assert (result.status, result.out, result.err.splitlines()) == (
         2,
         "",
         [
@@ -177,13 +163,10 @@ def test_modules_of_pythonpath_are_found(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "settings_of_mine.py").write_text("size = 3", encoding="utf-8")
     (tmp_path / "train.py").write_text("import settings_of_mine\n" + training(), encoding="utf-8")
-    environment = clean_environment()
-    environment["PYTHONPATH"] = f"{tmp_path / 'mine'}:{environment['PYTHONPATH']}"
-    command = [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "--no-larger", "train.py"]
-    answer = subprocess.run(
-        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert answer.returncode == 0, answer.stderr
+    env = {"PYTHONPATH": f"{tmp_path / 'mine'}:{clean_environment()['PYTHONPATH']}"}
+    options = ("--mac", "M1 8GB", "--no-larger")
+    result = run_command("-m", "anymps", "plan", *options, "train.py", cwd=tmp_path, env=env)
+    assert result.status == 0, result.err
 
 
 def test_a_measurement_that_cannot_be_written(tmp_path: Path) -> None:

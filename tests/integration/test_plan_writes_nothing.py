@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from processes import PATIENCE, clean_environment
+from processes import run_command
 
 pytestmark = pytest.mark.integration
 
@@ -65,11 +63,9 @@ def planned(folder: Path, *words: str) -> dict[str, Any]:
     """The plan of a script in the folder; no entry of the folder may differ afterwards."""
     before = hashes(folder)
     report = folder.parent / "plan.json"
-    command = [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "--report-to", str(report), *words]
-    answer = subprocess.run(
-        command, check=False, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert answer.returncode == 0, answer.stderr
+    options = ("--mac", "M1 8GB", "--report-to", str(report))
+    result = run_command("-m", "anymps", "plan", *options, *words, cwd=folder)
+    assert result.status == 0, result.err
     assert hashes(folder) == before
     document: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     return document
@@ -99,12 +95,9 @@ def test_a_script_that_saves_finds_its_files_as_they_were(folder: Path) -> None:
 def test_a_script_that_may_write_writes(folder: Path) -> None:
     """With --allow-writes its files are there."""
     (folder / "train.py").write_text(SAVES, encoding="utf-8")
-    command = [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "--allow-writes", "train.py"]
-    answer = subprocess.run(
-        command, check=False, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert answer.returncode == 0, answer.stderr
-    assert "dropped" not in answer.stdout
+    result = run_command("-m", "anymps", "plan", "--mac", "M1 8GB", "--allow-writes", "train.py", cwd=folder)
+    assert result.status == 0, result.err
+    assert "dropped" not in result.out
     assert not (folder / "old.txt").exists()
     assert (folder / "log.txt").read_text(encoding="utf-8") == "goodstep\nstep\n"
     assert (folder / "best.pt").stat().st_size > 64 * 64 * 4
