@@ -1,7 +1,7 @@
 """Copies with `non_blocking=True` that are under way, and who touches their host side before the next wait.
 
-The rules are those of native/nonblocking.cpp, as far as a dispatch mode sees: operators, `Tensor.numpy` and `tolist`.
-What goes by `data_ptr`, a storage or DLPack is seen only as a source that has changed.
+The rules are those of native/recorder/nonblocking.cpp, as far as a dispatch mode sees: operators, `Tensor.numpy` and
+`tolist`. What goes by `data_ptr`, a storage or DLPack is seen only as a source that has changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How each known fault is recognised without the native core: the conditions of native/hazard_checks.cpp, in Python.
+"""How known faults are recognised without the native core: the conditions of native/law/hazard_checks.cpp, in Python.
 
 Each is a function of sizes, strides, dtypes and arguments, and looks at no value. A test asks both for many calls, and
 they must answer alike (`tests/test_hazards_alike.py`).

@@ -101,7 +101,7 @@ def _place(places: dict[str, int], names: Sequence[str]) -> int:
 
 
 class Event:
-    """What is known of an event: as in native/events.cpp. `timing` is None for one older than the recording."""
+    """What is known of an event: as in native/device/events.cpp. `timing` is None for one older than the recording."""
 
     __slots__ = ("measured", "recorded", "site", "synchronized", "timing")
 

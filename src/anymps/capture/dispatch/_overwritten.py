@@ -1,7 +1,7 @@
 """Tensors on mps that a casting copy to the CPU has overwritten on a Mac (MPS601), until something reads them.
 
-native/overwritten.cpp again, in Python: the copy itself gives the right values, and most such tensors are dropped
-right after it.
+native/recorder/overwritten.cpp again, in Python: the copy itself gives the right values, and most such tensors are
+dropped right after it.
 """
 
 from __future__ import annotations

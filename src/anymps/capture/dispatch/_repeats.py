@@ -1,4 +1,4 @@
-"""CPU tensors that a line copies to mps in step after step as they were: native/repeats.cpp again, in Python."""
+"""CPU tensors that a line copies to mps in step after step unchanged: native/recorder/repeats.cpp again, in Python."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The memory that copies to the CPU wrote, and what operators made of it, until it is copied back to mps.
 
-The rules are those of native/roundtrip.cpp, as far as a dispatch mode sees.
+The rules are those of native/recorder/roundtrip.cpp, as far as a dispatch mode sees.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class _Code(NamedTuple):
 
 
 class Sites:
-    """Numbers lines from 1. The rules are those of the native core (python_bridge.cpp)."""
+    """Numbers lines from 1. The rules are those of the native core (call_sites.cpp)."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         """`folders`: the beginnings of paths whose files are never the user's."""

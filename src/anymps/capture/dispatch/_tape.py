@@ -1,4 +1,4 @@
-"""The tape in Python, for a device without the native core: entries, signatures, steps, phases as native/tape.cpp."""
+"""The tape in Python, for a device without the native core: entries, signatures, steps, phases as recorder/tape.cpp."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ class PythonTape:
         self.step += 1
 
     def note_round(self, kind: int, key: int, start: int) -> None:
-        """Note what a loop does once a round, and that it ends now; native/tape.cpp again."""
+        """Note what a loop does once a round, and that it ends now; native/recorder/tape.cpp again."""
         if self.on and len(self._rounds) < _MOST_ROUNDS:
             self._rounds.append((kind, key, self.sites.current(), start, self.clock_ns()))
 
