@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from anymps.device._build import SOURCE_DIRECTORY
+from anymps.device._enable import SUBSTRATES
 
 TABLE = Path(__file__).parents[1] / "docs" / "architecture.md"
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
@@ -30,9 +31,13 @@ def files() -> list[Path]:
     return sorted(path.relative_to(SOURCE_DIRECTORY) for path in found)
 
 
+def read(path: Path) -> str:
+    return (SOURCE_DIRECTORY / path).read_text(encoding="utf-8")
+
+
 def includes(path: Path) -> list[Path]:
     """What a file includes of the native core."""
-    return [Path(name) for name in _INCLUDE.findall((SOURCE_DIRECTORY / path).read_text(encoding="utf-8"))]
+    return [Path(name) for name in _INCLUDE.findall(read(path))]
 
 
 def unit(path: Path) -> str:
@@ -86,11 +91,34 @@ def test_no_circle() -> None:
 @pytest.mark.parametrize("path", [path for path in files() if path.parts[0] == "model"], ids=identity)
 def test_the_model_needs_no_torch(path: Path) -> None:
     """It is compiled alone by its own tests."""
-    assert _TORCH.findall((SOURCE_DIRECTORY / path).read_text(encoding="utf-8")) == []
+    assert _TORCH.findall(read(path)) == []
 
 
 @pytest.mark.parametrize("path", files(), ids=identity)
 def test_files_say_what_they_are_for(path: Path) -> None:
     """A file begins with a comment whose first sentence says so."""
-    first = (SOURCE_DIRECTORY / path).read_text(encoding="utf-8").splitlines()[0]
+    first = read(path).splitlines()[0]
     assert first.startswith("// "), f"{path}: the first line is {first!r}"
+
+
+def substrates() -> list[Path]:
+    """The files that implement a substrate."""
+    return [path for path in files() if path.parts[0] == "device" and path.stem.endswith("_substrate")]
+
+
+def test_substrates_are_known_by_their_names() -> None:
+    """What `anymps.enable(substrate=...)` takes is what enters itself in the native core, a file each."""
+    entries = [
+        (path.stem.removesuffix("_substrate"), name)
+        for path in substrates()
+        for name in re.findall(r'^const SubstrateEntry \w+\("(\w+)"', read(path), re.MULTILINE)
+    ]
+    assert [name for _, name in entries] == sorted(SUBSTRATES)
+    assert all(file == name for file, name in entries)
+
+
+@pytest.mark.parametrize("path", [path for path in files() if path not in substrates()], ids=identity)
+def test_nobody_asks_which_substrate_it_is(path: Path) -> None:
+    """Only a substrate's own files name its class or include its header: the others call the interface."""
+    assert not [name for name in includes(path) if name.stem.endswith("_substrate")]
+    assert re.findall(r"\b(?:Host|Shape)Substrate\b|shapes_only", read(path)) == []

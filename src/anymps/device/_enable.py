@@ -55,6 +55,11 @@ _OPERATOR = "%OP%"  # stands for the operator's name in the texts that the nativ
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 MAC_VARIABLE = "ANYMPS_MAC"
 STRICT_COPIES_VARIABLE = "ANYMPS_STRICT_COPIES"
+# What `substrate` may be, each a file `native/device/<name>_substrate.cpp`, with what the banner says of it.
+SUBSTRATES = {
+    "host": "computed on this machine's CPU",
+    "shape": "shapes only, nothing is computed",
+}
 
 
 @dataclass(frozen=True)
@@ -142,8 +147,8 @@ def enable(
     """
     if require not in (None, "real", "virtual"):
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
-    if substrate not in ("host", "shape"):
-        raise EnableError(f"anymps: substrate must be 'host' or 'shape', not {substrate!r}")
+    if substrate not in SUBSTRATES:
+        raise EnableError(f"anymps: substrate must be {' or '.join(map(repr, SUBSTRATES))}, not {substrate!r}")
     with _enabling:  # several threads may ask; one of them does it
         method, first = choose_start_method(start_method), _state is None
         current = _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet)
@@ -189,7 +194,7 @@ def banner(current: State) -> str:
     """The one line that says what the device is."""
     if not current.virtual or current.mac is None:
         return f"anymps: real mps device, torch {current.torch}"
-    how = "computed on this machine's CPU" if current.substrate == "host" else "shapes only, nothing is computed"
+    how = SUBSTRATES[current.substrate]
     return f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, {how}; not a real Mac"
 
 
@@ -266,7 +271,7 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) ->
         mac.macos[0],
         mac.macos[1],
         internal_folders(),
-        substrate == "shape",
+        substrate,
     )
     core.allow_fallback(fallback)
     _native = core

@@ -40,14 +40,15 @@ std::string to_string(PyObject* object) {
   return text;
 }
 
-// configure(rows, texts, families, torch_minor, recommended_max, max_buffer, macos_major, macos_minor, prefixes, shapes)
+// configure(rows, texts, families, torch_minor, recommended_max, max_buffer, macos_major, macos_minor, prefixes, substrate)
 PyObject* configure(PyObject*, PyObject* args) {
   PyObject *rows, *words, *families, *prefixes;
-  int torch_minor, macos_major, macos_minor, shapes;
+  int torch_minor, macos_major, macos_minor;
+  const char* where;
   unsigned long long recommended, max_buffer;
   if (!PyArg_ParseTuple(
-          args, "OOOiKKiiOp", &rows, &words, &families, &torch_minor, &recommended, &max_buffer, &macos_major, &macos_minor, &prefixes,
-          &shapes)) {
+          args, "OOOiKKiiOs", &rows, &words, &families, &torch_minor, &recommended, &max_buffer, &macos_major, &macos_minor, &prefixes,
+          &where)) {
     return nullptr;
   }
   return guarded([&]() -> PyObject* {
@@ -164,8 +165,9 @@ PyObject* configure(PyObject*, PyObject* args) {
     }
 
     books().describe(torch_minor, recommended, max_buffer);
-    choose_substrate(shapes != 0 ? Substrate::Shape : Substrate::Host);
-    initialize_substrate();
+    choose_substrate(where);
+    install_allocator();
+    learn_plain_keys();
     hide_cuda();
     install_backend({static_cast<unsigned>(macos_major), static_cast<unsigned>(macos_minor)});
     set_families(std::move(family_names));
@@ -299,7 +301,7 @@ PyObject* reset_accumulated_memory(PyObject*, PyObject*) {
 }
 
 PyObject* keep_values(PyObject*, PyObject* bytes) {
-  keep_values_up_to(PyLong_AsSize_t(bytes));
+  substrate().keep_values_up_to(PyLong_AsSize_t(bytes));
   Py_RETURN_NONE;
 }
 
@@ -629,7 +631,7 @@ PyMethodDef methods[] = {
     {"memory_statistics", memory_statistics, METH_NOARGS, "The allocator's books."},
     {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Sets the peaks to the current values."},
     {"reset_accumulated_memory", reset_accumulated_memory, METH_NOARGS, "Sets the accumulated statistics to zero."},
-    {"keep_values_up_to", keep_values, METH_O, "How large a buffer of the shape substrate may be whose values are kept, in bytes."},
+    {"keep_values_up_to", keep_values, METH_O, "How large a buffer may be whose values a substrate without data keeps, in bytes."},
     {"max_buffer_length", max_buffer_length, METH_NOARGS, "Bytes of the largest buffer."},
     {"ledger_start", ledger_start, METH_O, "Starts a new ledger; rows beyond the limit are only counted."},
     {"ledger_drain", ledger_drain, METH_O, "Takes the rows that ended since the last drain; with those still alive at the end."},

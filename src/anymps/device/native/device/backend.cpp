@@ -4,9 +4,9 @@
 #include "device/books.h"
 #include "device/events.h"
 #include "device/generator.h"
+#include "device/memory.h"
 #include "device/pinned.h"
 #include "device/streams.h"
-#include "device/substrate.h"
 #include "device/waits.h"
 #include "recorder/recorder.h"
 

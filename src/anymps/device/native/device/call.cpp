@@ -1,12 +1,11 @@
 // Aliasing of arguments and adoption of results, shared by the boxed and the unboxed kernels.
 #include "device/call.h"
 
-#include "device/shape.h"
 #include "device/waits.h"
 
 namespace anymps {
 
-at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position) {
+at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t position) {
   if (C10_UNLIKELY(!tensor.defined())) {
     return tensor;
   }
@@ -18,13 +17,12 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
   }
   if (C10_UNLIKELY(!impl->is_mps())) {
     check_foreign(rule_, tensor, position, cpu_scalars_, sparse_);
-    const bool bare = shapes_only && !known_ && tensor.dim() > 0 && tensor.is_cpu();  // meta kernels take CPU scalars only
-    at::Tensor host = bare ? shape_of(tensor) : tensor;
+    at::Tensor host = on_host_ ? tensor : substrate().alias_of_foreign(tensor);
     arguments_.push_back({impl, host.getIntrusivePtr(), false});
     return host;
   }
   if (C10_UNLIKELY(impl->is_sparse())) {
-    check_not_sparse_shape();
+    substrate().check_sparse();
     at::Tensor host = sparse_to_host(tensor);
     arguments_.push_back({impl, host.getIntrusivePtr(), written});
     return host;
@@ -39,7 +37,7 @@ at::Tensor Call::to_host(const at::Tensor& tensor, bool written, size_t position
       return at::Tensor(host);
     }
   }
-  auto host = C10_UNLIKELY(known_) ? bytes_alias(impl) : alias(impl);
+  auto host = C10_LIKELY(on_host_) ? substrate().host_alias(impl) : alias(impl);
   arguments_.push_back({impl, host, written});
   return at::Tensor(std::move(host));
 }
@@ -66,7 +64,7 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
     return std::move(result);
   }
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
-  if (C10_LIKELY((impl->is_cpu() || (shapes_only && impl->is_meta())) && impl->has_storage())) {
+  if (C10_LIKELY((impl->is_cpu() || impl->device_type() == substrate().alias_device()) && impl->has_storage())) {
     const c10::Storage& storage = impl->unsafe_storage();
     // Nobody else holds it: it was made by this very call.
     if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1)) {
@@ -134,8 +132,8 @@ c10::Storage Call::storage_behind(const c10::StorageImpl* host) const {
 void Call::carry_back() const {
   for (const Argument& argument : arguments_) {
     if (argument.written) {
-      if (C10_UNLIKELY(shapes_only && !known_)) {
-        forget_values(argument.tensor());
+      if (C10_UNLIKELY(!on_host_)) {
+        substrate().wrote(argument.tensor());
       }
       if (C10_UNLIKELY(argument.host->is_sparse())) {
         sparse_take_over(argument.tensor(), at::Tensor(argument.host));

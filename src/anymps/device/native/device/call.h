@@ -1,8 +1,10 @@
-// One operator call: inputs become aliases, the CPU (or meta) kernel runs, results become mps tensors.
+// One operator call: inputs become aliases, a kernel of the substrate or of the CPU runs, results become mps tensors.
 #pragma once
 
+#include "device/alias.h"
 #include "device/backward_thread.h"
 #include "device/fork.h"
+#include "device/memory.h"
 #include "device/refusals.h"
 #include "device/substrate.h"
 #include "law/law.h"
@@ -23,9 +25,9 @@ void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, 
 
 class Call {
  public:
-  // `known` is of the `shape` substrate: every value of this call is known, so that it is computed on bytes.
-  explicit Call(const Rule& rule, bool sparse = false, bool known = false)
-      : rule_(rule), sparse_(sparse), known_(known), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
+  // `on_host` is what Substrate::computes_on_host says of it.
+  Call(const Rule& rule, bool sparse, bool on_host)
+      : rule_(rule), sparse_(sparse), on_host_(on_host), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
     enter_device();
     backward_thread::note_saved_tensor_hooks();
     if (C10_LIKELY((rule.flags & kConditionalWait) == 0)) {
@@ -53,13 +55,13 @@ class Call {
   }
   // Where the kernels lie that compute this call.
   c10::DispatchKeySet key() const {
-    return known_ ? c10::DispatchKeySet(c10::DispatchKey::CPU) : compute_key();
+    return C10_LIKELY(on_host_) ? c10::DispatchKeySet(c10::DispatchKey::CPU) : substrate().compute_key();
   }
 
-  // The host tensor to hand to a CPU kernel in place of `tensor`, which must outlive the call. Undefined tensors pass.
-  at::Tensor to_host(const at::Tensor& tensor, bool written, size_t position);
+  // What to hand to a kernel in place of `tensor`, which must outlive the call. Undefined tensors pass.
+  at::Tensor to_alias(const at::Tensor& tensor, bool written, size_t position);
 
-  // The mps tensor to hand out in place of a CPU kernel's result.
+  // The mps tensor to hand out in place of a kernel's result.
   at::Tensor to_mps(at::Tensor&& result);
 
   // Carries resizes and re-pointed storages of written arguments back, and writes the tape's entry.
@@ -79,7 +81,7 @@ class Call {
 
   const Rule& rule_;
   const bool sparse_;
-  const bool known_;
+  const bool on_host_;
   c10::impl::ExcludeDispatchKeyGuard below_autograd_;
   Span span_;
   c10::SmallVector<Argument, 6> arguments_;

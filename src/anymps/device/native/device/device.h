@@ -1,6 +1,7 @@
 // The virtual device: where the bytes live, one call on it, and what PyTorch asks a backend for besides kernels.
 #pragma once
 
+#include "device/alias.h"
 #include "device/backend.h"
 #include "device/backward_thread.h"
 #include "device/books.h"
@@ -13,9 +14,9 @@
 #include "device/fork.h"
 #include "device/generator.h"
 #include "device/host_generator.h"
+#include "device/memory.h"
 #include "device/pinned.h"
 #include "device/refusals.h"
-#include "device/shape.h"
 #include "device/streams.h"
 #include "device/substrate.h"
 #include "device/waits.h"

@@ -1,7 +1,7 @@
 // Pinned memory on the host substrate: host bytes as any other, held in the allocator's books.
 #include "device/pinned.h"
 
-#include "device/substrate.h"
+#include "device/memory.h"
 
 #include <anymps/release.h>
 

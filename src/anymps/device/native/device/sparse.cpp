@@ -1,4 +1,4 @@
-// Sparse COO tensors on the host substrate: the parts are aliased, results are taken apart and put together again.
+// Sparse COO tensors: the parts are aliased, results are taken apart and put together again.
 #include "device/call.h"
 
 #include <ATen/SparseTensorImpl.h>

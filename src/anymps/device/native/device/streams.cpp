@@ -1,7 +1,7 @@
 // The pool of streams and each thread's current one: numbers alone, since there is nothing to wait for.
 #include "device/streams.h"
 
-#include "device/substrate.h"
+#include "device/memory.h"
 
 #include <c10/util/Exception.h>
 

@@ -1,98 +1,155 @@
-// Where the bytes of an mps tensor live, and what stands for the tensor while a kernel computes.
+// Where the bytes of an mps tensor live and what computes on them: one interface, a file for each implementation.
 //
-// Unified memory means that one buffer serves both processors. The `host` substrate takes that at its word: every mps
-// storage owns host bytes, and a CPU kernel works on an *alias*, a CPU tensor over the same bytes. The `shape` substrate
-// owns no bytes: an alias is a meta tensor, and meta kernels work out the shapes. Only small tensors whose values follow
-// from known ones keep bytes there, because programs branch on them (masks, lengths, a gradient scaler's factor).
+// Unified memory means that one buffer serves both processors. `host` takes that at its word: every mps storage owns host
+// bytes, and CPU kernels work on them. `shape` owns no bytes: meta kernels work out the shapes. What a kernel is given in
+// place of an mps tensor is an *alias* of it (alias.h), a tensor of the device that computes.
 #pragma once
 
+#include "law/law.h"
+
 #include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/Scalar.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
-#include <atomic>
+#include <memory>
+#include <string>
 
 namespace anymps {
 
-struct Block;
+// Is shown the arguments of a call, one after the other. Undefined tensors are shown, too.
+class ArgumentVisitor {
+ public:
+  virtual void input(const at::Tensor& tensor) = 0;
+  virtual void output(const at::Tensor& tensor) = 0;  // one that the call writes
+  virtual void number(double value) = 0;
 
-enum class Substrate : uint8_t { Host, Shape };
-void choose_substrate(Substrate substrate);  // before anything is allocated
-extern bool shapes_only;                     // the `shape` substrate is in force
+  void value(const c10::IValue& value, bool written);  // a boxed argument: each tensor and number in it
 
-// What is known of a buffer's values on the `shape` substrate: nothing was written yet, all of it, or not any more.
-enum class Values : uint8_t { Blank, Known, Unknown };
-
-// The owner of an mps storage's bytes; the context of its DataPtr.
-struct Buffer {
-  Buffer(at::DataPtr&& bytes, Block* block);
-  ~Buffer();
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  void assign(uint8_t role, uint32_t module);  // says in the recording what it is; `role` is Role
-
-  at::DataPtr memory;                             // the host bytes; on the `shape` substrate only while the values are known
-  Block* block;                                   // this buffer in the allocator's books
-  uint32_t row;                                   // and in the ledger, 0 if it was born while nothing recorded
-  std::atomic<c10::StorageImpl*> alias{nullptr};  // storage of the aliases, made at first use; owns one reference
-  std::atomic<c10::TensorImpl*> spare{nullptr};   // an alias that no call uses at the moment; owns one reference
-  std::atomic<Values> values{Values::Blank};      // of the `shape` substrate
+ protected:
+  ~ArgumentVisitor() = default;
 };
 
-inline const c10::Device kMpsDevice{c10::DeviceType::MPS, 0};
+// Shows a call's arguments to a visitor. Refers to the function that it is made of.
+class ArgumentWalk {
+ public:
+  template <class Walk>
+  ArgumentWalk(const Walk& walk)
+      : walk_(&walk), show_([](const void* function, ArgumentVisitor& visitor) { (*static_cast<const Walk*>(function))(visitor); }) {}
 
-// Must run once, before any other call here: learns the key sets that plain tensors carry in this torch.
-void initialize_substrate();
+  void operator()(ArgumentVisitor& visitor) const {
+    show_(walk_, visitor);
+  }
 
-at::Allocator* mps_allocator();
+ private:
+  const void* walk_;
+  void (*show_)(const void*, ArgumentVisitor&);
+};
 
-// The Buffer behind an mps DataPtr, or nullptr for an empty storage.
-Buffer* buffer_of(const at::DataPtr& data) noexcept;
+class Substrate {
+ public:
+  // Where aliases lie, and the key of the kernels that compute on them.
+  Substrate(c10::DeviceType alias_device, c10::DispatchKey compute_key) : alias_device_(alias_device), compute_key_(compute_key) {}
+  virtual ~Substrate() = default;
+  Substrate(const Substrate&) = delete;
+  Substrate& operator=(const Substrate&) = delete;
 
-// Makes `storage`, freshly filled by a kernel, an mps storage without copying it.
-void adopt_storage(c10::StorageImpl* storage);
+  // --- memory
 
-// Makes a tensor that a kernel has just created an mps tensor, in place. The dtype is checked as an allocation would.
-void adopt(c10::TensorImpl* fresh);
+  // A new buffer of `nbytes` > 0, entered in the allocator's books. Raises where the Mac has no room for it, before any
+  // memory of this machine is taken.
+  virtual at::DataPtr allocate(size_t nbytes) = 0;
 
-// What a kernel computes on in place of `tensor` (strided, on mps), with its sizes, strides, offset and conj/neg bits: a
-// CPU tensor over the same bytes, or a meta tensor on the `shape` substrate.
-c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor);
+  // Makes memory that a kernel has allocated and filled a buffer, without a copy. Nothing for 0 bytes.
+  virtual at::DataPtr adopt(at::DataPtr&& memory, size_t nbytes) = 0;
 
-// Keeps an alias of `tensor` for the next call over the same buffer, if nobody else holds it and a kernel has left nothing
-// on it: to make one costs more than the rest of a small call.
-void give_back(const c10::TensorImpl* tensor, c10::intrusive_ptr<c10::TensorImpl>&& alias) noexcept;
+  // Comes before torch's `resize_`, which moves bytes by memcpy if the storage has to grow.
+  virtual void before_resize(const at::Tensor& tensor, c10::IntArrayRef size) = 0;
 
-// A CPU tensor over the same bytes. On the `shape` substrate the values must be known.
-c10::intrusive_ptr<c10::TensorImpl> bytes_alias(const c10::TensorImpl* tensor);
+  // Whether every tensor has its data at any time. If not, kernels that look at values are left out, and nobody watches
+  // over bytes.
+  virtual bool holds_data() const = 0;
 
-// On the `shape` substrate: whether the values of `tensor` are known; whether they are after a write of known values to
-// all or, if `covers` is false, to a part of it (bytes are made ready then); and that they are known no longer. A tensor
-// that is not on mps is known, unless it has no values itself.
-bool has_values(const at::Tensor& tensor);
-bool take_values(const at::Tensor& tensor, bool covers);
-void forget_values(const at::Tensor& tensor);
+  // For a substrate that keeps the values of small buffers only: how large one may be.
+  virtual void keep_values_up_to(size_t) {}
 
-void keep_values_up_to(size_t bytes);  // a buffer of the `shape` substrate; 1 MiB if never called
+  // --- alias
 
-// The dispatch key of the kernels that compute: CPU, or Meta on the `shape` substrate.
-c10::DispatchKeySet compute_key();
+  c10::DeviceType alias_device() const {
+    return alias_device_;
+  }
 
-// An mps tensor that looks at `base_storage` with the geometry of `view`, a CPU tensor made from an alias of it.
-at::Tensor view_on_mps(const at::Tensor& view, const c10::Storage& base_storage);
+  // The address that an alias has for the bytes of `storage`, an mps one.
+  virtual void* alias_address(const c10::StorageImpl* storage) const = 0;
 
-// After a kernel that may have resized or re-pointed `alias`: carries that back to `original`.
-void take_over(c10::TensorImpl* original, c10::TensorImpl* alias);
+  // Whether a kernel has given `alias`, the storage of an alias of `storage`, other memory of the same size.
+  virtual bool has_moved(const c10::StorageImpl* alias, const c10::StorageImpl* storage) const = 0;
 
-// The key set of a CPU or meta tensor that stands for an mps tensor with `keys`, and back.
-c10::DispatchKeySet host_keys(c10::DispatchKeySet keys, bool meta = false);
-c10::DispatchKeySet mps_keys(c10::DispatchKeySet keys);
+  // The key set of the alias of a tensor with the key set `mps`.
+  virtual c10::DispatchKeySet alias_keys(c10::DispatchKeySet mps) const = 0;
 
-// Raises the real backend's error when a tensor of this dtype cannot be allocated on mps.
-void check_allocatable(c10::ScalarType dtype);
-// Raises for more dimensions than an allocation by sizes alone takes.
-void check_rank(size_t dimensions);
+  // A CPU tensor over the values of `tensor`, an mps one, for a call that is computed on the host.
+  virtual c10::intrusive_ptr<c10::TensorImpl> host_alias(const c10::TensorImpl* tensor) = 0;
+
+  // What kernels of this substrate get in place of a tensor of the CPU.
+  virtual at::Tensor alias_of_foreign(const at::Tensor& tensor) = 0;
+
+  // --- compute
+
+  c10::DispatchKeySet compute_key() const {
+    return c10::DispatchKeySet(compute_key_);
+  }
+
+  // Whether a call is computed by the CPU's kernels on host aliases, and not by those of this substrate. Asked before the
+  // arguments are converted. If so, the outputs are ready to be written.
+  virtual bool computes_on_host(const Rule& rule, ArgumentWalk arguments) = 0;
+
+  // Runs the operator on aliases, for a call that is not computed on the host. `given` are its arguments as the caller gave
+  // them; arguments and results on the stack as for a boxed kernel.
+  virtual void compute(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue> given) = 0;
+
+  // After kernels of this substrate have written `tensor`, an mps one.
+  virtual void wrote(const at::Tensor& tensor) = 0;
+
+  // A copy between mps and CPU or within mps, both defined.
+  virtual void copy(const at::Tensor& destination, const at::Tensor& source) = 0;
+
+  // The first element.
+  virtual c10::Scalar read(const at::Tensor& tensor) = 0;
+
+  // A CPU tensor for a tensor whose values are not known, undefined for one whose values are. Raises RuntimeError, in our
+  // words, where it would be too large.
+  virtual at::Tensor stand_in(const at::Tensor& tensor) = 0;
+
+  // Raises NotImplementedError, in our words, if it cannot compute on sparse tensors.
+  virtual void check_sparse() const = 0;
+
+ private:
+  const c10::DeviceType alias_device_;
+  const c10::DispatchKey compute_key_;
+};
+
+// Each implementation enters itself, by the name that `anymps.enable(substrate=...)` takes.
+struct SubstrateEntry {
+  using Maker = std::unique_ptr<Substrate> (*)();
+  SubstrateEntry(const char* name, Maker make);
+};
+
+// Raises std::invalid_argument, in our words, for a name that there is not. Once, before anything is allocated.
+void choose_substrate(const std::string& name);
+
+namespace detail {
+extern Substrate* chosen;
+}
+
+// The one in force. Only after the choice.
+inline Substrate& substrate() {
+  return *detail::chosen;
+}
+
+// Marks on the tape that an answer was assumed, as the values were not known.
+void assume(const std::string& what);
 
 }  // namespace anymps

@@ -48,7 +48,7 @@ Factories all_factories() {
   add_own_kernels(table);
   add_layer_kernels(table);
   add_memory_kernels(table);
-  if (!shapes_only) {  // without bytes nothing is drawn
+  if (substrate().holds_data()) {  // else nothing is drawn
     add_random_kernels(table);
   }
   add_limited_kernels(table);

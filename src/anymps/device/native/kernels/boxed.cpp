@@ -253,9 +253,9 @@ class Redirect final : public c10::OperatorKernel {
     if (C10_UNLIKELY(rule_.hazards != nullptr)) {
       check_hazards(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
     }
-    const bool known = shapes_only && survey(schema.arguments(), *stack, first);
+    const bool on_host = substrate().computes_on_host(rule_, [&](ArgumentVisitor& visitor) { show(*stack, first, visitor); });
     const Stack given(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());  // holds what the call refers to
-    Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU), known);
+    Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU), on_host);
     std::optional<AlertScope> alert;
     if (C10_UNLIKELY(alerts(rule_))) {
       alert.emplace(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
@@ -272,19 +272,18 @@ class Redirect final : public c10::OperatorKernel {
       generator.emplace(rule_, value.isNone() ? std::optional<at::Generator>() : std::optional<at::Generator>(value.toGenerator()));
       value = generator->host();
     }
-    const std::vector<int64_t> selected = shapes_only && !known ? count_selected(*stack, first) : std::vector<int64_t>();
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
-      return call.to_host(tensor, written, position);
+      return call.to_alias(tensor, written, position);
     });
-    if (C10_UNLIKELY(rule_.change != nullptr) && (!shapes_only || known)) {
+    if (C10_UNLIKELY(rule_.change != nullptr) && on_host) {
       rule_.change(*stack, first);
     }
     std::optional<c10::ScalarType> narrow;
     if (C10_UNLIKELY(rule_.widened != 0)) {
       narrow = widened_dtype(rule_, schema.arguments(), *stack, first);
     }
-    if (C10_UNLIKELY(shapes_only && !known)) {
-      compute_shapes(rule_, op, stack, selected);
+    if (C10_UNLIKELY(!on_host)) {
+      substrate().compute(rule_, op, stack, given);
     } else if (C10_UNLIKELY(narrow.has_value())) {
       compute_widely(op, stack, first, *narrow);
     } else if (rule_.indices != nullptr && !host_key_.has(c10::DispatchKey::SparseCPU)) {
@@ -296,12 +295,10 @@ class Redirect final : public c10::OperatorKernel {
     call.finish();
   }
 
-  bool survey(c10::ArrayRef<c10::Argument> schema, const Stack& stack, size_t first) const {
-    Survey seen(rule_);
-    for (size_t i = 0; i < schema.size(); ++i) {
-      seen.value(stack[first + i], is_written(rule_, i));
+  void show(const Stack& stack, size_t first, ArgumentVisitor& visitor) const {
+    for (size_t i = first; i < stack.size(); ++i) {
+      visitor.value(stack[i], is_written(rule_, i - first));
     }
-    return seen.known();
   }
 
   // The CPU kernel, which may have the dtype for these arguments after all; if it says that it lacks it, a wider one. What
@@ -363,7 +360,7 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) tr
   std::vector<const c10::TensorImpl*> inputs;
   std::optional<c10::Device> target;
   int64_t moved = 0;
-  bool known = true;  // on the `shape` substrate zeros may stand in for the arguments
+  bool assumed = false;  // something stands in for an argument whose values are not known
   // An operator without a derivative of its own (linalg_svd) comes here with autograd still on: the copies and the CPU's
   // operators inside are then recorded, as on the real backend.
   bool tracked = false;
@@ -388,11 +385,11 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) tr
       moved += static_cast<int64_t>(tensor.nbytes());
     } else if (!tensor.is_cpu()) {
       c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-      if (C10_UNLIKELY(shapes_only && !has_values(tensor))) {
-        known = false;
-        host = zeros_like_on_cpu(tensor);
+      host = substrate().stand_in(tensor);
+      if (C10_UNLIKELY(host.defined())) {
+        assumed = true;
       } else {
-        host = (tensor.is_sparse() ? sparse_to_host(tensor) : at::Tensor(bytes_alias(tensor.unsafeGetTensorImpl()))).clone();
+        host = (tensor.is_sparse() ? sparse_to_host(tensor) : at::Tensor(substrate().host_alias(tensor.unsafeGetTensorImpl()))).clone();
       }
       moved += static_cast<int64_t>(tensor.is_sparse() ? 0 : tensor.nbytes());
     }
@@ -415,13 +412,13 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) tr
           argument.original.resize_(argument.host.sizes());
         }
         argument.original.copy_(argument.host);
-        if (!known) {
-          forget_values(argument.original);
+        if (assumed) {
+          substrate().wrote(argument.original);
         }
       }
     }
   }
-  if (!known) {
+  if (assumed) {
     assume(rule.name);
   }
 
@@ -460,8 +457,8 @@ void fall_back(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) tr
       return sparse_to_mps(own);
     }
     adopt(own.unsafeGetTensorImpl());
-    if (!known) {
-      forget_values(own);
+    if (assumed) {
+      substrate().wrote(own);
     }
     outputs.push_back(own.unsafeGetTensorImpl());
     return own;

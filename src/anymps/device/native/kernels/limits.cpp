@@ -277,7 +277,7 @@ void add_limited_kernels(KernelTable& table) {
   });
   add_unboxed<ops::addmm, Addmm>(table);
   add_unboxed<ops::arange_start_out, Arange>(table);
-  if (!shapes_only) {  // there the redirect knows how many bins there are
+  if (substrate().holds_data()) {  // else the redirect knows how many bins there are
     add_unboxed<ops::bincount, Bincount>(table);
   }
   add_unboxed<ops::masked_scatter_, MaskedScatter>(table);

@@ -9,13 +9,11 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/_copy_from_and_resize_ops.h>
 #include <ATen/ops/_copy_from_ops.h>
-#include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_local_scalar_dense_ops.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/_reshape_alias_ops.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/as_strided_ops.h>
-#include <ATen/ops/copy_native.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_native.h>
 #include <ATen/ops/empty_ops.h>
@@ -96,10 +94,6 @@ CopyRule& rules() {
   return the_rules;
 }
 
-at::Tensor host_view(const at::Tensor& tensor) {
-  return tensor.is_mps() ? at::Tensor(alias(tensor.unsafeGetTensorImpl())) : tensor;
-}
-
 bool plain_device(const at::Tensor& tensor) {
   return tensor.is_mps() || tensor.is_cpu();
 }
@@ -150,7 +144,7 @@ void check_cast(const at::Tensor& self, const at::Tensor& source) {
   }
 }
 
-// CPU to mps, mps to CPU, mps to mps. Broadcasting, dtype conversion, conj and neg bits are the CPU copy's.
+// CPU to mps, mps to CPU, mps to mps. Broadcasting, dtype conversion, conj and neg bits are the substrate's copy's.
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   TORCH_CHECK(self.defined(), "self is undefined");
   TORCH_CHECK(source.defined(), "src is undefined");
@@ -195,16 +189,12 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   {
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    if (C10_UNLIKELY(shapes_only)) {
-      copy_shapes(self, source);
-    } else {
-      at::Tensor destination = host_view(self);
-      at::native::copy_(destination, host_view(source), /*non_blocking=*/false);
-    }
+    substrate().copy(self, source);
   }
   const std::array<const c10::TensorImpl*, 2> inputs{source.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()};
   span.end(inputs, {});
-  if (C10_UNLIKELY(recording()) && direction != Direction::MpsToMps && !shapes_only) {
+  const bool holds_data = substrate().holds_data();
+  if (C10_UNLIKELY(recording()) && direction != Direction::MpsToMps && holds_data) {
     if (direction == Direction::MpsToCpu) {
       roundtrip::left(self);
     } else {
@@ -216,7 +206,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   if (span.waits()) {
     host_has_waited();
-  } else if (shapes_only) {
+  } else if (!holds_data) {
     // no bytes that anybody could touch too early
   } else if (early && direction == Direction::CpuToMps) {
     nonblocking::started_to_mps(source, source.scalar_type() != self.scalar_type());
@@ -256,7 +246,7 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   span.moved(Direction::MpsToCpu, static_cast<int64_t>(self.element_size()), false);
   c10::Scalar value = [&] {
     c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    return shapes_only ? read_shapes(self) : at::native::_local_scalar_dense_cpu(host_view(self));
+    return substrate().read(self);
   }();
   const std::array<const c10::TensorImpl*, 1> inputs{self.unsafeGetTensorImpl()};
   span.end(inputs, {});
@@ -281,9 +271,7 @@ c10::KernelFunction read_kernel(const Rule& rule) {
 
 // PyTorch's own functions below only look at sizes, strides and the storage's allocator, never at the device's data.
 const at::Tensor& resize(const at::Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
-  if (C10_UNLIKELY(shapes_only)) {
-    grow_shape(self, size);
-  }
+  substrate().before_resize(self, size);
   return at::native::resize_(self, size, format);
 }
 at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef size, c10::IntArrayRef stride) {

@@ -30,7 +30,7 @@ struct HostArguments {
 
   at::Tensor& take(const at::Tensor& tensor, size_t position, bool is_written) {
     Slot& slot = slots[used++];
-    slot.tensor = call.to_host(tensor, is_written, position);
+    slot.tensor = call.to_alias(tensor, is_written, position);
     if (is_written) {
       slot.written = const_cast<at::Tensor*>(&tensor);
     }
@@ -40,41 +40,43 @@ struct HostArguments {
   std::vector<at::Tensor>& take_all(const Tensors& tensors, size_t position) {
     std::vector<at::Tensor>& list = lists.emplace_front();
     for (const at::Tensor& tensor : tensors) {
-      list.push_back(call.to_host(tensor, false, position));
+      list.push_back(call.to_alias(tensor, false, position));
     }
     return list;
   }
 };
 
-// How one argument type is looked at before a call of the `shape` substrate.
+// How one argument type is shown to a visitor, before the call.
 template <class T>
-void survey(Survey&, const T&) {}
-inline void survey(Survey& seen, const at::Tensor& tensor) {
-  seen.input(tensor);
+void show(ArgumentVisitor&, const T&) {}
+inline void show(ArgumentVisitor& visitor, const at::Tensor& tensor) {
+  visitor.input(tensor);
 }
-inline void survey(Survey& seen, at::Tensor& tensor) {
-  seen.output(tensor);
+inline void show(ArgumentVisitor& visitor, at::Tensor& tensor) {
+  visitor.output(tensor);
 }
-inline void survey(Survey& seen, const std::optional<at::Tensor>& tensor) {
-  seen.input(tensor.value_or(at::Tensor()));
+inline void show(ArgumentVisitor& visitor, const std::optional<at::Tensor>& tensor) {
+  visitor.input(tensor.value_or(at::Tensor()));
 }
-inline void survey(Survey& seen, at::TensorList tensors) {
+inline void show(ArgumentVisitor& visitor, at::TensorList tensors) {
   for (const at::Tensor& tensor : tensors) {
-    seen.input(tensor);
+    visitor.input(tensor);
   }
 }
-inline void survey(Survey& seen, const at::ITensorListRef& tensors) {
+inline void show(ArgumentVisitor& visitor, const at::ITensorListRef& tensors) {
   for (const at::Tensor& tensor : tensors) {
-    seen.input(tensor);
+    visitor.input(tensor);
   }
 }
-inline void survey(Survey& seen, const c10::List<std::optional<at::Tensor>>& tensors) {
+inline void show(ArgumentVisitor& visitor, const c10::List<std::optional<at::Tensor>>& tensors) {
   for (const std::optional<at::Tensor>& tensor : tensors) {
-    seen.input(tensor.value_or(at::Tensor()));
+    visitor.input(tensor.value_or(at::Tensor()));
   }
 }
-inline void survey(Survey& seen, const c10::Scalar& value) {
-  seen.number(value);
+inline void show(ArgumentVisitor& visitor, const c10::Scalar& value) {
+  if (!value.isComplex() && !value.isSymbolic()) {
+    visitor.number(value.toDouble());
+  }
 }
 
 // How one argument type crosses to the host. Everything that holds no tensor passes as it is.
@@ -121,7 +123,7 @@ struct Cross<const c10::List<std::optional<at::Tensor>>&> {
     c10::List<std::optional<at::Tensor>> result;
     result.reserve(tensors.size());
     for (const std::optional<at::Tensor>& tensor : tensors) {
-      result.push_back(tensor.has_value() ? std::optional<at::Tensor>(host.call.to_host(*tensor, false, position)) : std::nullopt);
+      result.push_back(tensor.has_value() ? std::optional<at::Tensor>(host.call.to_alias(*tensor, false, position)) : std::nullopt);
     }
     return result;
   }
@@ -229,13 +231,7 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
 
   template <size_t... Positions>
   R run(std::index_sequence<Positions...>, Args... args) {
-    bool known = false;
-    if (C10_UNLIKELY(shapes_only)) {
-      Survey seen(rule_);
-      (survey(seen, args), ...);
-      known = seen.known();
-    }
-    Call call(rule_, false, known);
+    Call call(rule_, false, substrate().computes_on_host(rule_, [&](ArgumentVisitor& visitor) { (show(visitor, args), ...); }));
     std::array<HostArguments::Slot, (size_t{0} + ... + size_t{is_one_tensor<Args>})> slots;
     HostArguments host(call, slots.data());
     // Braces keep the order: left to right, as the real kernels check their arguments.

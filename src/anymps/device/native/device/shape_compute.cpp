@@ -1,20 +1,14 @@
-// Shapes without values: meta kernels where torch has them, the stated policy where a shape depends on values.
-#include "device/shape.h"
+// Operators without arithmetic: meta kernels where torch has them, the stated policy where a shape depends on values.
+#include "device/shape_compute.h"
 
-#include "recorder/recorder.h"
+#include "device/substrate.h"
 
-#include <ATen/EmptyTensor.h>
-#include <ATen/ops/copy_ops.h>
-#include <ATen/ops/count_nonzero.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/_local_scalar_dense_native.h>
-#include <ATen/ops/copy_native.h>
 #include <ATen/ExpandUtils.h>
 #include <c10/util/Exception.h>
 
-#include <cmath>
 #include <unordered_map>
 
 namespace anymps {
@@ -22,18 +16,12 @@ namespace {
 
 using torch::jit::Stack;
 
-constexpr int64_t kFewElements = int64_t(1) << 17;   // computed for real if known: a batch of token ids, not an activation
 constexpr int64_t kStandInBytes = int64_t(1) << 30;  // of zeros for an operator without a meta kernel
-constexpr int64_t kClearedBytes = int64_t(1) << 26;  // beyond this a CPU copy of unknown values keeps what memory held
 
 const c10::DispatchKeySet kMeta(c10::DispatchKey::Meta);
 
 at::Tensor new_shape(c10::IntArrayRef sizes, c10::ScalarType type) {
   return at::empty(sizes, at::TensorOptions().dtype(type).device(c10::kMeta));
-}
-
-bool is_mask(const at::Tensor& tensor) {
-  return tensor.defined() && (tensor.scalar_type() == c10::ScalarType::Bool || tensor.scalar_type() == c10::ScalarType::Byte);
 }
 
 // The indices that masks stand for: as many as are selected, all of them where the mask's values are unknown.
@@ -210,71 +198,10 @@ void compute_on_zeros(const Rule& rule, const c10::OperatorHandle& op, Stack* st
   assume(rule.name);
 }
 
-at::Tensor with_bytes(const at::Tensor& tensor) {
-  return tensor.is_mps() ? at::Tensor(bytes_alias(tensor.unsafeGetTensorImpl())) : tensor;
-}
-
 }  // namespace
 
-void Survey::input(const at::Tensor& tensor) {
-  if (known_ && tensor.defined()) {
-    elements_ += tensor.numel();
-    known_ = elements_ <= kFewElements && !tensor.is_sparse() && has_values(tensor);
-  }
-}
-
-void Survey::output(const at::Tensor& tensor) {
-  if (known_ && tensor.defined() && tensor.numel() > 0) {
-    outputs_.push_back(tensor);
-  }
-}
-
-void Survey::number(const c10::Scalar& value) {
-  if (known_ && !value.isComplex() && !value.isSymbolic()) {
-    numbers_ = std::max(numbers_, std::abs(value.toDouble()));
-  }
-}
-
-void Survey::value(const c10::IValue& value, bool written) {
-  if (value.isTensor()) {
-    written ? output(value.toTensor()) : input(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      written ? output(tensor) : input(tensor);
-    }
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      input(tensor.value_or(at::Tensor()));
-    }
-  } else if (value.isInt() || value.isDouble()) {
-    numbers_ = std::max(numbers_, std::abs(value.isInt() ? static_cast<double>(value.toInt()) : value.toDouble()));
-  } else if (value.isIntList()) {
-    double product = 1;
-    for (const int64_t size : value.toIntVector()) {
-      product *= static_cast<double>(size);
-    }
-    numbers_ = std::max(numbers_, std::abs(product));
-  }
-}
-
-bool Survey::known() {
-  // Numbers alone decide the size of what `arange` and its like make.
-  if (!known_ || (elements_ == 0 && outputs_.empty() && numbers_ > static_cast<double>(kFewElements))) {
-    return false;
-  }
-  for (const at::Tensor& tensor : outputs_) {
-    if (!take_values(tensor, false)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-void assume(const std::string& what) {
-  if (recording()) {
-    const int64_t now = now_ns();
-    tape::mark(mark_rule("anymps::assumed." + what), 0, now, now, Wait::None);
-  }
+bool is_mask(const at::Tensor& tensor) {
+  return tensor.defined() && (tensor.scalar_type() == c10::ScalarType::Bool || tensor.scalar_type() == c10::ScalarType::Byte);
 }
 
 at::Tensor shape_of(const at::Tensor& tensor) {
@@ -287,40 +214,6 @@ at::Tensor zeros_like_on_cpu(const at::Tensor& tensor) {
       "anymps: an operator without a shape rule met a tensor of ", tensor.nbytes(),
       " bytes, too large to stand in for on this machine; plan this part with a smaller batch");
   return at::zeros(tensor.sizes(), at::TensorOptions().dtype(tensor.dtype()).device(c10::kCPU));
-}
-
-void grow_shape(const at::Tensor& tensor, c10::IntArrayRef size) {
-  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-  const size_t nbytes = at::detail::computeStorageNbytesContiguous(size, tensor.itemsize(), tensor.storage_offset());
-  if (c10::multiply_integers(size) == 0 || nbytes <= storage->nbytes() || storage->nbytes() == 0 || !storage->resizable()) {
-    return;
-  }
-  storage->set_data_ptr_noswap(storage->allocator()->allocate(nbytes));
-  storage->set_nbytes(nbytes);
-}
-
-void check_not_sparse_shape() {
-  TORCH_CHECK_NOT_IMPLEMENTED(!shapes_only, "anymps: sparse tensors have no shapes to plan with; run this part on the host substrate");
-}
-
-std::vector<int64_t> count_selected(const Stack& stack, size_t first) {
-  std::vector<int64_t> counts;
-  const auto look = [&](const at::Tensor& tensor) {
-    if (is_mask(tensor)) {
-      counts.push_back(has_values(tensor) ? with_bytes(tensor).count_nonzero().item<int64_t>() : -1);
-    }
-  };
-  c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  for (size_t i = first + 1; i < stack.size(); ++i) {
-    if (stack[i].isTensor()) {
-      look(stack[i].toTensor());
-    } else if (stack[i].isOptionalTensorList()) {
-      for (const std::optional<at::Tensor>& tensor : stack[i].toOptionalTensorVector()) {
-        look(tensor.value_or(at::Tensor()));
-      }
-    }
-  }
-  return counts;
 }
 
 void compute_shapes(const Rule& rule, const c10::OperatorHandle& op, Stack* stack, const std::vector<int64_t>& selected) {
@@ -350,43 +243,6 @@ void compute_shapes(const Rule& rule, const c10::OperatorHandle& op, Stack* stac
     return;
   }
   op.redispatchBoxed(kMeta, stack);
-}
-
-void copy_shapes(const at::Tensor& destination, const at::Tensor& source) {
-  const at::Tensor target = shape_of(destination);
-  at::_ops::copy_::redispatch(kMeta, const_cast<at::Tensor&>(target), shape_of(source), false);  // refuses what does not broadcast
-  const bool known = has_values(source);
-  if (destination.is_mps()) {
-    if (known && source.numel() <= kFewElements && take_values(destination, true)) {
-      at::Tensor bytes = with_bytes(destination);
-      at::native::copy_(bytes, with_bytes(source), false);
-    } else {
-      forget_values(destination);
-    }
-    return;
-  }
-  if (known) {
-    at::Tensor bytes = destination;
-    at::native::copy_(bytes, with_bytes(source), false);
-    return;
-  }
-  if (static_cast<int64_t>(destination.nbytes()) <= kClearedBytes) {
-    at::Tensor zeros = destination;
-    zeros.zero_();
-  }
-  assume("copy to cpu");
-}
-
-c10::Scalar read_shapes(const at::Tensor& tensor) {
-  if (has_values(tensor)) {
-    return at::native::_local_scalar_dense_cpu(with_bytes(tensor));
-  }
-  assume("item");
-  const auto type = tensor.scalar_type();
-  if (type == c10::ScalarType::Bool) {
-    return false;
-  }
-  return c10::isIntegralType(type, false) ? c10::Scalar(int64_t(0)) : c10::Scalar(0.0);
 }
 
 }  // namespace anymps

@@ -1,0 +1,43 @@
+// What stands for an mps tensor while a kernel computes, and how a kernel's results become mps tensors.
+//
+// An alias is a tensor of the substrate's own device (a CPU tensor over the same bytes, a meta tensor) with the sizes,
+// strides, offset and conj/neg bits of the mps tensor. Its storage lives with the buffer. Nothing is copied either way.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+
+namespace anymps {
+
+// Learns the key sets that plain tensors carry in this torch. Called once, when there is an allocator.
+void learn_plain_keys();
+
+// What a kernel computes on in place of `tensor` (strided, on mps).
+c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor);
+
+// A CPU tensor with the geometry of `tensor` over `bytes`, as many as its storage has.
+c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes);
+
+// Keeps an alias of `tensor` for the next call over the same buffer, if nobody else holds it and a kernel has left nothing
+// on it: to make one costs more than the rest of a small call.
+void give_back(const c10::TensorImpl* tensor, c10::intrusive_ptr<c10::TensorImpl>&& alias) noexcept;
+
+// Makes `storage`, freshly filled by a kernel, an mps storage without copying it.
+void adopt_storage(c10::StorageImpl* storage);
+
+// Makes a tensor that a kernel has just created an mps tensor, in place. The dtype is checked as an allocation would.
+void adopt(c10::TensorImpl* fresh);
+
+// An mps tensor that looks at `base_storage` with the geometry of `view`, a tensor made from an alias of it.
+at::Tensor view_on_mps(const at::Tensor& view, const c10::Storage& base_storage);
+
+// After a kernel that may have resized or re-pointed `alias`: carries that back to `original`.
+void take_over(c10::TensorImpl* original, c10::TensorImpl* alias);
+
+// The key set of a tensor of the CPU, or of another backend, that stands for an mps tensor with `keys`; and back.
+c10::DispatchKeySet host_keys(c10::DispatchKeySet keys);
+c10::DispatchKeySet backend_keys(c10::DispatchKeySet keys, c10::BackendComponent backend);
+c10::DispatchKeySet mps_keys(c10::DispatchKeySet keys);
+
+}  // namespace anymps
