@@ -1,0 +1,74 @@
+// The arguments and results of a boxed call: every tensor among them found and replaced.
+#pragma once
+
+#include "law/law.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+namespace anymps {
+
+inline bool is_written(const Rule& rule, size_t argument) {
+  return argument < 64 && ((rule.writes >> argument) & 1);
+}
+
+// TorchScript's interpreter brings indices as a list of tensors, or of optional tensors under a type of its own, which
+// IValue does not take for the C++ one. The arguments begin at `first`.
+void settle_optional_lists(const Rule& rule, torch::jit::Stack& stack, size_t first);
+
+bool holds_tensors(const c10::List<c10::IValue>& list);
+
+// Replaces every tensor among the arguments with what `convert(tensor, written, position)` gives for it.
+template <class Convert>
+void convert_arguments(const Rule& rule, c10::ArrayRef<c10::Argument> schema, torch::jit::Stack& stack, Convert&& convert) {
+  const size_t begin = stack.size() - schema.size();
+  for (size_t i = 0; i < schema.size(); ++i) {
+    c10::IValue& value = stack[begin + i];
+    const bool written = is_written(rule, i);
+    if (value.isTensor()) {
+      value = convert(value.toTensor(), written, i);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> converted;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        converted.push_back(convert(tensor, written, i));
+      }
+      value = std::move(converted);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> converted;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        converted.push_back(tensor.has_value() ? std::optional<at::Tensor>(convert(*tensor, written, i)) : std::nullopt);
+      }
+      value = std::move(converted);
+    } else if (value.isList() && holds_tensors(value.toList())) {
+      c10::List<c10::IValue> converted(value.toList().elementType());
+      for (const c10::IValue& item : value.toList()) {
+        converted.push_back(item.isTensor() ? c10::IValue(convert(item.toTensor(), written, i)) : item);
+      }
+      value = std::move(converted);
+    } else if (value.isDevice() && value.toDevice().is_mps()) {
+      value = c10::Device(c10::DeviceType::CPU);
+    }
+  }
+}
+
+// The results begin at `first`; `convert(result, index)` takes each tensor, with the number of the result it is in.
+template <class Convert>
+void convert_results(torch::jit::Stack& stack, size_t first, Convert&& convert) {
+  for (size_t i = first; i < stack.size(); ++i) {
+    c10::IValue& value = stack[i];
+    if (value.isTensor()) {
+      at::Tensor result = std::move(value).toTensor();
+      value = convert(std::move(result), i - first);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> converted;
+      std::vector<at::Tensor> items = std::move(value).toTensorVector();
+      value = c10::IValue();
+      for (at::Tensor& item : items) {
+        converted.push_back(convert(std::move(item), i - first));
+      }
+      value = std::move(converted);
+    }
+  }
+}
+
+}  // namespace anymps
