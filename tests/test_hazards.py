@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import anymps
 from anymps.device import enforce_hazards, native, state
-from anymps.findings import RULES, Finding, find
+from anymps.findings import RULES, Finding, Severity, find
 from anymps.findings.rules._known_faults import MARK
 from anymps.record import Fate, Flag, Phase, RecordingBuilder
 from anymps.rules.faults import Check, all_hazards, hazards
@@ -385,7 +385,7 @@ def test_sizes_that_no_test_can_run(
 
 def test_every_fault_is_proved() -> None:
     """Each row has a case here, in this process or by its sizes; what no call shows has tests of its own."""
-    proved = {case.id for case in CASES} | {row[0] for row in SHAPES} | {"MPS673", "MPS681"}
+    proved = {case.id for case in CASES} | {row[0] for row in SHAPES} | {"MPS618", "MPS673", "MPS681"}
     assert {hazard.id for hazard in all_hazards()} == proved
 
 
@@ -467,6 +467,30 @@ def test_compiled_layer_norm(version: str, facts: dict[str, object], expected: l
             "pytorch issue #191976; reported in August 2026 of a release before 2.13; right in 2.13 (the reporter and "
             "a maintainer); torch 2.11 to 2.12 (fixed in 2.13)"
         )
+
+
+@pytest.mark.parametrize(
+    "divide",
+    [
+        torch.floor_divide,
+        torch.remainder,
+        torch.fmod,
+        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+        lambda x, y: x.clone().floor_divide_(y),
+        lambda x, y: 7 % y,
+    ],
+)
+def test_integers_divided_by_zero(divide: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+    """Only the values show it, so a device alone can tell that computes them; floats have infinity for it."""
+    x = torch.tensor([7, -7], device="mps")
+    zero, one = torch.tensor([0, 2], device="mps"), torch.tensor([1, 2], device="mps")
+    with anymps.record() as capture:
+        divide(x, one)
+        divide(x.float(), zero.float())
+        divide(x, zero)
+    found = [finding for finding in find(capture.recording) if finding.id.startswith("MPS6")]
+    assert [(finding.id, finding.severity, finding.count) for finding in found] == [("MPS618", Severity.WARNING, 1)]
+    assert found[0].site.file == __file__
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,15 @@ def test_an_lstm_is_one_operator_forward_and_one_backward() -> None:
     assert 10 > sum(found.values())
 
 
+@pytest.mark.usefixtures("virtual_device")
+def test_an_lstm_needs_both_its_states() -> None:
+    """The operator itself, without torch.nn before it, refuses other lists; a Mac reads past their end."""
+    x, weights = values(3, 2, 4).to("mps"), [values(20, 4).to("mps"), values(20, 5).to("mps")]
+    for states in ([], [values(1, 2, 5).to("mps")]):
+        arguments = (x, states, weights, False, 1, 0.0, False, False, False)
+        assert "lstm expects two hidden states" == text_of(RuntimeError, torch.ops.aten._lstm_mps, *arguments)
+
+
 @pytest.mark.parametrize("kind", [nn.GRU, nn.RNN])
 def test_gru_and_rnn_are_made_of_others(kind: type[nn.RNNBase]) -> None:
     """Only LSTM has kernels of its own in the list of MPS kernels; a GRU and an RNN run step by step on a Mac too."""

@@ -18,11 +18,15 @@ from anymps.rules.faults import Check, Hazard, Outcome, all_hazards
 MARK: Final = "anymps::hazard."
 """Marks read `anymps::hazard.MPS611 aten::mm`."""
 
-_UNSURE: Final = (Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.MAY_ABORT, Outcome.MAY_HANG)
+_UNSURE: Final = (Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.OPEN, Outcome.MAY_ABORT, Outcome.MAY_HANG)
 _WHY: Final = {
     Outcome.WRONG: "A known fault of the backend. The values here are right; a Mac's are not, and nothing says so.",
     Outcome.MAY_BE_WRONG: "A known fault of the backend. The values here are right; a Mac's may not be.",
     Outcome.VARIES: "The values are the same in every run here; on a Mac the last digits are not.",
+    Outcome.OPEN: (
+        "Metal leaves the result open: no error, and any number. Here it is that of a division by one; a Mac's may be "
+        "another."
+    ),
     Outcome.ABORTS: "A known fault of the backend: the process dies, and no exception can be caught.",
     Outcome.MAY_ABORT: "A known fault of the backend: the process can die, and no exception can be caught.",
     Outcome.HANGS: "A known fault of the backend: the call does not return.",
@@ -87,6 +91,7 @@ def _verb(hazard: Hazard) -> str:
         Outcome.WRONG: "MPS computes wrong",
         Outcome.MAY_BE_WRONG: "MPS can compute wrong",
         Outcome.VARIES: "MPS computes differently from run to run",
+        Outcome.OPEN: "MPS answers with any number",
         Outcome.ABORTS: "ends the process on a Mac",
         Outcome.MAY_ABORT: "can end the process on a Mac",
         Outcome.HANGS: "never returns on a Mac",

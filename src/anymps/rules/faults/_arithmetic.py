@@ -195,4 +195,16 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         "aten/src/ATen/native/mps/operations/PointwiseOps.mm",
         until=(2, 15),
     ),
+    Hazard(
+        "MPS618",
+        "Integers divided by zero",
+        (),
+        Check.ZERO_DIVISORS,
+        Outcome.OPEN,
+        "an integer is divided by zero, for which the CPU raises ZeroDivisionError",
+        "Keep zeros out of the divisor, as by `torch.where(divisor == 0, 1, divisor)`.",
+        (),
+        'Metal Shading Language Specification, 3.1 ("does not cause an exception but results in an unspecified value")',
+        until=(2, 15),
+    ),
 )

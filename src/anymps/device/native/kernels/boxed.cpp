@@ -65,7 +65,7 @@ class Redirect final : public c10::OperatorKernel {
       return call.to_alias(tensor, written, position);
     });
     if (C10_UNLIKELY(rule_.change != nullptr) && on_host) {
-      rule_.change(*stack, first);
+      rule_.change(rule_, *stack, first);
     }
     std::optional<c10::ScalarType> narrow;
     if (C10_UNLIKELY(rule_.widened != 0)) {

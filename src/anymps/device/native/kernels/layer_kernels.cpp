@@ -28,8 +28,9 @@ namespace {
 
 // The sizes of an LSTM, and where among its tensors a layer and direction finds its own.
 struct LstmShape {
-  LstmShape(const at::Tensor& input, at::TensorList states, at::TensorList parameters, bool has_biases, int64_t layers, bool bidirectional, bool batch_first)
-      : layers(layers),
+  LstmShape(const at::Tensor& input, at::TensorList given, at::TensorList parameters, bool has_biases, int64_t layers, bool bidirectional, bool batch_first)
+      : states(checked(given)),
+        layers(layers),
         directions(bidirectional ? 2 : 1),
         steps(input.size(batch_first ? 1 : 0)),
         batch(input.size(batch_first ? 0 : 1)),
@@ -41,6 +42,12 @@ struct LstmShape {
         static_cast<int64_t>(parameters.size()) == layers * directions * each, "got an incorrect number of RNN parameters");
     check_dtypes(input, states, "hidden");
     check_dtypes(input, parameters, "parameter");
+  }
+
+  // at::lstm's text; a Mac's kernel reads past the end of the list.
+  static at::TensorList checked(at::TensorList states) {
+    TORCH_CHECK(states.size() == 2, "lstm expects two hidden states");
+    return states;
   }
 
   static void check_dtypes(const at::Tensor& input, at::TensorList tensors, const char* what) {
@@ -65,6 +72,7 @@ struct LstmShape {
     return direction == 0 ? number : steps - 1 - number;
   }
 
+  at::TensorList states;  // hidden state and cell, as they were given
   int64_t layers, directions, steps, batch, hidden, each;
 };
 

@@ -3,6 +3,7 @@
 // Metal Shading Language Specification, 3.1: division of an integer by zero "does not cause an exception but results in an
 // unspecified value". Here it is the value of a division by one.
 #include "kernels/kernel_table.h"
+#include "recorder/recorder.h"
 
 #include <ATen/ops/eq.h>
 #include <ATen/ops/masked_fill.h>
@@ -16,7 +17,7 @@ bool is_whole(const c10::IValue& value) {
 }
 
 // The arguments are `self`, `other`, and for `div` a rounding mode: without one the quotient is a float.
-void settle_zero_divisors(std::vector<c10::IValue>& stack, size_t first) {
+void settle_zero_divisors(const Rule& rule, std::vector<c10::IValue>& stack, size_t first) {
   c10::IValue& divisor = stack[first + 1];
   const bool is_true_division = stack.size() > first + 2 && stack[first + 2].isNone();
   if (is_true_division || !is_whole(stack[first]) || !is_whole(divisor) || !divisor.isTensor()) {
@@ -26,6 +27,9 @@ void settle_zero_divisors(std::vector<c10::IValue>& stack, size_t first) {
   const at::Tensor is_zero = at::eq(other, 0);
   if (!is_zero.any().item<bool>()) {
     return;
+  }
+  if (const HazardRow* row = zero_division()) {
+    note_fault(*row, rule.name);
   }
   at::Tensor settled = at::masked_fill(other, is_zero, 1);
   if (other.unsafeGetTensorImpl()->is_wrapped_number()) {  // a number of Python's: the result keeps the other's dtype

@@ -26,6 +26,8 @@ namespace {
 
 // anymps.rules.Check, where there is more to it than a condition: what this one spoils shows only where it is read again,
 constexpr const char* kNarrowingCopy = "narrowing_copy";
+// only values show it (kernels/zero_divisors.cpp),
+constexpr const char* kZeroDivisors = "zero_divisors";
 // and events are no operators.
 constexpr const char* kEventHangs = "event_hangs";
 constexpr const char* kEventMayHang = "event_may_hang";
@@ -37,6 +39,7 @@ struct InForce {
   std::deque<std::vector<HazardRow>> rows;            // addresses stay: kernels hold them
   std::deque<std::unique_ptr<OperatorHazards>> held;  // the same
   const HazardRow* events[2] = {nullptr, nullptr};
+  const HazardRow* zero_division = nullptr;
 };
 
 InForce& hazards() {
@@ -82,12 +85,14 @@ bool concerns(const HazardRow& row, const Rule& rule) {
 void set_hazards(std::vector<HazardRow> rows) {
   InForce& h = hazards();
   h.rows.push_back(std::move(rows));
-  h.events[0] = h.events[1] = nullptr;
+  h.events[0] = h.events[1] = h.zero_division = nullptr;
   for (const HazardRow& row : h.rows.back()) {
     if (row.check == kEventHangs) {
       h.events[static_cast<size_t>(EventHazard::Hangs)] = &row;
     } else if (row.check == kEventMayHang) {
       h.events[static_cast<size_t>(EventHazard::MayHang)] = &row;
+    } else if (row.check == kZeroDivisors) {
+      h.zero_division = &row;
     } else {
       kind_of(row);
     }
@@ -168,6 +173,10 @@ std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue>
 
 const HazardRow* event_hazard(EventHazard hazard) {
   return hazards().events[static_cast<size_t>(hazard)];
+}
+
+const HazardRow* zero_division() {
+  return hazards().zero_division;
 }
 
 }  // namespace anymps

@@ -45,4 +45,7 @@ std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue>
 enum class EventHazard : uint8_t { Hangs, MayHang };
 const HazardRow* event_hazard(EventHazard hazard);
 
+// The hazard of integers divided by zero, which only their values show: that in force, or nullptr.
+const HazardRow* zero_division();
+
 }  // namespace anymps

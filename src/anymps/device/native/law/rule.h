@@ -51,7 +51,7 @@ using ArgumentCheck = void (*)(const Rule&, c10::ArrayRef<c10::IValue> arguments
 
 // Changes host arguments that the CPU kernel refuses by their values and MPS takes (zero_divisors.cpp). They begin at
 // `first`.
-using ArgumentChange = void (*)(std::vector<c10::IValue>& stack, size_t first);
+using ArgumentChange = void (*)(const Rule&, std::vector<c10::IValue>& stack, size_t first);
 
 // On what it depends whether an operator waits: a bit of `Look`, and what answers for kWaitsOnArguments.
 struct WaitCondition {
