@@ -12,7 +12,8 @@ from anymps.capture._device_choice import device_choice
 from anymps.commands import main
 from anymps.commands._judge import FINDINGS, UNUSED, Choice, Judge
 from anymps.findings import Finding, Severity, find
-from anymps.record import RecordingBuilder
+from anymps.record import Fate, RecordingBuilder
+from anymps.report import render_summary, render_terminal, renderer
 from anymps.report._words import verdict
 from recordings import META
 
@@ -89,6 +90,30 @@ def test_nothing_ran_on_mps_is_an_error() -> None:
         "Nothing ran on mps: this tells nothing about M3 Pro 18GB.",
         "1 finding: 1 error. First to change: train.py:3 (MPS002).",
     ]
+
+
+def test_a_choice_of_cuda_that_is_no_device() -> None:
+    """A truth value that `.cuda()` hangs on: the calls have to change too."""
+    finding = unused(
+        file="/p/gan.py", line=39, source="cuda = True if torch.cuda.is_available() else False", chosen=True
+    )
+    assert finding.fix == (
+        'Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then write '
+        "`.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
+    )
+
+
+def test_steps_of_which_nothing_ran_on_mps_have_no_table() -> None:
+    """A loop was found, but there is nothing to show of it, in no form of the report."""
+    builder = RecordingBuilder(meta={**META, "device_choice": {}})
+    for step in range(4):
+        builder.entry("aten::to", start_ns=step * 1000, fate=Fate.MARK)
+        builder.end_step((step + 1) * 1000)
+    recording = builder.close()
+    findings = list(find(recording))
+    assert "phase" not in render_terminal(recording, findings, width=100)
+    assert "step-table" not in "".join(renderer("html").pieces(recording, findings))
+    assert "A step" not in render_summary(recording, findings, whole="anymps report")
 
 
 def test_nothing_ran_and_nothing_chose() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from anymps.findings import Finding, find
-from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, Site, Wait
+from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, RoundKind, Site, Wait
 
 META: dict[str, object] = {"torch_version": "2.13.0+cpu", "mac": "M3 Pro 18GB"}
 STEP = 1_000_000
@@ -494,6 +494,29 @@ def test_two_optimizers() -> None:
     assert [finding.what for finding in found] == [
         "`AdamW` ran 112 kernels a step for 10 parameters, 55% of all kernels of the step.",
         "`AdamW` ran 63 kernels a step for 10 parameters, 31% of all kernels of the step.",
+    ]
+
+
+def test_an_optimizer_that_steps_several_times_a_step() -> None:
+    """MPS812 tells the kernels of one update, and how many there are for each of the other optimizer."""
+    critic, generator = ("optimizer_d.step()", 30, 70), ("optimizer_g.step()", 40, 60)
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        for source, line, _ in (critic, generator) if step == 0 else ():
+            site = builder.site("train.py", line, "main", source)
+            builder.note("optimizer", start_ns=time, site=site, phase=Phase.OPTIMIZER, **OPTIMIZER)
+        for source, line, kernels in (*[critic] * 5, generator):
+            site = builder.site("train.py", line, "main", source)
+            for number in range(kernels):
+                builder.entry("aten::addcdiv_", start_ns=time + number, site=site, phase=Phase.OPTIMIZER)
+            time += 100
+            builder.round(RoundKind.OPTIMIZER, start_ns=time - 99, end_ns=time - 1, site=site, key=line)
+
+    found = list(find(loop(extra)))
+    assert [(finding.site.line, finding.count, finding.per_step) for finding in found] == [(30, 50, 5.0), (40, 10, 1.0)]
+    assert [finding.what for finding in found] == [
+        "`AdamW` ran 70 kernels 5 times a step for 10 parameters, 85% of all kernels of the step.",
+        "`AdamW` ran 60 kernels a step for 10 parameters, 15% of all kernels of the step.",
     ]
 
 

@@ -47,6 +47,16 @@ def waiting(*, steps: int) -> Recording:
     return builder.close()
 
 
+def test_the_table_of_memory_keeps_its_words_whole() -> None:
+    """Where the place is long, its first folders give way, not the words beside it."""
+    builder = RecordingBuilder(meta={**META})
+    deep = builder.site(f"{DIRECTORY}/segment_anything/modeling/encoders/image_encoder.py", 358, "forward", "x + y")
+    builder.allocation(1 << 30, "aten::convolution_backward", site=deep)
+    recording = builder.close()
+    text = render_terminal(recording, [], width=100)
+    assert "aten::convolution_backward  .../encoders/image_encoder.py:358" in text
+
+
 @pytest.mark.parametrize("steps", [0, 40])
 def test_a_place_is_not_cut_inside_a_word(steps: int) -> None:
     """The tables of a terminal keep places whole, however narrow it is."""

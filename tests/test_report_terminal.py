@@ -197,7 +197,7 @@ REFUSED = """\
 Would not run on M3 Pro 18GB: train.py:14 raises TypeError.
 1 finding: 1 error. First to change: train.py:14 (MPS301).
 
-The training step
+Steps
 
   No complete step was recorded: no loop with work on mps came round.
 
@@ -248,7 +248,7 @@ KILLED = """\
 The recording stops in the middle of the run; up to there MPS on M1 8GB refused nothing.
 No findings.
 
-The training step
+Steps
 
   No complete step was recorded: no loop with work on mps came round.
 

@@ -326,6 +326,11 @@ def test_too_few_steps_to_tell() -> None:
     ]
 
 
+def test_the_only_step_holds_the_set_up_too() -> None:
+    """It begins with the script, so a model on its way to the device looks like the loop's data."""
+    assert told(loop(MOVE, steps=1).close()) == [(10, "copy to mps", False, "in the only complete step, or before it")]
+
+
 def test_what_hurts_comes_first() -> None:
     """The costliest first, then what belongs; a line that does both stands in both."""
     both = waiting(20, Wait.COPY_TO_MPS, 20, phase=Phase.MOVE)

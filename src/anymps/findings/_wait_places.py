@@ -141,6 +141,8 @@ def _reason(recording: Recording, queue: WaitQueue, *, constant: bool) -> str:
         return "after the last step"
     if queue.last_step <= steps[0] and len(steps) > 1:
         return "at the start"
+    if len(steps) == 1 and queue.last_step <= steps[0]:
+        return "in the only complete step, or before it"
     if queue.wait is Wait.COPY_TO_MPS and 2 * queue.steps >= len(steps):
         if constant:
             return "copied to the device, though it had not changed"

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
-from anymps._vocabulary import Direction, Fate, Flag, Phase
+from anymps._vocabulary import Direction, Fate, Flag, Phase, RoundKind
 from anymps.record._clocks import read_clock_pairs
 from anymps.record._facts import (
     Call,
@@ -296,6 +296,16 @@ class Recording:
     def kernels_of(self, phase: Phase) -> tuple[Occurrence, ...]:
         """Where operators ran in a kernel on mps in one phase; a view has none."""
         return self._occurrences(condition=f"{ON_MPS} AND phase = {phase:d} AND NOT flags & {Flag.VIEW:d}")
+
+    def optimizer_calls(self) -> dict[tuple[str, int], int]:
+        """How often each line (file and number) stepped an optimizer in the whole run; empty if no loop was watched."""
+        calls: dict[tuple[str, int], int] = {}
+        for identity, count in self._rows(
+            f"SELECT site, COUNT(*) FROM rounds WHERE kind = {RoundKind.OPTIMIZER:d} GROUP BY site"
+        ):
+            site = self.site(identity)
+            calls[site.file, site.line] = calls.get((site.file, site.line), 0) + count
+        return calls
 
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""

@@ -19,12 +19,22 @@ _FIELDS = ("on_mps", "views", "on_cpu", "waits", "bytes_to_mps", "bytes_to_cpu",
 
 def title(recording: Recording) -> str:
     """What the table is of."""
+    if not recording.step_table().first:
+        return "Steps"
     return "The training step" if recording.trains else "One round of the loop"
+
+
+def is_idle(table: StepTable) -> bool:
+    """Whether no step did anything on mps, nor on the CPU in its place: there is nothing to show of it."""
+    shares = (*table.first, *table.typical)
+    return bool(table.first) and not any(share.on_mps or share.on_cpu or share.waits for share in shares)
 
 
 def caption(table: StepTable) -> str:
     """Which steps the table is of."""
-    return f"median of {text.plural(table.averaged, 'step')}, without the first" if table.median else "the only step"
+    if table.median:
+        return f"median of {text.plural(table.averaged, 'step')}, without the first"
+    return "the only complete step, with all that came before it"
 
 
 def cells(share: PhaseShare, whole_ns: float) -> list[str]:

@@ -81,6 +81,13 @@ def module(file: str, directory: str = "") -> str:
     return f"{parts[0]}/.../{parts[-1]}" if len(parts) > _WHOLE_PARTS else whole
 
 
+def without_folders(place: str, width: int) -> str:
+    """A place with `...` for its first folders, as far as `width` asks for it; the name of the file stays whole."""
+    parts = place.split("/")
+    shorter = [place, *("/".join(["...", *parts[first:]]) for first in range(1, len(parts)))]
+    return next((it for it in shorter if len(it) <= width), shorter[-1])
+
+
 def place(site: Site, directory: str = "") -> str:
     """`train.py:12`, or `an unknown line`."""
     return f"{module(site.file, directory)}:{site.line}" if site.known else "an unknown line"

@@ -94,6 +94,8 @@ def _unused(choice: dict[str, object]) -> Finding:
     if choice.get("chosen"):
         what = "No tensor reached mps. This line chooses the device, and mps is not what it chose."
     fix = f"Let the line choose mps too: `{better}`. Elsewhere it means what it did." if better else ""
+    if not better and "cuda" in site.source:
+        fix = f"{NOTHING_RAN.fix} Then write `.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
     return NOTHING_RAN.finding(site, what=what, count=1, fix=fix)
 
 

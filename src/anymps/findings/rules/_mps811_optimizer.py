@@ -123,19 +123,22 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
     ]
     if sum(kernels for _, kernels in ran) < _MIN_SHARE * whole:
         return
+    called, steps = recording.optimizer_calls(), recording.training_steps
     for optimizer, kernels in ran:
         site, step = made_at(optimizer), optimizer.occurrence.site
         name, tensors = str(optimizer.facts["name"]), optimizer.facts["tensors"]
-        steps = recording.training_steps
         foreach = ", with `foreach=True`," if optimizer.facts.get("foreach") == ["True"] else ""
+        calls = max(called.get(_line(optimizer), 0), steps)
+        each = round(calls / steps)  # a critic is stepped several times for each step of its generator
+        often = "a step" if each == 1 else f"{each:,} times a step"
         yield UNFUSED.finding(
             site,
             what=(
-                f"`{name}`{foreach} ran {number(kernels)} kernels a step for {tensors} parameters, "
+                f"`{name}`{foreach} ran {kernels / each:,.0f} kernels {often} for {tensors} parameters, "
                 f"{kernels / whole:.0%} of all kernels of the step."
             ),
-            count=steps,
-            per_step=1.0,
+            count=calls,
+            per_step=float(each),
             cost_ns=LAUNCH.of(round(kernels * steps)),
             fix=_with_fused(name, site.source) + (", in place of `foreach=True`." if foreach else "."),
             related_sites=[step] if step != site else [],

@@ -19,7 +19,7 @@ from anymps.report._drawings import memory_drawing, runs_drawing, timeline_drawi
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._page import assets, templates
-from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, remarks, title, total
+from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
 from anymps.report._words import cost, environment, fact, limits, needless_waits, not_modelled, state, times, verdict
 from anymps.report.run._excerpt import excerpt
@@ -137,7 +137,7 @@ def _eyebrow(recording: Recording) -> list[str]:
 def _figures(recording: Recording, findings: Sequence[Finding]) -> list[dict[str, str]]:
     table = recording.step_table()
     figures = []
-    if table.first:
+    if table.first and not is_idle(table):
         share = total(table.typical)
         here = "" if recording.meta.get("virtual") is False else ", here"
         needless = needless_waits(recording, findings)
@@ -160,8 +160,10 @@ def _first(findings: Sequence[Finding], shown: Sequence[dict[str, Any]]) -> list
     return [shown[number] for number in order[:_FIRST]]
 
 
-def _step(recording: Recording) -> dict[str, Any]:
+def _step(recording: Recording) -> dict[str, Any] | None:
     table = recording.step_table()
+    if is_idle(table):
+        return None
     if not table.first:
         return {"title": title(recording), "none": NO_STEP, "rows": []}
     shares = table.typical

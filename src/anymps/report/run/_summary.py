@@ -14,7 +14,7 @@ from anymps.findings import Finding, Severity, memory_limits
 from anymps.record import Recording
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, indented, pairs, printed
-from anymps.report._step_rows import total
+from anymps.report._step_rows import is_idle, total
 from anymps.report._words import cost, fact, first_to_change, how_many, state, verdict, waits
 from anymps.report.run._terminal import look_of, written_to
 
@@ -109,7 +109,7 @@ def _step(recording: Recording, findings: Sequence[Finding]) -> str:
     """What a step does and how much memory the run took, in one line."""
     table = recording.step_table()
     parts: list[str] = []
-    if table.first:
+    if table.first and not is_idle(table):
         whole = total(table.typical)
         parts.append(
             f"A step: {text.count(whole.on_mps) or '0'} operators on mps, {text.count(whole.on_cpu) or '0'} on the CPU."

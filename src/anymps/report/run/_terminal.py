@@ -23,7 +23,7 @@ from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
-from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, remarks, title, total
+from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
 from anymps.report._words import cost, environment, fact, limits, state, times, verdict
 from anymps.report.run._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
@@ -106,7 +106,7 @@ def _parts(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
         yield Text(sentence)
     yield from _step(recording, width)
     yield from _waits(recording, findings, width)
-    yield from _memory(recording)
+    yield from _memory(recording, width)
     yield from _findings(recording, findings)
     yield from _lines(recording, width)
     yield from heading("Environment")
@@ -118,6 +118,8 @@ def _parts(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
 
 def _step(recording: Recording, width: int) -> Iterator[RenderableType]:
     table = recording.step_table()
+    if is_idle(table):
+        return
     if not table.first:
         yield from heading(title(recording))
         yield Text(f"  {NO_STEP}")
@@ -183,7 +185,7 @@ def _waits(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
             yield indented(Text(rows.left_out))
 
 
-def _memory(recording: Recording) -> Iterator[RenderableType]:
+def _memory(recording: Recording, width: int) -> Iterator[RenderableType]:
     rows = memory_rows(recording)
     if rows is None:
         return
@@ -194,16 +196,28 @@ def _memory(recording: Recording) -> Iterator[RenderableType]:
     for columns, cells_of, quiet in tables:
         grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
         for column in columns:
-            numeric = column in MEMORY_NUMBERS
-            whole = numeric or column == "where"
-            grid.add_column(column, justify="right" if numeric else "left", no_wrap=whole, overflow="fold")
-        for row in cells_of:
+            grid.add_column(column, justify="right" if column in MEMORY_NUMBERS else "left", no_wrap=column != "what")
+        for row in _with_short_places(columns, cells_of, width - 4):
             grid.add_row(*map(Text, row))
         for row in quiet:
             grid.add_row(*map(Text, row), style=QUIET)
         if cells_of:
             yield Text()
             yield indented(grid)
+
+
+def _with_short_places(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[tuple[str, ...]]:
+    """The rows, with places that leave room for the columns beside them, of which `what` may break between words."""
+    taken = sum(
+        2 + max(len(word) for cell in column for word in (cell.split() if column[0] == "what" else [cell]))
+        for column in zip(columns, *rows, strict=True)
+        if column[0] != "where"
+    )
+    for row in rows:
+        yield tuple(
+            text.without_folders(cell, width - taken) if name == "where" else cell
+            for name, cell in zip(columns, row, strict=True)
+        )
 
 
 @dataclass(frozen=True)
