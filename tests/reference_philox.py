@@ -1,4 +1,4 @@
-"""A second, slow implementation of the Metal Philox random numbers, written from the rules to check philox.cpp against.
+"""A second, slow implementation of the Metal Philox random numbers, written from the rules to check the native one.
 
 Sources of the rules: c10/metal/random.h of the torch 2.13 wheel; pytorch's Distributions.metal, Distributions.mm and
 Dropout.metal. Integers are Python integers, every float32 operation is one NumPy operation; transcendental functions

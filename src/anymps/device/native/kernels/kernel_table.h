@@ -33,7 +33,7 @@ void add_step_kernels(KernelTable& table);    // step_kernels.cpp: the operators
 void add_own_kernels(KernelTable& table);     // own_kernels.cpp: operators that the CPU lacks
 void add_layer_kernels(KernelTable& table);   // layer_kernels.cpp: layers that are one operator on mps
 void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation, views, copies, reads
-void add_random_kernels(KernelTable& table);  // random.cpp: operators that draw numbers
+void add_random_kernels(KernelTable& table);  // drawing.cpp: operators that draw numbers
 void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that refuse some arguments on mps
 std::unordered_map<std::string, ArgumentCheck> limit_checks();  // limit_checks.cpp, for the boxed redirect
 std::unordered_map<std::string, ArgumentChange> argument_changes();  // zero_divisors.cpp, likewise

@@ -1,6 +1,6 @@
 // Random numbers of torch 2.13 to 2.15 on mps: PyTorch's own Metal Philox stream, in plain C++17.
 //
-// Standard library only; this file and philox.cpp know nothing of torch and are tested alone (tests/test_philox.py).
+// Standard library only; these files know nothing of torch and are tested alone (tests/test_philox.py).
 // Every function fills a raw contiguous buffer in row-major order and moves `RandomState::offset` on exactly as the
 // Metal host code does. The numbers depend on (seed, offset, call) only: never on threads or on how work is split.
 //
@@ -17,7 +17,7 @@
 //   bit for bit    blocks, uniform in [0, 1), bernoulli, random_int, dropout masks, randperm except for equal float
 //                  keys (384 < n < 32768), whose order we take as stable
 //   last bits      anything through log, exp, sin, cos, tan, pow or sqrt (Metal's library and the host's round
-//                  differently), and a + b*c where the Metal compiler may fuse. We never fuse: see philox.cpp
+//                  differently), and a + b*c where the Metal compiler may fuse. We never fuse: see philox_engine.h
 //   by algorithm   gamma, dirichlet, poisson, binomial: a draw sitting on an acceptance border may go the other way
 //
 // Versions, `Launch::release`: poisson and binomial have Metal kernels from 2.14 on; in 2.13 they are operators of the CPU
