@@ -1,0 +1,221 @@
+// The parts of the heap model, each alone, and the replay of a trace.
+#include "check.h"
+#include "model/heap_free_blocks.h"
+#include "model/heap_lock.h"
+#include "model/model.h"
+
+#include <random>
+#include <set>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+namespace {
+
+using namespace anymps;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+HeapConfig config(int minor, uint64_t recommended = 8 * kGiB) {
+  HeapConfig config;
+  config.torch_minor = minor;
+  config.generation = generation_of(minor);
+  config.recommended_max = recommended;
+  config.max_buffer = recommended / 2;
+  return config;
+}
+
+struct ByOrder {
+  bool operator()(const Block* a, const Block* b) const { return std::tie(a->size, a->address) < std::tie(b->size, b->address); }
+};
+
+// The real allocator keeps its free blocks in a std::set: the same questions get the same answers.
+TEST(free_blocks_answer_as_an_ordered_set) {
+  std::mt19937 random(7);
+  FreeBlocks blocks;
+  std::set<Block*, ByOrder> reference;
+  std::vector<Block> all(600);
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].size = 256 * (1 + random() % 40);
+    all[i].address = i << 20;
+  }
+  for (int step = 0; step < 20000; ++step) {
+    Block* block = &all[random() % all.size()];
+    if (reference.erase(block) != 0) {
+      FreeBlocks::erase(block);
+    } else {
+      blocks.insert(block);
+      reference.insert(block);
+    }
+    Block wanted;
+    wanted.size = 256 * (random() % 44);
+    const auto found = reference.lower_bound(&wanted);
+    EXPECT(blocks.lower_bound(wanted.size) == (found == reference.end() ? nullptr : *found));
+    EXPECT(blocks.largest() == (reference.empty() ? nullptr : *reference.rbegin()));
+    if (check::failures() != 0) return;
+  }
+  EXPECT(blocks.ordered() == std::vector<Block*>(reference.begin(), reference.end()));
+  blocks.clear();
+  EXPECT(blocks.largest() == nullptr);
+}
+
+TEST(a_heap_joins_its_gaps_and_measures_from_a_page) {
+  MetalHeap heap;
+  heap.gaps = {{3 * kPage, kPage}, {0, 100}, {100, 2 * kPage}, {5 * kPage + 1, kPage}};
+  heap.stale = true;
+  EXPECT_EQUAL(heap.measure_available(), uint64_t{2 * kPage + 100});  // the first two are one, and it begins on a page
+  EXPECT_EQUAL(heap.gaps.size(), size_t{3});
+  heap.gaps = {{1, kPage - 1}};
+  heap.stale = true;
+  EXPECT_EQUAL(heap.measure_available(), uint64_t{0});  // it ends where the next page begins
+  heap.gaps.clear();
+  EXPECT_EQUAL(heap.measure_available(), uint64_t{0});
+}
+
+TEST(a_heap_measures_again_only_when_it_has_changed) {
+  MetalHeap heap;
+  heap.gaps = {{0, kPage}};
+  EXPECT_EQUAL(heap.measure_available(), uint64_t{0});
+  heap.stale = true;
+  EXPECT_EQUAL(heap.measure_available(), uint64_t{kPage});
+}
+
+TEST(dropped_nodes_come_again_clean) {
+  NodeStore<Block> nodes;
+  Block* first = nodes.make();
+  Block* second = nodes.make();
+  first->size = 7;
+  nodes.drop(first);
+  Block* again = nodes.make();
+  EXPECT(again == first);
+  EXPECT_EQUAL(again->size, uint64_t{0});
+  EXPECT(nodes.make() != second);
+}
+
+TEST(the_lock_lets_one_thread_in) {
+  SpinLock lock;
+  uint64_t count = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 20000; ++j) {
+        HeapGuard guard(lock);
+        ++count;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQUAL(count, uint64_t{80000});
+}
+
+TEST(live_blocks_never_overlap) {
+  for (const int minor : {7, 11, 13, 15}) {
+    HeapModel model;
+    model.configure(config(minor));
+    std::mt19937 random(3);
+    std::vector<Block*> live;
+    for (int step = 0; step < 3000; ++step) {
+      if (live.size() > 60 || (!live.empty() && random() % 3 == 0)) {
+        std::swap(live[random() % live.size()], live.back());
+        model.release(live.back());
+        live.pop_back();
+      } else {
+        live.push_back(model.allocate(1 + random() % (random() % 8 == 0 ? 40000000 : 300000)));
+      }
+    }
+    std::vector<std::pair<uint64_t, uint64_t>> spans;
+    uint64_t bytes = 0;
+    for (const Block* block : live) {
+      spans.emplace_back(HeapModel::block_address(block), HeapModel::block_size(block));
+      bytes += spans.back().second;
+      EXPECT(HeapModel::block_size(block) >= HeapModel::block_nbytes(block));
+      EXPECT(HeapModel::block_offset(block) + HeapModel::block_size(block) <= HeapModel::heap_size(block));
+    }
+    std::sort(spans.begin(), spans.end());
+    for (size_t i = 1; i < spans.size(); ++i) EXPECT(spans[i - 1].first + spans[i - 1].second <= spans[i].first);
+    EXPECT_EQUAL(model.current(), bytes);
+    EXPECT_EQUAL(model.live_blocks(), uint64_t{live.size()});
+    for (Block* block : live) model.release(block);
+    model.release(nullptr);
+    model.empty_cache();
+    EXPECT_EQUAL(model.current(), uint64_t{0});
+    EXPECT_EQUAL(model.total(), uint64_t{0});
+  }
+}
+
+TEST(settings_are_checked_before_they_count) {
+  HeapModel model;
+  EXPECT_THROWS(std::logic_error, "heap model: used before it was configured", model.allocate(1));
+  model.configure(config(13));
+  const uint64_t limit = model.high_limit();
+  HeapConfig other = config(13, 2 * kGiB);
+  other.high_ratio = 3;
+  EXPECT_THROWS(InvalidSetting, "invalid high watermark ratio 3", model.configure(other));
+  EXPECT_EQUAL(model.high_limit(), limit);
+  other = config(13);
+  other.generation = HeapGeneration::G3;
+  EXPECT_THROWS(std::invalid_argument, "heap model: torch 2.13 has an allocator of another generation", model.configure(other));
+  Block* block = model.allocate(1);
+  EXPECT_THROWS(std::logic_error, "heap model: configured again while blocks are live", model.configure(config(13)));
+  model.release(block);
+  model.configure(config(15));
+}
+
+TEST(threads_share_a_model) {
+  for (const int minor : {13, 15}) {
+    HeapModel model;
+    model.configure(config(minor));
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < 4; ++i) {
+      threads.emplace_back([&model, i] {
+        std::mt19937 random(i);
+        std::vector<Block*> mine;
+        for (int step = 0; step < 2000; ++step) {
+          if (mine.size() < 20) {
+            mine.push_back(model.allocate(1 + random() % 2000000));
+          } else {
+            model.release(mine.back());
+            mine.pop_back();
+          }
+        }
+        for (Block* block : mine) model.release(block);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQUAL(model.current(), uint64_t{0});
+    EXPECT_EQUAL(model.live_blocks(), uint64_t{0});
+    EXPECT_EQUAL(model.allocated().allocated, model.allocated().freed);
+  }
+}
+
+TEST(a_replay_tells_peaks) {
+  const Replayed replayed = replay(config(13), {1000, 0, 3000, -1, -3, 500});
+  EXPECT_EQUAL(replayed.peak_allocated, uint64_t{1024 + 3072});
+  EXPECT_EQUAL(replayed.peak_reserved, uint64_t{8} << 20);
+  EXPECT_EQUAL(replayed.failed, int64_t{-1});
+  EXPECT_EQUAL(replayed.message, std::string());
+}
+
+TEST(a_replay_stops_where_memory_runs_out) {
+  HeapConfig small = config(13, kGiB);
+  small.high_ratio = 1.0;
+  small.low_ratio = 1.0;
+  small.max_buffer = 4 * kGiB;
+  const auto half = static_cast<int64_t>(kGiB / 2 + 1);
+  const Replayed replayed = replay(small, {half, -1, half, half, 5});
+  EXPECT_EQUAL(replayed.failed, int64_t{3});
+  EXPECT_EQUAL(
+      replayed.message,
+      std::string("MPS backend out of memory (MPS allocated: 514.00 MiB, other allocations: 0 bytes, max allowed: 1024.00 MiB). "
+                  "Tried to allocate 512.00 MiB on shared pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper "
+                  "limit for memory allocations (may cause system failure)."));
+  EXPECT_EQUAL(replay(small, {static_cast<int64_t>(4 * kGiB)}).message, std::string("Invalid buffer size: 4.00 GiB"));
+}
+
+TEST(a_replay_refuses_a_trace_that_makes_no_sense) {
+  EXPECT_THROWS(std::invalid_argument, "anymps: the trace frees what it has not allocated", replay(config(13), {1000, -2}));
+}
+
+}  // namespace
+
+int main(int count, char** names) { return check::run(count, names); }
