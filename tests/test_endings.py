@@ -116,6 +116,34 @@ def test_an_exception_that_only_mps_has(exception: str, message: str, raised_by:
     ]
 
 
+def test_a_batch_that_a_worker_could_not_send() -> None:
+    """The loop is told by the worker; the data set is what has to change."""
+    message = (
+        "Caught RuntimeError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
+        "RuntimeError: _share_fd_: only available on CPU (a Mac prints this in the worker alone)"
+    )
+    finding = only(ended("RuntimeError", message, "torch"))
+    assert finding.id == "MPS806"
+    assert finding.what == (
+        "A worker of the DataLoader gave a batch on mps: torch raised RuntimeError: _share_fd_: only available on CPU"
+    )
+    assert finding.fix == "Have the data set give tensors on the CPU, and move each batch in the loop: `x.to(device)`."
+
+
+def test_a_tensor_that_a_queue_could_not_send() -> None:
+    """It stands at the line that put it there; that nothing came is then no riddle of its own."""
+    builder = RecordingBuilder(
+        meta={**META, "ending": {"status": 1, "exception": "Empty", "message": "", "raised_by": "", "place": PLACE}}
+    )
+    builder.note("sent", start_ns=5, site=builder.site(SCRIPT, 4, "main", "queue.put(x)"))
+    finding = only(builder.close())
+    assert (finding.id, finding.site.line, finding.severity) == ("MPS806", 4, Severity.ERROR)
+    assert finding.what == (
+        "A queue was given a tensor on mps. Its own thread sends it, and prints what torch raises there, RuntimeError: "
+        "_share_filename_: only available on CPU. Who waits for the tensor waits for ever."
+    )
+
+
 @pytest.mark.parametrize(
     ("message", "source", "fix"),
     [

@@ -355,10 +355,34 @@ def test_what_workers_are_given_on_mps(
     dataset: Callable[[], object], collate: Callable[[], object] | None, on_mps: str
 ) -> None:
     """Tensors on mps in the data set or in the arguments of a function for it; a batch that is moved later is none."""
-    from anymps.capture._habits import _on_mps
+    from anymps.capture._habits import _Given, _on_mps
 
     loader = DataLoader(dataset(), num_workers=1, collate_fn=collate() if collate is not None else None)  # type: ignore[arg-type, call-overload]
-    assert next(_on_mps(loader), "") == on_mps
+    assert next(_on_mps(_Given.of(loader, "dataset", "collate_fn")), "") == on_mps
+
+
+@pytest.mark.parametrize(
+    ("thing", "noted_once"),
+    [
+        (lambda: torch.ones(2, device="mps"), True),
+        (lambda: (3, {"x": [torch.ones(2, device="mps")]}), True),
+        (lambda: torch.ones(2), False),
+        (lambda: "mps", False),
+    ],
+)
+def test_what_a_queue_is_given_on_mps(thing: Callable[[], object], noted_once: bool) -> None:
+    """At the line that puts it there: the queue's own thread sends it later, and nobody hears what torch says."""
+    queue = torch.multiprocessing.get_context("spawn").Queue()
+    queue._start_thread = lambda: None  # nothing is sent
+    queue._thread = object()
+    given = thing()
+
+    def use() -> None:
+        for _ in range(2):
+            queue.put(given)  # here
+
+    sent = noted(use, "sent")
+    assert [it.occurrence.site.source for it in sent] == ["queue.put(given)  # here"] * noted_once
 
 
 GUARDED = """

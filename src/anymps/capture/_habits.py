@@ -11,12 +11,13 @@ import functools
 import json
 import linecache
 import multiprocessing.process
+import multiprocessing.queues
 import os
 import re
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -59,6 +60,7 @@ class Habits:
         self._replace(undo, DataLoader, "__init__", self._loader_made)
         self._replace(undo, _BaseDataLoaderIter, "__init__", self._loader)
         self._replace(undo, multiprocessing.process.BaseProcess, "start", self._process)
+        self._replace(undo, multiprocessing.queues.Queue, "put", self._put)
         self._replace(undo, autocast, "__init__", self._autocast)
         self._replace(undo, GradScaler, "__init__", self._scaler)
         self._replace(undo, torch.optim.Optimizer, "__init__", self._optimizer)
@@ -119,7 +121,7 @@ class Habits:
             method = str(context.get_start_method()) if context is not None else _chosen_start_method()
             facts |= {"start_method": method, "guarded": _is_guarded()}
             facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in _SPAWNING else {}
-            facts |= {"on_mps": next(_on_mps(loader), "")}
+            facts |= {"on_mps": next(_on_mps(_Given.of(loader, "dataset", "collate_fn", "worker_init_fn")), "")}
         # Before the workers start, which may fail.
         self._write("loader", self._site_around_bars(), self._loaders.get(loader, 0), facts)
 
@@ -131,6 +133,12 @@ class Habits:
             facts: dict[str, object] = {"start_method": method, "guarded": _is_guarded()}
             unpicklable = next(_unpicklable(process, "_target", "_args"), "") if method in _SPAWNING else ""
             self._write("process", site, 0, facts | {"unpicklable": unpicklable.lstrip("_")})
+
+    def _put(self, _: Any, *given: Any, **named: Any) -> None:
+        # A thread of the queue's sends it later, and prints what torch says to that: here is the line.
+        on_mps = next(_on_mps(_Given(named | dict(enumerate(given)))), None)
+        if on_mps is not None:
+            self._note_once("sent")
 
     def _autocast(self, region: Any, *given: Any, **named: Any) -> Finish | None:
         device = str(given[0] if given else named.get("device_type", ""))
@@ -252,10 +260,14 @@ def _is_guarded() -> bool | None:
 
 
 class _Given:
-    """What a worker is given, each thing once and breadth first; who walks through it adds what lies within."""
+    """What another process is given, each thing once and breadth first; who walks through it adds what lies within."""
 
-    def __init__(self, loader: Any, *names: str) -> None:
-        self._queue: deque[tuple[str, Any]] = deque((name, getattr(loader, name)) for name in names)
+    def __init__(self, things: Mapping[Any, Any]) -> None:
+        self._queue: deque[tuple[str, Any]] = deque((str(name), thing) for name, thing in things.items())
+
+    @classmethod
+    def of(cls, owner: Any, *names: str) -> _Given:
+        return cls({name: getattr(owner, name) for name in names})
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
@@ -280,7 +292,7 @@ def _unpicklable(owner: Any, *names: str) -> Iterator[str]:
 
     Of a DataLoader it is what its workers are given, of anything else what the attributes `names` hold.
     """
-    given = _Given(owner, *(names or ("collate_fn", "worker_init_fn", "dataset")))
+    given = _Given.of(owner, *(names or ("collate_fn", "worker_init_fn", "dataset")))
     for path, value in given:
         if isinstance(value, FunctionType):
             if "<" in value.__qualname__:
@@ -295,9 +307,8 @@ def _unpicklable(owner: Any, *names: str) -> Iterator[str]:
             given.add_attributes(path, value)
 
 
-def _on_mps(loader: Any) -> Iterator[str]:
-    """What a worker is given and lies on mps: tensors that the data set or a function for it holds."""
-    given = _Given(loader, "dataset", "collate_fn", "worker_init_fn")
+def _on_mps(given: _Given) -> Iterator[str]:
+    """What another process is given and lies on mps: tensors, wherever they are held."""
     for path, value in given:
         if isinstance(value, torch.Tensor):
             if value.device.type == "mps":

@@ -6,6 +6,7 @@ import sys
 
 from anymps._errors import AnympsError
 from anymps.device._enable import enable, native
+from anymps.device._sharing import tell_of_unsent_batches
 from anymps.device._start_method import leave_mark_of
 from anymps.mac import Mac
 
@@ -16,5 +17,6 @@ def switch_on(mac: Mac, method: str, mark: str) -> None:
     try:
         enable(mac, quiet=True, start_method=method)
         native().mark_first_use(mark)
+        tell_of_unsent_batches()
     except AnympsError as error:
         print(error, file=sys.stderr, flush=True)

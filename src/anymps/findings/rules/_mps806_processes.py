@@ -110,14 +110,34 @@ UNPICKLABLE = Rule(
 
 RULES = (SENT, UNGUARDED, UNPICKLABLE)
 
+_QUEUED: Final = (
+    "A queue was given a tensor on mps. Its own thread sends it, and prints what torch raises there, RuntimeError: "
+    f"{shared_memory('file_system').text}. Who waits for the tensor waits for ever."
+)
+_WORKER: Final = "in DataLoader worker process"
+_WAITED: Final = ("Empty", "TimeoutError")
+"""What ends the wait for a tensor that was not sent, if anything does."""
+
 _SHARED: Final = re.compile("|".join(re.escape(shared_memory(it).text) for it in ("file_system", "file_descriptor")))
 
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about tensors on mps that go to another process."""
-    if ended_by_sharing(recording):
-        ended = ending(recording)
-        yield SENT.finding(ended.site, what=f"torch raised {ended.words}", count=1)
+    ended = ending(recording)
+    if said := _SHARED.search(ended.message):
+        by_worker = _WORKER in ended.message
+        yield SENT.finding(
+            ended.site,
+            what=f"{'A worker of the DataLoader gave a batch on mps: torch' if by_worker else 'torch'} raised "
+            f"{ended.exception}: {said.group()}",
+            count=1,
+            fix="Have the data set give tensors on the CPU, and move each batch in the loop: `x.to(device)`."
+            if by_worker
+            else "",
+        )
+    for sent in recording.noted("sent"):
+        if sent.occurrence.site != ended.site or not said:
+            yield SENT.finding(sent.occurrence.site, what=_QUEUED, count=sent.occurrence.count)
     started: dict[tuple[str, int], list[Noted]] = {}
     for process in recording.noted("process"):
         site = process.occurrence.site
@@ -162,5 +182,6 @@ def ended_by_processes(recording: Recording) -> bool:
 
 
 def ended_by_sharing(recording: Recording) -> bool:
-    """Whether the run ended as torch was to share memory on mps."""
-    return bool(_SHARED.search(ending(recording).message))
+    """Whether the run ended as torch was to share memory on mps, or as nothing came of it."""
+    ended = ending(recording)
+    return bool(_SHARED.search(ended.message) or (ended.exception in _WAITED and recording.noted("sent")))
