@@ -54,6 +54,25 @@ def test_indices_that_are_no_finding() -> None:
     assert found("float32[8, 4]", "int64[2]", "float32[] on cpu") == []
 
 
+def test_a_copy_of_an_index_is_a_wait() -> None:
+    """It stands in the table of waits, which names the finding, and counts in the step; an index on mps does not wait."""
+    script = """
+from anymps.findings import find
+from anymps.report import render_terminal
+data, order = torch.rand(40, 4).to("mps"), torch.randperm(40)
+there = order.to("mps")
+with anymps.record() as capture:
+    for i in range(20):
+        y = data[order[i : i + 2]]
+        z = data[there[i : i + 2]]
+recording = capture.recording
+print([(wait.wait.label, wait.count) for wait in recording.waits()])
+text = " ".join(render_terminal(recording, find(recording), width=100).split())
+print("Copies to the device wait too; the findings tell how to do without:" in text)
+"""
+    assert run_python(ENABLE + script).lines == ["[('copy to mps', 20)]", "True"]
+
+
 def test_indices_on_the_device() -> None:
     """Both ways of use, in a loop that trains nothing."""
     script = """

@@ -43,6 +43,10 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
 }
 
 void Call::note_wait_condition(const at::Tensor& tensor, size_t position) {
+  if ((rule_.flags & kCpuIndexOk) && position == 1 && tensor.is_cpu()) {
+    span_.wait(Wait::CopyToMps);  // a blocking copy of the index, mask or not (torch 2.13, make_info)
+    return;
+  }
   const bool mask = tensor.scalar_type() == c10::ScalarType::Bool || tensor.scalar_type() == c10::ScalarType::Byte;
   if (((rule_.flags & kWaitsOnMask) && position > 0 && mask) ||
       ((rule_.flags & kWaitsOnScalar) && position > 0 && tensor.dim() == 0 && tensor.is_mps()) ||
