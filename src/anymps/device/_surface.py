@@ -62,14 +62,14 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
         view._owner = storage  # type: ignore[attr-defined]
         return torch.frombuffer(view, dtype=torch.uint8).untyped_storage()
 
-    def no_shaders(*_: object) -> None:
+    def no_libraries(*_: object) -> None:
         raise RuntimeError(
-            "anymps: the virtual mps device runs no Metal shaders; torch.mps.compile_shader, load_metallib and "
-            "torch.compile with its default backend need a real Mac"
+            "anymps: the virtual mps device loads no compiled Metal libraries; "
+            "give the source to torch.mps.compile_shader, or use a real Mac"
         )
 
     missing: dict[str, Any] = {
-        "_mps_compileShader": no_shaders,
+        "_mps_compileShader": _compile_shader,
         "_mps_releaseEvent": core.release_event,
         "_mps_isCaptureEnabled": lambda: False,
         "_mps_isCapturing": lambda: False,
@@ -81,12 +81,21 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
     if version_rules(torch.__version__).host_alias_storage:
         missing |= {
             "_mps_host_alias_storage": host_alias_storage,
-            "_mps_loadMetalllib": no_shaders,  # torch's own spelling
-            "_mps_loadMetallibFromPath": no_shaders,
+            "_mps_loadMetalllib": no_libraries,  # torch's own spelling
+            "_mps_loadMetallibFromPath": no_libraries,
             "_mps_maxBufferLength": core.max_buffer_length,
         }
     for name, function in missing.items():
         setattr(torch._C, name, function)
+    # torch's own puts the text of included headers into the source; ours keeps the `#include`, and the user's lines.
+    _compile_shader.__doc__ = torch.mps.compile_shader.__doc__
+    torch.mps.compile_shader = _compile_shader
+
+
+def _compile_shader(source: str) -> Any:
+    from anymps.metal import ShaderLibrary  # most programs have none
+
+    return ShaderLibrary(source)
 
 
 def _install_streams(core: ModuleType) -> None:

@@ -1,0 +1,173 @@
+"""What a kernel is called with, as PyTorch's binding takes it: buffers, constants, sizes.
+
+Source: torch 2.13, torch/csrc/mps/Module.cpp (`MetalKernelFunction.__call__`, `OptionalArgCaster`) and
+aten/src/ATen/native/mps/OperationUtils.h (`mtl_setBuffer`). Errors are theirs, word for word.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+_REPORT = "(Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"
+_CAST = (
+    "Unable to cast Python instance of type {} to C++ type '?' (#define PYBIND11_DETAILED_ERROR_MESSAGES "
+    "or compile in debug mode for details)"
+)
+_INTEGERS = {"int32": ("i", 32), "int16": ("h", 16), "int8": ("b", 8), "uint8": ("B", 8)}
+_CASTS = frozenset({"fp16", "bf16", *_INTEGERS})
+_PADDING = 64  # behind a constant: a parameter may be wider than what it was given
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Bytes that a kernel reads in the place of a buffer."""
+
+    data: bytes
+
+
+@dataclass
+class Arguments:
+    """One call: by buffer index a tensor on mps, a list of such tensors, or a constant."""
+
+    slots: list[torch.Tensor | list[torch.Tensor] | Constant] = field(default_factory=list)
+    threads: Sizes = ()
+    group_size: Sizes | None = None
+
+    def tensors(self) -> list[torch.Tensor]:
+        """All tensors in order."""
+        found = []
+        for slot in self.slots:
+            if isinstance(slot, torch.Tensor):
+                found.append(slot)
+            elif isinstance(slot, list):
+                found += slot
+        return found
+
+
+def bind_arguments(values: Sequence[Any], threads: Any, group_size: Any, arg_casts: Any) -> Arguments:
+    """Reads a call's arguments. Raises what torch raises on a Mac for those that it does not take."""
+    bound = Arguments()
+    sizes, group = _sizes(threads), _sizes(group_size)
+    default, casts = _casts(arg_casts)
+    for index, value in enumerate(values):
+        if isinstance(value, torch.Tensor):
+            bound.slots.append(_tensor(value))
+            if sizes is None:
+                sizes = (value.numel(),)
+        else:
+            bound.slots.append(_value(value, casts.get(index, default), default))
+    if sizes is None or len(sizes) > 3:
+        raise RuntimeError("Number of threads is undefined or has wrong dimension")
+    if group is not None and len(group) != len(sizes):
+        condition = "!group_size.has_value() || threads->size() == group_size->size()"
+        raise RuntimeError(f"Expected {condition} to be true, but got false.  {_REPORT}")
+    bound.threads, bound.group_size = sizes, group
+    return bound
+
+
+def group_of(threads: Sizes, group_size: Sizes | None, limit: int) -> tuple[int, int, int]:
+    """The size of a group: as given, else as large as it can be along the first dimension.
+
+    Raises ValueError above the limit.
+    """
+    if group_size is not None:
+        group = group_size
+    else:
+        group = (min(threads[0], limit),) if len(threads) == 1 else (limit,)
+    full = (*group, 1, 1)[:3]
+    if full[0] * full[1] * full[2] > limit:
+        raise ValueError(f"Threadgroup size exceeds {limit} limit")
+    return full[0], full[1], full[2]
+
+
+def _sizes(value: Any) -> Sizes | None:
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return (_unsigned(value),)
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise RuntimeError(_CAST.format(type(value)))
+    sizes = tuple(_unsigned(item) for item in value)
+    if not 0 < len(sizes) < 4:
+        raise RuntimeError(f"Expected vec.size() > 0 && vec.size() < 4 to be true, but got false.  {_REPORT}")
+    return sizes
+
+
+def _unsigned(value: Any) -> int:
+    if not hasattr(value, "__index__") or not 0 <= value < 1 << 64:
+        raise RuntimeError(_CAST.format(type(value)))
+    return int(value)
+
+
+def _casts(value: Any) -> tuple[str, Mapping[int, str]]:
+    if value is None:
+        return "", {}
+    if isinstance(value, str):
+        return value, {}
+    if isinstance(value, dict):
+        return "", value
+    raise RuntimeError(f"Unexpected caster arg type {type(value).__name__}")
+
+
+def _tensor(tensor: torch.Tensor) -> torch.Tensor | Constant:
+    if tensor.device.type == "mps":
+        return tensor
+    if tensor.device.type != "cpu" or tensor.dim() != 0:
+        raise RuntimeError("Passed CPU tensor to MPS op")
+    if tensor.dtype == torch.float64:
+        tensor = tensor.float()
+    elif tensor.dtype == torch.complex128:
+        tensor = tensor.to(torch.complex64)
+    return Constant(tensor.reshape(1).view(torch.uint8).numpy().tobytes() + bytes(_PADDING))
+
+
+def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant:
+    if isinstance(value, (tuple, list)):
+        if not value:
+            raise RuntimeError("Empty list/tuple can not be an argument to metal kernel")
+        first = value[0]
+        if isinstance(first, torch.Tensor):
+            for tensor in value:
+                if not isinstance(tensor, torch.Tensor):
+                    raise RuntimeError(_CAST.format(type(value)))
+                if tensor.device.type != "mps":
+                    raise RuntimeError("Passed CPU tensor to MPS op")
+            return list(value)
+        if isinstance(first, (int, float)):
+            kind = int if isinstance(first, int) else float
+            if any(not isinstance(item, (int, float) if kind is float else int) for item in value):
+                raise RuntimeError(_CAST.format(type(value)))
+            return Constant(b"".join(_bytes(kind(item), cast, default) for item in value) + bytes(_PADDING))
+        raise RuntimeError("Unexpected argument types")
+    if isinstance(value, (int, float)):
+        return Constant(
+            _bytes(float(value) if isinstance(value, float) else int(value), cast, default) + bytes(_PADDING)
+        )
+    raise RuntimeError("Unsupported argument type")
+
+
+def _bytes(value: float, cast: str, default: str) -> bytes:
+    """A number as torch hands it over: float32 and int64, or what `arg_casts` says."""
+    if cast and cast not in _CASTS:
+        raise RuntimeError(f"Unsupported cast instruction {default}")
+    if cast in _INTEGERS:
+        code, bits = _INTEGERS[cast]
+        wrapped = int(value) & ((1 << bits) - 1)
+        if code != "B" and wrapped >> (bits - 1):
+            wrapped -= 1 << bits
+        return struct.pack(code, wrapped)
+    if cast:
+        dtype = torch.float16 if cast == "fp16" else torch.bfloat16
+        return torch.tensor([value], dtype=dtype).view(torch.uint8).numpy().tobytes()
+    if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 63:
+            raise RuntimeError(_CAST.format(int))
+        return struct.pack("q", value)
+    return torch.tensor([value], dtype=torch.float32).numpy().tobytes()

@@ -1,0 +1,139 @@
+"""Which compiler makes machine code of a shader, with which flags, and what tells its results from another's."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from anymps._errors import BuildError
+
+SHIM = Path(__file__).with_name("shim")
+RUNTIME = Path(__file__).with_name("runtime") / "runtime.cpp"
+FAST_MATH_VARIABLE = "PYTORCH_MPS_FAST_MATH"
+_NAMES = ("clang++", *(f"clang++-{version}" for version in range(24, 13, -1)), "g++", "c++")
+_SHADER_FLAGS = (
+    "-std=gnu++17",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fwrapv",  # signed overflow wraps on a GPU
+    "-fsigned-char",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
+    "-w",
+    "-D__METAL__=1",
+    "-D__METAL_MACOS__=1",
+    "-D__METAL_VERSION__=310",
+)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: its command, whether it is clang, and who it is."""
+
+    command: tuple[str, ...]
+    is_clang: bool
+    identity: str
+
+    def shader_flags(self) -> tuple[str, ...]:
+        """The flags that every part of a shader is compiled with."""
+        native = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
+        own = (
+            ("-Wno-everything", "-ferror-limit=20")
+            if self.is_clang
+            else ("-fmax-errors=20", "-fdiagnostics-color=never")
+        )
+        return (*_SHADER_FLAGS, native, *own)
+
+    def run(self, arguments: list[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs it. Raises BuildError if it cannot be started."""
+        try:
+            return subprocess.run(
+                [*self.command, *arguments],
+                input=stdin,
+                stdin=None if stdin is not None else subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                env={**os.environ, "LC_ALL": "C"},  # messages are read here
+            )
+        except OSError as error:
+            raise BuildError(f"the compiler {self.command[0]} cannot be run ({error.strerror or error})") from None
+
+
+@functools.cache
+def find_compiler() -> Compiler:
+    """The compiler for shaders: the command in ``CXX``, else clang++, else g++. Asks each one who it is.
+
+    Raises BuildError if there is none.
+    """
+    chosen = os.environ.get("CXX", "").strip()
+    for words in [shlex.split(chosen)] if chosen else [[name] for name in _NAMES if shutil.which(name)]:
+        try:
+            answer = subprocess.run(
+                [*words, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=60
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if answer.returncode == 0 and answer.stdout.strip():
+            lines = answer.stdout.strip().splitlines()[:3]
+            return Compiler(tuple(words), "clang" in answer.stdout, " | ".join(line.strip() for line in lines))
+    what = f"CXX={chosen} cannot be run" if chosen else "none was found"
+    raise BuildError(
+        f"Metal shaders are compiled with a C++ compiler, and {what}: install clang or g++ (apt install g++), "
+        "or name one in CXX"
+    )
+
+
+@functools.cache
+def shim_digest() -> str:
+    """Tells one state of the shim, the runtime and the translation from another."""
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    files = [
+        *SHIM.rglob("*"),
+        RUNTIME,
+        *(here / f"_{name}.py" for name in ("tokens", "structure", "rewrite", "launchers")),
+    ]
+    for path in sorted(files):
+        if path.is_file():
+            digest.update(path.relative_to(here).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@functools.cache
+def processor() -> str:
+    """What `-march=native` depends on."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    lines = re.findall(r"^(?:model name|flags|Features|CPU part)\s*:.*$", text, re.MULTILINE)
+    return " | ".join(sorted(set(lines)))
+
+
+def tool_key(compiler: Compiler) -> str:
+    """A short name for everything but the source that a compiled shader depends on."""
+    parts = (
+        shim_digest(),
+        compiler.identity,
+        *compiler.command,
+        *compiler.shader_flags(),
+        processor(),
+        os.environ.get(FAST_MATH_VARIABLE, ""),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,41 @@
+"""What is said of a kernel that was stopped: bad access, division by zero, an interrupt."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+from anymps.metal._runtime import FAULTS, Report
+
+_NEAR = 1 << 20
+
+
+def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]], missing: int) -> str:
+    """One sentence or two. `ranges` are (argument, address, bytes) of the buffers; `missing` buffers were not given."""
+    number = signal.Signals(report.signal)
+    text = f"anymps: the Metal kernel '{name}' {FAULTS.get(number, f'was stopped by {number.name}')}"
+    if report.has_thread:
+        text += f", in the thread at ({', '.join(map(str, report.position))}) of the grid"
+    address = report.address or 0
+    if number in (signal.SIGSEGV, signal.SIGBUS):
+        place = _place(address, ranges)
+        if place:
+            text += f": {place}"
+        elif missing and address < _NEAR:
+            text += f": it has {missing} more buffer{'s' if missing > 1 else ''} than the call gave it"
+    return text + ". On a Mac this is not caught, and the result is undefined"
+
+
+def _place(address: int, ranges: Sequence[tuple[int, int, int]]) -> str:
+    """Where an address lies beside the nearest buffer; empty if none is near."""
+    best: tuple[int, str] = (_NEAR, "")
+    for index, start, size in ranges:
+        if start <= address < start + size:
+            return f"within argument {index}, not aligned as its type wants it"
+        if address >= start + size:
+            best = min(
+                best, (address - start - size, f"{address - start - size} bytes behind the end of argument {index}")
+            )
+        else:
+            best = min(best, (start - address, f"{start - address} bytes before the start of argument {index}"))
+    return best[1]

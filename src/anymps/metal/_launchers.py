@@ -1,0 +1,134 @@
+"""The C++ text that is put behind a translated source: how each kernel is called, and the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anymps.metal._rewrite import KernelSource, Unsupported
+from anymps.metal._structure import Parameter
+
+MAX_THREADS = 1024  # of a group, on every Apple GPU; what a kernel's registers allow of it is not known here
+FORMS = ("plain", "fission", "fibers")
+
+_VALUES = frozenset(
+    (
+        "thread_position_in_grid",
+        "thread_position_in_threadgroup",
+        "threadgroup_position_in_grid",
+        "threads_per_threadgroup",
+        "dispatch_threads_per_threadgroup",
+        "threads_per_grid",
+        "threadgroups_per_grid",
+        "thread_index_in_threadgroup",
+        "thread_index_in_simdgroup",
+        "thread_index_in_quadgroup",
+        "simdgroup_index_in_threadgroup",
+        "quadgroup_index_in_threadgroup",
+        "threads_per_simdgroup",
+        "thread_execution_width",
+        "simdgroups_per_threadgroup",
+        "quadgroups_per_threadgroup",
+        "dispatch_simdgroups_per_threadgroup",
+        "dispatch_quadgroups_per_threadgroup",
+        "grid_origin",
+        "grid_size",
+    )
+)
+_UNFIT = {"threadgroup": "threadgroup memory as a parameter, whose size torch.mps.compile_shader cannot set"}
+
+
+def launchers(kernels: Sequence[KernelSource]) -> str:
+    """The launchers of all kernels and the table `anymps_kernels`, which the runtime reads.
+
+    Raises Unsupported for a parameter that no buffer and no position can be bound to.
+    """
+    lines = ['\n#line 1 "anymps launchers"']
+    rows = []
+    for number, kernel in enumerate(kernels):
+        lines += _launcher(number, kernel)
+        form = 2 if kernel.synced else 0
+        maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
+        if kernel.function.template and not kernel.function.max_threads.isdigit():
+            maximum = str(MAX_THREADS)
+        rows.append(
+            f'{{"{kernel.name}", {form}, {"nullptr" if form else f"anymps_plain_{number}"}, nullptr, '
+            f"{f'anymps_thread_{number}' if form else 'nullptr'}, "
+            f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}}}"
+        )
+    visible = 'extern "C" __attribute__((visibility("default"), used))'
+    lines.append(
+        f"{visible} const anymps_rt::Kernel anymps_kernels[] = "
+        f"{{{', '.join(rows) or '{}'}}};\n{visible} const unsigned anymps_kernel_count = {len(rows)};"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _places(parameters: Sequence[Parameter]) -> list[int | None]:
+    """The buffer of each parameter: the one it names, else the next that nobody names; None for a position."""
+    named = {int(p.argument) for p in parameters if p.attribute == "buffer" and p.argument.isdigit()}
+    places: list[int | None] = []
+    following = 0
+    for parameter in parameters:
+        if parameter.attribute == "buffer" and parameter.argument.isdigit():
+            places.append(int(parameter.argument))
+        elif parameter.attribute in _VALUES:
+            places.append(None)
+        elif parameter.attribute in ("", "buffer"):
+            while following in named:
+                following += 1
+            places.append(following)
+            following += 1
+        else:
+            feature = _UNFIT.get(parameter.attribute, f"the attribute [[{parameter.attribute}]]")
+            raise Unsupported(feature, parameter.tokens[0].start)
+    return places
+
+
+def _buffer_count(kernel: KernelSource) -> int:
+    return max((place + 1 for place in _places(kernel.function.parameters) if place is not None), default=0)
+
+
+def _launcher(number: int, kernel: KernelSource) -> list[str]:
+    types = f"anymps_types_{number}"
+    parameters = kernel.function.parameters
+    named = kernel.pointer.startswith("&")
+    binds, arguments = [], []
+    for index, place in enumerate(_places(parameters)):
+        kind = f"{types}::at<{index}>"
+        if place is None:
+            arguments.append(f"ANYMPS_VALUE({kind}, {parameters[index].attribute})")
+        else:
+            binds.append(
+                f"typename anymps_launch::buffer<{kind}>::held anymps_{index} = "
+                f"anymps_launch::buffer<{kind}>::bind(anymps_l.buffers[{place}]);"
+            )
+            arguments.append(f"anymps_{index}")
+    # By its name where that is enough: a call through a pointer is inlined later, or not at all.
+    call = f"{kernel.pointer.removeprefix('&') if named else f'({kernel.pointer})'}({', '.join(arguments)});"
+    lines = [f"using {types} = anymps_launch::params<decltype({kernel.pointer})>;"]
+    if kernel.synced:
+        lines += [
+            f"static void anymps_thread_{number}(const anymps_rt::Thread& anymps_t) {{",
+            "const anymps_rt::Launch& anymps_l = *anymps_t.launch;",
+            "const anymps_launch::Member anymps_me{anymps_l, *anymps_t.of, "
+            "{{anymps_t.local[0], anymps_t.local[1], anymps_t.local[2]}}, anymps_t.index};",
+            *binds,
+            call,
+            "}",
+        ]
+    else:
+        lines += [
+            f"static void anymps_plain_{number}(const anymps_rt::Launch& anymps_l, const anymps_rt::Box& anymps_b) {{",
+            *binds,
+            "for (unsigned anymps_z = anymps_b.from[2]; anymps_z < anymps_b.to[2]; ++anymps_z)",
+            "for (unsigned anymps_y = anymps_b.from[1]; anymps_y < anymps_b.to[1]; ++anymps_y) {",
+            "const int anymps_end = int(anymps_b.to[0]);",
+            "ANYMPS_ANY_ORDER",
+            "for (int anymps_x = int(anymps_b.from[0]); anymps_x < anymps_end; ++anymps_x) {",
+            "const anymps_launch::Point anymps_me{anymps_l, {unsigned(anymps_x), anymps_y, anymps_z}};",
+            call,
+            "}",
+            "}",
+            "}",
+        ]
+    return lines

@@ -1,0 +1,350 @@
+"""Metal source to C++17: address spaces, attributes, literals, swizzles and threadgroup memory, token by token.
+
+The compiler does all the typing; what is changed here needs no type. Lines stay where they are, so that errors name the
+user's; columns that move are kept in `Rewritten`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from anymps.metal._structure import (
+    SPACES,
+    Function,
+    Instance,
+    Structure,
+    closing,
+    is_attribute,
+    read_structure,
+    split_commas,
+)
+from anymps.metal._tokens import Edit, Rewritten, Token, apply, blank, tokenize
+
+_SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
+_PLACES = {letter: str("xyzw".index(letter)) for letter in "xyzw"} | {
+    letter: str("rgba".index(letter)) for letter in "rgba"
+}
+_ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
+_FLOATING = re.compile(r"(?!0[xX])(?:\d*\.\d*|\d+(?=[eE]))(?:[eE][+-]?\d+)?|0[xX][\da-fA-F]*\.?[\da-fA-F]*[pP][+-]?\d+")
+_SYNCS = re.compile(
+    r"threadgroup_barrier|simdgroup_barrier|simd_(?!vote$|float|int|uint|half)\w+|quad_(?!vote$)\w+"
+    r"|simdgroup_(?!index_in|event)\w+|threadgroup_imageblock"
+)
+_MACRO_NEEDS = re.compile(
+    r"^[ \t]*#[ \t]*define\b(?:[^\n\\]|\\\n|\\.)*?(?:\bkernel\b|\bhost_name\b|\[\[)", re.MULTILINE
+)
+_DECLINED = (
+    (
+        re.compile(r"texture(?:1d|2d|3d|cube|_buffer)(?:_ms)?(?:_array)?|depth(?:2d|cube)(?:_ms)?(?:_array)?"),
+        "textures",
+    ),
+    (re.compile(r"sampler"), "samplers"),
+    (
+        re.compile(r"visible_function_table|intersection_function_table|intersector|acceleration_structure"),
+        "ray tracing",
+    ),
+    (re.compile(r"imageblock|threadgroup_imageblock"), "image blocks"),
+    (re.compile(r"tensor_ops|mpp|tensor_handle|tensor_inline|cooperative_tensor"), "Metal 4 tensor operations"),
+    (re.compile(r"__metal_\w+|__asm|simdgroup_async_copy"), "intrinsics inside of Apple's compiler"),
+    (re.compile(r"mesh_grid_properties|object_data"), "mesh shaders"),
+)
+
+
+class Unsupported(Exception):
+    """A feature of Metal that is not there; `str` names it, `offset` is where it stands in the source."""
+
+    def __init__(self, feature: str, offset: int) -> None:
+        super().__init__(feature)
+        self.offset = offset
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel as `dir(lib)` names it, and what its launcher is made from."""
+
+    name: str
+    function: Function
+    pointer: str  # its address in C++
+    synced: bool  # its threads need each other: barriers, SIMD groups, threadgroup memory
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What the source became."""
+
+    rewritten: Rewritten
+    kernels: tuple[KernelSource, ...]
+
+
+def needs_preprocessor(text: str) -> bool:
+    """Whether macros make kernels or attributes, which are then visible after the preprocessor alone."""
+    return _MACRO_NEEDS.search(text) is not None
+
+
+def translate(text: str, synced_names: Iterable[str] = ()) -> Translation:
+    """Rewrites a source and finds its kernels. `synced_names` are functions of included headers that synchronise.
+
+    Raises Unsupported for a feature that is not there.
+    """
+    tokens = tokenize(text)
+    code = [token for token in tokens if not token.directive]
+    _decline(code)
+    structure = read_structure(code)
+    edits = _token_edits(text, tokens, structure)
+    edits += _structure_edits(text, code, structure)
+    synced = closure(call_names(tokens, structure), synced_names)
+    kernels = tuple(_kernels(structure, code, synced))
+    return Translation(apply(text, edits), kernels)
+
+
+def call_names(tokens: list[Token], structure: Structure) -> dict[str, set[str]]:
+    """For functions, classes and macros of a source the names that appear in them."""
+    names: dict[str, set[str]] = {}
+    for function in structure.functions:
+        if function.name != "operator" and not function.kernel:
+            names.setdefault(function.name, set()).update(function.names)
+    for name, inside in structure.classes.items():
+        names.setdefault(name, set()).update(inside)
+    for index, token in enumerate(tokens):
+        if token.text == "define" and token.directive and tokens[index - 1].text == "#":
+            macro = tokens[index + 1].text if index + 1 < len(tokens) else ""
+            inside = names.setdefault(macro, set())
+            for later in tokens[index + 2 :]:
+                if not later.directive or later.text == "#":
+                    break
+                if later.kind == "name":
+                    inside.add(later.text)
+    return names
+
+
+def closure(names: Mapping[str, set[str]], known: Iterable[str] = ()) -> set[str]:
+    """The names that reach a synchronising function."""
+    synced = set(known)
+    for inside in names.values():
+        synced.update(name for name in inside if _SYNCS.fullmatch(name))
+    while True:
+        more = {name for name, inside in names.items() if name not in synced and not inside.isdisjoint(synced)}
+        if not more:
+            return synced
+        synced |= more
+
+
+def _decline(code: list[Token]) -> None:
+    for token in code:
+        if token.kind == "name":
+            for pattern, feature in _DECLINED:
+                if pattern.fullmatch(token.text):
+                    raise Unsupported(feature, token.start)
+
+
+def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[Edit]:
+    """What a token alone tells."""
+    edits = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        following = tokens[index + 1] if index + 1 < len(tokens) else token
+        if token.kind == "name":
+            if token.text in SPACES:
+                edits.append(_address_space(text, tokens, index))
+            elif token.text == "kernel" and not is_in_attribute(tokens, index):
+                edits.append(Edit(token.start, token.end, "ANYMPS_KERNEL"))
+        elif token.kind == "number":
+            literal = _literal(token.text)
+            if literal != token.text:
+                edits.append(Edit(token.start, token.end, literal))
+        elif token.text in (".", "->") and _is_swizzle(tokens, index, structure):
+            after = tokens[index + 2].text if index + 2 < len(tokens) else ""
+            how = "place" if after in _ASSIGNMENTS else "take"
+            places = ", ".join(_PLACES[letter] for letter in following.text)
+            edits.append(Edit(following.start, following.end, f"template {how}<{places}>()"))
+        elif is_attribute(tokens, index):
+            close = closing(tokens, index)
+            words = [inner.text for inner in tokens[index:close]]
+            edits.append(
+                Edit(token.start, tokens[close].end, "ANYMPS_KERNEL" + " " * 0)
+                if "kernel" in words and "\n" not in text[token.start : tokens[close].end]
+                else blank(text, token.start, tokens[close].end)
+            )
+            index = close
+        index += 1
+    return edits
+
+
+def is_in_attribute(tokens: list[Token], index: int) -> bool:
+    """Whether a token stands directly within `[[...]]`."""
+    return (
+        index > 1
+        and tokens[index - 1].text in ("[", ",")
+        and tokens[index - 1].start < tokens[index].start
+        and (is_attribute(tokens, index - 2))
+    )
+
+
+def _address_space(text: str, tokens: list[Token], index: int) -> Edit:
+    token = tokens[index]
+    if token.text != "constant":
+        return blank(text, token)
+    neighbours = {tokens[i].text for i in (index - 1, index + 1) if 0 <= i < len(tokens)}
+    return blank(text, token) if "const" in neighbours else Edit(token.start, token.end, "const   ")
+
+
+def _literal(text: str) -> str:
+    match = _FLOATING.match(text)
+    if match is None or (match.end() == len(text) and text.isdigit()):
+        return text
+    number, suffix = match.group(), text[match.end() :]
+    return number + {"": "f", "h": "_h", "H": "_h", "bf": "_bf", "BF": "_bf", "F": "f", "f": "f"}.get(suffix, suffix)
+
+
+def _is_swizzle(tokens: list[Token], index: int, structure: Structure) -> bool:
+    if index + 1 >= len(tokens) or tokens[index + 1].kind != "name":
+        return False
+    name = tokens[index + 1].text
+    if _SWIZZLE.fullmatch(name) is None or name in structure.members:
+        return False
+    return index + 2 >= len(tokens) or tokens[index + 2].text != "("
+
+
+def _structure_edits(text: str, code: list[Token], structure: Structure) -> list[Edit]:
+    """What takes a look around."""
+    edits = [blank(text, instance.tokens[0].start, instance.tokens[-1].end) for instance in structure.instances]
+    edits += [blank(text, code[first].start, code[last].end) for first, last in structure.doubles]
+    for declaration in structure.function_constants:
+        edits += _function_constant(text, code, declaration)
+    for function in structure.functions:
+        edits += _shared_memory(text, code, function)
+    # The whole of a double goes before what is changed within it.
+    return sorted(edits, key=lambda edit: (edit.start, -edit.end))
+
+
+def _function_constant(text: str, code: list[Token], declaration: list[Token]) -> list[Edit]:
+    """One without a value: `is_function_constant_defined` says so, and who asks nobody cannot go on."""
+    name = next(
+        (token for token, after in pairwise(declaration) if after.text == "[" and token.kind == "name"),
+        declaration[0],
+    )
+    asked = any(
+        token.text == "is_function_constant_defined" and code[i + 2].text == name.text
+        for i, token in enumerate(code[:-2])
+    )
+    used = sum(token.text == name.text for token in code)
+    if used > 1 and not asked:
+        raise Unsupported("function constants, to which torch.mps.compile_shader gives no value", name.start)
+    return [Edit(declaration[-1].start, declaration[-1].start, " = {}")]
+
+
+def _shared_memory(text: str, code: list[Token], function: Function) -> list[Edit]:
+    """`threadgroup float a[32], b;` of a function becomes a struct with a place in the group's memory."""
+    edits: list[Edit] = []
+    first, last = function.body
+    depth_start = first + 1
+    index = first + 1
+    while index < last:
+        text_here = code[index].text
+        if text_here in ("(", "["):
+            index = closing(code, index) + 1
+            continue
+        if text_here in ("{", "}", ";", ":"):
+            depth_start = index + 1
+        elif text_here == "threadgroup":
+            end = index
+            while end < last and code[end].text != ";":
+                end = closing(code, end) + 1 if code[end].text in ("(", "[", "{") else end + 1
+            edit = _shared_declaration(code, function, code[depth_start : end + 1])
+            if edit is not None:
+                edits += edit
+            index = end
+            continue
+        index += 1
+    return edits
+
+
+def _shared_declaration(code: list[Token], function: Function, statement: list[Token]) -> list[Edit] | None:
+    inside = statement[:-1]
+    parts = split_commas(inside)
+    if not parts or any(token.text == "=" for token in inside):
+        return None
+    names = []
+    for number, part in enumerate(parts):
+        words = part
+        bracket = next(
+            (i for i, token in enumerate(words) if token.text == "[" and not is_attribute(words, i)), len(words)
+        )
+        name_at = bracket - 1
+        if name_at < 0 or words[name_at].kind != "name" or (number == 0 and name_at < 1):
+            return None
+        if words[name_at - 1].text in ("*", "&") and name_at > 0:
+            return None  # a pointer to such memory
+        if number == 0 and words[name_at - 1].text == ")":
+            return None
+        names.append(words[name_at].text)
+    tag = f"anymps_shared_{statement[0].start}"
+    owner = "nullptr"
+    if function.kernel:
+        arguments = f"<{', '.join(name for name in function.template if name)}>" if function.template else ""
+        owner = f"(&{function.name}{arguments})"
+    bind = " ".join(f"auto& {name} = anymps_launch::Shared<{tag}, {owner}>::get().{name};" for name in names)
+    return [
+        Edit(statement[0].start, statement[0].start, f"struct {tag} {{ "),
+        Edit(statement[-1].end, statement[-1].end, f" }}; {bind}"),
+    ]
+
+
+def _kernels(structure: Structure, code: list[Token], synced: set[str]) -> Iterable[KernelSource]:
+    kernels = [function for function in structure.functions if function.kernel]
+    for function in kernels:
+        if function.template is None:
+            pointer = "&" + "::".join(("", *function.scope, function.name))
+            yield KernelSource(function.host_name or function.name, function, pointer, _is_synced(function, synced))
+    for instance in structure.instances:
+        name = instance.target.split("::")[-1]
+        # The template nearest by scope; its overloads are told apart by the number of parameters.
+        candidates = [function for function in kernels if function.name == name]
+        if not candidates:
+            continue
+        count = len(split_commas(list(instance.parameters[1:-1])))
+        fitting = [function for function in candidates if not count or len(function.parameters) == count]
+        function = (fitting or candidates)[0]
+        yield KernelSource(
+            instance.host_name,
+            function,
+            _instance_pointer(instance, function),
+            _is_synced(function, synced) or any(token.text in synced for token in instance.arguments),
+        )
+
+
+def _instance_pointer(instance: Instance, function: Function) -> str:
+    target = "&" + "::".join(("", *function.scope, function.name)) + erased(instance.arguments)
+    given = len(split_commas(list(instance.arguments[1:-1])))
+    if not instance.parameters or given == len(function.template or ()):
+        return target
+    return f"static_cast<void (*){erased(instance.parameters)}>({target})"  # the rest follows from the parameters
+
+
+def erased(tokens: Iterable[Token]) -> str:
+    """Tokens as C++ text without address spaces and attributes."""
+    tokens = list(tokens)
+    words: list[str] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        if is_attribute(tokens, index):
+            index = closing(tokens, index) + 1
+            continue
+        if token.text == "constant":
+            if words[-1:] != ["const"] and tokens[index + 1 : index + 2] and tokens[index + 1].text != "const":
+                words.append("const")
+        elif token.kind == "number":
+            words.append(_literal(token.text))
+        elif token.text not in SPACES:
+            words.append(token.text)
+        index += 1
+    return " ".join(words)
+
+
+def _is_synced(function: Function, synced: set[str]) -> bool:
+    return "threadgroup" in function.names or any(name in synced or _SYNCS.fullmatch(name) for name in function.names)

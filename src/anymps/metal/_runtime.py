@@ -1,0 +1,73 @@
+"""The runtime and compiled shaders, loaded into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import signal
+from pathlib import Path
+
+from anymps.metal._compile import compile_runtime
+
+
+class KernelEntry(ctypes.Structure):
+    """`anymps_rt::Kernel` of shim/msl/runtime.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("form", ctypes.c_int),
+        ("plain", ctypes.c_void_p),
+        ("group", ctypes.c_void_p),
+        ("thread", ctypes.c_void_p),
+        ("shared_bytes", ctypes.CFUNCTYPE(ctypes.c_uint)),
+        ("max_threads", ctypes.c_uint),
+        ("buffers", ctypes.c_uint),
+    )
+
+
+class Report(ctypes.Structure):
+    """What a launch came to: `Report` of runtime.cpp."""
+
+    _fields_ = (
+        ("signal", ctypes.c_int),
+        ("has_thread", ctypes.c_int),
+        ("position", ctypes.c_uint * 3),
+        ("address", ctypes.c_void_p),
+    )
+
+
+Triple = ctypes.c_uint * 3
+FAULTS = {
+    signal.SIGSEGV: "read or wrote memory that is not there",
+    signal.SIGBUS: "read or wrote memory that is not there",
+    signal.SIGFPE: "divided an integer by zero",
+    signal.SIGINT: "was interrupted",
+}
+
+
+@functools.cache
+def runtime() -> ctypes.CDLL:
+    """The runtime, compiled at first use; its names are there for the shaders that are loaded after it.
+
+    Raises BuildError without a compiler or a place to keep the result.
+    """
+    library = ctypes.CDLL(str(compile_runtime()), mode=ctypes.RTLD_GLOBAL)
+    library.anymps_rt_launch.restype = ctypes.c_int
+    library.anymps_rt_launch.argtypes = (
+        ctypes.POINTER(KernelEntry),
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.POINTER(ctypes.c_uint),
+        ctypes.POINTER(ctypes.c_uint),
+        ctypes.c_uint,
+        ctypes.POINTER(Report),
+    )
+    return library
+
+
+def load_kernels(path: Path) -> tuple[ctypes.CDLL, dict[str, KernelEntry]]:
+    """A compiled shader and its kernels by name. Keep the library as long as the kernels are used."""
+    runtime()
+    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+    count = ctypes.c_uint.in_dll(library, "anymps_kernel_count").value
+    table = (KernelEntry * max(count, 1)).in_dll(library, "anymps_kernels")
+    return library, {table[i].name.decode(): table[i] for i in range(count)}

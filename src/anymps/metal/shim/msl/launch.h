@@ -1,0 +1,159 @@
+// From a dispatch to calls of a kernel: buffers to parameters, positions to attributes, by the kernel's own types.
+#pragma once
+
+#include <msl/sync.h>
+
+#define ANYMPS_KERNEL static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define ANYMPS_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ANYMPS_ANY_ORDER _Pragma("GCC ivdep")
+#endif
+
+namespace anymps_launch {
+
+using namespace anymps_rt;
+
+template <class F> struct params;
+template <class... A> struct list {};
+template <unsigned I, class A, class... B> struct pick { using type = typename pick<I - 1, B...>::type; };
+template <class A, class... B> struct pick<0, A, B...> { using type = A; };
+template <class R, class... A> struct params<R (*)(A...)> {
+  static constexpr unsigned count = sizeof...(A);
+  template <unsigned I> using at = typename pick<I, A...>::type;
+};
+
+// What a buffer is to a parameter. Small constants are copied: the compiler then knows that no store changes them.
+template <class P> struct buffer;
+template <class T> struct buffer<T*> {
+  using held = T*;
+  static held bind(void* address) { return static_cast<T*>(address); }
+};
+template <class T> struct buffer<T&> {
+  using held = T&;
+  static held bind(void* address) { return *static_cast<T*>(address); }
+};
+template <class T, bool = (sizeof(T) <= 64)> struct constant_buffer {
+  using held = const T;
+  static held bind(void* address) { return *static_cast<const T*>(address); }
+};
+template <class T> struct constant_buffer<T, false> {
+  using held = const T&;
+  static held bind(void* address) { return *static_cast<const T*>(address); }
+};
+template <class T> struct buffer<const T&> : constant_buffer<T> {};
+template <class T, size_t N> struct buffer<const T (&)[N]> {
+  using held = const T (&)[N];
+  static held bind(void* address) { return *static_cast<const T(*)[N]>(address); }
+};
+#define ANYMPS_BIND(P, INDEX) typename anymps_launch::buffer<P>::held anymps_##INDEX = anymps_launch::buffer<P>::bind(launch.buffers[INDEX]);
+
+struct Triple {
+  unsigned v[3];
+};
+template <class T> struct attribute {  // a scalar
+  static ANYMPS_INLINE T from(const Triple& t) { return static_cast<T>(t.v[0]); }
+};
+template <class T> struct attribute<const T> : attribute<T> {};
+template <class T> struct attribute<anymps_vectors::vec<T, 2>> {
+  static ANYMPS_INLINE anymps_vectors::vec<T, 2> from(const Triple& t) { return {static_cast<T>(t.v[0]), static_cast<T>(t.v[1])}; }
+};
+template <class T> struct attribute<anymps_vectors::vec<T, 3>> {
+  static ANYMPS_INLINE anymps_vectors::vec<T, 3> from(const Triple& t) {
+    return {static_cast<T>(t.v[0]), static_cast<T>(t.v[1]), static_cast<T>(t.v[2])};
+  }
+};
+
+// The attributes of one thread, by its place in the grid (plain kernels) or in its group (the others).
+struct Point {
+  const Launch& l;
+  unsigned p[3];
+  ANYMPS_INLINE Triple position() const { return {{p[0], p[1], p[2]}}; }
+  ANYMPS_INLINE Triple local() const { return {{p[0] % l.group[0], p[1] % l.group[1], p[2] % l.group[2]}}; }
+  ANYMPS_INLINE Triple group() const { return {{p[0] / l.group[0], p[1] / l.group[1], p[2] / l.group[2]}}; }
+  ANYMPS_INLINE Triple size() const {
+    const Triple g = group();
+    Triple r;
+    for (unsigned i = 0; i < 3; ++i) {
+      const unsigned left = l.grid[i] - g.v[i] * l.group[i];
+      r.v[i] = left < l.group[i] ? left : l.group[i];
+    }
+    return r;
+  }
+  ANYMPS_INLINE unsigned index() const {
+    const Triple t = local(), s = size();
+    return t.v[0] + s.v[0] * (t.v[1] + s.v[1] * t.v[2]);
+  }
+};
+struct Member {
+  const Launch& l;
+  const Group& g;
+  Triple t;
+  unsigned i;
+  ANYMPS_INLINE Triple position() const {
+    return {{g.position[0] * l.group[0] + t.v[0], g.position[1] * l.group[1] + t.v[1], g.position[2] * l.group[2] + t.v[2]}};
+  }
+  ANYMPS_INLINE Triple local() const { return t; }
+  ANYMPS_INLINE Triple group() const { return {{g.position[0], g.position[1], g.position[2]}}; }
+  ANYMPS_INLINE Triple size() const { return {{g.size[0], g.size[1], g.size[2]}}; }
+  ANYMPS_INLINE unsigned index() const { return i; }
+};
+template <class C> ANYMPS_INLINE unsigned threads(const C& c) { const Triple s = c.size(); return s.v[0] * s.v[1] * s.v[2]; }
+#define ANYMPS_ATTRIBUTE(NAME, ...) \
+  template <class C> ANYMPS_INLINE Triple NAME(const C& c) { return Triple{__VA_ARGS__}; }
+ANYMPS_ATTRIBUTE(thread_position_in_grid, c.position())
+ANYMPS_ATTRIBUTE(thread_position_in_threadgroup, c.local())
+ANYMPS_ATTRIBUTE(threadgroup_position_in_grid, c.group())
+ANYMPS_ATTRIBUTE(threads_per_threadgroup, c.size())
+ANYMPS_ATTRIBUTE(dispatch_threads_per_threadgroup, {c.l.group[0], c.l.group[1], c.l.group[2]})
+ANYMPS_ATTRIBUTE(threads_per_grid, {c.l.grid[0], c.l.grid[1], c.l.grid[2]})
+ANYMPS_ATTRIBUTE(threadgroups_per_grid, {c.l.groups[0], c.l.groups[1], c.l.groups[2]})
+ANYMPS_ATTRIBUTE(thread_index_in_threadgroup, {c.index(), 0, 0})
+ANYMPS_ATTRIBUTE(thread_index_in_simdgroup, {c.index() % 32, 0, 0})
+ANYMPS_ATTRIBUTE(thread_index_in_quadgroup, {c.index() % 4, 0, 0})
+ANYMPS_ATTRIBUTE(simdgroup_index_in_threadgroup, {c.index() / 32, 0, 0})
+ANYMPS_ATTRIBUTE(quadgroup_index_in_threadgroup, {c.index() / 4, 0, 0})
+ANYMPS_ATTRIBUTE(threads_per_simdgroup, {32, 1, 1})
+ANYMPS_ATTRIBUTE(thread_execution_width, {32, 1, 1})
+ANYMPS_ATTRIBUTE(simdgroups_per_threadgroup, {(threads(c) + 31) / 32, 1, 1})
+ANYMPS_ATTRIBUTE(quadgroups_per_threadgroup, {(threads(c) + 3) / 4, 1, 1})
+ANYMPS_ATTRIBUTE(dispatch_simdgroups_per_threadgroup, {(c.l.group[0] * c.l.group[1] * c.l.group[2] + 31) / 32, 1, 1})
+ANYMPS_ATTRIBUTE(dispatch_quadgroups_per_threadgroup, {(c.l.group[0] * c.l.group[1] * c.l.group[2] + 3) / 4, 1, 1})
+ANYMPS_ATTRIBUTE(grid_origin, {0, 0, 0})
+ANYMPS_ATTRIBUTE(grid_size, {c.l.grid[0], c.l.grid[1], c.l.grid[2]})
+#undef ANYMPS_ATTRIBUTE
+#define ANYMPS_VALUE(P, NAME) anymps_launch::attribute<P>::from(anymps_launch::NAME(anymps_me))
+
+// Threadgroup memory. Each declaration has its place, given when the library is loaded; so the sizes are known without a
+// launch. `Owner` is the kernel, an instance of a template included.
+struct Declared {
+  Declared* next;
+  const void* owner;
+  unsigned bytes;
+};
+inline Declared* declared = nullptr;
+template <class T, auto Owner> struct Shared {
+  static unsigned offset;
+  static Declared entry;
+  static unsigned place() {
+    unsigned before = 0;
+    for (const Declared* d = declared; d != nullptr; d = d->next)
+      if (d->owner == reinterpret_cast<const void*>(Owner)) before += d->bytes;
+    entry.next = declared;
+    entry.owner = reinterpret_cast<const void*>(Owner);
+    entry.bytes = (unsigned(sizeof(T)) + 15u) & ~15u;
+    declared = &entry;
+    return before;
+  }
+  static ANYMPS_INLINE T& get() { return *reinterpret_cast<T*>(anymps_rt_shared() + offset); }
+};
+template <class T, auto Owner> Declared Shared<T, Owner>::entry{};
+template <class T, auto Owner> unsigned Shared<T, Owner>::offset = Shared<T, Owner>::place();
+template <auto Owner> unsigned shared_bytes() {
+  unsigned sum = 0;
+  for (const Declared* d = declared; d != nullptr; d = d->next)
+    if (d->owner == reinterpret_cast<const void*>(Owner)) sum += d->bytes;
+  return sum;
+}
+
+}  // namespace anymps_launch

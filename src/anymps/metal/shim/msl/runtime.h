@@ -1,0 +1,58 @@
+// What a compiled kernel and the runtime tell each other. Plain C++, no torch: both sides include it.
+#pragma once
+
+namespace anymps_rt {
+
+// One dispatch: what is the same for all its threads.
+struct Launch {
+  void* const* buffers;
+  unsigned grid[3];    // threads
+  unsigned group[3];   // threads of a whole group
+  unsigned groups[3];  // groups, those at the edges included
+};
+
+// One group: at the edges of a grid it has fewer threads than others.
+struct Group {
+  const Launch* launch;
+  unsigned position[3];
+  unsigned size[3];
+  unsigned threads;  // of this group
+};
+
+// One thread, for kernels that run as fibers.
+struct Thread {
+  const Launch* launch;
+  const Group* of;
+  unsigned local[3];
+  unsigned index;  // in its group
+};
+
+// A box of threads of a kernel whose threads need nothing of each other.
+struct Box {
+  unsigned from[3], to[3];
+};
+
+enum Form { Plain = 0, Fission = 1, Fibers = 2 };
+
+struct Kernel {
+  const char* name;
+  int form;
+  void (*plain)(const Launch&, const Box&);
+  void (*group)(const Group&);
+  void (*thread)(const Thread&);
+  unsigned (*shared_bytes)();  // threadgroup memory that the kernel declares
+  unsigned max_threads;        // of a group
+  unsigned buffers;            // how many it binds
+};
+
+// Runs once for the lanes of a SIMD group that wait at one call: `slots[lane]` is what each lane brought.
+using Resolve = void (*)(void* const* slots, unsigned lanes);
+
+}  // namespace anymps_rt
+
+extern "C" {
+void anymps_rt_barrier(int line);
+void anymps_rt_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site);
+unsigned anymps_rt_lane();
+char* anymps_rt_shared();  // the threadgroup memory of the group that runs on this thread
+}

@@ -1,0 +1,147 @@
+"""How Metal kernels are called: buffers, constants, structs, grids, templates, and what a Mac refuses."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import torch
+
+from metal_shaders import BASICS, library
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+REPORT = "(Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"
+
+
+def test_a_kernel_writes_where_its_tensor_points() -> None:
+    """Tensors are pointers at their storage offset; the grid is the first tensor's size."""
+    x, y = torch.arange(10.0), torch.ones(10)
+    on_mps = y.to("mps")
+    library(BASICS).saxpy(on_mps[2:], x.to("mps")[1:], 2.0, threads=5)
+    expected = y.clone()
+    expected[2:7] += 2 * x[1:6]
+    assert expected.tolist() == on_mps.tolist()
+    library(BASICS).saxpy(on_mps, x.to("mps"), 1.0)
+    assert (expected + x).tolist() == on_mps.tolist()
+
+
+@pytest.mark.parametrize(("grid", "group"), [((5, 4, 3), (2, 3, 2)), ((7, 5, 1), (4, 4, 1)), ((9, 1, 1), (4, 1, 1))])
+def test_groups_at_the_edges_are_smaller(grid: tuple[int, ...], group: tuple[int, ...]) -> None:
+    """Every position attribute in one to three dimensions, with grids that groups do not divide."""
+    out = torch.zeros(grid[2], grid[1], grid[0], 8, dtype=torch.int32, device="mps")
+    used = 3 if grid[2] > 1 else 2 if grid[1] > 1 else 1
+    library(BASICS).places(out, threads=grid[:used], group_size=group[:used])
+    groups = [-(-n // g) for n, g in zip(grid, group, strict=True)]
+    for z in range(grid[2]):
+        for y in range(grid[1]):
+            for x in range(grid[0]):
+                p = (x, y, z)
+                local = [a % b for a, b in zip(p, group, strict=True)]
+                which = [a // b for a, b in zip(p, group, strict=True)]
+                size = [min(b, n - w * b) for b, n, w in zip(group, grid, which, strict=True)]
+                assert out[z, y, x, :6].tolist() == [
+                    local[0] + 100 * local[1] + 10000 * local[2],
+                    which[0] + 100 * which[1] + 10000 * which[2],
+                    size[0] * size[1] * size[2],
+                    group[0] * group[1] * group[2],
+                    groups[0] + 100 * groups[1] + 10000 * groups[2],
+                    local[0] + size[0] * (local[1] + size[1] * local[2]),
+                ]
+
+
+def test_instances_of_templates_have_their_host_names() -> None:
+    """Three ways to write an instance; `dir` lists the kernels by the names that a host calls them by."""
+    kernels = library(BASICS)
+    for name, dtype in (("count_float", torch.float32), ("count_half", torch.float16), ("count_long", torch.int64)):
+        out = torch.zeros(12, dtype=dtype, device="mps")
+        getattr(kernels, name)(out)
+        assert list(range(12)) == out.tolist()
+    assert dir(kernels) == [
+        "constants", "count_float", "count_half", "count_long", "few", "gather", "move", "places", "saxpy", "swizzles",
+    ]  # fmt: skip
+
+
+def test_structs_lie_as_on_the_host() -> None:
+    """float2 is aligned to 8 bytes, packed_float3 to 4; a struct comes as bytes; buffers may be numbered."""
+    layout = struct.Struct("2f3fi")
+    bodies = b"".join(layout.pack(i, 2 * i, 1, 2, 3, 10 * i) for i in range(4))
+    by = layout.pack(1, 10, 0, 0, 0, 5)
+    on_mps = torch.tensor(list(bodies), dtype=torch.uint8, device="mps")
+    library(BASICS).move(torch.tensor(list(by), dtype=torch.uint8, device="mps"), on_mps, threads=4)
+    moved = list(layout.iter_unpack(bytes(on_mps.tolist())))
+    assert moved == [(i + 1.0, 2 * i + 10.0, 6.0, 4.0, 2.0, 10 * i - 5) for i in range(4)]
+
+
+def test_a_list_of_tensors_is_an_array_of_pointers() -> None:
+    """Each at its own offset."""
+    parts = [torch.arange(4.0, device="mps") + 10 * i for i in range(3)]
+    out = torch.zeros(9, device="mps")
+    library(BASICS).gather(out, [parts[0], parts[1][1:], parts[2]])
+    assert [0, 11, 20, 1, 12, 21, 2, 13, 22] == out.tolist()
+
+
+def test_constants_come_as_torch_hands_them_over() -> None:
+    """int as int64, float as float32, lists as arrays, 0-dim CPU tensors by value, and `arg_casts`."""
+    out = torch.zeros(5, dtype=torch.int64, device="mps")
+    library(BASICS).constants(out, -7, 2.5, [3, 4], (1.0, 0.25), 70000 + 5, arg_casts={5: "int16"}, threads=1)
+    assert [-7, 10, 7, 1, 4469] == out.tolist()
+    cpu = torch.tensor(2.5, dtype=torch.float64)
+    library(BASICS).constants(out, torch.tensor(9), cpu, [3, 4], (1.0, 0.25), -2, arg_casts={5: "int16"}, threads=1)
+    assert [9, 10, 7, 1, -2] == out.tolist()
+
+
+def test_swizzles_read_and_are_assigned_to() -> None:
+    """Vectors of elements in any order, on both sides."""
+    v = torch.tensor([[1.0, 2, 3, 4]], device="mps")
+    library(BASICS).swizzles(v, threads=1)
+    assert [[8.0, 3.0, 4.5, 3.5]] == v.tolist()
+
+
+def test_a_kernel_tells_its_limits() -> None:
+    """The attributes of a kernel."""
+    kernels = library(BASICS)
+    assert (1024, 32, 0) == (
+        kernels.saxpy.max_threads_per_threadgroup,
+        kernels.saxpy.thread_execution_width,
+        kernels.saxpy.static_thread_group_memory_length,
+    )
+    assert kernels.few.max_threads_per_threadgroup == 64
+
+
+def text_of(error: type[Exception], *args: object, kernel: str = "saxpy", **options: object) -> str:
+    """What a call raises."""
+    with pytest.raises(error) as raised:
+        getattr(library(BASICS), kernel)(*args, **options)
+    assert type(raised.value) is error
+    return str(raised.value)
+
+
+def test_what_torch_refuses_is_refused_in_its_words() -> None:
+    """Types and texts of a Mac."""
+    x = torch.zeros(3, device="mps")
+    assert text_of(RuntimeError, torch.zeros(3)) == "Passed CPU tensor to MPS op"
+    assert text_of(RuntimeError, x, [torch.zeros(3)]) == "Passed CPU tensor to MPS op"
+    assert text_of(RuntimeError, 12) == "Number of threads is undefined or has wrong dimension"
+    assert text_of(RuntimeError, x, []) == "Empty list/tuple can not be an argument to metal kernel"
+    assert text_of(RuntimeError, x, ["a"]) == "Unexpected argument types"
+    assert text_of(RuntimeError, x, "a") == "Unsupported argument type"
+    assert text_of(RuntimeError, x, 1, arg_casts="int3") == "Unsupported cast instruction int3"
+    assert text_of(RuntimeError, x, 1, arg_casts=3) == "Unexpected caster arg type int"
+    assert text_of(RuntimeError, x, threads=(3, 3), group_size=3) == (
+        "Expected !group_size.has_value() || threads->size() == group_size->size() to be true, but got false.  "
+        + REPORT
+    )
+    assert text_of(RuntimeError, x, threads=(1, 1, 1, 1)) == (
+        f"Expected vec.size() > 0 && vec.size() < 4 to be true, but got false.  {REPORT}"
+    )
+    assert text_of(ValueError, x, group_size=1029) == "Threadgroup size exceeds 1024 limit"
+    assert text_of(ValueError, x, threads=(3, 1024), group_size=(3, 1024)) == "Threadgroup size exceeds 1024 limit"
+    assert text_of(ValueError, x, kernel="few", group_size=65) == "Threadgroup size exceeds 64 limit"
+    with pytest.raises(RuntimeError) as raised:
+        _ = library(BASICS).not_there
+    assert str(raised.value) == "Failed to create function state object for: not_there"
+
+
+def test_an_empty_grid_runs_nothing() -> None:
+    """As a dispatch of no threads does."""
+    library(BASICS).count_float(torch.zeros(0, device="mps"))

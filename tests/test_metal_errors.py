@@ -1,0 +1,167 @@
+"""What goes wrong with Metal shaders: source that does not compile, features that are not there, kernels that fault."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from metal_shaders import HEAD, library
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+
+FAULTY = (
+    HEAD
+    + """
+kernel void beyond(device float* x, constant long& by, uint i [[thread_position_in_grid]]) {
+  x[i + by] = 1.0;
+}
+kernel void beyond_in_group(device float* x, constant long& by, uint i [[thread_position_in_grid]]) {
+  threadgroup_barrier(mem_flags::mem_none);
+  if (i == 35) x[i + by] = 1.0;
+}
+kernel void divides(device int* x, constant int& by, uint i [[thread_position_in_grid]]) {
+  threadgroup_barrier(mem_flags::mem_none);
+  x[i] = x[i] / by;
+}
+kernel void endless(device atomic_int* x) {
+  while (atomic_load_explicit(x, memory_order_relaxed) == 0) {
+  }
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            "kernel void f(device float* x) {\n  x[0] = yy + 1.0;\n}\n",
+            "program_source:2:10: error: 'yy' was not declared in this scope\n  x[0] = yy + 1.0;\n         ^\n",
+        ),
+        (  # behind what was rewritten: literals, a swizzle
+            "kernel void f(device float4* x) {\n  x[0].xy = 2.0 * x[1].zw + 0.5 * yy;\n}\n",
+            "program_source:2:35: error: 'yy' was not declared in this scope\n"
+            "  x[0].xy = 2.0 * x[1].zw + 0.5 * yy;\n                                  ^\n",
+        ),
+        ("Syntax error", "program_source:1:1: error: 'Syntax' does not name a type\nSyntax error\n^\n"),
+        (
+            '#include "mine.h"\nkernel void f() {}\n',
+            'program_source:1:10: error: mine.h: No such file or directory\n#include "mine.h"\n         ^\n',
+        ),
+    ],
+)
+def test_source_that_does_not_compile(source: str, expected: str) -> None:
+    """SyntaxError in the form of Metal's compiler, at the user's line and column."""
+    with pytest.raises(SyntaxError) as raised:
+        torch.mps.compile_shader(source)
+    if "g++" in sys.modules["anymps.metal._compiler"].find_compiler().identity:  # the words are the compiler's
+        assert str(raised.value) == expected
+    assert str(raised.value).startswith(expected.split("error:")[0])
+
+
+@pytest.mark.parametrize(
+    ("source", "feature"),
+    [
+        ("kernel void f(metal::texture2d<float> t [[texture(0)]]) {}", "textures (program_source:1)"),
+        (
+            "constant int n [[function_constant(0)]];\nkernel void f(device int* x) { x[0] = n; }",
+            "function constants, to which torch.mps.compile_shader gives no value (program_source:1)",
+        ),
+        (
+            "#include <metal_tensor>\nkernel void f(metal::tensor_handle t) {}",
+            "Metal 4 tensor operations (program_source:2)",
+        ),
+        (
+            "kernel void f(threadgroup float* x [[threadgroup(0)]]) {}",
+            "threadgroup memory as a parameter, whose size torch.mps.compile_shader cannot set (program_source:1)",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named(source: str, feature: str) -> None:
+    """One sentence."""
+    with pytest.raises(RuntimeError) as raised:
+        torch.mps.compile_shader(source)
+    assert str(raised.value) == f"anymps: {feature} cannot be used on the virtual mps device"
+
+
+def test_a_function_constant_that_may_be_missing() -> None:
+    """`is_function_constant_defined` says that it is."""
+    shader = torch.mps.compile_shader(
+        "constant int n [[function_constant(0)]];\nconstant int m = is_function_constant_defined(n) ? n : 7;\n"
+        "kernel void f(device int* x) { x[0] = m; }"
+    )
+    out = torch.zeros(1, dtype=torch.int32, device="mps")
+    shader.f(out)
+    assert out.item() == 7
+
+
+def test_too_much_threadgroup_memory() -> None:
+    """What a Mac says when it makes the pipeline."""
+    shader = torch.mps.compile_shader(
+        "kernel void f(device int* x) { threadgroup int a[8193]; a[0] = x[0]; x[0] = a[0]; }"
+    )
+    with pytest.raises(RuntimeError) as raised:
+        _ = shader.f
+    assert str(raised.value) == (
+        "Failed to created pipeline state object, error: "
+        "Threadgroup memory size (32784) exceeds the maximum threadgroup memory allowed (32768)"
+    )
+
+
+AFTER = ". On a Mac this is not caught, and the result is undefined"
+
+
+def test_bad_access_ends_the_kernel_and_not_the_process() -> None:
+    """In a loop and in a fiber; the thread is told where it is known. Kernels run on afterwards."""
+    x = torch.zeros(64, device="mps")
+    with pytest.raises(RuntimeError) as raised:
+        library(FAULTY).beyond(x, 1 << 40)
+    assert str(raised.value) == ("anymps: the Metal kernel 'beyond' read or wrote memory that is not there" + AFTER)
+    with pytest.raises(RuntimeError) as raised:
+        library(FAULTY).beyond_in_group(x, 1 << 40)
+    assert str(raised.value) == (
+        "anymps: the Metal kernel 'beyond_in_group' read or wrote memory that is not there, "
+        "in the thread at (35, 0, 0) of the grid" + AFTER
+    )
+    with pytest.raises(RuntimeError) as raised:
+        library(FAULTY).beyond(x)
+    assert str(raised.value) == (
+        "anymps: the Metal kernel 'beyond' read or wrote memory that is not there: "
+        "it has 1 more buffer than the call gave it" + AFTER
+    )
+    library(FAULTY).beyond_in_group(x, 0)
+    assert x.sum().item() == 1
+
+
+def test_division_by_zero_ends_the_kernel_and_not_the_process() -> None:
+    """x86 traps there."""
+    x = torch.ones(64, dtype=torch.int32, device="mps")
+    with pytest.raises(RuntimeError) as raised:
+        library(FAULTY).divides(x, 0)
+    assert str(raised.value) == (
+        "anymps: the Metal kernel 'divides' divided an integer by zero, in the thread at (0, 0, 0) of the grid" + AFTER
+    )
+
+
+def test_interrupt_ends_an_endless_kernel() -> None:
+    """Ctrl-C is KeyboardInterrupt, in a real process."""
+    code = (
+        "import anymps, torch\nanymps.enable(quiet=True)\n"
+        f"library = torch.mps.compile_shader({FAULTY!r})\n"
+        "x = torch.zeros(1, dtype=torch.int32, device='mps')\nprint('ready', flush=True)\n"
+        "try:\n    library.endless(x, threads=64, group_size=32)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        while process.poll() is None:
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            if process.stdout.readable():
+                break
+        assert process.communicate(timeout=60)[0] == "interrupted\n"

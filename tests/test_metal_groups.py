@@ -1,0 +1,110 @@
+"""Threads that work together: barriers, threadgroup memory, SIMD groups, 8x8 matrices, atomics."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from metal_shaders import GROUPS, library
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+
+
+def close(left: torch.Tensor, right: torch.Tensor) -> None:
+    """Equal but for rounding."""
+    torch.testing.assert_close(left.cpu(), right, rtol=2e-6, atol=2e-5)
+
+
+def test_tiled_matrix_product() -> None:
+    """Barriers in a loop, threadgroup memory in two dimensions, edge groups that have fewer threads than a tile."""
+    a, b = torch.randn(21, 13), torch.randn(13, 18)
+    size = torch.tensor([18, 21, 13, 0], dtype=torch.int32, device="mps")
+    out = torch.zeros(24, 24, device="mps")
+    flat = torch.zeros(21, 18, device="mps")
+    library(GROUPS).matmul(flat, a.to("mps"), b.to("mps"), size, threads=(24, 24), group_size=(8, 8))
+    close(flat, a @ b)
+    assert out.abs().sum().item() == 0
+
+
+@pytest.mark.parametrize("group", [1024, 256, 64])
+def test_tree_reduction(group: int) -> None:
+    """Many groups with barriers in a loop, for floats and integers."""
+    x = torch.randn(2500)
+    groups = -(-2500 // group)
+    out = torch.zeros(groups, device="mps")
+    count = torch.tensor([2500], dtype=torch.int32, device="mps")
+    library(GROUPS).tree_float(out, x.to("mps"), count, threads=groups * group, group_size=group)
+    padded = torch.cat([x, torch.zeros(groups * group - 2500)])
+    close(out, padded.view(groups, group).sum(1))
+    whole = torch.randint(-99, 99, (2500,), dtype=torch.int32)
+    out = torch.zeros(groups, dtype=torch.int32, device="mps")
+    library(GROUPS).tree_int(out, whole.to("mps"), count, threads=groups * group, group_size=group)
+    assert whole.sum().item() == out.sum().item()
+    assert library(GROUPS).tree_float.static_thread_group_memory_length == 4096
+
+
+def test_softmax_of_a_row_by_a_simd_group() -> None:
+    """simd_max and simd_sum of whole groups."""
+    x = torch.randn(7, 100)
+    out = torch.zeros(7, 100, device="mps")
+    library(GROUPS).softmax(out, x.to("mps"), 100, threads=7 * 32, group_size=32)
+    close(out, x.softmax(1))
+
+
+def test_product_of_matrices_that_a_simd_group_holds() -> None:
+    """simdgroup_load (one transposed), multiply_accumulate and store."""
+    a, b = torch.randn(8, 8), torch.randn(8, 8)
+    out = torch.zeros(8, 8, device="mps")
+    library(GROUPS).product8(out, a.to("mps"), b.to("mps"), threads=32, group_size=32)
+    close(out, a @ b.T + 1)
+
+
+def test_atomics_lose_nothing() -> None:
+    """Additions, minima and maxima of many threads at one place."""
+    values = torch.randint(0, 16, (100_000,), dtype=torch.int32)
+    bins = torch.zeros(16, dtype=torch.int32, device="mps")
+    library(GROUPS).histogram(bins, values.to("mps"), threads=100_000)
+    assert values.bincount(minlength=16).tolist() == bins.tolist()
+    out = torch.tensor([50, 3], dtype=torch.int32, device="mps")
+    total = torch.zeros(1, device="mps")
+    library(GROUPS).extremes(out, total, values.to("mps"), threads=100_000)
+    assert [0, 15] == out.tolist()
+    assert total.item() == 50_000
+
+
+def test_a_thread_that_has_returned_is_not_waited_for() -> None:
+    """A barrier opens for those that are left."""
+    out = torch.full((64,), -1, dtype=torch.int32, device="mps")
+    library(GROUPS).leaves_early(out, 40, threads=64, group_size=64)
+    assert [(i + 1) % 40 for i in range(40)] + [-1] * 24 == out.tolist()
+
+
+def test_lanes_of_simd_groups() -> None:
+    """Shuffles, prefixes, votes and quads of a whole and a partial SIMD group; absent lanes are zero."""
+    out = torch.zeros(40, 16, dtype=torch.int32, device="mps")
+    library(GROUPS).lanes(out, threads=40, group_size=40)
+    rows = out.tolist()
+    for i, row in enumerate(rows):
+        first = i // 32 * 32
+        there = range(first, min(first + 32, 40))
+
+        def lane(number: int, there: range = there, first: int = first) -> int:
+            return number if number in there and first <= number < first + 32 else 0
+
+        thirds = sum(n % 3 == 0 for n in there)
+        assert row[:14] == [
+            lane(i + 1),
+            lane(i - 2),
+            lane(i ^ 5),
+            lane(first + 7),
+            sum(range(first, i + 1)),
+            sum(range(first, i)),
+            sum(range(i // 4 * 4, i // 4 * 4 + 4)),
+            i ^ 1,
+            1,
+            0x55,
+            i + 3 if lane(i + 3) else (-1 if i + 3 >= first + 32 else 0),
+            there[0] + there[-1],
+            thirds if i % 3 == 0 else thirds - len(there),
+            len(there),
+        ], i
