@@ -8,15 +8,14 @@ from anymps.device._enable import (
     STRICT_COPIES_VARIABLE,
     State,
     banner,
-    composite_rows,
     enable,
     enforce_hazards,
-    internal_folders,
     is_virtual,
     known_hazards,
     native,
     state,
 )
+from anymps.device._law import composite_rows, internal_folders
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps
 from anymps.device._toolchain import find_compiler, find_ninja, python_headers

@@ -7,51 +7,23 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from anymps._errors import BuildError, EnableError, RequireError
-from anymps._vocabulary import Fate, Wait
+from anymps.device._law import law
 from anymps.device._real_mac import hazards_of_this_mac
 from anymps.device._start_method import START_METHOD_VARIABLE, SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
-from anymps.rules import (
-    ERROR_CLASSES,
-    NOT_CHECKED,
-    SCALAR_TYPES,
-    Family,
-    Trait,
-    When,
-    alerts,
-    castable_dtypes,
-    check_supported,
-    core_table,
-    device_checks,
-    dtype_table,
-    installed_torch,
-    operator_limits,
-    refused_cast,
-    version_rules,
-)
+from anymps.rules import check_supported, installed_torch
 from anymps.rules.faults import hazard_table, hazards
-from anymps.rules.texts import (
-    SAME_GPU_CHECKS,
-    distributed_operator,
-    fallback_warning,
-    float64_allocation,
-    missing_operator,
-    tensor_on_cpu,
-    view_fallback_warning,
-)
 
 if TYPE_CHECKING:
-    from anymps.rules import CoreRow, TorchVersion
+    from anymps.rules import TorchVersion
     from anymps.rules.faults import Hazard
 
-_OPERATOR = "%OP%"  # stands for the operator's name in the texts that the native core fills in
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 MAC_VARIABLE = "ANYMPS_MAC"
 STRICT_COPIES_VARIABLE = "ANYMPS_STRICT_COPIES"
@@ -260,17 +232,13 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) ->
             "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device "
             "after that; call anymps.enable() before the first backward, best right after `import torch`"
         )
-    families = [family.name.lower() for family in Family]
-    core.configure(
-        [*core_table(version), *composite_rows()],
-        _texts(version),
-        [*families, "convolution"],
+    core.configure(law(version))
+    core.install_device(
         version.release[1],
         mac.recommended_max_memory,
         mac.max_buffer_length,
         mac.macos[0],
         mac.macos[1],
-        internal_folders(),
         substrate,
     )
     core.allow_fallback(fallback)
@@ -296,21 +264,6 @@ def _end_threads_at_exit(core: ModuleType) -> None:
         os.register_at_fork(after_in_child=in_child)
 
 
-def composite_rows() -> list[CoreRow]:
-    """Operators that are composite on a Mac and one operator here: with the check that their mps branch makes.
-
-    That of convolutions is none of `Family`; its number is the next. Source: torch 2.13,
-    aten/src/ATen/native/Convolution.cpp.
-    """
-    fate, dense, convolution = int(Fate.NATIVE), int(Trait.DENSE), len(Family)
-    no_wait = (int(Wait.NONE), When.ALWAYS.value)
-    return [
-        ("aten::convolution", fate, convolution, dense, *no_wait),
-        ("aten::_convolution", fate, convolution, dense, *no_wait),
-        ("aten::convolution_backward", fate, int(Family.PLACEHOLDER), dense, *no_wait),
-    ]
-
-
 def _load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("anymps._native", path)
     if spec is None or spec.loader is None:
@@ -324,72 +277,3 @@ def _load(path: Path) -> ModuleType:
         ) from error
     sys.modules["anymps._native"] = module
     return module
-
-
-def _texts(version: TorchVersion) -> dict[str, object]:
-    git = installed_torch().git_version
-    return {
-        "same_gpu": _same_gpu_texts(),
-        "dtypes": dtype_table(version),
-        "limits": operator_limits(version),
-        "device_checks": device_checks(version),
-        "alerts": alerts(version),
-        "not_checked": NOT_CHECKED.format(release=f"{version.major}.{version.minor}"),
-        "float64": float64_allocation().text,
-        "missing": missing_operator(_OPERATOR, git).text,
-        "distributed": distributed_operator(_OPERATOR, git).text,
-        "fallback_warning": fallback_warning(_OPERATOR).text,
-        "view_fallback_warning": view_fallback_warning(_OPERATOR).text,
-        "complex128_refused": "yes" if version_rules(version).complex128_refused else "no",
-        "casts": _casts(version),
-    }
-
-
-def _casts(version: TorchVersion) -> tuple[int, int, str]:
-    """Bits of the dtypes that a copy casts between; the class and the text that refuse another."""
-    known = sum(1 << SCALAR_TYPES[dtype] for dtype in castable_dtypes(version))
-    said = refused_cast(version, _OPERATOR)
-    return known, ERROR_CLASSES.index(said.error), said.text
-
-
-def _same_gpu_texts() -> dict[str, dict[str, str]]:
-    """By operator and argument: the text if that argument alone lies on the CPU.
-
-    With a first argument the result lies there too: it is allocated beside it.
-    """
-    texts: dict[str, dict[str, str]] = {}
-    for operator, check in SAME_GPU_CHECKS.items():
-        inputs = [(printed, schema) for _, printed, schema in check.arguments if printed != "out"]
-        for index, (printed, schema) in enumerate(inputs):
-            found = tensor_on_cpu(check, [printed, "out"] if index == 0 else [printed])
-            if found is not None:
-                texts.setdefault(operator, {})[schema] = found.text
-    return texts
-
-
-def internal_folders() -> list[str]:
-    """Folders and files whose frames are never the user's: `copy.deepcopy(model)` is where the user calls it.
-
-    So is `logging.info("loss %s", loss)`, though the library formats the text.
-    """
-    import torch
-    import typing_extensions
-
-    here = Path(__file__).resolve().parent.parent
-    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep]
-    return [*folders, typing_extensions.__file__, *_standard_library()]  # what torch deprecates runs in that file
-
-
-# Who compares or times there is worth knowing.
-_THEIR_OWN = {"doctest", "timeit", "unittest"}
-
-
-def _standard_library() -> Iterator[str]:
-    """Its modules, one by one: what is installed lies in the same folder."""
-    library = os.path.dirname(os.__file__)
-    for name in sorted(sys.stdlib_module_names - _THEIR_OWN):
-        path = os.path.join(library, name)
-        if os.path.isfile(f"{path}.py"):
-            yield f"{path}.py"
-        elif os.path.isdir(path):
-            yield path + os.sep

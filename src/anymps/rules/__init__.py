@@ -12,9 +12,9 @@ from anymps.rules._coverage import (
     find_operators,
     nearest_operators,
 )
-from anymps.rules._determinism import ALERTS, alerts
+from anymps.rules._determinism import ALERTS, AlertRow, alerts
 from anymps.rules._device_checks import DEVICE_CHECKS, NOT_CHECKED, device_check, device_checks
-from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, dtype_table, refused_dtype, widened_dtypes
+from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
 from anymps.rules._encoding import Family, Trait, When
 from anymps.rules._families import family, is_verified
 from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limit, operator_limits
@@ -50,8 +50,10 @@ __all__ = [
     "SCALAR_TYPES",
     "WAITS",
     "WATERMARKS",
+    "AlertRow",
     "CoreRow",
     "Coverage",
+    "DtypeRow",
     "Family",
     "Kind",
     "Summary",

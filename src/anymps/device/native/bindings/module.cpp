@@ -1,15 +1,15 @@
 // The Python module `_native`: configuration, the tape, phases and modules, and the few bindings torch lacks off a Mac.
 #include <Python.h>
 
+#include "bindings/guarded.h"
 #include "bindings/hazard_bindings.h"
+#include "bindings/law_bindings.h"
 #include "device/device.h"
 #include "feeds/feeds.h"
 #include "kernels/kernels.h"
 #include "law/law.h"
 #include "model/model.h"
 #include "recorder/recorder.h"
-
-#include <c10/util/Exception.h>
 
 #include <chrono>
 #include <string>
@@ -19,159 +19,22 @@
 namespace anymps {
 namespace {
 
-// Runs `body`, turning C++ exceptions into Python ones.
-template <class Body>
-PyObject* guarded(Body&& body) {
-  try {
-    return body();
-  } catch (const c10::Error& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
-  return nullptr;
-}
-
-std::string to_string(PyObject* object) {
-  const char* text = PyUnicode_AsUTF8(object);
-  if (text == nullptr) {
-    throw std::invalid_argument("anymps: expected text");
-  }
-  return text;
-}
-
-// configure(rows, texts, families, torch_minor, recommended_max, max_buffer, macos_major, macos_minor, prefixes, substrate)
-PyObject* configure(PyObject*, PyObject* args) {
-  PyObject *rows, *words, *families, *prefixes;
-  int torch_minor, macos_major, macos_minor;
+// install_device(torch_minor, recommended_max, max_buffer, macos_major, macos_minor, substrate): after `configure`
+PyObject* install_device(PyObject*, PyObject* args) {
+  int torch_minor;
+  unsigned macos_major, macos_minor;
   const char* where;
   unsigned long long recommended, max_buffer;
-  if (!PyArg_ParseTuple(
-          args, "OOOiKKiiOs", &rows, &words, &families, &torch_minor, &recommended, &max_buffer, &macos_major, &macos_minor, &prefixes,
-          &where)) {
+  if (!PyArg_ParseTuple(args, "iKKIIs", &torch_minor, &recommended, &max_buffer, &macos_major, &macos_minor, &where)) {
     return nullptr;
   }
   return guarded([&]() -> PyObject* {
-    Texts& t = texts();
-    auto word = [&](const char* key) {
-      PyObject* value = PyDict_GetItemString(words, key);
-      if (value == nullptr) {
-        throw std::invalid_argument(std::string("anymps: no text for ") + key);
-      }
-      return to_string(value);
-    };
-    t.float64 = word("float64");
-    t.missing = word("missing");
-    t.distributed = word("distributed");
-    t.fallback_warning = word("fallback_warning");
-    t.view_fallback_warning = word("view_fallback_warning");
-    t.not_checked = word("not_checked");
-    t.complex128_refused = word("complex128_refused") == "yes";
-
-    unsigned long long castable;
-    int cast_error;
-    const char* cast_text;
-    if (!PyArg_ParseTuple(PyDict_GetItemString(words, "casts"), "Kis", &castable, &cast_error, &cast_text)) {
-      return nullptr;
-    }
-    t.castable = castable;
-    t.refused_cast = {static_cast<uint8_t>(cast_error), cast_text};
-
-    PyObject* checks = PyDict_GetItemString(words, "same_gpu");  // {operator: {argument: text}}
-    PyObject *op, *arguments, *argument, *text;
-    for (Py_ssize_t i = 0; checks != nullptr && PyDict_Next(checks, &i, &op, &arguments);) {
-      for (Py_ssize_t j = 0; PyDict_Next(arguments, &j, &argument, &text);) {
-        t.same_gpu[to_string(op)][to_string(argument)] = to_string(text);
-      }
-    }
-
-    PyObject* limits = PyDict_GetItemString(words, "limits");  // {name: (error class, text)}
-    for (Py_ssize_t i = 0; limits != nullptr && PyDict_Next(limits, &i, &op, &argument);) {
-      int error;
-      const char* said;
-      if (!PyArg_ParseTuple(argument, "is", &error, &said)) {
-        return nullptr;
-      }
-      t.limits[to_string(op)] = {static_cast<uint8_t>(error), said};
-    }
-
-    Checks checks_of;
-    PyObject* device_checks = PyDict_GetItemString(words, "device_checks");  // anymps.rules.device_checks()
-    for (Py_ssize_t i = 0; device_checks != nullptr && PyDict_Next(device_checks, &i, &op, &argument);) {
-      const char *layout, *said, *strided;
-      if (!PyArg_ParseTuple(argument, "sss", &layout, &said, &strided)) {
-        return nullptr;
-      }
-      checks_of.indices[to_string(op)] = {layout, said, strided};
-    }
-    PyObject* alerts = PyDict_GetItemString(words, "alerts");  // anymps.rules.alerts()
-    for (Py_ssize_t i = 0; alerts != nullptr && PyDict_Next(alerts, &i, &op, &argument);) {
-      const char *name, *key;
-      int floating;
-      PyObject* values;
-      if (!PyArg_ParseTuple(argument, "spsO", &name, &floating, &key, &values)) {
-        return nullptr;
-      }
-      Alert& alert = checks_of.alerts[to_string(op)];
-      alert = {name, floating != 0, key, {}};
-      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(values); ++j) {
-        alert.values.push_back(to_string(PyTuple_GET_ITEM(values, j)));
-      }
-    }
-
-    std::vector<std::string> family_names;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(families); ++i) {
-      family_names.push_back(to_string(PyList_GET_ITEM(families, i)));
-    }
-    std::vector<std::string> folders;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(prefixes); ++i) {
-      folders.push_back(to_string(PyList_GET_ITEM(prefixes, i)));
-    }
-    set_internal_prefixes(std::move(folders));
-
-    std::vector<RuleRow> table;
-    table.reserve(static_cast<size_t>(PyList_GET_SIZE(rows)));
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(rows); ++i) {
-      const char *name, *when;
-      int fate, family, wait;
-      unsigned traits;
-      if (!PyArg_ParseTuple(PyList_GET_ITEM(rows, i), "siiIis", &name, &fate, &family, &traits, &wait, &when)) {
-        return nullptr;
-      }
-      table.push_back({name, fate, family, traits, wait, when});
-    }
-
-    DtypeRows dtypes;
-    PyObject* dtype_list = PyDict_GetItemString(words, "dtypes");  // anymps.rules.dtype_table()
-    for (Py_ssize_t i = 0; dtype_list != nullptr && i < PyTuple_GET_SIZE(dtype_list); ++i) {
-      const char* name;
-      PyObject* refused;
-      unsigned long long widened;
-      int wide;
-      if (!PyArg_ParseTuple(PyTuple_GET_ITEM(dtype_list, i), "sOKi", &name, &refused, &widened, &wide)) {
-        return nullptr;
-      }
-      DtypeRow& row = dtypes[name];
-      row.widened = widened;
-      row.wide = wide;
-      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(refused); ++j) {
-        int type, error;
-        const char* said;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(refused, j), "iis", &type, &error, &said)) {
-          return nullptr;
-        }
-        row.refused[type] = {static_cast<uint8_t>(error), said};
-      }
-    }
-
     books().describe(torch_minor, recommended, max_buffer);
     choose_substrate(where);
     install_allocator();
     learn_plain_keys();
     hide_cuda();
-    install_backend({static_cast<unsigned>(macos_major), static_cast<unsigned>(macos_minor)});
-    set_families(std::move(family_names));
-    enter_rules(table, dtypes, std::move(checks_of));
+    install_backend({macos_major, macos_minor});
     install_redirect();
     watch_forks();
     Py_RETURN_NONE;
@@ -612,7 +475,8 @@ PyObject* forget_modules(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"configure", configure, METH_VARARGS, "Installs the device. Once a process."},
+    {"configure", configure_from_python, METH_O, "Says what MPS does with a call. Once a process, before all else."},
+    {"install_device", install_device, METH_VARARGS, "Installs the virtual device. Once a process."},
     {"mark_first_use", mark_first_use, METH_O, "Leaves an empty file there when this process first uses the device."},
     {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
     {"end_device_threads", end_device_threads, METH_NOARGS, "Ends autograd's device threads, before the interpreter ends."},

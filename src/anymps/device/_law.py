@@ -1,0 +1,168 @@
+"""What the native core is told of MPS: rules, texts and limits of a release, as one typed table of tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from anymps._vocabulary import Fate, Wait
+from anymps.rules import (
+    ERROR_CLASSES,
+    NOT_CHECKED,
+    SCALAR_TYPES,
+    Family,
+    Trait,
+    When,
+    alerts,
+    castable_dtypes,
+    core_table,
+    device_checks,
+    dtype_table,
+    installed_torch,
+    operator_limits,
+    refused_cast,
+    version_rules,
+)
+from anymps.rules.texts import (
+    SAME_GPU_CHECKS,
+    distributed_operator,
+    fallback_warning,
+    float64_allocation,
+    missing_operator,
+    tensor_on_cpu,
+    view_fallback_warning,
+)
+
+if TYPE_CHECKING:
+    from anymps.rules import AlertRow, CoreRow, DtypeRow, TorchVersion
+
+_OPERATOR = "%OP%"  # stands for the operator's name in the texts that the native core fills in
+
+
+class Texts(TypedDict):
+    """Words of the backend that one place in the native core says."""
+
+    float64: str
+    missing: str
+    distributed: str
+    fallback_warning: str
+    view_fallback_warning: str
+    not_checked: str
+
+
+class Law(TypedDict):
+    """What `configure` of the native core reads, field by field (`native/bindings/law_bindings.cpp`).
+
+    `internal_folders` says where no code is the user's; `casts` are the bits of the dtypes that a copy casts between,
+    with class and text of what refuses another; `same_gpu` holds texts by operator and argument. The other tables are
+    those of `anymps.rules`.
+    """
+
+    families: Sequence[str]
+    internal_folders: Sequence[str]
+    operators: Sequence[CoreRow]
+    dtypes: Sequence[DtypeRow]
+    device_checks: Mapping[str, tuple[str, str, str]]
+    alerts: Mapping[str, AlertRow]
+    texts: Texts
+    complex128_refused: bool
+    casts: tuple[int, int, str]
+    same_gpu: Mapping[str, Mapping[str, str]]
+    limits: Mapping[str, tuple[int, str]]
+
+
+def law(version: TorchVersion) -> Law:
+    """What torch `version` does on a Mac."""
+    return {
+        "families": [*(family.name.lower() for family in Family), "convolution"],
+        "internal_folders": internal_folders(),
+        "operators": [*core_table(version), *composite_rows()],
+        "dtypes": dtype_table(version),
+        "device_checks": device_checks(version),
+        "alerts": alerts(version),
+        "texts": _texts(version),
+        "complex128_refused": version_rules(version).complex128_refused,
+        "casts": _casts(version),
+        "same_gpu": _same_gpu_texts(),
+        "limits": operator_limits(version),
+    }
+
+
+def composite_rows() -> list[CoreRow]:
+    """Operators that are composite on a Mac and one operator here: with the check that their mps branch makes.
+
+    That of convolutions is none of `Family`; its number is the next. Source: torch 2.13,
+    aten/src/ATen/native/Convolution.cpp.
+    """
+    fate, dense, convolution = int(Fate.NATIVE), int(Trait.DENSE), len(Family)
+    no_wait = (int(Wait.NONE), When.ALWAYS.value)
+    return [
+        ("aten::convolution", fate, convolution, dense, *no_wait),
+        ("aten::_convolution", fate, convolution, dense, *no_wait),
+        ("aten::convolution_backward", fate, int(Family.PLACEHOLDER), dense, *no_wait),
+    ]
+
+
+def _texts(version: TorchVersion) -> Texts:
+    git = installed_torch().git_version
+    return {
+        "not_checked": NOT_CHECKED.format(release=f"{version.major}.{version.minor}"),
+        "float64": float64_allocation().text,
+        "missing": missing_operator(_OPERATOR, git).text,
+        "distributed": distributed_operator(_OPERATOR, git).text,
+        "fallback_warning": fallback_warning(_OPERATOR).text,
+        "view_fallback_warning": view_fallback_warning(_OPERATOR).text,
+    }
+
+
+def _casts(version: TorchVersion) -> tuple[int, int, str]:
+    """Bits of the dtypes that a copy casts between; the class and the text that refuse another."""
+    known = sum(1 << SCALAR_TYPES[dtype] for dtype in castable_dtypes(version))
+    said = refused_cast(version, _OPERATOR)
+    return known, ERROR_CLASSES.index(said.error), said.text
+
+
+def _same_gpu_texts() -> dict[str, dict[str, str]]:
+    """By operator and argument: the text if that argument alone lies on the CPU.
+
+    With a first argument the result lies there too: it is allocated beside it.
+    """
+    texts: dict[str, dict[str, str]] = {}
+    for operator, check in SAME_GPU_CHECKS.items():
+        inputs = [(printed, schema) for _, printed, schema in check.arguments if printed != "out"]
+        for index, (printed, schema) in enumerate(inputs):
+            found = tensor_on_cpu(check, [printed, "out"] if index == 0 else [printed])
+            if found is not None:
+                texts.setdefault(operator, {})[schema] = found.text
+    return texts
+
+
+def internal_folders() -> list[str]:
+    """Folders and files whose frames are never the user's: `copy.deepcopy(model)` is where the user calls it.
+
+    So is `logging.info("loss %s", loss)`, though the library formats the text.
+    """
+    import torch
+    import typing_extensions
+
+    here = Path(__file__).resolve().parent.parent
+    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep]
+    return [*folders, typing_extensions.__file__, *_standard_library()]  # what torch deprecates runs in that file
+
+
+# Who compares or times there is worth knowing.
+_THEIR_OWN = {"doctest", "timeit", "unittest"}
+
+
+def _standard_library() -> Iterator[str]:
+    """Its modules, one by one: what is installed lies in the same folder."""
+    library = os.path.dirname(os.__file__)
+    for name in sorted(sys.stdlib_module_names - _THEIR_OWN):
+        path = os.path.join(library, name)
+        if os.path.isfile(f"{path}.py"):
+            yield f"{path}.py"
+        elif os.path.isdir(path):
+            yield path + os.sep

@@ -1,0 +1,167 @@
+// The law as Python tells it: one small function reads each table, and one puts all of them in force.
+#include "bindings/law_bindings.h"
+
+#include "bindings/guarded.h"
+#include "law/law.h"
+#include "recorder/recorder.h"
+
+#include <utility>
+#include <vector>
+
+namespace anymps {
+namespace {
+
+struct Law {
+  std::vector<std::string> families;
+  std::vector<std::string> internal_folders;
+  std::vector<RuleRow> operators;
+  DtypeRows dtypes;
+  Checks checks;
+  Texts texts;
+};
+
+// The value of a field; its name, in an error.
+PyObject* field(PyObject* law, const char* name) {
+  PyObject* value = PyDict_Check(law) ? PyDict_GetItemString(law, name) : nullptr;
+  if (value == nullptr) {
+    throw std::invalid_argument(std::string("anymps: the native core was told no ") + name);
+  }
+  return value;
+}
+
+std::vector<std::string> read_names(PyObject* list) {
+  std::vector<std::string> names;
+  for_each(list, [&](PyObject* name) { names.push_back(to_string(name)); });
+  return names;
+}
+
+// (operator, Fate, Family, Trait, Wait, When): anymps.rules.core_table()
+std::vector<RuleRow> read_operators(PyObject* rows) {
+  std::vector<RuleRow> table;
+  for_each(rows, [&](PyObject* row) {
+    const char *name, *when;
+    int fate, family, wait;
+    unsigned traits;
+    unpack(row, "siiIis", &name, &fate, &family, &traits, &wait, &when);
+    table.push_back({name, fate, family, traits, wait, when});
+  });
+  return table;
+}
+
+// (operator, ((ScalarType, error class, text), ...), bits of widened dtypes, how wide): anymps.rules.dtype_table()
+DtypeRows read_dtypes(PyObject* rows) {
+  DtypeRows table;
+  for_each(rows, [&](PyObject* row) {
+    const char* name;
+    PyObject* refused;
+    unsigned long long widened;
+    int wide;
+    unpack(row, "sOKi", &name, &refused, &widened, &wide);
+    DtypeRow& known = table[name];
+    known.widened = widened;
+    known.wide = wide;
+    for_each(refused, [&](PyObject* refusal) {
+      int type, error;
+      const char* said;
+      unpack(refusal, "iis", &type, &error, &said);
+      known.refused[type] = {static_cast<uint8_t>(error), said};
+    });
+  });
+  return table;
+}
+
+// {operator: (layout, text, text of strided tensors)}: anymps.rules.device_checks()
+void read_index_checks(PyObject* table, Checks& into) {
+  for_each_item(table, [&](std::string name, PyObject* row) {
+    const char *layout, *said, *strided;
+    unpack(row, "sss", &layout, &said, &strided);
+    into.indices[std::move(name)] = {layout, said, strided};
+  });
+}
+
+// {operator: (name of the kernel, floating alone, argument, its values)}: anymps.rules.alerts()
+void read_alerts(PyObject* table, Checks& into) {
+  for_each_item(table, [&](std::string name, PyObject* row) {
+    const char *kernel, *argument;
+    int floating;
+    PyObject* values;
+    unpack(row, "spsO", &kernel, &floating, &argument, &values);
+    into.alerts[std::move(name)] = {kernel, floating != 0, argument, read_names(values)};
+  });
+}
+
+// {name: text}
+void read_words(PyObject* words, Texts& into) {
+  const std::pair<const char*, std::string*> places[] = {
+      {"float64", &into.float64},
+      {"missing", &into.missing},
+      {"distributed", &into.distributed},
+      {"fallback_warning", &into.fallback_warning},
+      {"view_fallback_warning", &into.view_fallback_warning},
+      {"not_checked", &into.not_checked},
+  };
+  for (const auto& [name, place] : places) {
+    *place = to_string(field(words, name));
+  }
+}
+
+// (bits of the dtypes that a copy casts between, error class, text)
+void read_casts(PyObject* casts, Texts& into) {
+  unsigned long long castable;
+  int error;
+  const char* said;
+  unpack(casts, "Kis", &castable, &error, &said);
+  into.castable = castable;
+  into.refused_cast = {static_cast<uint8_t>(error), said};
+}
+
+// {operator: {argument: text}}
+void read_same_gpu(PyObject* table, Texts& into) {
+  for_each_item(table, [&](const std::string& op, PyObject* arguments) {
+    for_each_item(arguments, [&](const std::string& argument, PyObject* said) { into.same_gpu[op][argument] = to_string(said); });
+  });
+}
+
+// {name: (error class, text)}: anymps.rules.operator_limits()
+void read_limits(PyObject* table, Texts& into) {
+  for_each_item(table, [&](std::string name, PyObject* limit) {
+    int error;
+    const char* said;
+    unpack(limit, "is", &error, &said);
+    into.limits[std::move(name)] = {static_cast<uint8_t>(error), said};
+  });
+}
+
+Law read(PyObject* law) {
+  Law found;
+  found.families = read_names(field(law, "families"));
+  found.internal_folders = read_names(field(law, "internal_folders"));
+  found.operators = read_operators(field(law, "operators"));
+  found.dtypes = read_dtypes(field(law, "dtypes"));
+  read_index_checks(field(law, "device_checks"), found.checks);
+  read_alerts(field(law, "alerts"), found.checks);
+  read_words(field(law, "texts"), found.texts);
+  found.texts.complex128_refused = PyObject_IsTrue(field(law, "complex128_refused")) == 1;
+  read_casts(field(law, "casts"), found.texts);
+  read_same_gpu(field(law, "same_gpu"), found.texts);
+  read_limits(field(law, "limits"), found.texts);
+  return found;
+}
+
+void put_in_force(Law law) {
+  texts() = std::move(law.texts);
+  set_internal_prefixes(std::move(law.internal_folders));
+  set_families(std::move(law.families));
+  enter_rules(law.operators, law.dtypes, std::move(law.checks));
+}
+
+}  // namespace
+
+PyObject* configure_from_python(PyObject*, PyObject* law) {
+  return guarded([&]() -> PyObject* {
+    put_in_force(read(law));
+    Py_RETURN_NONE;
+  });
+}
+
+}  // namespace anymps

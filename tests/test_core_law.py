@@ -1,0 +1,61 @@
+"""What the native core is told of MPS: every table is asked for, and no other shape is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+
+from anymps.device import native
+from anymps.device._law import Law, law
+from anymps.rules import installed_torch
+
+
+@pytest.fixture(scope="module")
+def told() -> Law:
+    """That of the running device."""
+    return law(installed_torch().version)
+
+
+def refused(told: Mapping[str, object]) -> str:
+    """What the core says of told that it does not take. Nothing has changed by then: the device goes on."""
+    with pytest.raises((RuntimeError, TypeError)) as error:
+        native().configure(told)
+    assert torch.ones(3, device="mps").sum().item() == 3
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", sorted(Law.__annotations__))
+def test_every_field_is_asked_for(told: Law, name: str) -> None:
+    """Without one of them, the core names it."""
+    assert refused({key: value for key, value in told.items() if key != name}) == (
+        f"anymps: the native core was told no {name}"
+    )
+
+
+def test_every_text_is_asked_for(told: Law) -> None:
+    """A text that is missing is named, too."""
+    texts = dict(told["texts"])
+    del texts["missing"]
+    assert refused({**told, "texts": texts}) == "anymps: the native core was told no missing"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("operators", [("aten::add.Tensor", 1)], "function takes exactly 6 arguments (2 given)"),
+        ("operators", ["aten::add.Tensor"], "anymps: expected a tuple"),
+        ("operators", 3, "anymps: expected a list or a tuple"),
+        ("dtypes", [("aten::add", ((1, 2),), 0, 0)], "function takes exactly 3 arguments (2 given)"),
+        ("device_checks", [], "anymps: expected a dictionary"),
+        ("alerts", {"add": ("", False, "", 3)}, "anymps: expected a list or a tuple"),
+        ("same_gpu", {"add": {"self": 3}}, "bad argument type for built-in operation"),
+        ("limits", {3: (1, "")}, "bad argument type for built-in operation"),
+        ("casts", (1, 2), "function takes exactly 3 arguments (2 given)"),
+        ("casts", ("1", 2, ""), "argument 1 must be int, not str"),
+    ],
+)
+def test_another_shape_is_refused(told: Law, name: str, value: object, said: str) -> None:
+    """A table that is no table, or whose rows are others."""
+    assert said in refused({**told, name: value})
