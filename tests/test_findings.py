@@ -536,6 +536,12 @@ def test_tensors_on_different_devices() -> None:
     assert finding.fix == "Move it before this line: `labels = labels.to(device)`."
 
 
+def test_tensor_on_the_cpu_where_no_device_is_named() -> None:
+    """MPS401: a line is shown only if its names are there."""
+    finding = only(refused(RefusalKind.DEVICE, "RuntimeError", "no", "aten::add.Tensor", name="y", source="z = x + y"))
+    assert finding.fix == "Move `y` to their device before this line."
+
+
 def test_tensor_on_the_cpu_without_a_plain_name() -> None:
     """MPS401: what is no plain variable is not assigned to."""
     finding = only(refused(RefusalKind.DEVICE, "RuntimeError", "no", "aten::mm", name="batch['x']"))

@@ -206,6 +206,18 @@ def test_made_and_moved_on_one_line() -> None:
             "plain number as well.",
         ),
         (
+            "t.tensor(2.0)", True, "x * t.tensor(2.0).to(x.device)",
+            "Write `t.full((), 2.0, device=x.device)`, which copies nothing, and leave `.to(x.device)` out.",
+        ),
+        (
+            'torch.zeros(3, device="cpu")', False, 'x + torch.zeros(3, device="cpu").to(x.device)',
+            "Make it on the device of the tensors that it meets, by `device=`.",
+        ),
+        (
+            "torch.zeros(3, **options)", False, "x + torch.zeros(3, **options).to(x.device)",
+            "Make it on the device of the tensors that it meets, by `device=`.",
+        ),
+        (
             "torch.tensor([2.0])", False, "",
             "Make it once, before the loop or as a buffer of the module (`register_buffer`).",
         ),
@@ -291,7 +303,13 @@ def test_tensors_copied_in_every_step() -> None:
     finding = only(loop(constants("table", marks=2)))
     assert (finding.count, finding.per_step) == (20, 2.0)
     assert finding.what == "`table` and another one were copied to mps from the CPU in every step, and had not changed."
-    assert finding.fix == "Copy it once, before the loop: `table = table.to(device)`."
+    assert finding.fix == "Copy `table` to mps once, before the loop."  # no `device` in the line
+
+
+def test_a_copy_that_most_steps_do_not_have() -> None:
+    """It is told with the number of steps: half of them are not every one."""
+    finding = only(loop(constants("table", every=2)))
+    assert finding.what == "`table` was copied to mps from the CPU in 5 of 10 steps, and had not changed."
 
 
 def test_copies_that_are_no_constants() -> None:

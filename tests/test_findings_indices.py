@@ -55,7 +55,7 @@ def test_indices_that_are_no_finding() -> None:
 
 
 def test_a_copy_of_an_index_is_a_wait() -> None:
-    """It stands in the table of waits, which names the finding, and counts in the step; an index on mps does not wait."""
+    """It stands in the table of waits, which names the finding, and counts in the step; one on mps does not."""
     script = """
 from anymps.findings import find
 from anymps.report import render_terminal

@@ -88,6 +88,12 @@ def uses_mps(recording: Recording) -> bool:
     return any(use.fate in (Fate.NATIVE, Fate.COPY) for use in recording.operators())
 
 
+def some_steps(recording: Recording, occurrences: Iterable[Occurrence]) -> str:
+    """` in 60 of 120 steps`: for what an `if` keeps out of many steps; empty where most steps have it."""
+    steps, of = max((occurrence.steps for occurrence in occurrences), default=0), recording.training_steps
+    return f" in {steps:,} of {of:,} steps" if 4 * steps < 3 * of else ""
+
+
 def is_library(site: Site) -> bool:
     """Whether a line belongs to an installed package: what its loop does is not the user's habit."""
     return bool(package_of(site))

@@ -130,6 +130,8 @@ class Plan:
 
     def wait_of(self, tensors: Tensors, args: Any, kwargs: Any) -> Wait:
         """The wait inside the operator for these arguments. Conditions: `anymps.rules.When`."""
+        if self._when is When.INDEX_IS_MASK and any(place == 1 and tensor.is_cpu for place, tensor in tensors):
+            return Wait.COPY_TO_MPS  # the index
         if not self._conditional:
             return self._wait
         return self._wait if self._waits(tensors, args, kwargs) else Wait.NONE

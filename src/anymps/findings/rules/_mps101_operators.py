@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from anymps.findings._costs import FALLBACK
 from anymps.findings._example import Example
-from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, times
+from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, some_steps, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
 from anymps.findings._release import release_of
@@ -150,7 +150,8 @@ def _every_step(recording: Recording, line: AtLine) -> Finding:
     (operator,) = line.operators
     backward = " of the backward pass" if line.phases == (Phase.BACKWARD,) else ""
     what = (
-        f"`{operator}`{backward}{_module_words(line)} ran on the CPU {times(line.per_step)} a step: "
+        f"`{operator}`{backward}{_module_words(line)} ran on the CPU {times(line.per_step)} a step"
+        f"{some_steps(recording, line.occurrences)}: "
         f"{number(2 * line.per_step)} backend changes a step{_always_words(line)}."
     )
     return _hot(recording, line, what, line.per_step)

@@ -13,7 +13,7 @@ from itertools import chain
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
 from anymps.findings._example import Example
-from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, times
+from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, some_steps, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._wait_places import kind_at
 from anymps.findings.advice import (
@@ -259,7 +259,8 @@ def _in_every_step(
         else line.per_step
         for line in lines
     )
-    return finding_about(rule, advice, lines, f"{times(per_step)} a step", per_step, severity)
+    often = f"{times(per_step)} a step{some_steps(recording, (it for line in lines for it in line.occurrences))}"
+    return finding_about(rule, advice, lines, often, per_step, severity)
 
 
 def _cost(line: AtLine) -> tuple[float, float]:

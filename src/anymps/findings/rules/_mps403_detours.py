@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY
 from anymps.findings._example import Example
-from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, is_library, times
+from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, is_library, some_steps, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import at
 from anymps.findings._release import release_of
-from anymps.findings.advice import UserLine
+from anymps.findings.advice import UserLine, checked
 from anymps.record import Direction, Noted, Recording, Site
 from anymps.rules import Kind, coverage
 
@@ -154,7 +154,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         told.add(site)
         routine = tuple(copy for copy in line.occurrences if copy.site == site and is_every_step(recording, copy))
         if routine and not _stands_for_data(born, AtLine(site, routine)):
-            yield _born(born, AtLine(site, routine))
+            yield _born(recording, born, AtLine(site, routine))
     yield from _constants(recording, lines, {(site.file, site.line) for site in told})
 
 
@@ -187,9 +187,10 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
     verb = "was" if not others else "were"
     attribute = re.fullmatch(r"self\.(\w+)", name)
     kept = constants[0].facts.get("kept")
+    often = some_steps(recording, line.occurrences) or " in every step"
     return CONSTANT.finding(
         line.site,
-        what=f"{subject} {verb} copied to mps from the CPU in every step, and had not changed.",
+        what=f"{subject} {verb} copied to mps from the CPU{often}, and had not changed.",
         count=count,
         per_step=per_step,
         cost_ns=COPY.of(count, moved),
@@ -199,11 +200,17 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
             else f'Write `self.register_buffer("{attribute[1]}", ..., persistent=False)` where the module makes it; '
             "`.to()` of the module then moves it, once."
             if attribute and line.modules
-            else f"Copy it once, before the loop: `{name} = {name}.to(device)`."
-            if name.isidentifier()
-            else ""
+            else _copied_once(name, line.site.source)
         ),
     )
+
+
+def _copied_once(name: str, source: str) -> str:
+    """The copy before the loop, as a line where `device` is a name that the loop's own line has."""
+    if not name.isidentifier():
+        return ""
+    line = checked(f"{name} = {name}.to(device)", instead_of=UserLine.of(source).code)
+    return f"Copy it once, before the loop: `{line}`." if line else f"Copy `{name}` to mps once, before the loop."
 
 
 def _bytes(constant: Noted) -> int:
@@ -217,13 +224,16 @@ def _stands_for_data(born: Noted, line: AtLine) -> bool:
     return drawn and not line.modules and not born.facts.get("generator")
 
 
-def _born(born: Noted, line: AtLine) -> Finding:
+def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
     expression = str(born.facts.get("expression", ""))
     rule = DRAWN if born.facts.get("generator") else BORN
     made = "here" if (born.other.file, born.other.line) == (line.site.file, line.site.line) else f"at {at(born.other)}"
     return rule.finding(
         line.site,
-        what=f"What `{expression}` made on the CPU {made} was copied to mps {times(line.per_step)} a step.",
+        what=(
+            f"What `{expression}` made on the CPU {made} was copied to mps {times(line.per_step)} a step"
+            f"{some_steps(recording, line.occurrences)}."
+        ),
         count=line.count,
         per_step=line.per_step,
         cost_ns=COPY.of(line.count, line.moved_bytes),
@@ -244,16 +254,19 @@ def _fix(born: Noted, expression: str, moved_by: str) -> str:
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
         return ""
     if made.func.attr not in ("as_tensor", "new_tensor", "tensor"):
-        return _on_device(expression, device)
+        return _on_device(expression, made, device)
     if born.facts.get("number") and made.args:
         return _filled(made, made.func, device)
     return "Make it once, before the loop or as a buffer of the module (`register_buffer`)."
 
 
-def _on_device(expression: str, device: str) -> str:
+def _on_device(expression: str, made: ast.Call, device: str) -> str:
+    if any(keyword.arg in ("device", None) for keyword in made.keywords):  # named already, or perhaps in `**options`
+        return "Make it on the device of the tensors that it meets, by `device=`."
     separator = "" if expression.endswith("()") else ", "
-    if device:
-        return f"Write `{expression[:-1]}{separator}device={device})`, and leave `.to({device})` out."
+    new = f"{expression[:-1]}{separator}device={device})"
+    if device and checked(new, instead_of=f"{expression}, {device}"):
+        return f"Write `{new}`, and leave `.to({device})` out."
     return f"Write `{expression[:-1]}{separator}device=...)` with the device of the tensors that it meets."
 
 
@@ -263,10 +276,13 @@ def _filled(made: ast.Call, function: ast.Attribute, device: str) -> str:
     if function.attr == "new_tensor":
         call = f"{ast.unparse(function.value)}.new_full"
     else:
-        call = "torch.full"
+        call = f"{ast.unparse(function.value)}.full"  # torch, by whatever name
         if not any(option.startswith("device=") for option in options):
             options.append(f"device={device or '...'}")
-    written = f"Write `{call}({', '.join(['()', ast.unparse(made.args[0]), *options])})`, which copies nothing"
+    new = f"{call}({', '.join(['()', ast.unparse(made.args[0]), *options])})"
+    if any(option.startswith("**") for option in options):
+        return "Make it on the device by `torch.full`, which copies nothing; most calls take a plain number as well."
+    written = f"Write `{new}`, which copies nothing"
     return (
         f"{written}, and leave `.to({device})` out."
         if device

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from anymps.findings._costs import COPY
 from anymps.findings._example import Example
-from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, loops_untrained, times
+from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, loops_untrained, some_steps, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import UserLine
 from anymps.record import Recording
@@ -51,12 +51,14 @@ def find(recording: Recording) -> Iterator[Finding]:
     for line in by_line(use for use in recording.cpu_indices() if use.site.known and not is_library(use.site)):
         routine = tuple(use for use in line.occurrences if is_every_step(recording, use))
         if routine or loops_untrained(recording, line):
-            yield _index(AtLine(line.site, routine or line.occurrences))
+            yield _index(recording, AtLine(line.site, routine or line.occurrences))
 
 
-def _index(line: AtLine) -> Finding:
+def _index(recording: Recording, line: AtLine) -> Finding:
     name = _index_of(line.site.source)
-    often = f"{times(line.per_step)} a step" if line.per_step else times(line.count)
+    often = times(line.count)
+    if line.per_step:
+        often = f"{times(line.per_step)} a step{some_steps(recording, line.occurrences)}"
     where = f"Make `{name}` on the device" if name else "Make the index on the device"
     return INDEX.finding(
         line.site,
