@@ -10,6 +10,7 @@ AnympsError
 │                                              or cannot be written
 ├── PlanError             also a RuntimeError  a script cannot be planned as it is
 ├── CheckpointError       also a ValueError    a checkpoint cannot be read, converted or written
+├── CostError             also a ValueError    a call of an operator cannot be read, or no time can be predicted
 └── UsageError                                 a command line that makes no sense
 
 All of them are mistakes that the user can mend: a command prints the one-line text and exits with `exit_code`, without
@@ -24,6 +25,7 @@ __all__ = [
     "AnympsError",
     "BuildError",
     "CheckpointError",
+    "CostError",
     "EnableError",
     "MacError",
     "PlanError",
@@ -71,6 +73,10 @@ class PlanError(AnympsError, RuntimeError):
 
 class CheckpointError(AnympsError, ValueError):
     """A checkpoint cannot be read, converted or written."""
+
+
+class CostError(AnympsError, ValueError):
+    """A call of an operator cannot be read, or a release of torch is unknown to the prediction of times."""
 
 
 class UsageError(AnympsError):

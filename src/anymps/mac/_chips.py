@@ -18,6 +18,7 @@ SOURCES: Final[dict[str, str]] = {
     "apple-m5": "https://www.macrumors.com/2026/03/03/"
     "apple-unveils-macbook-pro-with-m5-pro-and-m5-max-chips-with-neural-accelerators/",
     "applegpuinfo": "https://github.com/philipturner/applegpuinfo",
+    "geekbench": "https://browser.geekbench.com/mac-benchmarks",
     "feedback-830": "https://github.com/feedback-assistant/reports/issues/830",
     "hmc-tech": "https://www.hmc-tech.com",
     "huggingface": "https://github.com/huggingface/huggingface.js/pull/1937",
@@ -57,6 +58,10 @@ class Chip:
         if not self.gpu_clock_mhz:
             return None
         return self.gpu_cores * 128 * 2 * self.gpu_clock_mhz * 1e6
+
+
+CPU_SPEED: Final[dict[int, float]] = {1: 1.0, 2: 1.11, 3: 1.31, 4: 1.62, 5: 1.78}
+"""Speed of one performance core by chip generation, M1 = 1: ratios of Geekbench 6 single-core scores (`geekbench`)."""
 
 
 # fmt: off

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from anymps._errors import MacError
-from anymps.mac._chips import CHIPS, SOURCES, BFloat16, Chip
+from anymps.mac._chips import CHIPS, CPU_SPEED, SOURCES, BFloat16, Chip
 from anymps.mac._working_set import max_buffer_length, recommended_max_memory, unconfirmed
 
 DEFAULT_MACOS: Final = (26, 4)
@@ -50,6 +50,16 @@ class Mac:
     def cpu_cores(self) -> int:
         """CPU cores of both kinds."""
         return self.cpu_performance_cores + self.cpu_efficiency_cores
+
+    @property
+    def cpu_speed(self) -> float | None:
+        """Speed of one performance core, that of an M1 being 1; None where no public score was read."""
+        return CPU_SPEED.get(self.generation)
+
+    @property
+    def is_base_chip(self) -> bool:
+        """Whether the chip has neither Pro, Max nor Ultra in its name."""
+        return " " not in self.chip.removeprefix("Apple ")
 
     @property
     def ram(self) -> int:

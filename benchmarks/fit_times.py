@@ -1,0 +1,192 @@
+"""Fits the predicted times to public timings, and writes what they are worth: one command, some seconds.
+
+    python benchmarks/fit_times.py            # writes src/anymps/cost/coefficients.json and docs/accuracy.md
+    python benchmarks/fit_times.py --check    # writes nothing; fails if the files say something else
+
+Every figure is of machines that the fit did not see: for each chip the coefficients are fitted to the others, and its
+rows are predicted with them. What a wait takes in a table of timings says nothing of an operator, so that one number is
+taken from the table itself; rows in which the wait is the larger part are not scored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from times_fit import INDEX, ROWS, Arrays, Row, as_data, fit
+from times_page import page
+
+ROOT = Path(__file__).parents[1]
+COEFFICIENTS = ROOT / "src" / "anymps" / "cost" / "coefficients.json"
+PAGE = ROOT / "docs" / "accuracy.md"
+
+FEW = 5  # timings; a class with fewer rests on what is known of its like
+WIDER_FOR_FEW = 0.4  # in logarithms; judgement
+WIDEST = 1.5  # a fifth to four and a half times: there the interval says that nothing is known
+STEP_INTERVAL = (0.55, 1.9)  # judgement: see the page
+SMALL = 1e-3
+
+
+def table_waits(x: Any, rows: list[Row]) -> Any:
+    """The parameters with each table's own wait: the one number that is taken from rows left out."""
+    arrays, x = Arrays(rows), x.copy()
+    places = np.arange(len(x))
+    for place in np.unique(arrays.table):
+        if place == INDEX["one"]:
+            continue
+        inside = arrays.table == place
+
+        def cost(value: float, place: int = place, inside: Any = inside) -> float:
+            off = (arrays.predict(np.where(places == place, value, x)) - arrays.measured)[inside] / 0.22
+            return float(np.sum(np.minimum(np.abs(off), 3)) + 0.5 * (value / 0.35) ** 2)
+
+        x[place] = min(np.linspace(-1.2, 1.2, 49), key=cost)
+    return x
+
+
+def left_out(shapes_too: bool) -> tuple[Any, Any]:
+    """Logarithm of measured to predicted of every row, by a fit without its chip, and the operator's share of it.
+
+    With `shapes_too` the fit has not seen the row's shapes on any machine either.
+    """
+    residuals, shares = np.zeros(len(ROWS)), np.zeros(len(ROWS))
+    texts = sorted({row.text for row in ROWS})
+    half = {text: number % 2 for number, text in enumerate(texts)}
+    for chip in sorted({row.mac.chip for row in ROWS}):
+        for part in (0, 1) if shapes_too else (None,):
+            seen = [r for r in ROWS if r.mac.chip != chip and (part is None or half[r.text] != part)]
+            places = [i for i, r in enumerate(ROWS) if r.mac.chip == chip and (part is None or half[r.text] == part)]
+            rows = [ROWS[i] for i in places]
+            x, arrays = table_waits(fit(seen), rows), Arrays(rows)
+            predicted = arrays.predict(x)
+            residuals[places] = arrays.measured - predicted
+            device = np.bincount(arrays.row_of, arrays.kernels(x[arrays.place]), arrays.count)
+            shares[places] = device / np.exp(predicted)
+    return residuals, shares
+
+
+def figures(residuals: Any, chosen: Any) -> dict[str, float]:
+    """Median error, the error that nine tenths stay below, and the share within a half, of the rows chosen."""
+    error = np.abs(np.expm1(-residuals[chosen]))
+    return {
+        "rows": int(np.sum(chosen)),
+        "median": round(float(np.median(error)), 3),
+        "nine_tenths": round(float(np.quantile(error, 0.9)), 3),
+        "within_half": round(float(np.mean(error <= 0.5)), 3),
+    }
+
+
+def quantiles(residuals: Any) -> tuple[float, float]:
+    low, high = np.exp(np.quantile(residuals, [0.1, 0.9]))
+    return round(float(low), 2), round(float(high), 2)
+
+
+def wider(own: Any, overall: Any) -> float:
+    """What a class's interval needs beside that of all, in logarithms that are added as squares."""
+    if len(own) < 4:
+        return WIDER_FOR_FEW
+    spread, usual = (float(np.mean(np.abs(np.quantile(part, [0.1, 0.9])))) for part in (own, overall))
+    return round(min(WIDEST, max(0.0, spread**2 - usual**2) ** 0.5), 2)
+
+
+def held(residuals: Any, groups: Any, chosen: Any) -> float:
+    """The share of rows within the 80 % interval that the other chips' residuals give."""
+    chips = np.array([row.mac.chip for row in ROWS])
+    inside = np.zeros(len(ROWS), dtype=bool)
+    for chip in np.unique(chips):
+        for group in np.unique(groups):
+            others = chosen & (chips != chip) & (groups == group)
+            own = chosen & (chips == chip) & (groups == group)
+            low, high = np.quantile(residuals[others], [0.1, 0.9])
+            inside[own] = (residuals[own] >= low) & (residuals[own] <= high)
+    return round(float(np.mean(inside[chosen])), 3)
+
+
+def evaluate() -> dict[str, Any]:
+    """All that the page and the coefficients hold."""
+    known, shares = left_out(shapes_too=False)
+    unknown, unknown_shares = left_out(shapes_too=True)
+    scored, also = shares > 0.5, unknown_shares > 0.5
+    new = np.array([row.era != "1.13" for row in ROWS])
+    arrays = Arrays(ROWS)
+    small = np.exp(arrays.measured) < SMALL
+    kinds = np.array([row.kind for row in ROWS])
+    chips = np.array([row.mac.chip.removeprefix("Apple ") for row in ROWS])
+    x = fit(ROWS)
+    data = as_data(x, ROWS)
+    own = np.where(also & new, unknown, np.nan)
+    data["intervals"] = {
+        "below 1 ms": quantiles(own[also & new & small]),
+        "1 ms and above": quantiles(own[also & new & ~small]),
+        "step": STEP_INTERVAL,
+    }
+    data["wider"] = {
+        name: wider(unknown[also & (kinds == name)], unknown[also & new]) if timings >= FEW else WIDER_FOR_FEW
+        for name, timings in data["rows"].items()
+    }
+    data["accuracy"] = {
+        "rows": len(ROWS),
+        "scored": int(np.sum(scored)),
+        "all": figures(known, scored),
+        "torch 2.5 and later": figures(known, scored & new),
+        "torch 1.13 to 2.4": figures(known, scored & ~new),
+        "below 1 ms": figures(known, scored & small),
+        "1 ms and above": figures(known, scored & ~small),
+        "shapes left out too": figures(unknown, also),
+        "shapes left out too, torch 2.5 and later": figures(unknown, also & new),
+        "wait predicted too": figures(blind(), np.ones(len(ROWS), dtype=bool)),
+        "class": {str(kind): figures(known, scored & (kinds == kind)) for kind in np.unique(kinds[scored])},
+        "chip": {str(chip): figures(known, scored & (chips == chip)) for chip in np.unique(chips[scored])},
+        "held": held(unknown, small, also & new),
+    }
+    return data
+
+
+def blind() -> Any:
+    """As `left_out`, with the wait of each table predicted like everything else."""
+    residuals = np.zeros(len(ROWS))
+    for chip in sorted({row.mac.chip for row in ROWS}):
+        places = [i for i, row in enumerate(ROWS) if row.mac.chip == chip]
+        arrays = Arrays([ROWS[i] for i in places])
+        residuals[places] = arrays.measured - arrays.predict(fit([row for row in ROWS if row.mac.chip != chip]))
+    return residuals
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[str]:
+    """Where two trees of numbers differ by more than another machine's arithmetic may make them."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = sorted({*old, *new})
+        return [line for key in keys for line in differences(old.get(key), new.get(key), f"{path}/{key}")]
+    if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)) and len(old) == len(new):
+        return [line for a, b in zip(old, new, strict=True) for line in differences(a, b, path)]
+    same = isinstance(old, (int, float)) and isinstance(new, (int, float)) and abs(old - new) <= 0.01 * abs(old) + 0.003
+    return [] if same else [f"{path}: {old} in the file, {new} now"]
+
+
+def main() -> int:
+    """Fit, and write or check."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the files say something else")
+    arguments = parser.parse_args()
+    data = evaluate()
+    text = json.dumps(data, indent=1) + "\n"
+    for name, values in data["accuracy"].items():
+        print(f"{name}: {values}")
+    print("intervals:", data["intervals"])
+    if arguments.check:
+        wrong = differences(json.loads(COEFFICIENTS.read_text(encoding="utf-8")), json.loads(text))
+        if page(json.loads(COEFFICIENTS.read_text(encoding="utf-8")), ROWS) != PAGE.read_text(encoding="utf-8"):
+            wrong.append("docs/accuracy.md is not the page of these coefficients")
+        print("\n".join(wrong) or "the files say the same")
+        return 1 if wrong else 0
+    COEFFICIENTS.write_text(text, encoding="utf-8")
+    PAGE.write_text(page(json.loads(text), ROWS), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

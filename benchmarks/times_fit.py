@@ -1,0 +1,302 @@
+"""The fit of the time model: parameters with priors, all kernels at once in arrays, least squares on logarithms.
+
+A row of data is what was timed: one or more calls, on a Mac, by a release of torch, each call waited for (`sync`) or
+many back to back (`pipe`). Each parameter is the logarithm of a coefficient and has a Gaussian prior, so a class
+without data keeps what is known of its like. What a wait takes differs by up to four times between tables of timings:
+each table has a factor of its own, which a prediction for another machine does not know.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anymps.cost._classes import Work
+from anymps.cost._coefficients import ERAS, change_group, dtype_group, era_of
+from anymps.cost._formula import kernel_seconds, matrix_compute, queue_seconds
+from anymps.cost._kernel import padding, rates, tiles
+from anymps.cost._predict import works_of
+from anymps.cost._tensors import OperatorCall
+from anymps.mac import Mac, all_macs
+
+TIMES = Path(__file__).parent / "times"
+SIGMA = 0.22  # of a row's logarithm
+SOFT = 1.5  # beyond so many of them a row pulls less (soft L1)
+STEP = 1e-6
+
+# Class: share of the peak, inner size at half of it, tiles a core, share of the bandwidth; prior means.
+MATRIX = {
+    "gemm": (0.80, 40, 3, 0.7),
+    "linear_view": (0.75, 32, 2, 0.7),
+    "bmm": (0.75, 24, 6, 0.7),
+    "conv": (0.75, 16, 3, 0.8),
+    "conv1d": (0.55, 60, 3, 0.6),
+    "conv_input": (0.60, 40, 3, 0.7),
+    "conv_weight": (0.60, 40, 3, 0.7),
+}
+# Class: share of the bandwidth; prior mean. Those bound by the cores' own work start with as much time of it.
+KERNELS = {
+    "elementwise": 0.75, "copy": 0.75, "blit": 0.35, "fill": 0.6, "reduce_all": 0.75, "reduce_inner": 0.7,
+    "reduce_outer": 0.65, "reduce_first": 0.6, "argmax_inner": 0.3, "argmax_outer": 0.15, "softmax": 0.5,
+    "softmax_backward": 0.4, "layer_norm": 0.4, "batch_norm": 0.45, "group_norm": 0.4, "norm_backward": 0.4,
+    "gather": 0.2, "scatter": 0.2, "scatter_reduce": 0.3, "sort": 0.03, "scan": 0.2, "pool": 0.4, "loss": 0.4,
+    "random": 0.5,
+}  # fmt: skip
+GROUPS = ("torch 1.13 to 2.4, M1 and M2", "torch 1.13 to 2.4, M3 and later", "torch 2.5 and later, M1 and M2")
+DTYPES = {  # prior mean and standard deviation of the logarithm
+    "float16": (1.05, 0.10),
+    "bfloat16, emulated": (0.50, 0.20),
+    "bfloat16, native": (0.96, 0.10),
+    "half types, M5": (3.5, 0.35),
+    "float32, M5": (0.96, 0.10),
+}
+ERA_NAMES = tuple(".".join(map(str, era)) for era in ERAS)
+MICROSECONDS = {"host": (30, 20, 9), "launch": (10, 9, 5), "wait": (260, 185, 150)}
+VIEW = (5.0, 4.0, 3.0)  # of a view on the host: judgement, nothing public times it
+
+
+def parameters() -> dict[str, tuple[float, float]]:
+    """Every parameter's prior: mean and standard deviation of its logarithm."""
+    found: dict[str, tuple[float, float]] = {
+        "one": (0.0, 1e-9),
+        "alpha": (np.log(0.5), 0.3),
+    }
+    for name, (peak, depth, share, bandwidth) in MATRIX.items():
+        found[f"peak {name}"] = (np.log(peak), 0.25)
+        found[f"depth {name}"] = (np.log(depth), 0.7)
+        found[f"tiles {name}"] = (np.log(share), 0.7)
+        found[f"bandwidth {name}"] = (np.log(bandwidth), 0.25)
+    for name, bandwidth in KERNELS.items():
+        found[f"bandwidth {name}"] = (np.log(bandwidth), 0.35)
+        # 35 operations a byte is where the rates of these chips meet; a third of it to start with, not far from it.
+        cores = 1.0 if name in ("gather", "scatter", "scatter_reduce", "sort", "argmax_outer") else 0.4
+        found[f"operations {name}"] = (np.log(cores * 35 / bandwidth), 0.7)
+    for name in (*MATRIX, *KERNELS):
+        for group in GROUPS:
+            found[f"change {name} {group}"] = (0.0, 0.45)
+    for name, (mean, deviation) in DTYPES.items():
+        found[f"dtype {name}"] = (np.log(mean), deviation)
+    for name, means in MICROSECONDS.items():
+        for era, mean in zip(ERA_NAMES, means, strict=True):
+            found[f"{name} {era}"] = (np.log(mean), 0.4)
+    found["base chip"] = (np.log(1.3), 0.15)
+    for table in sorted({row.table for row in ROWS if row.mode == "sync"}):
+        found[f"table {table}"] = (0.0, 0.35)
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """One timing."""
+
+    source: str
+    mac: Mac
+    cores_stated: bool
+    torch: str
+    torch_stated: bool
+    mode: str
+    seconds: float
+    text: str
+    works: tuple[Work, ...]
+    calls: int
+
+    @property
+    def era(self) -> str:
+        return era_of(self.torch)
+
+    @property
+    def kind(self) -> str:
+        """The class that most of its time is of, by bytes and operations."""
+        return max(self.works, key=lambda work: work.size + work.operations / 35).kind
+
+    @property
+    def table(self) -> str:
+        """The table of timings that it stands in: one person's measurements of one machine."""
+        return f"{self.source} {self.mac.id}"
+
+    @cached_property
+    def machine(self) -> str:
+        return f"{self.mac.chip.removeprefix('Apple ')}, {self.mac.gpu_cores} cores"
+
+
+def read_rows(path: Path = TIMES / "operators.csv") -> list[Row]:
+    """Read the timings; each row's Mac is found by chip and GPU cores."""
+    macs = {(mac.chip.removeprefix("Apple "), mac.gpu_cores): mac for mac in all_macs()}
+    rows = []
+    with path.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            calls = [OperatorCall.parse(text) for text in line["calls"].split(" + ")]
+            works = tuple(work for call in calls for work in works_of(call))
+            mac = macs[line["chip"], int(line["gpu_cores"])]
+            stated = (line["cores_stated"] == "yes", line["torch_stated"] == "yes")
+            seconds = float(line["milliseconds"]) / 1e3
+            rows.append(
+                Row(line["source_url"], mac, stated[0], line["torch"], stated[1], line["mode"], seconds, line["calls"],
+                    works, len(calls))
+            )  # fmt: skip
+    return rows
+
+
+ROWS = read_rows()
+PRIORS = parameters()
+INDEX = {name: place for place, name in enumerate(PRIORS)}
+MEANS = np.array([mean for mean, _ in PRIORS.values()])
+DEVIATIONS = np.array([deviation for _, deviation in PRIORS.values()])
+ROLES = ("peak", "depth", "tiles", "bandwidth", "operations", "change", "dtype", "launch", "alpha")
+
+
+class Arrays:
+    """Rows as arrays: which parameter each kernel reads in each role, and its sizes and rates."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        flat = [(place, row, work) for place, row in enumerate(rows) for work in row.works]
+        self.row_of = np.array([place for place, _, _ in flat])
+        self.count = len(rows)
+        self.matrix = np.array([work.kind in MATRIX for _, _, work in flat])
+        number: dict[str, Any] = {
+            "operations": [work.operations or 1 for _, _, work in flat],
+            "padding": [padding(work) if work.operations else 1.0 for _, _, work in flat],
+            "k": [work.k or 1 for _, _, work in flat],
+            "tiles": [tiles(work) if work.operations else 1 for _, _, work in flat],
+            "size": [work.size for _, _, work in flat],
+            "peak": [rates(row.mac)[0] for _, row, _ in flat],
+            "bandwidth": [row.mac.memory_bandwidth for _, row, _ in flat],
+            "cores": [row.mac.gpu_cores for _, row, _ in flat],
+        }
+        self.number = {name: np.array(values, dtype=float) for name, values in number.items()}
+        self.place = np.array([self._places(row, work) for _, row, work in flat]).T
+        self.host = np.array([INDEX[f"host {row.era}"] for row in rows])
+        self.host_factor = np.array([row.calls * 1e-6 / rates(row.mac)[1] for row in rows])
+        self.wait = np.array([INDEX[f"wait {row.era}"] for row in rows])
+        self.waits = np.array([1e-6 if row.mode == "sync" else 0.0 for row in rows])
+        self.base = np.array([INDEX["base chip" if row.mac.is_base_chip else "one"] for row in rows])
+        self.table = np.array([INDEX.get(f"table {row.table}", INDEX["one"]) for row in rows])
+        self.measured = np.log([row.seconds for row in rows])
+
+    @staticmethod
+    def _places(row: Row, work: Work) -> list[int]:
+        matrix = work.kind in MATRIX
+        group = change_group(row.mac, row.era)
+        dtype = dtype_group(row.mac, work.dtype) if matrix else None
+        names = (
+            f"peak {work.kind}" if matrix else "one",
+            f"depth {work.kind}" if matrix else "one",
+            f"tiles {work.kind}" if matrix else "one",
+            f"bandwidth {work.kind}",
+            "one" if matrix else f"operations {work.kind}",
+            f"change {work.kind} {group}" if group else "one",
+            f"dtype {dtype}" if dtype else "one",
+            f"launch {row.era}",
+            "alpha",
+        )
+        return [INDEX[name] for name in names]
+
+    def kernels(self, values: Any) -> Any:
+        """Seconds of every kernel; `values` has a row for each of ROLES."""
+        peak, depth, share, bandwidth, operations, change, dtype, launch, alpha = np.exp(values)
+        n = self.number
+        matrix = matrix_compute(
+            n["operations"],
+            n["padding"],
+            n["k"] / (n["k"] + depth),
+            n["tiles"] / (n["tiles"] + share * n["cores"]),
+            alpha,
+            n["peak"] * peak * dtype,
+        )
+        compute = np.where(self.matrix, matrix, n["size"] * operations / n["peak"])
+        return kernel_seconds(compute, n["size"] / (n["bandwidth"] * bandwidth), change, launch * 1e-6)
+
+    def predict(self, x: Any) -> Any:
+        """The logarithm of every row's seconds."""
+        device = np.bincount(self.row_of, self.kernels(x[self.place]), self.count)
+        return np.log(self._rows(x, device))
+
+    def _rows(self, x: Any, device: Any) -> Any:
+        waits = self.waits * np.exp(x[self.wait] + x[self.base] + x[self.table])
+        return queue_seconds(self.host_factor * np.exp(x[self.host]), device) + waits
+
+    def jacobian(self, x: Any) -> Any:
+        """Derivatives of `predict`: a kernel reads one parameter in each role, so one step a role is enough."""
+        values = x[self.place]
+        before = self.kernels(values)
+        device = np.bincount(self.row_of, before, self.count)
+        host = self.host_factor * np.exp(x[self.host])
+        waits = self.waits * np.exp(x[self.wait] + x[self.base] + x[self.table])
+        queue = queue_seconds(host, device)
+        total = queue + waits
+        width = len(x)
+        found = np.zeros(self.count * width)
+        by_device = (device / queue) ** 3 / total
+        for role in range(len(ROLES)):
+            moved = values.copy()
+            moved[role] += STEP
+            slope = (self.kernels(moved) - before) / STEP * by_device[self.row_of]
+            found += np.bincount(self.row_of * width + self.place[role], slope, found.size)
+        rows = np.arange(self.count) * width
+        found += np.bincount(rows + self.host, (host / queue) ** 3 * host / total, found.size)
+        for place in (self.wait, self.base, self.table):
+            found += np.bincount(rows + place, waits / total, found.size)
+        return found.reshape(self.count, width)
+
+
+def fit(rows: list[Row]) -> Any:
+    """The parameters that fit these rows best: damped Gauss-Newton steps on reweighted squares.
+
+    Tables whose rows are not among them keep a factor of one.
+    """
+    arrays = Arrays(rows)
+
+    def cost(x: Any) -> float:
+        off = (arrays.predict(x) - arrays.measured) / SIGMA
+        rows = 2 * SOFT**2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1)
+        return float(np.sum(rows) + np.sum(((x - MEANS) / DEVIATIONS) ** 2))
+
+    x, damping = MEANS.copy(), 1e-2
+    best = cost(x)
+    for _ in range(80):
+        off = (arrays.predict(x) - arrays.measured) / SIGMA
+        weight = 1 / np.sqrt(1 + (off / SOFT) ** 2)
+        slopes = arrays.jacobian(x) / SIGMA
+        hessian = slopes.T @ (weight[:, None] * slopes) + np.diag(1 / DEVIATIONS**2)
+        gradient = slopes.T @ (weight * off) + (x - MEANS) / DEVIATIONS**2
+        while damping < 1e6:
+            trial = x - np.linalg.solve(hessian + damping * np.diag(np.diag(hessian)), gradient)
+            value = cost(trial)
+            if value <= best:
+                break
+            damping *= 4
+        else:
+            break
+        gained, x, best, damping = best - value, trial, value, damping / 4
+        if gained < 1e-6 * best:
+            break
+    return x
+
+
+def as_data(x: Any, rows: list[Row]) -> dict[str, Any]:
+    """The coefficients as `coefficients.json` has them, rounded to four digits."""
+
+    def value(name: str) -> float:
+        return float(f"{np.exp(x[INDEX[name]]):.4g}")
+
+    timed = Counter(work.kind for row in rows for work in {w.kind: w for w in row.works}.values())
+    return {
+        "common": {"alpha": value("alpha"), "wait_base_chip": value("base chip")},
+        "matrix": {
+            name: {role: value(f"{role} {name}") for role in ("peak", "depth", "tiles", "bandwidth")} for name in MATRIX
+        },
+        "kernel": {name: {role: value(f"{role} {name}") for role in ("bandwidth", "operations")} for name in KERNELS},
+        "change": {name: {group: value(f"change {name} {group}") for group in GROUPS} for name in (*MATRIX, *KERNELS)},
+        "dtype": {name: value(f"dtype {name}") for name in DTYPES},
+        "microseconds": {
+            **{name: {era: value(f"{name} {era}") for era in ERA_NAMES} for name in MICROSECONDS},
+            "view": dict(zip(ERA_NAMES, VIEW, strict=True)),
+        },
+        "rows": {name: timed[name] for name in (*MATRIX, *KERNELS)},
+    }

@@ -1,0 +1,157 @@
+"""docs/accuracy.md from the figures of the fit."""
+
+# ruff: noqa: E501  (the lines of the page are as long as those of the other pages)
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from times_fit import Row
+
+READ = "22 November 2026"
+"""When the public timings were read."""
+
+HEAD = """\
+# How good predicted times are
+
+`anymps.cost` predicts how long an operator, or a step of many, takes on a Mac. This page says what such a number is worth. It is written by
+`python benchmarks/fit_times.py` from the timings in `benchmarks/times/`, public ones read on {read}; no Mac was used.
+
+```python
+from anymps import parse_mac
+from anymps.cost import OperatorCall, predict_operator
+
+call = OperatorCall("aten::mm", ("float32[2048, 2048]", "float32[2048, 2048]"), ("float32[2048, 2048]",))
+time = predict_operator(call, parse_mac("M4 Max 64GB"), torch="2.13")
+print(time.device, time.low, time.high, time.bound)  # seconds, their 80 % interval, what decides
+```
+
+`predict_step` takes a list of calls. Operators and tensors are written as a recording has them.
+
+## Operators on a Mac that was not timed
+
+For each chip the coefficients were fitted to the timings of all others. The error is |predicted / measured - 1|.
+
+| what was predicted | timings | median error | nine tenths are within | within 50 % |
+| --- | ---: | ---: | ---: | ---: |
+"""
+
+MIDDLE = """
+Most timings hold one wait for the GPU. What a wait takes differs up to four times between tables of timings, and it says nothing of an
+operator. So that one number is taken from the table itself, and a timing of which the wait is the larger part is not scored: {scored} of
+{rows} are. The last line of the table has all of them, and predicts the waits as well.
+
+**Aims, and what was reached.** The median of 15 % is {median_met}: {median}. Nine tenths within 55 % is {nine_met}: {nine}, and {nine_new}
+with torch 2.5 and later. What is worse than that comes from few operators, named below: binary cross entropy, of which torch 2.1 and 2.2
+have timings 20 times apart on chips of one generation; `argmax` and sums over the first axis; adding scatters, whose time depends on how
+many indices are alike; and `sort` on an M1 Ultra. Convolutions were timed with permuted inputs and few channels only.
+
+**80 % intervals.** They are the 10 % and 90 % quantiles of timings of which neither the chip nor the shapes were in the fit, with torch 2.5
+and later: {small[0]:g} to {small[1]:g} times the prediction below 1 ms, {large[0]:g} to {large[1]:g} times above. With the quantiles of the
+other chips {held} of a chip's timings lie inside; the aim is 75 to 85 %.
+Faster caches were tried as a part of the formula, and predicted no better.
+
+A class that is harder to predict than the others has a wider interval, and so have one with fewer than five timings and half types on M5,
+which one machine was timed with.
+
+## By class
+
+| class | timings | scored | median error | nine tenths are within |
+| --- | ---: | ---: | ---: | ---: |
+"""
+
+AFTER_CLASSES = """
+A class without timings rests on what is known of its like, and its interval says so. Those are {bare}.
+
+## By chip
+
+| chip left out | scored | median error | nine tenths are within |
+| --- | ---: | ---: | ---: |
+"""
+
+TAIL = """
+## Steps
+
+No step's error is given here: no model was recorded and compared yet. The interval of a step, {step[0]:g} to {step[1]:g} times the
+prediction, is a judgement. A step is `(host^4 + device^4)^(1/4)`, plus its waits: `host` dispatches every call, `device` computes it.
+Data loading, paging and what the first step compiles are not in it.
+
+## What is not predicted
+
+An operator without a class, a product of matrices of integers or complex numbers, a call that runs on the CPU, and a Mac whose GPU clock is
+not public (MacBook Neo) have no number: `predict_operator` raises `CostError` and says why, `predict_step` counts such calls in `left_out`.
+What a recording does not tell is taken as the usual case: inputs without permuted strides, and where two axes have the same size, the last
+one is the reduced one. Laptops that are hot run up to a third slower, and nothing here knows that.
+
+## Sources
+
+| timings | torch | chips | source |
+| ---: | --- | --- | --- |
+"""
+
+
+def page(data: dict[str, Any], rows: list[Row]) -> str:
+    """The whole page; `data` is what `coefficients.json` holds."""
+    found = data["accuracy"]
+    overall, new = found["all"], found["torch 2.5 and later"]
+    lines = [HEAD.format(read=READ)]
+    for name, title in (
+        ("all", "**all that were scored**"),
+        ("torch 2.5 and later", "torch 2.5 and later"),
+        ("torch 1.13 to 2.4", "torch 1.13 to 2.4"),
+        ("below 1 ms", "timings below 1 ms"),
+        ("1 ms and above", "timings of 1 ms and above"),
+        ("shapes left out too", "shapes left out as well as the chip"),
+        ("shapes left out too, torch 2.5 and later", "the same, torch 2.5 and later"),
+        ("wait predicted too", "every timing, its wait predicted too"),
+    ):
+        one = found[name]
+        lines.append(
+            f"| {title} | {one['rows']} | {percent(one['median'])} | {percent(one['nine_tenths'])} | "
+            f"{percent(one['within_half'])} |\n"
+        )
+    lines.append(
+        MIDDLE.format(
+            scored=found["scored"],
+            rows=found["rows"],
+            median=percent(overall["median"]),
+            median_met="reached" if overall["median"] <= 0.15 else "not reached",
+            nine=percent(overall["nine_tenths"]),
+            nine_met="reached" if overall["nine_tenths"] <= 0.55 else "not reached over all",
+            nine_new=percent(new["nine_tenths"]),
+            small=data["intervals"]["below 1 ms"],
+            large=data["intervals"]["1 ms and above"],
+            held=percent(found["held"]),
+        )
+    )
+    for name, timings in data["rows"].items():
+        if timings:
+            one = found["class"].get(name)
+            scored = f"{one['rows']} | {percent(one['median'])} | {percent(one['nine_tenths'])}" if one else "0 | - | -"
+            lines.append(f"| {name.replace('_', ' ')} | {timings} | {scored} |\n")
+    bare = [name.replace("_", " ") for name, timings in data["rows"].items() if not timings]
+    lines.append(AFTER_CLASSES.format(bare=", ".join(bare[:-1]) + " and " + bare[-1]))
+    lines += [
+        f"| {name} | {one['rows']} | {percent(one['median'])} | {percent(one['nine_tenths'])} |\n"
+        for name, one in found["chip"].items()
+    ]
+    lines.append(TAIL.format(step=data["intervals"]["step"]))
+    for source, count in Counter(row.source for row in rows).most_common():
+        own = [row for row in rows if row.source == source]
+        releases = sorted({row.torch for row in own}, key=lambda text: [int(n) for n in text.split(".")[:2]])
+        stated = "" if all(row.torch_stated for row in own) else " (by date)"
+        spread = releases[0] if len(releases) == 1 else f"{releases[0]} to {releases[-1]}"
+        chips = ", ".join(dict.fromkeys(row.mac.chip.removeprefix("Apple ") for row in own))
+        lines.append(f"| {count} | {spread}{stated} | {chips} | <{source}> |\n")
+    lines.append(
+        "\nWhere a source does not state the GPU cores, the commonest were taken (`cores_stated` in the file). A rate was turned "
+        "into a time\nof that shape.\n"
+    )
+    return "".join(lines)
+
+
+def percent(share: float) -> str:
+    """A share as people read it: `14 %`."""
+    return f"{100 * share:.0f} %"

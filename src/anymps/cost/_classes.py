@@ -1,0 +1,202 @@
+"""What an operator has to do: its class, operations and bytes, from its name and the shapes of its tensors.
+
+Bytes are those of inputs and outputs, each counted once; a tensor that is written in place counts twice. Matrix
+operators are in `_matrix.py`. An operator that stands in no list has no class, and no time is predicted for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from anymps.cost._tensors import OperatorCall, Tensor, read_tensor
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kernel's work: its class, bytes to move, and for a product of matrices [m, k] x [k, n], `batch` of them."""
+
+    kind: str
+    size: int
+    dtype: str
+    m: int = 0
+    n: int = 0
+    k: int = 0
+    batch: int = 1
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations of a product of matrices: a multiply-add is two."""
+        return 2 * self.m * self.n * self.k * self.batch
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The tensors of a call, those on the mps device apart."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    @property
+    def largest(self) -> Tensor:
+        """The largest tensor of the call."""
+        return max((*self.inputs, *self.outputs), key=lambda tensor: tensor.size)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        return sum(tensor.size for tensor in (*self.inputs, *self.outputs))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# The operators that native_functions.yaml of torch 2.13 tags `pointwise`, and those of the same kind without the tag.
+_ELEMENTWISE: Final = _words(
+    """
+    __ilshift__ __ixor__ __lshift__ __rshift__ __xor__ __and__ __or__ __iand__ __ior__ __irshift__ _conj_physical abs
+    absolute acos acosh add addcdiv addcmul angle asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not
+    bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min clip conj_physical copysign cos cosh
+    deg2rad digamma div elu elu_backward eq equal erf erfc erfinv exp exp2 expm1 float_power floor floor_divide fmax
+    fmin fmod frac frexp gcd ge gelu gelu_backward glu glu_backward greater greater_equal gt hardshrink hardsigmoid
+    hardsigmoid_backward hardswish hardswish_backward hardtanh hardtanh_backward heaviside hypot i0 igamma igammac
+    isfinite isinf isnan isneginf isposinf lcm ldexp le leaky_relu leaky_relu_backward lerp less less_equal lgamma log
+    log10 log1p log2 logaddexp logaddexp2 log_sigmoid_forward log_sigmoid_backward logical_and logical_not logical_or
+    logical_xor logit logit_backward lt masked_fill maximum minimum mish mish_backward mul multiply mvlgamma nan_to_num
+    native_dropout_backward ne neg negative nextafter not_equal polygamma positive pow _prelu_kernel
+    _prelu_kernel_backward rad2deg reciprocal relu relu6 remainder round rrelu rsqrt rsub selu sgn sigmoid
+    sigmoid_backward sign signbit silu silu_backward sin sinc sinh softplus softplus_backward softshrink sqrt square
+    sub subtract tan tanh tanh_backward threshold threshold_backward true_divide trunc where xlogy tril triu
+    """
+)
+_COPIES: Final = _words(
+    "copy clone cat repeat contiguous _to_copy constant_pad_nd roll flip _reshape_copy expand_copy view_copy stack"
+    " reflection_pad1d reflection_pad2d replication_pad2d upsample_nearest2d upsample_bilinear2d im2col"
+)
+_FILLS: Final = _words("fill zero zeros ones full zeros_like ones_like full_like arange linspace eye")
+_SUMS: Final = _words(
+    "sum mean amax amin max min prod all any norm linalg_vector_norm var std var_mean std_mean logsumexp nansum"
+    " count_nonzero"
+)
+# Bytes are counted by hand for those that read or write rows by an index: the table itself is not read as a whole.
+_GATHERS: Final = _words("index index_select gather embedding take")
+_SCATTERS: Final = _words("index_put _index_put_impl scatter index_copy index_fill masked_scatter")
+_ADDING_SCATTERS: Final = _words(
+    "scatter_add index_add embedding_dense_backward scatter_reduce index_reduce gather_backward"
+)
+_CLASSES: Final = {
+    "softmax": "_softmax _log_softmax",
+    "softmax_backward": "_softmax_backward_data _log_softmax_backward_data",
+    "layer_norm": "native_layer_norm _fused_rms_norm rms_norm",
+    "batch_norm": "native_batch_norm _native_batch_norm_legit _batch_norm_with_update",
+    "group_norm": "native_group_norm",
+    "norm_backward": "native_layer_norm_backward native_batch_norm_backward native_group_norm_backward"
+    " batch_norm_backward _fused_rms_norm_backward",
+    "sort": "sort argsort topk msort",
+    "scan": "cumsum cumprod logcumsumexp cummax cummin",
+    "pool": "max_pool2d max_pool2d_backward max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d"
+    " avg_pool2d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward adaptive_max_pool2d"
+    " adaptive_max_pool2d_backward",
+    "loss": "binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits",
+    "elementwise": "mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward",
+    "random": "bernoulli native_dropout uniform normal random randperm multinomial",
+}
+_BY_NAME: Final = {name: kind for kind, names in _CLASSES.items() for name in names.split()}
+VIEWS: Final = _words(
+    """
+    view reshape _unsafe_view _reshape_alias transpose t permute expand expand_as squeeze unsqueeze slice select narrow
+    split split_with_sizes chunk unbind detach alias as_strided unfold diagonal movedim swapaxes flatten unflatten
+    view_as_real view_as_complex numpy_T mT T lift_fresh empty empty_like empty_strided new_empty set
+    resize
+    """
+)
+"""Operators that start no kernel: their results share memory with the input, or are not written."""
+
+
+def operands(call: OperatorCall) -> Operands:
+    """Read the tensors of a call; scalars that lie on the CPU travel with the launch and are left out.
+
+    Raises CostError for texts that are no tensors.
+    """
+    inputs, outputs = (tuple(map(read_tensor, texts)) for texts in (call.inputs, call.outputs))
+    return Operands(*(tuple(t for t in tensors if not (t.on_cpu and not t.shape)) for tensors in (inputs, outputs)))
+
+
+def plain_work(call: OperatorCall, tensors: Operands) -> Work | None:
+    """The work of an operator that is no product of matrices; None if it has no class."""
+    name = call.name
+    kind = _kind(call, tensors)
+    if kind is None:
+        return None
+    size = tensors.size
+    dtype = tensors.largest.dtype
+    if name in _GATHERS:
+        size = 2 * sum(t.size for t in tensors.outputs) + sum(t.size for t in tensors.inputs[1:])
+    elif name in _SCATTERS | _ADDING_SCATTERS and len(tensors.inputs) > 1:
+        # Rows go into a table: index and rows are read, the rows' places are written (and read, where they add up).
+        rows = (
+            max(tensors.inputs[1:], key=lambda t: t.size) if name != "embedding_dense_backward" else tensors.inputs[0]
+        )
+        size = sum(t.size for t in tensors.inputs) + rows.size + sum(t.size for t in tensors.outputs)
+    elif name.startswith("nll_loss"):
+        # One value of each row is read forward; backward writes the whole gradient.
+        size = tensors.outputs[0].size if "backward" in name else 2 * tensors.inputs[-1].size
+    elif not tensors.outputs and name not in _COPIES:
+        # In place: what is written was read as the first input. Fills only write.
+        written = 0 if name in _FILLS | {"bernoulli", "uniform", "normal", "random"} else tensors.inputs[0].size
+        size = (tensors.inputs[0].size if not written else size) + written
+    return Work(kind, size, dtype)
+
+
+def _kind(call: OperatorCall, tensors: Operands) -> str | None:
+    name = call.name
+    if name in _COPIES:
+        return "blit" if call.blit else "copy"
+    if name in _FILLS:
+        return "fill"
+    if name in ("max", "min") and len(tensors.inputs) > 1:
+        return "elementwise"
+    if name in _SUMS:
+        return _reduction(call, tensors)
+    if name in ("argmax", "argmin"):
+        return "argmax_inner" if _axis(call, tensors) in (None, "inner") else "argmax_outer"
+    if name.startswith("nll_loss"):
+        return "gather" if not name.endswith("backward") else "fill"
+    if name in _GATHERS:
+        return "gather"
+    if name in _SCATTERS:
+        return "scatter"
+    if name in _ADDING_SCATTERS:
+        return "scatter_reduce"
+    if name in _ELEMENTWISE or name.startswith("_fused_"):
+        return _BY_NAME.get(name, "elementwise")
+    return _BY_NAME.get(name)
+
+
+def _reduction(call: OperatorCall, tensors: Operands) -> str:
+    """The class of a sum: over everything, the last axis, the first one, or one between."""
+    if tensors.outputs and tensors.outputs[0].elements == 1:
+        return "reduce_all"
+    axis = _axis(call, tensors)
+    return {"inner": "reduce_inner", "first": "reduce_first"}.get(axis or "inner", "reduce_outer")
+
+
+def _axis(call: OperatorCall, tensors: Operands) -> str | None:
+    """Where the reduced axis lies: `first`, `inner` (the last), `outer`, or None for all; as the shapes tell it."""
+    given = tensors.inputs[0].shape
+    made = tensors.outputs[0].shape if tensors.outputs else ()
+    if tensors.outputs and tensors.outputs[0].elements == 1:
+        return None
+    if call.axis is not None:
+        place = call.axis % max(1, len(given))
+    elif len(made) == len(given):
+        changed = [i for i, (a, b) in enumerate(zip(given, made, strict=True)) if a != b]
+        place = changed[-1] if changed else len(given) - 1
+    else:
+        places = [i for i in range(len(given)) if given[:i] + given[i + 1 :] == made]
+        # Several axes at once: those that remain tell whether the last one went.
+        place = places[-1] if places else (0 if made and made[-1] == given[-1] else len(given) - 1)
+    if place == len(given) - 1:
+        return "inner"
+    return "first" if place == 0 else "outer"

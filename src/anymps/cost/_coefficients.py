@@ -1,0 +1,128 @@
+"""The coefficients of the formulas: read from `coefficients.json`, which `benchmarks/fit_times.py` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from anymps._errors import CostError
+from anymps.mac import Mac
+
+FILE: Final = Path(__file__).with_name("coefficients.json")
+
+ERAS: Final = ((1, 13), (2, 5), (2, 10))
+"""Releases of torch from which on dispatch, launch and waits cost less: operators moved to native Metal kernels."""
+
+
+@dataclass(frozen=True)
+class MatrixClass:
+    """A class of products of matrices.
+
+    `peak` and `bandwidth` are shares of the Mac's rates; at an inner size of `depth` half the peak is reached, and with
+    `tiles` tiles of 64 x 64 a GPU core about three quarters of the rest.
+    """
+
+    peak: float
+    depth: float
+    tiles: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class KernelClass:
+    """A class of other kernels: the share of the bandwidth, and operations a byte that the ALUs spend."""
+
+    bandwidth: float
+    operations: float
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """All of them.
+
+    `change` is by class and by what `change_group` answers; `dtype` by `dtype_group`; the times are in microseconds on
+    an M1's CPU by era of torch, those of a view and of a wait included. `rows` counts the timings that a class rests
+    on, and `wider` is how much wider its interval is, in logarithms. `intervals` are factors on a prediction, 10 % and
+    90 % quantiles: of an operator's time by its length, and of a step's.
+    """
+
+    matrix: dict[str, MatrixClass]
+    kernel: dict[str, KernelClass]
+    alpha: float
+    change: dict[str, dict[str, float]]
+    dtype: dict[str, float]
+    host: dict[str, float]
+    view: dict[str, float]
+    launch: dict[str, float]
+    wait: dict[str, float]
+    wait_base_chip: float
+    rows: dict[str, int]
+    wider: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+
+
+@cache
+def shipped() -> Coefficients:
+    """The coefficients that come with the package."""
+    return from_json(json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def from_json(data: dict[str, Any]) -> Coefficients:
+    """Read what `coefficients.json` holds."""
+    times = data["microseconds"]
+    return Coefficients(
+        matrix={name: MatrixClass(**values) for name, values in data["matrix"].items()},
+        kernel={name: KernelClass(**values) for name, values in data["kernel"].items()},
+        alpha=data["common"]["alpha"],
+        change=data["change"],
+        dtype=data["dtype"],
+        host=times["host"],
+        view=times["view"],
+        launch=times["launch"],
+        wait=times["wait"],
+        wait_base_chip=data["common"]["wait_base_chip"],
+        rows={name: int(number) for name, number in data["rows"].items()},
+        wider=data["wider"],
+        intervals={name: (low, high) for name, (low, high) in data["intervals"].items()},
+    )
+
+
+def era_of(torch: str) -> str:
+    """The era that a release of torch belongs to, named by its first one: `2.13.0` is of `2.10`.
+
+    Raises CostError for a text that is no release, and for one before 1.13.
+    """
+    match = re.match(r"(\d+)\.(\d+)", torch)
+    if match is None:
+        raise CostError(f"anymps: not a release of torch: {torch!r}")
+    release = (int(match[1]), int(match[2]))
+    if release < ERAS[0]:
+        raise CostError(f"anymps: no times are predicted for torch {torch}: the data begin with torch 1.13")
+    return ".".join(map(str, max(era for era in ERAS if era <= release)))
+
+
+def change_group(mac: Mac, era: str) -> str | None:
+    """The group of releases and GPU families whose kernels differ from the newest ones; None for the newest."""
+    old_gpu = mac.metal_family in ("apple7", "apple8")
+    if era == "1.13":
+        return "torch 1.13 to 2.4, M1 and M2" if old_gpu else "torch 1.13 to 2.4, M3 and later"
+    return "torch 2.5 and later, M1 and M2" if old_gpu else None
+
+
+def dtype_group(mac: Mac, dtype: str) -> str | None:
+    """The row of `dtype` factors for a product of matrices: None for float32 before M5, whose factor is 1.
+
+    Raises CostError for a dtype of whose products no public timing was found.
+    """
+    neural = mac.generation == 5
+    if dtype == "float32":
+        return "float32, M5" if neural else None
+    if dtype == "float16":
+        return "half types, M5" if neural else "float16"
+    if dtype == "bfloat16":
+        return "half types, M5" if neural else f"bfloat16, {mac.bfloat16}"
+    raise CostError(f"anymps: no public timing of a product of {dtype} matrices on mps is known")

@@ -1,0 +1,72 @@
+"""Seconds of one kernel on a Mac."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final, NamedTuple
+
+from anymps._errors import CostError
+from anymps.cost._classes import Work
+from anymps.cost._coefficients import Coefficients, change_group, dtype_group
+from anymps.cost._formula import kernel_seconds, matrix_compute
+from anymps.mac import Mac
+
+TILE: Final = 64
+
+
+class Kernel(NamedTuple):
+    """Times of one kernel in seconds: with the launch, and its arithmetic and its memory traffic alone."""
+
+    seconds: float
+    compute: float
+    memory: float
+
+
+def rates(mac: Mac) -> tuple[float, float]:
+    """The peak float32 rate and the CPU's speed. Raises CostError where one is not known."""
+    if mac.fp32_peak is None or mac.cpu_speed is None:
+        raise CostError(f"anymps: no time is predicted for {mac.chip}: the clock of its GPU is not public")
+    return mac.fp32_peak, mac.cpu_speed
+
+
+def padding(work: Work) -> float:
+    """What is computed beside the matrix, because it is cut into pieces of 32 x 32."""
+    return ceil(work.m / 32) * 32 / work.m * (ceil(work.n / 32) * 32 / work.n)
+
+
+def tiles(work: Work) -> int:
+    """Pieces of the result that the GPU's cores share."""
+    return ceil(work.m / TILE) * ceil(work.n / TILE) * work.batch
+
+
+def kernel_time(work: Work, mac: Mac, era: str, coefficients: Coefficients) -> Kernel:
+    """The time of a kernel. Raises CostError where the Mac's rates, or those of the dtype, are not known."""
+    peak, _ = rates(mac)
+    group = change_group(mac, era)
+    change = coefficients.change[work.kind][group] if group else 1.0
+    launch = coefficients.launch[era] * 1e-6
+    if work.kind in coefficients.matrix:
+        row = coefficients.matrix[work.kind]
+        factor = dtype_group(mac, work.dtype)
+        share = row.peak * (coefficients.dtype[factor] if factor else 1.0)
+        if not work.operations:
+            return Kernel(kernel_seconds(0.0, 0.0, change, launch), 0.0, 0.0)
+        pieces = tiles(work)
+        compute = matrix_compute(
+            work.operations,
+            padding(work),
+            work.k / (work.k + row.depth),
+            pieces / (pieces + row.tiles * mac.gpu_cores),
+            coefficients.alpha,
+            peak * share,
+        )
+        bandwidth = row.bandwidth
+    else:
+        other = coefficients.kernel[work.kind]
+        compute = work.size * other.operations / peak
+        bandwidth = other.bandwidth
+    memory = work.size / (mac.memory_bandwidth * bandwidth)
+    # What does not fit into the cache passes the memory: no timing of another machine makes it quicker than that.
+    cached = work.size <= mac.system_cache_mib * 1024**2
+    least = 0.0 if cached else work.size / mac.memory_bandwidth
+    return Kernel(max(kernel_seconds(compute, memory, change, launch), least), compute, memory)

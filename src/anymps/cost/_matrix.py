@@ -1,0 +1,131 @@
+"""Products of matrices: what linear layers, convolutions and attention are, as sizes of a GEMM.
+
+A convolution as a GEMM: forward m = N*Ho*Wo, n = Cout, k = Cin*kh*kw; the gradient of its input m = N*H*W, n = Cin,
+k = Cout*kh*kw; that of its weight m = Cout, n = Cin*kh*kw, k = N*Ho*Wo.
+"""
+
+from __future__ import annotations
+
+import math
+
+from anymps.cost._classes import Operands, Work
+from anymps.cost._tensors import OperatorCall, Tensor
+
+
+def matrix_work(call: OperatorCall, tensors: Operands) -> tuple[Work, ...] | None:
+    """The kernels of a product of matrices, with what goes along with it; None if the operator is none."""
+    maker = _MAKERS.get(call.name)
+    try:
+        return None if maker is None else maker(call, tensors)
+    except (IndexError, ValueError):
+        return None  # other tensors than this operator takes
+
+
+def _product(kind: str, m: int, n: int, k: int, batch: int, dtype: str, size: int) -> Work:
+    return Work(kind, size, dtype, m, n, k, batch)
+
+
+def _mm(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    left, right = tensors.inputs[-2:]
+    (m, k), n = left.shape[-2:], right.shape[-1]
+    kind = "linear_view" if call.transposed else "gemm"
+    return (_product(kind, m, n, k, 1, left.dtype, tensors.size),)
+
+
+def _bmm(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    left, right = tensors.inputs[-2:]
+    (batch, m, k), n = left.shape, right.shape[-1]
+    return (_product("bmm", m, n, k, batch, left.dtype, tensors.size),)
+
+
+def _vector(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    return (Work("elementwise", tensors.size, tensors.largest.dtype),)
+
+
+def _linear(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    given, weight = tensors.inputs[:2]
+    n, k = weight.shape[-2:] if len(weight.shape) > 1 else (1, weight.shape[0])
+    kind = "linear_view" if call.transposed else "gemm"
+    return (_product(kind, given.elements // max(1, k), n, k, 1, given.dtype, tensors.size),)
+
+
+def _linear_backward(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    given, gradient, weight = tensors.inputs[:3]
+    n, k = weight.shape
+    rows = given.elements // max(1, k)
+    works = []
+    for made in tensors.outputs:
+        if made.shape == weight.shape:
+            works.append(_product("gemm", n, k, rows, 1, given.dtype, given.size + gradient.size + made.size))
+        elif len(made.shape) == 1:
+            works.append(Work("reduce_first", gradient.size + made.size, given.dtype))
+        else:
+            works.append(_product("gemm", rows, k, n, 1, given.dtype, gradient.size + weight.size + made.size))
+    return tuple(works)
+
+
+def _forward_class(weight: Tensor) -> str:
+    return "conv1d" if len(weight.shape) == 3 else "conv"
+
+
+def _convolution(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    given, weight, made = tensors.inputs[0], tensors.inputs[1], tensors.outputs[0]
+    groups = max(1, given.shape[1] // weight.shape[1])
+    k = math.prod(weight.shape[1:])
+    m = made.shape[0] * math.prod(made.shape[2:])
+    return (_product(_forward_class(weight), m, weight.shape[0] // groups, k, groups, given.dtype, tensors.size),)
+
+
+def _convolution_backward(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    gradient, given, weight = tensors.inputs[:3]
+    groups = max(1, given.shape[1] // weight.shape[1])
+    window = math.prod(weight.shape[2:])
+    inside, outside = weight.shape[1], weight.shape[0] // groups
+    m_in, m_out = (t.shape[0] * math.prod(t.shape[2:]) for t in (given, gradient))
+    works = []
+    for made in tensors.outputs:
+        if made.shape == weight.shape:
+            size = gradient.size + given.size + made.size
+            works.append(_product("conv_weight", outside, inside * window, m_out, groups, given.dtype, size))
+        elif len(made.shape) == 1:
+            works.append(Work("reduce_outer", gradient.size + made.size, given.dtype))
+        else:
+            size = gradient.size + weight.size + made.size
+            # With a stride the gradient is sparse: only the products that exist are counted.
+            depth = max(1, outside * window * m_out // max(1, m_in))
+            works.append(_product("conv_input", m_in, inside, depth, groups, given.dtype, size))
+    return tuple(works)
+
+
+def _attention(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    query, key, value = tensors.inputs[:3]
+    *outer, rows, width = query.shape
+    columns, deep = value.shape[-2:]
+    batch = math.prod(outer)
+    scores = batch * rows * columns * 4  # float32 whatever the inputs are (pytorch pull request 178545)
+    return (
+        _product("bmm", rows, columns, width, batch, query.dtype, query.size + key.size + scores),
+        Work("softmax", 2 * scores, "float32"),
+        _product("bmm", rows, deep, columns, batch, query.dtype, scores + value.size + query.size),
+    )
+
+
+_MAKERS = {
+    "mm": _mm,
+    "addmm": _mm,
+    "matmul": _mm,
+    "bmm": _bmm,
+    "baddbmm": _bmm,
+    "mv": _vector,
+    "addmv": _vector,
+    "dot": _vector,
+    "linear": _linear,
+    "linear_backward": _linear_backward,
+    "convolution": _convolution,
+    "_convolution": _convolution,
+    "convolution_overrideable": _convolution,
+    "mps_convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "_scaled_dot_product_attention_math_for_mps": _attention,
+    "scaled_dot_product_attention": _attention,
+}

@@ -1,0 +1,198 @@
+"""Predicted times: of one call of an operator on a Mac, and of a step of many calls."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from anymps._errors import CostError
+from anymps.cost._classes import VIEWS, Work, operands, plain_work
+from anymps.cost._coefficients import Coefficients, dtype_group, era_of, shipped
+from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
+from anymps.cost._kernel import kernel_time, rates
+from anymps.cost._matrix import matrix_work
+from anymps.cost._tensors import OperatorCall, read_tensor
+from anymps.mac import Mac
+
+Bound = Literal["nothing", "launch", "compute", "bandwidth"]
+
+_WIDER_FOR_M5: Final = 0.3  # in logarithms: half types on M5, which one machine was timed with; judgement
+
+# A copy between CPU and mps: 110 to 119 us for 64 KB to 1 MB on an M4 Pro (pytorch pull request 182749), then the speed
+# of a memcpy on one core, 40 to 75 GB/s.
+_TRANSFER_SECONDS: Final = 115e-6
+_TRANSFER_RATE: Final = 50e9
+_TRANSFERS: Final = ("copy", "_to_copy", "to", "item", "_local_scalar_dense")
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """The predicted time of one call. Times in seconds.
+
+    `device` is what the GPU works, `low` and `high` its 80 % interval; `host` is what the CPU takes to dispatch the
+    call, which overlaps with the GPU's work. `kind` is the class that most of the time is of, `rows` how many public
+    timings that class rests on, `bound` what decides the time.
+    """
+
+    device: float
+    low: float
+    high: float
+    host: float
+    kind: str
+    bound: Bound
+    rows: int
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The predicted time of a list of calls, a training step for instance. Times in seconds.
+
+    `seconds` is how long host and device take together, `low` and `high` its 80 % interval. `device` and `host` are the
+    sums of both, `device_low` and `device_high` the interval of the first. `waits` is what the host's waits add.
+    `calls` counts the calls and `predicted` those that have a time; `left_out` tells why the others have none, with how
+    many of them. Data loading, paging and the first step's compilation are not in it.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    device: float
+    device_low: float
+    device_high: float
+    host: float
+    waits: float
+    bound: Bound
+    calls: int
+    predicted: int
+    left_out: tuple[tuple[str, int], ...]
+
+
+def works_of(call: OperatorCall) -> tuple[Work, ...]:
+    """The kernels of a call; none of a view.
+
+    Raises CostError for an operator without a class, and where the tensors' texts cannot be read.
+    """
+    if call.name in VIEWS:
+        return ()
+    tensors = operands(call)
+    if any(tensor.on_cpu for tensor in (*tensors.inputs, *tensors.outputs)):
+        raise CostError(f"anymps: {call.operator} takes a tensor on the CPU: its time on mps is not predicted")
+    if not tensors.inputs and not tensors.outputs:
+        raise CostError(f"anymps: {call.operator} without tensors: its time is not predicted")
+    works = matrix_work(call, tensors)
+    if works is not None:
+        return works
+    work = plain_work(call, tensors)
+    if work is None:
+        raise CostError(f"anymps: {call.operator} has no class of cost: its time is not predicted")
+    return (work,)
+
+
+def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
+    """The time of one call on a Mac by a release of torch (`2.13`).
+
+    Raises CostError, in one line, for an operator or a dtype without a class, for a Mac whose rates are not known, for
+    texts that are no tensors, and for a torch before 1.13.
+    """
+    return _operator(call, mac, era_of(torch), shipped())
+
+
+def predict_step(
+    calls: Iterable[OperatorCall] | Mapping[OperatorCall, int], mac: Mac, torch: str, *, waits: int = 0
+) -> StepTime:
+    """The time of calls that a program makes one after the other, `waits` of which it waits for.
+
+    `calls` may map each call to how often it comes. What cannot be predicted is left out and told in the result. Host
+    and device overlap: the sum of both is the fourth root of the sum of fourth powers.
+
+    Raises CostError for a Mac whose rates are not known, for a torch before 1.13 and for a negative number of waits.
+    """
+    if waits < 0:
+        raise CostError(f"anymps: {waits} waits make no sense")
+    counts = calls if isinstance(calls, Mapping) else Counter(calls)
+    era, coefficients = era_of(torch), shipped()
+    rates(mac)  # raises for a Mac without them, also where there is no call
+    device = host = 0.0
+    uncertain = 0.0
+    bound: dict[Bound, float] = {}
+    left_out: Counter[str] = Counter()
+    for call, count in counts.items():
+        try:
+            time = _operator(call, mac, era, coefficients)
+        except CostError as error:
+            left_out[str(error).removeprefix("anymps: ")] += count
+            continue
+        device += count * time.device
+        host += count * time.host
+        bound[time.bound] = bound.get(time.bound, 0.0) + count * time.device
+        if time.device:
+            # Classes are off each in its own way: what they add to the interval goes by their share of the time.
+            uncertain += count * time.device * _extra(time.kind, call, mac, coefficients)
+    wait = waits * coefficients.wait[era] * 1e-6 * (coefficients.wait_base_chip if mac.is_base_chip else 1.0)
+    seconds = queue_seconds(host, device) + wait
+    extra = uncertain / device if device else 0.0
+    low, high = _widened(coefficients.intervals["step"], extra)
+    decides: Bound = "launch" if host > device else (max(bound, key=lambda name: bound[name]) if device else "nothing")
+    total = sum(counts.values())
+    return StepTime(
+        seconds=seconds,
+        low=seconds * low,
+        high=seconds * high,
+        device=device,
+        device_low=device * low,
+        device_high=device * high,
+        host=host,
+        waits=wait,
+        bound=decides,
+        calls=total,
+        predicted=total - sum(left_out.values()),
+        left_out=tuple(left_out.most_common()),
+    )
+
+
+def _operator(call: OperatorCall, mac: Mac, era: str, coefficients: Coefficients) -> OperatorTime:
+    _, speed = rates(mac)
+    if call.name in VIEWS:
+        return OperatorTime(0.0, 0.0, 0.0, coefficients.view[era] * 1e-6 / speed, "view", "nothing", 0)
+    host = coefficients.host[era] * 1e-6 / speed
+    moved = _moved(call)
+    if moved:
+        return OperatorTime(0.0, 0.0, 0.0, _TRANSFER_SECONDS + moved / _TRANSFER_RATE, "transfer", "nothing", 0)
+    works = works_of(call)
+    kernels = [(kernel_time(work, mac, era, coefficients), work) for work in works]
+    if not kernels:
+        return OperatorTime(0.0, 0.0, 0.0, host, "view", "nothing", 0)
+    longest, kind = max(kernels, key=lambda pair: pair[0].seconds)
+    device = sum(kernel.seconds for kernel, _ in kernels)
+    launch = LAUNCH_SHARE * coefficients.launch[era] * 1e-6
+    bound: Bound = "compute" if longest.compute > longest.memory else "bandwidth"
+    if longest.seconds < 2 * launch:
+        bound = "launch"
+    group = "below 1 ms" if device < 1e-3 else "1 ms and above"
+    low, high = _widened(coefficients.intervals[group], _extra(kind.kind, call, mac, coefficients))
+    return OperatorTime(device, device * low, device * high, host, kind.kind, bound, coefficients.rows[kind.kind])
+
+
+def _moved(call: OperatorCall) -> int:
+    """Bytes that a copy moves between CPU and mps; 0 for what is no such copy."""
+    if call.name not in _TRANSFERS:
+        return 0
+    tensors = [read_tensor(text) for text in (*call.inputs, *call.outputs)]
+    places = {tensor.on_cpu for tensor in tensors}
+    return max(tensor.size for tensor in tensors) if places == {True, False} else 0
+
+
+def _extra(kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
+    """What widens an interval, in logarithms: a class that is hard to predict, half types on an M5."""
+    squares = coefficients.wider[kind] ** 2
+    if kind in coefficients.matrix and dtype_group(mac, read_tensor(call.inputs[0]).dtype) == "half types, M5":
+        squares += _WIDER_FOR_M5**2
+    return math.sqrt(squares)
+
+
+def _widened(interval: tuple[float, float], extra: float) -> tuple[float, float]:
+    low, high = (math.hypot(math.log(factor), extra) for factor in interval)
+    return math.exp(-low), math.exp(high)
