@@ -41,7 +41,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Row:
-    """One Mac: what happens as the script is written, and the largest batch that stays within the working set."""
+    """One Mac: what happens as the script is written, and the largest batch that fits, others included."""
 
     outcome: Outcome
     largest_batch: int | None
@@ -132,7 +132,7 @@ def make_plan(
         stretch, no_larger, problem = _stretch(words, measured, run) if larger else (None, NoLarger.NOT_MEASURED, "")
         rows = []
         for one in asked or representative():
-            largest = stretch.largest(one, minor, ACCEPTED) if stretch is not None else None
+            largest = stretch.largest(one, minor) if stretch is not None else None
             outcome = measured.trace.replay(one, minor)
             recovery = _recovery(run, first, measured, outcome) if asked else None
             rows.append(Row(outcome, largest, recovery))

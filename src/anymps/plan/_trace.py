@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -148,11 +147,11 @@ class Stretch:
             self.small.kind,
         )
 
-    def largest(self, mac: Mac, torch_minor: int, accepted: Sequence[Verdict], limit: int = LARGEST_BATCH) -> int:
-        """The largest batch up to `limit` whose verdict on a Mac is one of `accepted`; 0 if none is."""
+    def largest(self, mac: Mac, torch_minor: int, limit: int = LARGEST_BATCH) -> int:
+        """The largest batch up to `limit` that fits on a Mac, others and room to spare included; 0 if none does."""
 
         def fits(batch: int) -> bool:
-            return self.at(batch).replay(mac, torch_minor).verdict in accepted
+            return self.at(batch).replay(mac, torch_minor).verdict is Verdict.FITS
 
         if not fits(1):
             return 0
