@@ -68,8 +68,14 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
             "give the source to torch.mps.compile_shader, or use a real Mac"
         )
 
+    def compile_shader(source: str) -> Any:
+        from anymps.metal import ShaderLibrary, attach  # most programs have none
+
+        attach(core)
+        return ShaderLibrary(source)
+
     missing: dict[str, Any] = {
-        "_mps_compileShader": _compile_shader,
+        "_mps_compileShader": compile_shader,
         "_mps_releaseEvent": core.release_event,
         "_mps_isCaptureEnabled": lambda: False,
         "_mps_isCapturing": lambda: False,
@@ -88,14 +94,8 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
     for name, function in missing.items():
         setattr(torch._C, name, function)
     # torch's own puts the text of included headers into the source; ours keeps the `#include`, and the user's lines.
-    _compile_shader.__doc__ = torch.mps.compile_shader.__doc__
-    torch.mps.compile_shader = _compile_shader
-
-
-def _compile_shader(source: str) -> Any:
-    from anymps.metal import ShaderLibrary  # most programs have none
-
-    return ShaderLibrary(source)
+    compile_shader.__doc__ = torch.mps.compile_shader.__doc__
+    torch.mps.compile_shader = compile_shader
 
 
 def _install_streams(core: ModuleType) -> None:

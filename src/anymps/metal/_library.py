@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from anymps.metal._arguments import Arguments, Constant, bind_arguments, group_of
 from anymps.metal._compile import compile_shader
+from anymps.metal._device import attached
+from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text
 from anymps.metal._runtime import KernelEntry, Report, Triple, load_kernels, runtime
+from anymps.metal._tape import launch_on_tape
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32
@@ -76,48 +80,77 @@ class MetalKernel:
     ) -> None:
         bound = bind_arguments(args, threads, group_size, arg_casts)
         group = group_of(bound.threads, bound.group_size, self.max_threads_per_threadgroup)
-        self._run(bound, group)
-
-    def _run(self, bound: Arguments, group: tuple[int, int, int]) -> None:
-        grid = (*bound.threads, 1, 1)[:3]
+        x, y, z, *_ = (*bound.threads, 1, 1)
+        grid = (x, y, z)
         if 0 in grid:
             return
         if 0 in group:
             raise ValueError("anymps: a group of threads cannot be empty")
-        keep, pointers, ranges = _pointers(bound, max(int(self._entry.buffers), len(bound.slots)))
+        tensors = bound.tensors()
+        device = attached()
+        if tensors and device.shaders_by_operator():
+
+            def run(aliases: Sequence[torch.Tensor]) -> None:
+                self._run(bound, aliases, grid, group, error_buf_idx)
+
+            launch_on_tape(self._name, grid, group, tensors, run)
+        else:
+            self._run(bound, tensors, grid, group, error_buf_idx)
+
+    def _run(
+        self,
+        bound: Arguments,
+        tensors: Sequence[torch.Tensor],
+        grid: tuple[int, int, int],
+        group: tuple[int, int, int],
+        error_index: int | None,
+    ) -> None:
+        """Runs it on tensors whose addresses are this machine's."""
+        count = max(int(self._entry.buffers), len(bound.slots), 0 if error_index is None else error_index + 1, 1)
+        pointers = (ctypes.c_void_p * count)()
+        keep = _fill(pointers, bound, tensors)
+        errors = None
+        if error_index is not None:
+            errors = ErrorBuffer()
+            pointers[error_index] = ctypes.addressof(errors)
         report = Report()
-        runtime().anymps_rt_launch(
-            self._entry, pointers, Triple(*grid), Triple(*group), torch.get_num_threads(), ctypes.byref(report)
-        )
+        workers = torch.get_num_threads()
+        runtime().anymps_rt_launch(self._entry, pointers, Triple(*grid), Triple(*group), workers, ctypes.byref(report))
         del keep
         if report.signal == signal.SIGINT:
             raise KeyboardInterrupt
         if report.signal:
-            missing = int(self._entry.buffers) - len(bound.slots)
-            raise RuntimeError(fault_text(self._name, report, ranges, missing))
+            missing = int(self._entry.buffers) - len(bound.slots) - (errors is not None)
+            raise RuntimeError(fault_text(self._name, report, _ranges(bound), missing))
+        message = errors.first() if errors is not None else None
+        if message is not None:
+            attached().note_shader_error(self._name, message)
 
 
-def _pointers(bound: Arguments, count: int) -> tuple[list[Any], Any, list[tuple[int, int, int]]]:
-    """What keeps the memory, the pointer of each buffer, and where the tensors among them lie."""
+def _fill(pointers: Any, bound: Arguments, tensors: Sequence[torch.Tensor]) -> list[Any]:
+    """Writes the address of each buffer; returns what keeps constants alive."""
     keep: list[Any] = []
-    ranges = []
-    pointers = (ctypes.c_void_p * max(count, 1))()
+    addresses = iter([tensor.data_ptr() for tensor in tensors])
     for index, slot in enumerate(bound.slots):
         if isinstance(slot, Constant):
             data = ctypes.create_string_buffer(slot.data, len(slot.data))
             keep.append(data)
             pointers[index] = ctypes.addressof(data)
         elif isinstance(slot, list):
-            table = (ctypes.c_void_p * len(slot))(*(tensor.data_ptr() for tensor in slot))
+            table = (ctypes.c_void_p * len(slot))(*(next(addresses) for _ in slot))
             keep.append(table)
             pointers[index] = ctypes.addressof(table)
-            ranges += [(index, *_extent(tensor)) for tensor in slot]
         else:
-            pointers[index] = slot.data_ptr()
-            ranges.append((index, *_extent(slot)))
-    return keep, pointers, ranges
+            pointers[index] = next(addresses)
+    return keep
 
 
-def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    storage = tensor.untyped_storage()
-    return storage.data_ptr(), storage.nbytes()
+def _ranges(bound: Arguments) -> list[tuple[int, int, int]]:
+    """Argument, address and bytes of each storage."""
+    found = []
+    for index, slot in enumerate(bound.slots):
+        if not isinstance(slot, Constant):
+            for tensor in slot if isinstance(slot, list) else [slot]:
+                storage = tensor.untyped_storage()
+                found.append((index, storage.data_ptr(), storage.nbytes()))
+    return found

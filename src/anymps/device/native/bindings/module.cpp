@@ -4,6 +4,7 @@
 #include "bindings/guarded.h"
 #include "bindings/hazard_bindings.h"
 #include "bindings/law_bindings.h"
+#include "bindings/shader_bindings.h"
 #include "device/device.h"
 #include "feeds/feeds.h"
 #include "kernels/kernels.h"
@@ -487,6 +488,8 @@ PyMethodDef methods[] = {
     {"hold_back_copies", hold_back_copies, METH_O, "Whether copies to the CPU with non_blocking=True arrive at the next wait only."},
     {"set_hazards", set_hazards_from_python, METH_O, "Puts these known faults of MPS in force, and no others."},
     {"hazards_of", hazards_of_from_python, METH_VARARGS, "The known faults in force that a call would meet."},
+    {"shaders_by_operator", shaders_by_operator, METH_NOARGS, "Whether the launch of a shader must go by an operator."},
+    {"note_shader_error", note_shader_error, METH_VARARGS, "Notes what a kernel wrote into its error buffer."},
     {"fate", fate, METH_O, "The fate of a listed operator as its number, or -1."},
     {"release_event", release_event, METH_O, "Gives an event's id back to the pool."},
     {"current_stream", current_stream, METH_NOARGS, "The number of the calling thread's current stream."},
