@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings import Finding, Severity, find
+from anymps.findings import Finding, Severity, find, wait_places
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, Wait
 from anymps.report import renderer
 
@@ -120,6 +120,17 @@ def test_other_reads(source: str, wait: Wait, fix: str) -> None:
 def test_what_is_no_loop(run: Run) -> None:
     """A few metrics, weights that are saved, packages, clocks, the data's way, a read now and then."""
     assert looping(run) == []
+
+
+def test_waits_inside_a_package() -> None:
+    """No finding, as its loop is not the user's; the table says whose it is instead of only how often."""
+    run = Run()
+    run.builder = RecordingBuilder(meta={"torch_version": "2.13.0", "virtual": True, "loop": "inference"})
+    for _ in range(12):
+        run.rounds(1, file=LIBRARY)
+        run.builder.end_step(run.time + 1000)
+    (place,) = wait_places(run.builder.close())
+    assert (place.hurts, place.reason) == (False, "inside the package `timm`, in 12 of 12 steps")
 
 
 def test_reads_of_the_training_loop() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anymps.findings._costs import cost_of_wait
-from anymps.findings._loop import MIN_STEPS, is_every_step
+from anymps.findings._loop import MIN_STEPS, is_every_step, package_of
 from anymps.record import Phase, Recording, Site, Step, Wait, WaitQueue
 
 HURTING: Final = frozenset(Wait) - {Wait.NONE, Wait.COPY_TO_MPS}
@@ -150,4 +150,6 @@ def _reason(recording: Recording, queue: WaitQueue, *, constant: bool) -> str:
     if queue.every > 1:
         return f"every {queue.every:,} steps"
     often = f"in {queue.steps:,} of {len(steps):,} {'step' if len(steps) == 1 else 'steps'}"
+    if (package := package_of(queue.site)) and 2 * queue.steps >= len(steps):
+        return f"inside the package `{package}`, {often}"
     return often if len(steps) >= MIN_STEPS else f"{often}, too few to tell whether in every one"
