@@ -105,6 +105,16 @@ def test_other_reads(source: str, wait: Wait, fix: str) -> None:
     assert finding.fix == fix
 
 
+def test_results_that_an_inference_prints() -> None:
+    """They are what it is for: none is to be left out, as the log of a training is."""
+    run = Run()
+    run.builder = RecordingBuilder(meta={"torch_version": "2.13.0", "virtual": True, "loop": "inference"})
+    (finding,) = looping(run.rounds(12, "print(out.argmax(-1).item())"))
+    assert finding.fix == (
+        "Keep the results of several rounds on the device and print them together: one wait, not one each."
+    )
+
+
 @pytest.mark.parametrize(
     "run",
     [

@@ -328,6 +328,8 @@ def test_too_few_steps_to_tell() -> None:
 
 def test_the_only_step_holds_the_set_up_too() -> None:
     """It begins with the script, so a model on its way to the device looks like the loop's data."""
+    late = waiting(20, Wait.ITEM, 10)
+    assert told(loop(late, steps=1, tail=late).close()) == [(20, "item", False, "one complete step is too few to tell")]
     assert told(loop(MOVE, steps=1).close()) == [(10, "copy to mps", False, "in the only complete step, or before it")]
 
 

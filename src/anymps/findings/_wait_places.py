@@ -141,15 +141,16 @@ def _reason(recording: Recording, queue: WaitQueue, *, constant: bool) -> str:
         return "after the last step"
     if queue.last_step <= steps[0] and len(steps) > 1:
         return "at the start"
-    if len(steps) == 1 and queue.last_step <= steps[0]:
-        return "in the only complete step, or before it"
+    if len(steps) == 1:
+        early = queue.last_step <= steps[0]
+        return "in the only complete step, or before it" if early else "one complete step is too few to tell"
     if queue.wait is Wait.COPY_TO_MPS and 2 * queue.steps >= len(steps):
         if constant:
             return "copied to the device, though it had not changed"
         return "the loop's data on its way to the device" if Phase.MOVE in queue.phases else "copied to the device"
     if queue.every > 1:
         return f"every {queue.every:,} steps"
-    often = f"in {queue.steps:,} of {len(steps):,} {'step' if len(steps) == 1 else 'steps'}"
+    often = f"in {queue.steps:,} of {len(steps):,} steps"
     if (package := package_of(queue.site)) and 2 * queue.steps >= len(steps):
         return f"inside the package `{package}`, {often}"
     return often if len(steps) >= MIN_STEPS else f"{often}, too few to tell whether in every one"

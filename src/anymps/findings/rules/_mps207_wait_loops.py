@@ -11,7 +11,7 @@ from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, lo
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._wait_places import kind_at
 from anymps.findings.advice import Advice
-from anymps.findings.rules._mps201_waits import advised, finding_about
+from anymps.findings.rules._mps201_waits import PRINT, advised, finding_about
 from anymps.record import Occurrence, Recording, Wait
 
 _KINDS: Final = (Wait.ITEM, Wait.INSIDE_OPERATOR, Wait.COPY_TO_CPU)
@@ -48,6 +48,8 @@ LOOPING: Final = Rule(
 
 RULES = (LOOPING,)
 
+_PRINTED: Final = "Keep the results of several rounds on the device and print them together: one wait, not one each."
+
 
 def find(recording: Recording) -> Iterator[Finding]:
     """One finding a line of the program's own, or one for all lines where one setting ends the waits."""
@@ -57,7 +59,10 @@ def find(recording: Recording) -> Iterator[Finding]:
         key = (rule.id, advice) if advice.elsewhere else (rule.id, line.site)
         groups.setdefault(key, (rule, advice, []))[2].append(line)
     for rule, advice, lines in groups.values():
-        whole = advice._replace(fix=advice.fix or rule.fix, source=advice.source or rule.source)
+        # A training logs; what an inference prints is its result, and none of it is to be left out.
+        prints = rule is PRINT and not recording.trains and "print(" in lines[0].site.source
+        fix = _PRINTED if prints else advice.fix or rule.fix
+        whole = advice._replace(fix=fix, source=advice.source or rule.source)
         often = f"{times(sum(line.count for line in lines))}, in a loop without a training step"
         yield finding_about(LOOPING, whole, lines, often)
 
