@@ -4,6 +4,7 @@
 #include "model/heap_lock.h"
 #include "model/model.h"
 
+#include <atomic>
 #include <random>
 #include <set>
 #include <thread>
@@ -94,10 +95,12 @@ TEST(dropped_nodes_come_again_clean) {
 
 TEST(the_lock_lets_one_thread_in) {
   SpinLock lock;
+  std::atomic<int> waiting{4};
   uint64_t count = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
+      for (--waiting; waiting > 0;) std::this_thread::yield();  // all begin together
       for (int j = 0; j < 2000; ++j) {
         HeapGuard guard(lock);
         const uint64_t seen = count;

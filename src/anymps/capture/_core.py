@@ -1,0 +1,86 @@
+"""What every source of a recording offers the capture: the native core, or what stands for it on a Mac."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+Callback = Callable[..., Any] | None
+DrainedRows = tuple[Any, Any, Any, Any, Any, int, Any]
+"""Entries, signatures, steps, places, names of operators, how many entries were dropped, rounds."""
+
+
+class Core(Protocol):
+    """The names and meanings are those of the native core (`device/_native.pyi`)."""
+
+    def set_callbacks(self, refusal: Callback, surfaced: Callback, copied: Callback, module: Callback, /) -> None:
+        """What to call for refusals, errors that come out later, lines that copy to mps, and new modules."""
+
+    def tape_start(self, limit: int, /) -> None:
+        """Start to watch; entries beyond the limit are only counted."""
+
+    def tape_stop(self) -> None:
+        """Stop."""
+
+    def tape_pause(self, paused: bool, /) -> None:
+        """Pause, or go on."""
+
+    def tape_sparse(self, on: bool, /) -> None:
+        """Leave plain calls out from now on, or take them in again."""
+
+    def tape_drain(self, first_operator: int, /) -> DrainedRows:
+        """Take what was written since the last drain, with the names of operators from that number on."""
+
+    def tape_totals(self) -> Iterable[tuple[int, ...]]:
+        """Sums over everything drained so far."""
+
+    def ledger_start(self, limit: int, /) -> None:
+        """Start a new ledger of buffers; rows beyond the limit are only counted."""
+
+    def ledger_drain(self, with_living: bool, /) -> bytes:
+        """Take the rows that ended since the last drain; with those still alive at the end."""
+
+    def ledger_state(self) -> tuple[int, int]:
+        """Births and deaths so far, and rows that were only counted."""
+
+    def clock_ns(self) -> int:
+        """The tape's clock."""
+
+    def set_phase(self, phase: int, /) -> int:
+        """Set the calling thread's phase and return the former one."""
+
+    def end_step(self) -> None:
+        """End a training step."""
+
+    def note_round(self, kind: int, key: int, start_ns: int, /) -> None:
+        """Note what a loop does once a round, and that it ends now."""
+
+    def mark(self, name: str, phase: int, start_ns: int, end_ns: int, wait: int, /) -> None:
+        """Write an entry of our own."""
+
+    def note_pair(self, name: str, site: int, other: int, /) -> None:
+        """Write a mark for a line and another one that belongs to it."""
+
+    def site(self, file: str, line: int, function: str, via: str, /) -> int:
+        """The number of a place in the user's code."""
+
+    def current_site(self) -> int:
+        """The number of the place in the user's code that is running."""
+
+    def is_internal(self, file: str, /) -> bool:
+        """Whether a file is torch's or anymps' own, hence no place in the user's code."""
+
+    def watch_calls(self, original: Callable[..., Any], around: Callable[..., Any], /) -> Any:
+        """A callable in the place of another one that tells of each call."""
+
+    def watch_modules(self, call: Callable[..., Any], /) -> None:
+        """Note which module runs, given `torch.nn.Module.__call__`."""
+
+    def unwatch_modules(self) -> None:
+        """Note it no longer."""
+
+    def forget_module(self, address: int, /) -> None:
+        """Forget a module that is gone, by its address."""
+
+    def forget_modules(self) -> None:
+        """Forget all modules."""
