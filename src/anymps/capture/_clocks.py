@@ -15,12 +15,14 @@ import timeit
 from collections.abc import Callable
 from types import FrameType, ModuleType
 
+from anymps.capture._core import Core
+
 _CLOCKS = ("time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns")
 _MARK = "anymps::clock {}"
 _MOST_MARKS = 10_000  # a program that waits by asking the clock would fill the tape
 
 
-def watch_clocks(core: ModuleType) -> list[Callable[[], None]]:
+def watch_clocks(core: Core) -> list[Callable[[], None]]:
     """Start to watch; what is returned ends it, where nobody else has replaced a clock meanwhile."""
     libraries = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
     users: dict[str, bool] = {}

@@ -29,6 +29,7 @@ from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
 from anymps.capture._births import find_birth, find_name
 from anymps.capture._clocks import watch_clocks
+from anymps.capture._core import Core
 from anymps.capture._keepers import Keepers
 from anymps.capture._origins import user_frames
 
@@ -45,7 +46,7 @@ Finish = Callable[[BaseException | None], object]
 class Habits:
     """Puts eyes where habits show, and takes them away again."""
 
-    def __init__(self, core: ModuleType) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._made: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()

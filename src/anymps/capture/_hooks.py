@@ -11,6 +11,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from anymps.capture._core import Core
 from anymps.capture._habits import Habits
 from anymps.record import Phase, Role, RoundKind, Wait
 
@@ -22,7 +23,7 @@ class Hooks:
     """Puts the hooks in place and takes them away again. One at a time in a process."""
 
     def __init__(
-        self, core: Any, assign: Callable[[torch.UntypedStorage, int, int], None], *, habits: bool = True
+        self, core: Core, assign: Callable[[torch.UntypedStorage, int, int], None], *, habits: bool = True
     ) -> None:
         """`core` is the native module or a `DispatchCore`; `assign` says on its ledger what a storage is.
 

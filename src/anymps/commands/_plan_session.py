@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from anymps.commands._target import Target
 from anymps.plan import Scenario, Turns
 
 if TYPE_CHECKING:
+    from anymps.capture import Capture
     from anymps.plan.sandbox import Layer
 
 _ROOMY_MAC = "M3 Ultra 512GB"  # whose largest buffer no script reaches: limits are for the replay
@@ -35,8 +36,7 @@ class PlanSession:
     def __init__(self, order: str, fallback: bool | None) -> None:
         self._order: dict[str, Any] = json.loads(order)
         self._fallback = fallback
-        self._context: AbstractContextManager[Any] | None = None
-        self._handle: Any = None
+        self._capture: Capture | None = None
         self._turns = Turns(self._order["steps"])
         self._layer: Layer | None = None
 
@@ -73,8 +73,8 @@ class PlanSession:
         self._applied = apply(self._scenario)
         self._hollow = Hollow()
         self._hollow.__enter__()  # type: ignore[no-untyped-call]
-        self._context = anymps.record(self._order["recording"], script=target.name, argv=list(target.arguments))
-        self._handle = self._context.__enter__()
+        capture = anymps.record(self._order["recording"], script=target.name, argv=list(target.arguments))
+        self._capture = capture.__enter__()
         self._count_steps()
 
     def finish(self, ending: dict[str, object]) -> int:
@@ -84,13 +84,13 @@ class PlanSession:
 
     def keep(self, ending: dict[str, object]) -> None:
         """Close the recording and write the facts."""
-        if self._handle is None:
+        if self._capture is None:
             return
         with suppress(Exception):
             self._hollow.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        self._handle.close(ending)
-        failure = self._handle.failure
-        self._handle = None
+        self._capture.close(ending)
+        failure = self._capture.failure
+        self._capture = None
         self._write_facts("" if failure is None else str(failure))
 
     def _write_facts(self, unrecorded: str) -> None:

@@ -7,10 +7,9 @@ __all__ = ["RunOptions", "RunSession"]
 import os
 import shlex
 import sys
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from anymps._errors import RecordingError, UsageError
 from anymps.commands._judge import NOTHING_CHOSEN, UNUSED, Choice, Judge, is_unused
@@ -19,6 +18,9 @@ from anymps.commands._outputs import Outputs
 from anymps.commands._show import say, show, show_summary
 from anymps.commands._target import Target
 from anymps.findings import nothing_ran
+
+if TYPE_CHECKING:
+    from anymps.capture import Capture
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ class RunSession:
     def __init__(self, options: RunOptions) -> None:
         self._options = options
         self._stdout, self._stderr = sys.stdout, sys.stderr  # the script may put something else in their places
-        self._context: AbstractContextManager[Any] | None = None
-        self._handle: Any = None
+        self._capture: Capture | None = None
         self._judge: Judge | None = None
         self._last = LastRun()
 
@@ -83,8 +84,8 @@ class RunSession:
         import anymps
 
         arguments = list(target.arguments) if self._options.arguments else []
-        self._context = anymps.record(place, script=target.name, argv=arguments, source=self._options.source)
-        self._handle = self._context.__enter__()
+        capture = anymps.record(place, script=target.name, argv=arguments, source=self._options.source)
+        self._capture = capture.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording and show the report.
@@ -92,13 +93,13 @@ class RunSession:
         3 if `--fail-on` says so, 2 if the recording is not whole, 4 if nothing ran on mps, else 0.
         """
         self._close(ending)
-        if self._handle is None:
+        if self._capture is None:
             return 0
         options, judge = self._options, self._judge
-        failure = self._handle.failure
+        failure = self._capture.failure
         asked = options.record is not None or bool(options.outputs) or (judge is not None and judge.may_fail)
         lost = failure.exit_code if failure is not None and asked else 0
-        recording = self._handle.recording
+        recording = self._capture.recording
         kept = self._last.keep()
         nothing_to_say = judge is not None and not (options.report or options.outputs or judge.may_fail)
         if judge is None or (nothing_to_say and not nothing_ran(recording)):
@@ -133,12 +134,8 @@ class RunSession:
         return "anymps report" if kept else "anymps run -v ..."
 
     def _close(self, ending: dict[str, object]) -> None:
-        if self._handle is None:
-            return
-        self._handle.close(ending)
-        if self._context is not None:
-            self._context.__exit__(None, None, None)
-            self._context = None
+        if self._capture is not None:
+            self._capture.close(ending)
 
 
 def _check_writable(path: Path) -> None:

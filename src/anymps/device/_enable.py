@@ -9,8 +9,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
 from anymps.device._law import law
@@ -21,6 +20,7 @@ from anymps.rules import check_supported, installed_torch
 from anymps.rules.faults import hazard_table, hazards
 
 if TYPE_CHECKING:
+    from anymps.device._native import NativeCore
     from anymps.rules import TorchVersion
     from anymps.rules.faults import Hazard
 
@@ -52,7 +52,7 @@ class State:
 
 _enabling = threading.Lock()
 _state: State | None = None
-_native: ModuleType | None = None
+_native: NativeCore | None = None
 _hazards: tuple[Hazard, ...] = ()
 
 
@@ -66,7 +66,7 @@ def is_virtual() -> bool:
     return _state is not None and _state.virtual
 
 
-def native() -> ModuleType:
+def native() -> NativeCore:
     """The native core. Raises EnableError before `enable`, and on a real Mac, which needs none."""
     if _native is None:
         raise EnableError("anymps: the virtual device is not switched on; call anymps.enable() first")
@@ -248,7 +248,7 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) ->
     _end_threads_at_exit(core)
 
 
-def _end_threads_at_exit(core: ModuleType) -> None:
+def _end_threads_at_exit(core: NativeCore) -> None:
     """Ends the autograd engine's device thread while the interpreter lives; see `end_device_threads` in module.cpp."""
     process = os.getpid()
 
@@ -264,7 +264,7 @@ def _end_threads_at_exit(core: ModuleType) -> None:
         os.register_at_fork(after_in_child=in_child)
 
 
-def _load(path: Path) -> ModuleType:
+def _load(path: Path) -> NativeCore:
     spec = importlib.util.spec_from_file_location("anymps._native", path)
     if spec is None or spec.loader is None:
         raise BuildError(f"anymps: {path} is no extension module for this Python")
@@ -276,4 +276,4 @@ def _load(path: Path) -> ModuleType:
             f"anymps: the native core does not load ({error}); delete {path.parent} and try again"
         ) from error
     sys.modules["anymps._native"] = module
-    return module
+    return cast("NativeCore", module)

@@ -7,13 +7,15 @@ import importlib
 import itertools
 import platform
 import sys
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from anymps.mac import Mac
 from anymps.rules import version_rules
+
+if TYPE_CHECKING:
+    from anymps.device._native import NativeCore
 
 # Who asks once whether there is an mps device and keeps the answer: the caches of a module or of a class in it, and
 # constants. Lightning has its code twice, as `lightning` and as `lightning_fabric` with `pytorch_lightning`. Read in
@@ -29,7 +31,7 @@ _DEVICE_TYPE = 13  # c10::DeviceType::MPS
 _ASKS_PROCESSOR = ("lightning", "lightning_fabric", "pytorch_lightning")
 
 
-def install_surface(core: ModuleType, mac: Mac) -> None:
+def install_surface(core: NativeCore, mac: Mac) -> None:
     """Adds the missing bindings and makes torch's Python modules ask again. `core` is the configured native module."""
     _install_bindings(core, mac)
     if version_rules(torch.__version__).private_set_stream:
@@ -41,7 +43,7 @@ def install_surface(core: ModuleType, mac: Mac) -> None:
     _answer_processor()
 
 
-def _install_bindings(core: ModuleType, mac: Mac) -> None:
+def _install_bindings(core: NativeCore, mac: Mac) -> None:
     """The `torch._C._mps_*` functions that exist in a macOS build only (torch 2.13, torch/csrc/mps/Module.cpp)."""
     torch._C._has_mps = True
 
@@ -98,7 +100,7 @@ def _install_bindings(core: ModuleType, mac: Mac) -> None:
     torch.mps.compile_shader = compile_shader
 
 
-def _install_streams(core: ModuleType) -> None:
+def _install_streams(core: NativeCore) -> None:
     """The streams of torch 2.15 (torch/csrc/mps/Stream.cpp): their base class, and the bindings of `torch.mps.streams`.
 
     2.14 has the base class and `_mps_setStream`, and nothing in Python that makes use of them.
@@ -170,7 +172,7 @@ def _install_storages() -> None:
     torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[assignment]
 
 
-def _install_engine(core: ModuleType) -> None:
+def _install_engine(core: NativeCore) -> None:
     """Every backward goes by `core.run_backward`, which chooses its thread; see native/device/backward_thread.h."""
     original = torch.autograd.Variable._execution_engine
     engine: Any = type("ImperativeEngine", (type(original),), {"run_backward": staticmethod(core.run_backward)})
