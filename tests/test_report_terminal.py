@@ -151,7 +151,7 @@ The training step  median of 9 steps, without the first
 
   25 of the operators on mps only view other memory: no kernel runs.
 
-Waits  all belong
+Waits  all fine as they are
 
   train.py:31  copy to mps  20  the loop's data on its way to the device
 

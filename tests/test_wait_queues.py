@@ -407,7 +407,7 @@ def test_many_places_that_belong() -> None:
     once = [waiting(100 + n, Wait.ITEM, 900 + n, when=lambda step: step == 2) for n in range(11)]
     rows = wait_rows(loop(*once).close())
     assert rows is not None
-    assert (len(rows.belonging), rows.left_out, rows.hurting, rows.remarks) == (8, "3 more places that belong.", (), ())
+    assert (len(rows.belonging), rows.left_out, rows.hurting, rows.remarks) == (8, "3 more places.", (), ())
     assert rows.belonging[0] == ("train.py:100", "item", "1", "in 1 of 6 steps")
     assert wait_rows(RecordingBuilder().close()) is None
 

@@ -150,7 +150,7 @@ def _waits(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
     if rows is None:
         return
     remark = f"{text.plural(len(rows.hurting), 'line')} in every step" if rows.hurting else ""
-    remark = remark or ("" if rows.remarks else "all belong")
+    remark = remark or ("" if rows.remarks else "all fine as they are")
     yield from heading("Waits", remark)
     if rows.hurting:
         table = list(zip(*rows.hurting, strict=True))

@@ -13,7 +13,7 @@ from anymps.report._words import fact
 
 COLUMNS: Final = ("where", "waits for", "a step", "queued", "host", "work", "cost a step")
 NUMBERS: Final = COLUMNS[2:]
-BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why it belongs")
+BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why")
 MOST_BELONGING: Final = 8
 _ABOUT_COPIES: Final = "MPS4"
 _ABOUT_LOOPS: Final = ("MPS102", "MPS207")
@@ -43,7 +43,7 @@ def wait_rows(recording: Recording, findings: Sequence[Finding] = ()) -> WaitRow
     return WaitRows(
         hurting=tuple(_hurting(place, directory) for place in hurting),
         belonging=tuple(_belonging(place, directory) for place in belonging[:MOST_BELONGING]),
-        left_out=f"{text.plural(len(left), 'more place')} that belong." if left else "",
+        left_out=f"{text.plural(len(left), 'more place')}." if left else "",
         remarks=(*_avoidable(avoidable, directory), *_remarks(recording, hurting, directory)),
     )
 
