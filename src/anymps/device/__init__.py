@@ -15,7 +15,8 @@ from anymps.device._enable import (
     native,
     state,
 )
-from anymps.device._law import composite_rows, internal_folders
+from anymps.device._internal_code import internal_folders
+from anymps.device._law import composite_rows
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps
 from anymps.device._toolchain import find_compiler, find_ninja, python_headers

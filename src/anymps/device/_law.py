@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from anymps._vocabulary import Fate, Wait
+from anymps.device._internal_code import internal_folders
 from anymps.rules import (
     ERROR_CLASSES,
     NOT_CHECKED,
@@ -138,31 +136,3 @@ def _same_gpu_texts() -> dict[str, dict[str, str]]:
             if found is not None:
                 texts.setdefault(operator, {})[schema] = found.text
     return texts
-
-
-def internal_folders() -> list[str]:
-    """Folders and files whose frames are never the user's: `copy.deepcopy(model)` is where the user calls it.
-
-    So is `logging.info("loss %s", loss)`, though the library formats the text.
-    """
-    import torch
-    import typing_extensions
-
-    here = Path(__file__).resolve().parent.parent
-    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep]
-    return [*folders, typing_extensions.__file__, *_standard_library()]  # what torch deprecates runs in that file
-
-
-# Who compares or times there is worth knowing.
-_THEIR_OWN = {"doctest", "timeit", "unittest"}
-
-
-def _standard_library() -> Iterator[str]:
-    """Its modules, one by one: what is installed lies in the same folder."""
-    library = os.path.dirname(os.__file__)
-    for name in sorted(sys.stdlib_module_names - _THEIR_OWN):
-        path = os.path.join(library, name)
-        if os.path.isfile(f"{path}.py"):
-            yield f"{path}.py"
-        elif os.path.isdir(path):
-            yield path + os.sep

@@ -1,0 +1,53 @@
+"""Code whose frames are never the user's: torch, anymps, the standard library, and what `torch.compile` writes."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+# Who compares or times there is worth knowing.
+_THEIR_OWN = {"doctest", "timeit", "unittest"}
+
+
+def internal_folders() -> list[str]:
+    """Folders and files whose frames are never the user's: `copy.deepcopy(model)` is where the user calls it.
+
+    So is `logging.info("loss %s", loss)`, though the library formats the text.
+    """
+    import torch
+    import typing_extensions
+
+    here = Path(__file__).resolve().parent.parent
+    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep, _compiled_code() + os.sep]
+    return [*folders, typing_extensions.__file__, *_standard_library()]  # what torch deprecates runs in that file
+
+
+def _compiled_code() -> str:
+    """Where Inductor keeps the Python that it writes: a compiled model runs where the user calls it.
+
+    As `cache_dir` of torch/_inductor/runtime/cache_dir_utils.py (torch 2.11 to 2.15), whose import takes long.
+    """
+    named = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if named is not None:
+        return os.path.abspath(named)
+    try:
+        user = getpass.getuser()
+    except (KeyError, ModuleNotFoundError, OSError):
+        user = f"uid_{os.getuid()}" if hasattr(os, "getuid") else "unknown_user"
+    return os.path.join(tempfile.gettempdir(), "torchinductor_" + re.sub(r'[\\/:*?"<>|]', "_", user))
+
+
+def _standard_library() -> Iterator[str]:
+    """Its modules, one by one: what is installed lies in the same folder."""
+    library = os.path.dirname(os.__file__)
+    for name in sorted(sys.stdlib_module_names - _THEIR_OWN):
+        path = os.path.join(library, name)
+        if os.path.isfile(f"{path}.py"):
+            yield f"{path}.py"
+        elif os.path.isdir(path):
+            yield path + os.sep
