@@ -179,8 +179,7 @@ def not_modelled(recording: Recording) -> list[str]:
         "The order of host and GPU: here an operator is done when its call returns; on a Mac it is queued, and the "
         "host runs ahead until it waits.",
         "Memory that MPSGraph and Metal take for themselves.",
-        "What Apple's compiler and GPU make of Metal shaders (`torch.mps.compile_shader`), and `torch.compile` with "
-        "its default backend.",
+        "What Apple's compiler and GPU make of Metal shaders (`torch.mps.compile_shader`, `torch.compile`).",
         "Bugs inside Metal, unless they are listed as known ones; the last digits of results.",
     ]
 

@@ -1,0 +1,115 @@
+"""`torch.compile` with its default backend: Inductor's own Metal kernels, compiled and run here."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from anymps.record import Recording
+from processes import Result, run_command, run_python
+
+pytestmark = pytest.mark.integration
+
+TRAINING = str(Path(__file__).with_name("compiled_training.py"))
+ON = "from anymps.device import enable; enable('M2 16GB', require='virtual', quiet=True); import torch\n"
+
+
+def compiled(code: str, folder: Path, **env: str) -> Result:
+    """Runs Python on the device; what Inductor writes goes into the folder."""
+    return run_python(ON + textwrap.dedent(code), {"TORCHINDUCTOR_CACHE_DIR": str(folder), **env})
+
+
+@pytest.mark.parametrize("model", ["gpt", "convolutions"])
+def test_a_compiled_model_trains_as_the_plain_one(model: str, tmp_path: Path) -> None:
+    """Forward and backward are compiled, and the losses of both trainings agree."""
+    code = f"import runpy, sys; sys.argv = {[TRAINING, model]!r}; runpy.run_path({TRAINING!r}, run_name='__main__')"
+    plain, fast = (list(map(float, line.split())) for line in compiled(code, tmp_path).lines[-2:])
+    assert fast == pytest.approx(plain, rel=1e-4)
+    assert plain[-1] < plain[0]
+    kernels = sum(text.count("kernel void") for text in sources(tmp_path))
+    assert kernels > 4
+
+
+def sources(folder: Path) -> list[str]:
+    """The Python files that Inductor wrote with Metal in them."""
+    return [text for file in folder.rglob("*.py") if "async_compile.metal" in (text := file.read_text("utf-8"))]
+
+
+def test_half_types_reductions_and_integers(tmp_path: Path) -> None:
+    """Each result is that of the operators one by one, within the last digits of the type."""
+    code = """
+        import torch.nn.functional as F
+        torch.manual_seed(0)
+        def same(function, *given, **tolerance):
+            torch._dynamo.reset()
+            for fast, plain in zip(torch.compile(function)(*given), function(*given)):
+                torch.testing.assert_close(fast, plain, **tolerance)
+        wide, ints = torch.randn(64, 1500, device="mps"), torch.arange(-50, 50, device="mps")
+        same(lambda x: (x.var(-1), x.argmax(-1), x.std(), x.softmax(-1), x.amax(0)), wide, rtol=1e-4, atol=1e-5)
+        same(lambda x: (x // 3, x % 5, x << 2, x & 7, x.bool(), x.to(torch.uint8)), ints)
+        for dtype, tolerance in ((torch.float16, 2e-3), (torch.bfloat16, 2e-2)):
+            small = wide[:, :65].to(dtype)
+            same(lambda x: (F.gelu(x * x), (x + 1).relu().mean(-1)), small, rtol=tolerance, atol=tolerance)
+        print("same")
+    """
+    assert compiled(code, tmp_path).lines[-1] == "same"
+
+
+def test_a_new_size_does_not_compile_again(tmp_path: Path) -> None:
+    """With `dynamic=True` one graph, and one set of kernels, serves every size."""
+    code = """
+        from torch._dynamo.utils import counters
+        fast = torch.compile(lambda x: (x * 2 + 1).softmax(-1).sum(), dynamic=True)
+        for n in (10, 33, 700, 2000):
+            x = torch.randn(n, n, device="mps")
+            torch.testing.assert_close(fast(x), (x * 2 + 1).softmax(-1).sum(), rtol=1e-4, atol=1e-3)
+        print(counters["stats"]["unique_graphs"])
+    """
+    assert compiled(code, tmp_path).lines[-1] == "1"
+
+
+def test_an_index_out_of_range_is_told_at_the_next_wait(tmp_path: Path) -> None:
+    """The kernel writes it into its error buffer, and the text is Inductor's."""
+    code = """
+        fast = torch.compile(lambda table, index: table[index] * 2)
+        fast(torch.randn(5, 3, device="mps"), torch.tensor([1, 9], device="mps"))
+        print("called")
+        try:
+            torch.mps.synchronize()
+        except Exception as error:
+            print(type(error).__name__, str(error).splitlines()[0])
+    """
+    assert compiled(code, tmp_path).lines[-2:] == ["called", "AcceleratorError Index 9 out of range [0, 5)"]
+
+
+def test_a_recording_names_the_users_line(tmp_path: Path) -> None:
+    """Not one of the Python that Inductor writes. A backward belongs to the line of its forward, as ever."""
+    (tmp_path / "train.py").write_text(
+        textwrap.dedent("""
+            import torch
+            model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).to("mps")
+            fast = torch.compile(model)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+            x = torch.randn(4, 8, device="mps")
+            for _ in range(4):
+                optimizer.zero_grad()
+                loss = fast(x).square().sum()
+                loss.backward()
+                optimizer.step()
+        """).lstrip(),
+        encoding="utf-8",
+    )
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    result = run_command("-m", "anymps", "run", "--record", "run.mpsrec", "train.py", cwd=tmp_path, env=env)
+    assert result.status == 0, result.err
+    recording = Recording.open(tmp_path / "run.mpsrec")
+    lines: dict[str, set[tuple[str, int]]] = {}
+    for call in recording.calls():
+        site = recording.site(call.site)
+        lines.setdefault(recording.signature(call.signature).operator, set()).add((Path(site.file).name, site.line))
+    assert {file for places in lines.values() for file, _ in places} == {"train.py"}
+    kernels = [places for operator, places in lines.items() if operator.startswith("metal::generated_kernel")]
+    assert kernels
+    assert all(places == {("train.py", 8)} for places in kernels)
