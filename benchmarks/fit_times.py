@@ -13,12 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from times_fit import INDEX, ROWS, Arrays, Row, as_data, fit
+from times_fit import INDEX, ROWS, TIMES, Arrays, Row, as_data, fit, mac_of, read_steps
 from times_page import page
+
+from anymps.cost import OperatorCall
+from anymps.cost._coefficients import era_of, from_json
+from anymps.cost._predict import step_time
 
 ROOT = Path(__file__).parents[1]
 COEFFICIENTS = ROOT / "src" / "anymps" / "cost" / "coefficients.json"
@@ -143,7 +148,37 @@ def evaluate() -> dict[str, Any]:
         "chip": {str(chip): figures(known, scored & (chips == chip)) for chip in np.unique(chips[scored])},
         "held": held(unknown, small, also & new),
     }
+    data["accuracy"]["steps"] = steps(data)
     return data
+
+
+def steps(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every public step time, none of which is in the fit, and what is predicted for it."""
+    coefficients = from_json(data)
+    found = []
+    for line in read_steps():
+        calls = Counter[OperatorCall]()
+        for text in (TIMES / "steps" / f"{line['tape']}.txt").read_text(encoding="utf-8").splitlines():
+            count, _, call = text.partition(" ")
+            calls[OperatorCall.parse(call)] += int(count)
+        mac = mac_of(line["chip"], line["gpu_cores"])
+        time = step_time(calls, mac, era_of(line["torch"]), int(line["waits"]), coefficients)
+        assert time.predicted == time.calls, (line["tape"], time.left_out)
+        found.append(
+            {
+                "tape": line["tape"],
+                "mac": f"{line['chip']}, {line['gpu_cores']} cores",
+                "torch": line["torch"],
+                "loader": line["loader"] == "yes",
+                "source": line["source_url"],
+                "measured": float(line["milliseconds"]),
+                "predicted": float(f"{1e3 * time.seconds:.3g}"),
+                "low": float(f"{1e3 * time.low:.3g}"),
+                "high": float(f"{1e3 * time.high:.3g}"),
+                "bound": time.bound,
+            }
+        )
+    return found
 
 
 def blind() -> Any:
@@ -163,6 +198,8 @@ def differences(old: Any, new: Any, path: str = "") -> list[str]:
         return [line for key in keys for line in differences(old.get(key), new.get(key), f"{path}/{key}")]
     if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)) and len(old) == len(new):
         return [line for a, b in zip(old, new, strict=True) for line in differences(a, b, path)]
+    if isinstance(old, (str, bool)):
+        return [] if old == new else [f"{path}: {old} in the file, {new} now"]
     same = isinstance(old, (int, float)) and isinstance(new, (int, float)) and abs(old - new) <= 0.01 * abs(old) + 0.003
     return [] if same else [f"{path}: {old} in the file, {new} now"]
 

@@ -125,15 +125,25 @@ class Row:
         return f"{self.mac.chip.removeprefix('Apple ')}, {self.mac.gpu_cores} cores"
 
 
+def mac_of(chip: str, cores: str) -> Mac:
+    """A Mac by the words of a file of timings; its memory makes no difference to times."""
+    return next(m for m in all_macs() if m.chip == f"Apple {chip}" and m.gpu_cores == int(cores))
+
+
+def read_steps() -> list[dict[str, str]]:
+    """The public step times."""
+    with (TIMES / "steps.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def read_rows(path: Path = TIMES / "operators.csv") -> list[Row]:
     """Read the timings; each row's Mac is found by chip and GPU cores."""
-    macs = {(mac.chip.removeprefix("Apple "), mac.gpu_cores): mac for mac in all_macs()}
     rows = []
     with path.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
             calls = [OperatorCall.parse(text) for text in line["calls"].split(" + ")]
             works = tuple(work for call in calls for work in works_of(call))
-            mac = macs[line["chip"], int(line["gpu_cores"])]
+            mac = mac_of(line["chip"], line["gpu_cores"])
             stated = (line["cores_stated"] == "yes", line["torch_stated"] == "yes")
             seconds = float(line["milliseconds"]) / 1e3
             rows.append(

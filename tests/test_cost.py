@@ -306,6 +306,11 @@ def test_the_accuracy_does_not_get_worse() -> None:
     assert found["wait predicted too"]["median"] <= 0.215
     assert found["scored"] >= 670
     assert 0.75 <= found["held"] <= 0.85
+    steps = found["steps"]
+    errors = sorted(abs(one["predicted"] / one["measured"] - 1) for one in steps)
+    assert errors[len(errors) // 2] <= 0.22
+    assert sum(error <= 0.5 for error in errors) >= 0.78 * len(errors)
+    assert sum(one["low"] <= one["measured"] <= one["high"] for one in steps) >= 0.8 * len(errors)
     assert f"| **all that were scored** | {found['scored']} | {100 * found['all']['median']:.0f} % |" in PAGE
 
 

@@ -74,7 +74,10 @@ _COPIES: Final = _words(
     "copy clone cat repeat contiguous _to_copy constant_pad_nd roll flip _reshape_copy expand_copy view_copy stack"
     " reflection_pad1d reflection_pad2d replication_pad2d upsample_nearest2d upsample_bilinear2d im2col"
 )
-_FILLS: Final = _words("fill zero zeros ones full zeros_like ones_like full_like arange linspace eye")
+_FILLS: Final = _words(
+    "fill zero zeros new_zeros ones full new_full zeros_like ones_like full_like arange linspace eye select_backward"
+    " slice_backward"
+)
 _SUMS: Final = _words(
     "sum mean amax amin max min prod all any norm linalg_vector_norm var std var_mean std_mean logsumexp nansum"
     " count_nonzero"
@@ -86,7 +89,7 @@ _ADDING_SCATTERS: Final = _words(
     "scatter_add index_add embedding_dense_backward scatter_reduce index_reduce gather_backward"
 )
 _CLASSES: Final = {
-    "softmax": "_softmax _log_softmax",
+    "softmax": "_softmax _log_softmax _safe_softmax",
     "softmax_backward": "_softmax_backward_data _log_softmax_backward_data",
     "layer_norm": "native_layer_norm _fused_rms_norm rms_norm",
     "batch_norm": "native_batch_norm _native_batch_norm_legit _batch_norm_with_update",

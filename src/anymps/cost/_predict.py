@@ -113,7 +113,13 @@ def predict_step(
     if waits < 0:
         raise CostError(f"anymps: {waits} waits make no sense")
     counts = calls if isinstance(calls, Mapping) else Counter(calls)
-    era, coefficients = era_of(torch), shipped()
+    return step_time(counts, mac, era_of(torch), waits, shipped())
+
+
+def step_time(
+    counts: Mapping[OperatorCall, int], mac: Mac, era: str, waits: int, coefficients: Coefficients
+) -> StepTime:
+    """As `predict_step`, with coefficients that need not be the shipped ones."""
     rates(mac)  # raises for a Mac without them, also where there is no call
     device = host = 0.0
     uncertain = 0.0

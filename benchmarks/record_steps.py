@@ -1,0 +1,170 @@
+"""Records a step of well-known models as counted calls, in `benchmarks/times/steps/`: what `fit_times.py` scores.
+
+    python benchmarks/record_steps.py        # needs torchvision and transformers; some seconds a model
+
+The models have random weights and run on shapes alone. Three steps are run, and the last one is kept. A file holds one
+call a line behind how often it comes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torchvision
+import transformers
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import anymps
+
+TAPES = Path(__file__).parent / "times" / "steps"
+
+
+def written(tensors: Any) -> str:
+    """Tensors as a recording writes them."""
+    texts = []
+    for tensor in tree_leaves(tensors):
+        if isinstance(tensor, torch.Tensor):
+            place = " on cpu" if tensor.device.type == "cpu" else ""
+            texts.append(f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}{place}")
+    return f"({', '.join(texts)})"
+
+
+class Calls(TorchDispatchMode):
+    """Counts the calls that reach the device, views and reads of values aside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        # torch's own list of operators whose results share memory with an input.
+        kept = not func.is_view and func.name().partition(".")[0] not in ("aten::detach", "aten::_local_scalar_dense")
+        on_mps = any(isinstance(leaf, torch.Tensor) and leaf.is_mps for leaf in tree_leaves((args, kwargs, made)))
+        if kept and on_mps and "empty" not in func.name() and "_unsafe_view" not in func.name():
+            outputs = () if func._schema.is_mutable else made
+            self.counts[f"{func.name()}{written((args, kwargs))} -> {written(outputs)}"] += 1
+        return made
+
+
+def training(model: nn.Module, loss_of: Callable[[], torch.Tensor], rate: float = 1e-4) -> Callable[[], None]:
+    """A step with Adam, as in the scripts that were timed: `zero_grad`, forward, backward, update."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def classifier(model: nn.Module, batch: int, size: int, classes: int) -> Callable[[], None]:
+    """A training step of an image classifier with a resident batch."""
+    model = model.to("mps")
+    images = torch.randn(batch, 3, size, size, device="mps")
+    labels = torch.randint(0, classes, (batch,), device="mps")
+    return training(model, lambda: nn.functional.cross_entropy(model(images), labels))
+
+
+def bert(batch: int, length: int, train: bool) -> Callable[[], None]:
+    """BERT-base with a classifier of two labels."""
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=28996, num_labels=2)).to(
+        "mps"
+    )
+    tokens = torch.randint(0, 28996, (batch, length), device="mps")
+    mask = torch.ones(batch, length, dtype=torch.int64, device="mps")
+    labels = torch.randint(0, 2, (batch,), device="mps")
+    if train:
+        return training(model.train(), lambda: model(tokens, attention_mask=mask, labels=labels).loss)
+    return inference(model, lambda: model(tokens, attention_mask=mask))
+
+
+def tiny_bert() -> Callable[[], None]:
+    """Two layers of width 128 over 16 sentences of 128 tokens, AdamW."""
+    config = transformers.BertConfig(
+        hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512, num_labels=3
+    )
+    model = transformers.BertForSequenceClassification(config).to("mps").train()
+    tokens = torch.randint(0, 30522, (16, 128), device="mps")
+    mask = torch.ones(16, 128, dtype=torch.int64, device="mps")
+    labels = torch.randint(0, 3, (16,), device="mps")
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(tokens, attention_mask=mask, labels=labels).loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def mistral(length: int) -> Callable[[], None]:
+    """The forward pass of Mistral-7B over one prompt, half precision."""
+    with torch.device("mps"):
+        torch.set_default_dtype(torch.float16)
+        model = transformers.MistralForCausalLM(transformers.MistralConfig(max_position_embeddings=32768))
+        torch.set_default_dtype(torch.float32)
+    tokens = torch.randint(0, 32000, (1, length), device="mps")
+    return inference(model, lambda: model(tokens, use_cache=False))
+
+
+def inference(model: nn.Module, call: Callable[[], object]) -> Callable[[], None]:
+    """A forward pass without gradients."""
+    model.eval()
+
+    def step() -> None:
+        with torch.no_grad():
+            call()
+
+    return step
+
+
+def image(model: nn.Module) -> Callable[[], None]:
+    """One image of 224 x 224 through a classifier."""
+    model = model.to("mps")
+    picture = torch.randn(1, 3, 224, 224, device="mps")
+    return inference(model, lambda: model(picture))
+
+
+MODELS: dict[str, Callable[[], Callable[[], None]]] = {
+    "vgg16_bn-train-b32": lambda: classifier(torchvision.models.vgg16_bn(num_classes=10), 32, 224, 10),
+    "resnet18-train-b64-224": lambda: classifier(torchvision.models.resnet18(num_classes=10), 64, 224, 10),
+    "resnet18-train-b64-32": lambda: classifier(torchvision.models.resnet18(num_classes=10), 64, 32, 10),
+    "resnet18-infer-b1-224": lambda: image(torchvision.models.resnet18()),
+    "bert_base-train-b64-s128": lambda: bert(64, 128, True),
+    "bert_base-train-b16-s512": lambda: bert(16, 512, True),
+    "bert_base-infer-b64-s128": lambda: bert(64, 128, False),
+    "bert_base-infer-b16-s512": lambda: bert(16, 512, False),
+    "bert_tiny-train-b16-s128": tiny_bert,
+    "mistral_7b-infer-s128": lambda: mistral(128),
+    "mistral_7b-infer-s256": lambda: mistral(256),
+    "mistral_7b-infer-s512": lambda: mistral(512),
+}
+
+
+def tape(step: Callable[[], None]) -> str:
+    """The calls of the third step, the most frequent ones first."""
+    step()
+    step()
+    with Calls() as calls:
+        step()
+    return "".join(f"{count} {text}\n" for text, count in calls.counts.most_common())
+
+
+def main() -> None:
+    """Record every model."""
+    anymps.enable("M3 Ultra 512GB", substrate="shape")
+    TAPES.mkdir(parents=True, exist_ok=True)
+    for name, make in MODELS.items():
+        (TAPES / f"{name}.txt").write_text(tape(make()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
