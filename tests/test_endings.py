@@ -130,6 +130,12 @@ def test_a_batch_that_a_worker_could_not_send() -> None:
     assert finding.fix == "Have the data set give tensors on the CPU, and move each batch in the loop: `x.to(device)`."
 
 
+def test_a_model_that_a_process_is_given() -> None:
+    """It is no tensor that a line sends: the arguments of the process are what has to change."""
+    finding = only(ended("RuntimeError", "_share_filename_: only available on CPU", "torch", source="p.start()"))
+    assert finding.fix == "Give the process tensors and modules on the CPU, and move them within it: `x.to(device)`."
+
+
 def test_a_tensor_that_a_queue_could_not_send() -> None:
     """It stands at the line that put it there; that nothing came is then no riddle of its own."""
     builder = RecordingBuilder(

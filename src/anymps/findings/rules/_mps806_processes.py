@@ -133,6 +133,8 @@ def find(recording: Recording) -> Iterator[Finding]:
             count=1,
             fix="Have the data set give tensors on the CPU, and move each batch in the loop: `x.to(device)`."
             if by_worker
+            else "Give the process tensors and modules on the CPU, and move them within it: `x.to(device)`."
+            if ended.site.source.rstrip().endswith(".start()")
             else "",
         )
     for sent in recording.noted("sent"):
