@@ -226,6 +226,35 @@ def test_nonsense_is_refused(tensor: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_results_that_were_not_recorded_are_missed() -> None:
+    """Without its result the bytes of a call are not known; what works in place, or is given the result, has none."""
+    with pytest.raises(CostError) as caught:
+        predict_operator(call("aten::relu(float32[64]) -> ()"), M1, TORCH)
+    assert str(caught.value) == "anymps: the results of aten::relu were not recorded: its time is not predicted"
+    given = call("aten::mm.out(float32[512, 256], float32[256, 128], float32[512, 128]) -> ()")
+    made = call("aten::mm(float32[512, 256], float32[256, 128]) -> (float32[512, 128])")
+    assert predict_operator(given, M1, TORCH) == predict_operator(made, M1, TORCH)
+
+
+def test_any_tensors_give_a_time_or_one_line() -> None:
+    """Every operator with a class, with tensors that it may never have seen: no other error, no negative time."""
+    source = (ROOT / "src" / "anymps" / "cost" / "_classes.py").read_text(encoding="utf-8")
+    matrices = (ROOT / "src" / "anymps" / "cost" / "_matrix.py").read_text(encoding="utf-8")
+    names = sorted({*re.findall(r"[a-z_][a-z0-9_]{2,}", source), *re.findall(r'"(\w+)": _', matrices)})
+    tensors = ["float32[]", "float32[0, 4]", "int64[3]", "bool[2, 3, 4]", "float16[1, 1, 1, 1]", "float32[5, 0, 2]"]
+    refused = []
+    for name in names:
+        for i, first in enumerate(tensors):
+            for inputs, outputs in (((), (first,)), ((first,), (first,)), ((first, tensors[i - 1], first), (first,))):
+                try:
+                    time = predict_operator(OperatorCall(f"aten::{name}", inputs, outputs), M1, TORCH)
+                except CostError as error:
+                    refused.append(str(error))
+                else:
+                    assert 0 <= time.low <= time.device <= time.high < 1
+    assert all(re.fullmatch("anymps: .+", line) for line in refused)
+
+
 def test_a_call_is_read_from_its_text() -> None:
     """As the files of timings have it, properties included."""
     assert call("aten::sum.dim_IntList(float32[4, 3]) -> (float32[3]) {axis=0 transposed}") == OperatorCall(

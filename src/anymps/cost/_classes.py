@@ -123,6 +123,8 @@ def operands(call: OperatorCall) -> Operands:
     Raises CostError for texts that are no tensors.
     """
     inputs, outputs = (tuple(map(read_tensor, texts)) for texts in (call.inputs, call.outputs))
+    if call.takes_out and not outputs:
+        inputs, outputs = inputs[:-1], inputs[-1:]
     return Operands(*(tuple(t for t in tensors if not (t.on_cpu and not t.shape)) for tensors in (inputs, outputs)))
 
 

@@ -13,15 +13,17 @@ from anymps.cost._tensors import OperatorCall, Tensor
 
 
 def matrix_work(call: OperatorCall, tensors: Operands) -> tuple[Work, ...] | None:
-    """The kernels of a product of matrices, with what goes along with it; None if the operator is none."""
+    """The kernels of a product of matrices, with what goes along with it; None if the operator is none.
+
+    Raises IndexError or ValueError for other tensors than the operator takes.
+    """
     maker = _MAKERS.get(call.name)
-    try:
-        return None if maker is None else maker(call, tensors)
-    except (IndexError, ValueError):
-        return None  # other tensors than this operator takes
+    return None if maker is None else maker(call, tensors)
 
 
 def _product(kind: str, m: int, n: int, k: int, batch: int, dtype: str, size: int) -> Work:
+    if min(m, n, k, batch) < 1:
+        return Work("fill", size, dtype)  # nothing to multiply: what is made holds zeros
     return Work(kind, size, dtype, m, n, k, batch)
 
 
@@ -70,7 +72,7 @@ def _forward_class(weight: Tensor) -> str:
 
 def _convolution(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     given, weight, made = tensors.inputs[0], tensors.inputs[1], tensors.outputs[0]
-    groups = max(1, given.shape[1] // weight.shape[1])
+    groups = max(1, given.shape[1] // max(1, weight.shape[1]))
     k = math.prod(weight.shape[1:])
     m = made.shape[0] * math.prod(made.shape[2:])
     return (_product(_forward_class(weight), m, weight.shape[0] // groups, k, groups, given.dtype, tensors.size),)
@@ -78,7 +80,7 @@ def _convolution(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
 
 def _convolution_backward(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     gradient, given, weight = tensors.inputs[:3]
-    groups = max(1, given.shape[1] // weight.shape[1])
+    groups = max(1, given.shape[1] // max(1, weight.shape[1]))
     window = math.prod(weight.shape[2:])
     inside, outside = weight.shape[1], weight.shape[0] // groups
     m_in, m_out = (t.shape[0] * math.prod(t.shape[2:]) for t in (given, gradient))

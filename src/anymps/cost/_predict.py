@@ -82,10 +82,15 @@ def works_of(call: OperatorCall) -> tuple[Work, ...]:
         raise CostError(f"anymps: {call.operator} takes a tensor on the CPU: its time on mps is not predicted")
     if not tensors.inputs and not tensors.outputs:
         raise CostError(f"anymps: {call.operator} without tensors: its time is not predicted")
-    works = matrix_work(call, tensors)
-    if works is not None:
-        return works
-    work = plain_work(call, tensors)
+    if not tensors.outputs and not call.in_place:
+        raise CostError(f"anymps: the results of {call.operator} were not recorded: its time is not predicted")
+    try:
+        works = matrix_work(call, tensors)
+        if works is not None:
+            return works
+        work = plain_work(call, tensors)
+    except (IndexError, ValueError):
+        raise CostError(f"anymps: {call.operator} does not take these tensors: {', '.join(call.inputs)}") from None
     if work is None:
         raise CostError(f"anymps: {call.operator} has no class of cost: its time is not predicted")
     return (work,)

@@ -76,6 +76,16 @@ class OperatorCall:
         return cls(match[1], inputs, outputs, axis, "transposed" in words, "blit" in words)
 
     @property
+    def takes_out(self) -> bool:
+        """Whether its last input is the tensor that the result is written to: `aten::mm.out`."""
+        return self.operator.endswith("out") and "." in self.operator
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it writes its first input: `aten::add_.Tensor`, `aten::_fused_adam_`."""
+        return self.operator.rpartition("::")[2].partition(".")[0].endswith("_")
+
+    @property
     def name(self) -> str:
         """The operator without namespace, overload and the underscore of the in-place form."""
         name = self.operator.rpartition("::")[2].partition(".")[0]
