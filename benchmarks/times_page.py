@@ -30,6 +30,9 @@ print(time.device, time.low, time.high, time.bound)  # seconds, their 80 % inter
 
 `predict_step` takes a list of calls. Operators and tensors are written as a recording has them.
 
+The whole report of a run (`anymps run -v`, `anymps report`) says how long the GPU of the chosen Mac would be busy with the typical step. JSON
+has it as `predicted_step`. If less than nine tenths of the step's calls have a predicted time, there is no number.
+
 ## Operators on a Mac that was not timed
 
 For each chip the coefficients were fitted to the timings of all others. The error is |predicted / measured - 1|.

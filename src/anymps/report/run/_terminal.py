@@ -23,6 +23,7 @@ from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
+from anymps.report._predicted import predicted_sentence
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
 from anymps.report._words import cost, environment, fact, limits, state, times, verdict
@@ -103,6 +104,8 @@ def _parts(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
     first, *others = verdict(recording, findings)
     yield Text(first, style=STYLES.get(worst, "bold green") if worst is not None else "bold green")
     for sentence in others:
+        yield Text(sentence)
+    if sentence := predicted_sentence(recording):
         yield Text(sentence)
     yield from _step(recording, width)
     yield from _waits(recording, findings, width)
