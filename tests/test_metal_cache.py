@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps.metal import ShaderLibrary
-
 pytestmark = pytest.mark.usefixtures("virtual_device")
 SOURCE = "kernel void f(device int* x) { x[0] = 7; }"
 CODE = (
@@ -23,7 +21,7 @@ CODE = (
 def value() -> int:
     """What the kernel writes."""
     x = torch.zeros(1, dtype=torch.int32, device="mps")
-    ShaderLibrary(SOURCE).f(x)
+    torch.mps.compile_shader(SOURCE).f(x)
     return int(x.item())
 
 

@@ -19,6 +19,13 @@ SHIM = Path(__file__).with_name("shim")
 RUNTIME = Path(__file__).with_name("runtime") / "runtime.cpp"
 FAST_MATH_VARIABLE = "PYTORCH_MPS_FAST_MATH"
 _NAMES = ("clang++", *(f"clang++-{version}" for version in range(24, 13, -1)), "g++", "c++")
+METAL_MACROS = (
+    "-D__METAL__=1",
+    "-D__METAL_MACOS__=1",
+    "-D__METAL_VERSION__=310",
+    "-D__HAVE_BFLOAT__=1",
+    "-D__HAVE_SIMDGROUP_MATRIX__=1",
+)
 _SHADER_FLAGS = (
     "-std=gnu++17",
     "-O3",
@@ -34,9 +41,7 @@ _SHADER_FLAGS = (
     "-fno-rtti",
     "-fno-threadsafe-statics",
     "-w",
-    "-D__METAL__=1",
-    "-D__METAL_MACOS__=1",
-    "-D__METAL_VERSION__=310",
+    *METAL_MACROS,
 )
 
 
@@ -107,7 +112,7 @@ def shim_digest() -> str:
     files = [
         *SHIM.rglob("*"),
         RUNTIME,
-        *(here / f"_{name}.py" for name in ("tokens", "structure", "rewrite", "launchers")),
+        *(here / f"_{name}.py" for name in ("tokens", "structure", "rewrite", "launchers", "preprocess")),
     ]
     for path in sorted(files):
         if path.is_file():

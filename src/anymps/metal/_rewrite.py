@@ -28,13 +28,11 @@ _PLACES = {letter: str("xyzw".index(letter)) for letter in "xyzw"} | {
     letter: str("rgba".index(letter)) for letter in "rgba"
 }
 _ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
+_SPECIFIERS = frozenset({"const", "static", "constexpr", "inline", "volatile", "coherent", *(SPACES - {"constant"})})
 _FLOATING = re.compile(r"(?!0[xX])(?:\d*\.\d*|\d+(?=[eE]))(?:[eE][+-]?\d+)?|0[xX][\da-fA-F]*\.?[\da-fA-F]*[pP][+-]?\d+")
 _SYNCS = re.compile(
     r"threadgroup_barrier|simdgroup_barrier|simd_(?!vote$|float|int|uint|half)\w+|quad_(?!vote$)\w+"
     r"|simdgroup_(?!index_in|event)\w+|threadgroup_imageblock"
-)
-_MACRO_NEEDS = re.compile(
-    r"^[ \t]*#[ \t]*define\b(?:[^\n\\]|\\\n|\\.)*?(?:\bkernel\b|\bhost_name\b|\[\[)", re.MULTILINE
 )
 _DECLINED = (
     (
@@ -77,11 +75,6 @@ class Translation:
 
     rewritten: Rewritten
     kernels: tuple[KernelSource, ...]
-
-
-def needs_preprocessor(text: str) -> bool:
-    """Whether macros make kernels or attributes, which are then visible after the preprocessor alone."""
-    return _MACRO_NEEDS.search(text) is not None
 
 
 def translate(text: str, synced_names: Iterable[str] = ()) -> Translation:
@@ -150,6 +143,8 @@ def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[E
         if token.kind == "name":
             if token.text in SPACES:
                 edits.append(_address_space(text, tokens, index))
+            elif token.text == "ext_vector_type" and following.text == "(":
+                edits.append(Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}"))
             elif token.text == "kernel" and not is_in_attribute(tokens, index):
                 edits.append(Edit(token.start, token.end, "ANYMPS_KERNEL"))
         elif token.kind == "number":
@@ -174,6 +169,14 @@ def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[E
     return edits
 
 
+def _wide_element(tokens: list[Token], index: int) -> str:
+    """The bytes that one element adds to a vector wider than Metal's own, for `typedef T name __attribute__(...)`."""
+    start = index
+    while start > 0 and tokens[start - 1].text not in (";", "}", "{", "typedef", "="):
+        start -= 1
+    return f"sizeof({tokens[start].text}) * "
+
+
 def is_in_attribute(tokens: list[Token], index: int) -> bool:
     """Whether a token stands directly within `[[...]]`."""
     return (
@@ -188,8 +191,18 @@ def _address_space(text: str, tokens: list[Token], index: int) -> Edit:
     token = tokens[index]
     if token.text != "constant":
         return blank(text, token)
-    neighbours = {tokens[i].text for i in (index - 1, index + 1) if 0 <= i < len(tokens)}
-    return blank(text, token) if "const" in neighbours else Edit(token.start, token.end, "const   ")
+    return blank(text, token) if _is_const_already(tokens, index) else Edit(token.start, token.end, "const   ")
+
+
+def _is_const_already(tokens: list[Token], index: int) -> bool:
+    """Whether `const` stands among the specifiers around a token."""
+    for step in (-1, 1):
+        at = index + step
+        while 0 <= at < len(tokens) and tokens[at].text in _SPECIFIERS:
+            if tokens[at].text == "const":
+                return True
+            at += step
+    return False
 
 
 def _literal(text: str) -> str:

@@ -242,8 +242,10 @@ class _Reader:
         The same head in two branches of an `#if` is none: there it is the same to the letter.
         """
         words: list[str] = []
+        # A constructor cannot be const: there an address space is none of its type at all.
+        constructor = bool(self.scopes) and self.scopes[-1][0] == "class" and _makes(head, self.scopes[-1][1])
         for token in head:
-            word = "const" if token.text == "constant" else token.text
+            word = "const" if token.text == "constant" and not constructor else token.text
             if word not in SPACES and not (word == "const" and words[-1:] == ["const"]):
                 words.append(word)
         raw = " ".join(token.text for token in head)
@@ -284,11 +286,14 @@ class _Reader:
         if words[0] == "template" and words[1:2] != ["<"]:
             self._instance(self.tokens[start : end + 1])
             return
-        if "function_constant" in words:
+        in_class = bool(self.scopes) and self.scopes[-1][0] == "class"
+        if in_class and words[-2:] in (["=", "default"], ["=", "delete"]) and self._is_double(tokens):
+            self.found.doubles.append((start, end))
+        elif "function_constant" in words:
             self.found.function_constants.append(self.tokens[start : end + 1])
         elif "kernel" in words:
             self.found.forward_kernels.append(tokens)
-        if self.scopes and self.scopes[-1][0] == "class":
+        if in_class:
             self.found.members.update(
                 token.text
                 for token, after in zip(tokens, [*tokens[1:], None], strict=True)
@@ -329,6 +334,13 @@ class _Reader:
                 tuple(tokens),
             )
         )
+
+
+def _makes(head: list[Token], name: str) -> bool:
+    """Whether a declaration is of a constructor of the class of that name."""
+    opening = _parameters_at(head)
+    before = [token.text for token in head[:opening]]
+    return bool(opening) and name in before and "operator" not in before and before[-1] in (name, ">")
 
 
 def _top_level(tokens: list[Token]) -> list[str]:

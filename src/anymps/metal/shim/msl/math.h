@@ -307,9 +307,15 @@ ANYMPS_INLINE bool all(bool3 a) { return a.x && a.y && a.z; }
 ANYMPS_INLINE bool all(bool4 a) { return a.x && a.y && a.z && a.w; }
 
 // Floats only: a call with an integer has one way to go.
+// A bfloat goes there as a float: it has no conversion of the language's own, which would win over those to vectors.
+#define ANYMPS_UNARY_BFLOAT(NAME, EXPRESSION) ANYMPS_INLINE float NAME(bfloat x) { return NAME(static_cast<float>(x)); }
+#define ANYMPS_BINARY_BFLOAT(NAME, EXPRESSION) \
+  ANYMPS_INLINE float NAME(bfloat x, bfloat y) { return NAME(static_cast<float>(x), static_cast<float>(y)); }
 #define ANYMPS_FLOAT_ONLY                                                                              \
   ANYMPS_UNARY_LIST(ANYMPS_UNARY_FLOAT)                                                                \
+  ANYMPS_UNARY_LIST(ANYMPS_UNARY_BFLOAT)                                                               \
   ANYMPS_BINARY_LIST(ANYMPS_BINARY_FLOAT)                                                              \
+  ANYMPS_BINARY_LIST(ANYMPS_BINARY_BFLOAT)                                                             \
   ANYMPS_TERNARY_LIST(ANYMPS_TERNARY_FLOAT)                                                            \
   ANYMPS_FLOAT_MIN_MAX(float)                                                                          \
   ANYMPS_INLINE float abs(float x) { return fabs(x); }                                                 \

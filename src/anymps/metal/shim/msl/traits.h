@@ -133,7 +133,7 @@ template <class T> constexpr void swap(T& a, T& b) { T c = a; a = b; b = c; }
 template <class A, class B> struct pair { A first; B second; };
 
 // Limits.
-template <class T> struct numeric_limits {
+template <class T> struct _numeric_limits_impl {
   static constexpr bool is_specialized = anymps_msl::is_number<T>::value;
   static constexpr bool is_signed = T(-1) < T(0);
   static constexpr bool is_integer = true;
@@ -145,7 +145,7 @@ template <class T> struct numeric_limits {
   static constexpr T infinity() { return T(0); }
   static constexpr T quiet_NaN() { return T(0); }
 };
-template <> struct numeric_limits<bool> {
+template <> struct _numeric_limits_impl<bool> {
   static constexpr bool is_specialized = true, is_signed = false, is_integer = true, has_infinity = false;
   static constexpr int digits = 1;
   static constexpr bool max() { return true; }
@@ -153,7 +153,7 @@ template <> struct numeric_limits<bool> {
   static constexpr bool lowest() { return false; }
 };
 #define ANYMPS_LIMITS(T, DIGITS, MAX, MIN, EPSILON, DENORM)                                                       \
-  template <> struct numeric_limits<T> {                                                                          \
+  template <> struct _numeric_limits_impl<T> {                                                                          \
     static constexpr bool is_specialized = true, is_signed = true, is_integer = false, has_infinity = true;       \
     static constexpr bool has_quiet_NaN = true, is_iec559 = true;                                                 \
     static constexpr int digits = DIGITS;                                                                         \
@@ -170,6 +170,11 @@ ANYMPS_LIMITS(float, 24, 3.40282346638528859812e+38f, 1.17549435082228750797e-38
 ANYMPS_LIMITS(half, 11, 65504.0f, 6.103515625e-5f, 9.765625e-4f, 5.9604644775390625e-8f)
 ANYMPS_LIMITS(bfloat, 8, 3.38953138925153547590e+38f, 1.17549435082228750797e-38f, 7.8125e-3f, 9.18354961579912115600e-41f)
 #undef ANYMPS_LIMITS
+// Names that Metal's own headers have, and public kernels use.
+template <class T> struct numeric_limits : _numeric_limits_impl<T> {};
+template <class T> struct vec_elements { static constexpr unsigned value = 1; };
+template <class T, unsigned N> struct vec_elements<anymps_vectors::vec<T, N>> { static constexpr unsigned value = N; };
+template <class T> struct __is_valid_simdgroup_type : bool_constant<is_arithmetic<T>::value && sizeof(anymps_element<T>) < 8> {};
 
 template <class T, size_t N> struct array {
   T anymps_items[N == 0 ? 1 : N];

@@ -228,7 +228,11 @@ template <class T> struct packed_storage<T, 4> { union { struct { T x, y, z, w; 
 template <class T, unsigned N> struct packed : packed_storage<T, N> {
   packed() = default;
   packed(const vec<T, N>& from) { *this = from; }
-  template <class A, class... B, class = decltype(vec<T, N>(A(), B()...))>
+  template <
+      class... S,
+      class = typename anymps_msl::when<sizeof...(S) == N && (true && ... && anymps_msl::is_number<S>::value)>::type>
+  packed(S... values) { *this = vec<T, N>(values...); }
+  template <class A, class... B, class = decltype(vec<T, N>(A(), B()...)), class = void>
   explicit packed(const A& a, const B&... b) { *this = vec<T, N>(a, b...); }
   packed(T value) { *this = vec<T, N>(value); }
   packed& operator=(const vec<T, N>& from) {
