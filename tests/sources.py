@@ -15,7 +15,7 @@ _CALLS = """
     JOIN modules m ON m.id = e.module GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 """
 _OF_ONE = ("anymps::device_time ",)
-"""Marks of the dispatch mode alone: what a program measures of the device, as on the virtual one no device runs."""
+"""Marks of the observer alone: what a program measures of the device, as on the virtual one no device runs."""
 
 Key = tuple[Any, ...]
 
@@ -23,16 +23,6 @@ Key = tuple[Any, ...]
 def line(site: Site) -> str:
     """`train.py:7`, or nothing for an unknown line."""
     return f"{Path(site.file).name}:{site.line}" if site.known else ""
-
-
-def summed(name: str) -> str:
-    """The operator, one name for both additions.
-
-    Torch adds in place, in autograd's sums of gradients and in the attention of `_scaled_dot_product_attention_math`,
-    unless a dispatch mode is there, and into a new tensor then (torch 2.13: torch/csrc/autograd/input_buffer.cpp,
-    aten/src/ATen/TensorSubclassLikeUtils.h).
-    """
-    return "aten::add" if name in ("aten::add.Tensor", "aten::add_.Tensor") else name
 
 
 def findings_of(recording: Recording) -> list[Key]:
@@ -46,7 +36,7 @@ def calls_of(recording: Recording) -> Counter[Key]:
     for step, name, fate, phase, wait, direction, site, module, count, _ in recording._file._connection.execute(_CALLS):
         if not name.startswith(_OF_ONE):
             words = Fate(fate).label, Phase(phase).label, Wait(wait).label, Direction(direction).label
-            counted[(step, summed(name), *words, line(recording.site(site)), module)] += count
+            counted[(step, name, *words, line(recording.site(site)), module)] += count
     return counted
 
 
@@ -88,16 +78,14 @@ def steps_of(recording: Recording) -> list[Key]:
 
 
 def memory_of(recording: Recording, *, categories: bool = True) -> Counter[Key]:
-    """Bytes of all buffers made, by category, line and module, without those of additions (see `summed`).
+    """Bytes of all buffers made, by category, line and module.
 
-    Where a gradient is a sum, that decides which buffer is the gradient and which are temporary: what a backward makes
-    is one category here. Whether a script's last values are held at its end is chance, so they need `categories` off.
+    Whether a script's last values are held at its end is chance, so they need `categories` off.
     """
     sums: Counter[Key] = Counter()
     for one in recording.memory_story.allocations:
-        if one.born and summed(one.operator) != "aten::add":
-            category = "backward" if one.phase is Phase.BACKWARD else one.category.value
-            sums[category if categories else "", line(one.site), one.module] += one.requested
+        if one.born:
+            sums[one.category.value if categories else "", line(one.site), one.module] += one.requested
     return sums
 
 

@@ -182,7 +182,7 @@ class Twice(nn.Module):
         return self.layer(x)  # again
 
 
-@pytest.mark.parametrize("source", ["native", "dispatch"])
+@pytest.mark.parametrize("source", ["native", "observer"])
 def test_a_module_called_twice_has_the_line_of_each_call(source: str) -> None:
     """Within another module and outside of all, in the first step and in later ones, which look no line up."""
     inner, outer = Twice().to("mps"), nn.Linear(4, 4).to("mps")
@@ -204,7 +204,7 @@ def test_a_module_called_twice_has_the_line_of_each_call(source: str) -> None:
     assert counted == dict.fromkeys(lines, 3)
 
 
-@pytest.mark.parametrize("source", ["native", "dispatch"])
+@pytest.mark.parametrize("source", ["native", "observer"])
 def test_a_deep_copy_is_at_the_line_that_asks_for_it(source: str) -> None:
     """Python's copy module lies between the line and torch, and is nobody's own code."""
     layer = torch.nn.Linear(2, 2).to("mps")
@@ -265,7 +265,7 @@ def test_copies_and_waits() -> None:
     }
 
 
-@pytest.mark.parametrize("source", ["native", "dispatch"])
+@pytest.mark.parametrize("source", ["native", "observer"])
 def test_copies_of_both_directions_have_their_own_signatures(source: str, tmp_path: Path) -> None:
     """Of equal sizes and dtypes, which tensor lies on the CPU is that of each copy."""
     with anymps.record(tmp_path / "run.anymps", source=source):

@@ -21,7 +21,7 @@ from processes import ENABLE, run_python
 RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
-SOURCES = pytest.mark.parametrize("source", ["native", "dispatch"])
+SOURCES = pytest.mark.parametrize("source", ["native", "observer"])
 
 
 def recorded(run: Callable[[], object], source: str = "native") -> Recording:
@@ -280,7 +280,7 @@ def test_a_function_behind_a_default_device() -> None:
 
 
 def test_numbers_in_tensors_places() -> None:
-    """A number that torch passes as a tensor runs under the dispatch mode too, as the operator that the device gets."""
+    """A number that torch passes as a tensor is recorded by an observer too, as the operator that the device gets."""
     x = torch.arange(5, device="mps")
     calls: list[Callable[[], torch.Tensor]] = [
         lambda: x % 3, lambda: x.float().fmod(2), lambda: x ^ 1, lambda: 3 ^ x, lambda: torch.xlogy(2, x + 1),
@@ -288,10 +288,10 @@ def test_numbers_in_tensors_places() -> None:
     ]  # fmt: skip
     expected = [call().cpu() for call in calls]
     named = {}
-    for source in ("native", "dispatch"):
+    for source in ("native", "observer"):
         found: list[torch.Tensor] = []
         recording = recorded(lambda found=found: found.extend(call() for call in calls), source)  # type: ignore[misc]
         assert [result.cpu().tolist() for result in found] == [result.tolist() for result in expected]
         named[source] = [recording.signature(call.signature).operator for call in recording.calls()]
-    assert named["dispatch"] == named["native"]
+    assert named["observer"] == named["native"]
     assert "aten::remainder.Tensor" in named["native"]

@@ -160,7 +160,7 @@ def test_sizes(tensor: str, size: int) -> None:
     assert tensor_bytes(tensor) == size
 
 
-@pytest.mark.parametrize("source", ["native", "dispatch"])
+@pytest.mark.parametrize("source", ["native", "observer"])
 def test_waits_in_pythons_own_library(source: str) -> None:
     """A log line that shows a tensor waits at the line that logs, not in the logging package."""
     suite = SuiteCapture()

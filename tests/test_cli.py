@@ -369,7 +369,7 @@ def test_session_kept_without_report(log: list[Any], capsys: pytest.CaptureFixtu
 
 def test_session_names_the_source(log: list[Any]) -> None:
     """What records is handed on; by default it is what the device has."""
-    for source in (None, "dispatch"):
+    for source in (None, "observer"):
         log.clear()
         RunSession(RunOptions(source=source)).start(Target("train.py"))
         assert log[1] == ("record", None, {"script": "train.py", "argv": [], "source": source})

@@ -82,10 +82,10 @@ def use():
     for i in range(20):
         y = data[order[i : i + 2]]
         data[order[i : i + 2]] = 0.0
-for source in ("native", "dispatch"):
+for source in ("native", "observer"):
     with anymps.record(source=source) as capture:
         use()
     print(source, [(finding.id, finding.count) for finding in find(capture.recording)])
 """
     expected = "[('MPS408', 20), ('MPS408', 20)]"
-    assert run_python(ENABLE + script).lines == [f"native {expected}", f"dispatch {expected}"]
+    assert run_python(ENABLE + script).lines == [f"native {expected}", f"observer {expected}"]

@@ -314,7 +314,7 @@ CASES = (
     Case("MPS671", fails(lambda: measure(times=2)), (lambda: measure(),)),
     Case("MPS672", lambda: measure(between="event"), (lambda: measure(between="all"),)),
 )  # fmt: skip
-SOURCES = ("native", "dispatch")
+SOURCES = ("native", "observer")
 NAMES = [f"{case.id} on torch {case.torch}" for case in CASES]
 
 

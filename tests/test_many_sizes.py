@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import anymps
-from anymps.capture.dispatch import _tape as tape
 from anymps.record import Phase, RecordingBuilder
 from anymps.report._words import limits
 
@@ -30,23 +29,6 @@ def test_a_native_recording_keeps_so_many_sizes() -> None:
     assert ("float32[...]",) in texts
     assert MOST <= len(texts) <= MOST + 10
     assert 379 * 379 == sum(use.count for use in recording.operators() if use.name == "aten::neg")
-
-
-@pytest.mark.usefixtures("virtual_device")
-def test_a_recording_by_a_dispatch_mode_keeps_so_many_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the native tape, and calls of several tensors name the first four."""
-    monkeypatch.setattr(tape, "_MOST_SIGNATURES", 20)
-    with anymps.record(source="dispatch") as capture:
-        for size in range(40):
-            torch.ones(size, device="mps").neg()
-        for size in range(40):
-            torch.cat([torch.ones(size, device="mps")] * 6)
-    recording = capture.recording
-    assert {"aten::neg", "aten::cat"} <= set(recording.sizeless)
-    texts = {signature.operator: signature.inputs for signature in recording._signatures.values()}
-    assert ("float32[...]",) == texts["aten::neg"]
-    assert ("float32[...]",) * 4 == texts["aten::cat"]
-    assert 40 == sum(use.count for use in recording.operators() if use.name == "aten::neg")
 
 
 def told(*operators: str) -> list[str]:

@@ -88,6 +88,28 @@ def test_no_circle() -> None:
     assert [" -> ".join(circle) for circle in circles(graph)] == []
 
 
+def test_the_observer_needs_no_device() -> None:
+    """On a Mac it records a device that is not ours: nothing that it needs includes the device or its kernels."""
+    needed = (
+        "law/",
+        "recorder/",
+        "feeds/observe",
+        "feeds/raised",
+        "bindings/law",
+        "bindings/observer",
+        "bindings/hazard",
+    )
+    wanted = [path for path in files() if path.as_posix().startswith(needed)]
+    assert {Path("feeds/observer.cpp"), Path("recorder/tape.cpp"), Path("law/rules.cpp")} <= set(wanted)
+    reached: set[Path] = set()
+    while wanted:
+        path = wanted.pop()
+        if path not in reached:
+            reached.add(path)
+            wanted += includes(path)
+    assert sorted(path.as_posix() for path in reached if path.parts[0] in ("device", "kernels")) == []
+
+
 @pytest.mark.parametrize("path", [path for path in files() if path.parts[0] == "model"], ids=identity)
 def test_the_model_needs_no_torch(path: Path) -> None:
     """It is compiled alone by its own tests."""

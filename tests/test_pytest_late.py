@@ -142,9 +142,9 @@ def test_import_and_between_tests(gate: Gate) -> None:
     assert "      in no test (collection, or fixtures between tests)" in section(result)
 
 
-@pytest.mark.parametrize("source", ["native", "dispatch"])
+@pytest.mark.parametrize("source", ["native", "observer"])
 def test_both_sources(virtual_device: torch.device, source: str) -> None:
-    """The tape of the virtual device, and the dispatch mode of a real Mac, which has to wait for the answer."""
+    """The tape of the virtual device, and the observer of a real one, which has to wait for the answer."""
     with SuiteCapture() as capture:
         pass
     assert capture.late_error() is None

@@ -23,7 +23,7 @@ __all__ = ["gate", "loaded"]  # fixtures
 pytest_plugins = ["pytester"]
 
 FULL = "cannot be written: database or disk is full"
-SOURCES = pytest.mark.parametrize("source", ["native", "dispatch"])
+SOURCES = pytest.mark.parametrize("source", ["native", "observer"])
 
 
 def fill_disk(capture: Capture) -> None:

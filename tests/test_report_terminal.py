@@ -398,7 +398,7 @@ def test_verdict_on_a_real_mac() -> None:
 def test_the_devices_own_time_on_a_real_mac(measured: int, expected: str) -> None:
     """What was measured is told, what was not is said to be not; of a virtual device there is nothing to tell."""
     for virtual in (False, True):
-        builder = RecordingBuilder(meta={"virtual": virtual, "source": "dispatch mode"})
+        builder = RecordingBuilder(meta={"virtual": virtual, "source": "observer"})
         site = builder.site("train.py", 7)
         builder.entry("anymps::synchronize", start_ns=0, duration_ns=2_000_000, wait=Wait.SYNCHRONIZE, site=site)
         for _ in range(measured):

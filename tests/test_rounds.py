@@ -16,7 +16,7 @@ from anymps.record._rounds import Round, cycles
 from anymps.report import render_terminal
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
-SOURCES = ["native", "dispatch"]
+SOURCES = ["native", "observer"]
 
 
 def by_hand() -> None:

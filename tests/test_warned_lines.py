@@ -76,7 +76,7 @@ def warned(function: Callable[[], object], source: str | None = None) -> list[tu
     return [(str(warning.message)[:40], warning.filename, warning.lineno) for warning in caught]
 
 
-@pytest.mark.parametrize("source", ["native", "dispatch"])
+@pytest.mark.parametrize("source", ["native", "observer"])
 @pytest.mark.parametrize("name", list(WARNED))
 def test_a_warning_names_the_line_that_it_names_without_a_recording(name: str, source: str) -> None:
     """Text, file and line are the same."""

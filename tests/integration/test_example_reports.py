@@ -37,7 +37,7 @@ def run(script: Path, example: str, record: Path, *options: str) -> tuple[int, l
     return answer.returncode, find(Recording.open(record))
 
 
-@pytest.mark.parametrize("source", ["native", "dispatch"])
+@pytest.mark.parametrize("source", ["native", "observer"])
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_clean_example_has_no_findings(example: str, source: str, tmp_path: Path) -> None:
     """The examples are the model of good practice: nothing is found in them, whatever records."""
@@ -46,7 +46,7 @@ def test_clean_example_has_no_findings(example: str, source: str, tmp_path: Path
     assert [(finding.id, finding.site.line) for finding in findings] == []
 
 
-@pytest.mark.parametrize("source", ["native", "dispatch"])
+@pytest.mark.parametrize("source", ["native", "observer"])
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_planted_mistake_is_found_at_its_line(example: str, mistake: str, source: str, tmp_path: Path) -> None:

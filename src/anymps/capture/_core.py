@@ -1,4 +1,4 @@
-"""What every source of a recording offers the capture: the native core, or what stands for it on a Mac."""
+"""What every source of a recording offers the capture: the native core, or the observer's face to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Capture: a source (native tape or dispatch mode), hooks around it, and the file that it is written to as it runs."""
+"""Capture: a source of the native recorder, hooks around it, and the file that it is written to as it runs."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ DETAIL_LIMIT = 2_000_000
 ALLOCATION_LIMIT = 250_000
 """Allocations kept one by one (24 MB), some hundred steps of a small model; later ones are only counted."""
 
-SOURCES = ("native", "dispatch")
-"""The native tape of the virtual device, and a dispatch mode, which needs only torch."""
+SOURCES = ("native", "observer")
+"""Who tells the native recorder of calls: the virtual device's kernels, or an observer of all operators."""
 
 FLUSH_SECONDS = 1.0
 """What a killed process can lose at most."""
@@ -123,7 +123,7 @@ class Capture:
         self._hooks = Hooks(self.core, assign, habits=self._habits)
         copied = self._hooks.habits.copied if self._hooks.habits is not None else None
         self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
-        if self._source == "dispatch":
+        if self._source != "native":
             self.core.save = self.flush
         self.core.ledger_start(self._allocation_limit)
         self.core.tape_start(self._limit)
@@ -238,7 +238,7 @@ class Capture:
             "mac": mac.name if mac is not None else "",
             "mac_details": mac.describe() if mac is not None else "",
             "fallback": current.fallback,
-            "source": "native" if self._source == "native" else "dispatch mode",
+            "source": self._source,
             "rounds": self._habits,
             "threads": torch.get_num_threads(),
             "environment": _environment(),
@@ -314,13 +314,13 @@ class Capture:
 
 
 def _choose_source(wanted: str | None, current: State) -> str:
-    """`native` on the virtual device unless something else is asked for, `dispatch` on a Mac's own."""
+    """`native` on the virtual device unless something else is asked for, `observer` on a Mac's own."""
     if wanted is None:
-        return "native" if current.virtual else "dispatch"
+        return "native" if current.virtual else "observer"
     if wanted not in SOURCES:
         raise EnableError(f"anymps: source must be {' or '.join(map(repr, SOURCES))}, not {wanted!r}")
     if wanted == "native" and not current.virtual:
-        raise EnableError("anymps: the native tape belongs to the virtual device; on a Mac's own use source='dispatch'")
+        raise EnableError("anymps: source='native' needs the virtual device; a Mac's own is recorded by 'observer'")
     return wanted
 
 
@@ -329,10 +329,10 @@ def _core_of(source: str) -> tuple[Any, Callable[[torch.UntypedStorage, int, int
     if source == "native":
         core = native()
         return core, lambda storage, role, module: core.ledger_assign(storage._cdata, role, module)
-    from anymps.capture.dispatch import DispatchCore
+    from anymps.capture.observer import ObserverCore
 
-    dispatch = DispatchCore()
-    return dispatch, dispatch.assign_storage
+    observer = ObserverCore(native())
+    return observer, observer.assign_storage
 
 
 def _environment() -> dict[str, str]:

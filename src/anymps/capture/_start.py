@@ -21,10 +21,10 @@ def record(
     """A context manager that records what the device does, into the file `path` or in memory.
 
     After the block, `.recording` is the `Recording`. `script` and `argv` are noted in it; they default to this
-    process's. `source` is `"native"` (the virtual device's own tape) or `"dispatch"` (a dispatch mode, slower, and all
-    that a Mac's own device has); by default the best that the device has.
+    process's. `source` is who tells the recorder of calls: `"native"` (the virtual device) or `"observer"` (an
+    observer of all operators, as on a Mac's own device); by default the best that the device has.
     Raises EnableError on entering without a device, with a source that it does not have, or while another recording
-    runs, and RecordingError if `path` cannot be written.
+    runs, BuildError on a Mac without a compiler, and RecordingError if `path` cannot be written.
     """
     from anymps.capture._recorder import Capture
 

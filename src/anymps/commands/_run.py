@@ -70,9 +70,9 @@ class ScriptCommand(click.Command):
 )
 @click.option(
     "--source",
-    type=click.Choice(["native", "dispatch"]),
-    help="What records: the virtual device's own tape, or a dispatch mode, which needs only torch and is all that a "
-    "Mac's own device has. Default: the best that the device has.",
+    type=click.Choice(["native", "observer"]),
+    help="Who tells of operators: the virtual device itself, or an observer, as on a Mac's own device. "
+    "Default: the best that the device has.",
 )
 @click.option(
     "--strict-copies",

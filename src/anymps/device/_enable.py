@@ -67,9 +67,20 @@ def is_virtual() -> bool:
 
 
 def native() -> NativeCore:
-    """The native core. Raises EnableError before `enable`, and on a real Mac, which needs none."""
+    """The native core. On a real Mac it is the recorder alone, built or loaded at the first call.
+
+    Raises EnableError before `enable`, and BuildError there without a compiler.
+    """
+    global _native
     if _native is None:
-        raise EnableError("anymps: the virtual device is not switched on; call anymps.enable() first")
+        if _state is None:
+            raise EnableError("anymps: the mps device is not switched on; call anymps.enable() first")
+        with _enabling:
+            if _native is None:
+                core = _load_core()
+                core.configure(law(check_supported(_state.torch)))
+                core.set_hazards(hazard_table(_hazards))
+                _native = core
     return _native
 
 
@@ -220,13 +231,9 @@ def _strict_copies() -> bool:
 
 def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) -> None:
     global _native
-    from anymps.device._build import CACHE_VARIABLE, build, cache_directory
     from anymps.device._surface import install_surface
 
-    path = build()
-    # A child process with a home of its own, as pytest's `pytester` gives one, finds this core and compiles none.
-    os.environ[CACHE_VARIABLE] = str(cache_directory().parent)
-    core = _load(path)
+    core = _load_core()
     if core.engine_started():
         raise EnableError(
             "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device "
@@ -246,6 +253,16 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) ->
     enforce_hazards(hazards(version, mac.macos, mac.metal_family))
     install_surface(core, mac)
     _end_threads_at_exit(core)
+
+
+def _load_core() -> NativeCore:
+    """The native core, built before if there is none."""
+    from anymps.device._build import CACHE_VARIABLE, build, cache_directory
+
+    path = build()
+    # A child process with a home of its own, as pytest's `pytester` gives one, finds this core and compiles none.
+    os.environ[CACHE_VARIABLE] = str(cache_directory().parent)
+    return _load(path)
 
 
 def _end_threads_at_exit(core: NativeCore) -> None:

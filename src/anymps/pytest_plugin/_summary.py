@@ -85,8 +85,6 @@ class Summary:
         if self._baseline is not None:
             number = len(self._baseline.known)
             words.append(f"baseline {self._relative(self._baseline.path)} ({number} line{'' if number == 1 else 's'})")
-        if not self._state.virtual:
-            words.append("recorded by a dispatch mode, which takes its time")
         return [banner(self._state), *([f"anymps: {', '.join(words)}"] if words else [])]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -125,8 +125,10 @@ def limits(recording: Recording) -> list[str]:
             "Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and leave out "
             "what draining a long queue costs."
         )
-    if recording.meta.get("source") == "dispatch mode":
-        sentences.append("Recorded by a dispatch mode: a time is what the host spent in a call, not what the GPU took.")
+    if recording.meta.get("source") == "observer":
+        sentences.append(
+            "Recorded by an observer of all operators: a time is what the host spent in a call, not what the GPU took."
+        )
         if recording.meta.get("virtual") is False:
             sentences.append(_device_time(recording))
     if recording.parts:

@@ -71,6 +71,9 @@ class Outcome(Enum):
     RAISES = "raises"
 
 
+_DIRE = frozenset({Outcome.ABORTS, Outcome.MAY_ABORT, Outcome.HANGS, Outcome.MAY_HANG})
+
+
 @dataclass(frozen=True)
 class Hazard:
     """One known fault.
@@ -111,6 +114,11 @@ class Hazard:
             and (not self.macos or any(first <= macos < after for first, after in self.macos))
             and (not self.metal_families or metal_family in self.metal_families)
         )
+
+    @property
+    def is_dire(self) -> bool:
+        """Whether the process may not live to tell of the call."""
+        return self.outcome in _DIRE
 
     @property
     def where(self) -> str:

@@ -2,3 +2,4 @@
 #pragma once
 
 #include "bindings/hazard_bindings.h"
+#include "bindings/observer_bindings.h"

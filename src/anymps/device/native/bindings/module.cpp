@@ -4,6 +4,7 @@
 #include "bindings/guarded.h"
 #include "bindings/hazard_bindings.h"
 #include "bindings/law_bindings.h"
+#include "bindings/observer_bindings.h"
 #include "bindings/shader_bindings.h"
 #include "device/device.h"
 #include "feeds/feeds.h"
@@ -234,14 +235,20 @@ PyObject* replay_trace(PyObject*, PyObject* args) {
 
 // --- the tape
 
-PyObject* tape_start(PyObject*, PyObject* limit) {
+// tape_start(limit, observed)
+PyObject* tape_start(PyObject*, PyObject* args) {
+  unsigned long long limit;
+  int by_observer = 0;
+  if (!PyArg_ParseTuple(args, "K|p", &limit, &by_observer)) {
+    return nullptr;
+  }
   return guarded([&]() -> PyObject* {
     nonblocking::recording_starts();
     roundtrip::recording_starts();
     overwritten::forget_all();
     forget_sites();
     forget_told();
-    tape::start(PyLong_AsUnsignedLongLong(limit));
+    tape::start(limit, by_observer != 0);
     Py_RETURN_NONE;
   });
 }
@@ -380,15 +387,16 @@ PyObject* clock_ns(PyObject*, PyObject*) {
   return PyLong_FromLongLong(now_ns());
 }
 
-// note_pair(name, line, other line): a mark
+// note_pair(name, line, other line, duration_ns = 0): a mark
 PyObject* note_pair(PyObject*, PyObject* args) {
   const char* name;
   unsigned int site, other;
-  if (!PyArg_ParseTuple(args, "sII", &name, &site, &other)) {
+  long long duration = 0;
+  if (!PyArg_ParseTuple(args, "sII|L", &name, &site, &other, &duration)) {
     return nullptr;
   }
   return guarded([&]() -> PyObject* {
-    tape::note_pair(mark_rule(name), site, other, 0);
+    tape::note_pair(mark_rule(name), site, other, 0, duration);
     Py_RETURN_NONE;
   });
 }
@@ -505,7 +513,7 @@ PyMethodDef methods[] = {
     {"ledger_state", ledger_state, METH_NOARGS, "Births and deaths so far, and rows that were only counted."},
     {"ledger_assign", ledger_assign, METH_VARARGS, "Says what the buffer of a storage is."},
     {"replay", replay_trace, METH_VARARGS, "What the allocator of another Mac makes of a trace of allocations."},
-    {"tape_start", tape_start, METH_O, "Starts a new tape; entries beyond the limit are only counted."},
+    {"tape_start", tape_start, METH_VARARGS, "Starts a new tape; entries beyond the limit are only counted."},
     {"tape_stop", tape_stop, METH_NOARGS, "Stops the tape."},
     {"tape_pause", tape_pause, METH_O, "Pauses the running tape, or lets it go on."},
     {"tape_sparse", tape_sparse, METH_O, "Leaves plain calls out from now on, or takes them in again."},
@@ -538,5 +546,9 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native core of 
 }  // namespace anymps
 
 PyMODINIT_FUNC PyInit__native() {
-  return PyModule_Create(&anymps::definition);
+  PyObject* module = PyModule_Create(&anymps::definition);
+  if (module != nullptr && PyModule_AddFunctions(module, anymps::observer_methods) != 0) {
+    Py_CLEAR(module);
+  }
+  return module;
 }

@@ -70,8 +70,10 @@ Block* Books::allocate(size_t nbytes) {
   try {
     Block* block = model.allocate(nbytes);
     if (C10_UNLIKELY(model.drains() != drains)) {
-      const int64_t now = now_ns();
-      tape::mark(mark_rule("anymps::allocator"), 0, now, now, Wait::EmptyCache);
+      if (told_by_device()) {
+        const int64_t now = now_ns();
+        tape::mark(mark_rule("anymps::allocator"), 0, now, now, Wait::EmptyCache);
+      }
       nonblocking::waited();
     }
     return block;

@@ -43,14 +43,9 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
 }
 
 void Call::note_wait_condition(const at::Tensor& tensor, size_t position) {
-  if ((rule_.flags & kCpuIndexOk) && position == 1 && tensor.is_cpu()) {
-    span_.wait(Wait::CopyToMps);  // a blocking copy of the index, mask or not (torch 2.13, make_info)
-    return;
-  }
-  const bool mask = tensor.scalar_type() == c10::ScalarType::Bool || tensor.scalar_type() == c10::ScalarType::Byte;
-  if (((rule_.flags & kWaitsOnMask) && position > 0 && mask) ||
-      ((rule_.flags & kWaitsOnScalar) && position > 0 && tensor.dim() == 0 && tensor.is_mps()) ||
-      ((rule_.flags & kWaitsOnZeroDim) && position == 0 && tensor.dim() == 0)) {
+  const Wait wait = wait_for_tensor(rule_, tensor, position);
+  if (wait != Wait::None) {
+    span_.wait(wait);
     span_.wait(rule_.wait);
   }
 }

@@ -20,7 +20,7 @@ uint32_t number = 0;     // of its refusal on the tape
 std::atomic<bool> pending{false};
 
 void note(Refusal kind, const Rule& rule, const std::string& message, const at::Tensor& culprit) {
-  const uint32_t noted = note_refusal(kind, rule, ErrorClass::Accelerator, message, culprit);
+  const uint32_t noted = told_by_device() ? note_refusal(kind, rule, ErrorClass::Accelerator, message, culprit) : 0;
   std::lock_guard<std::mutex> lock(mutex);
   if (!pending.load(std::memory_order_relaxed)) {
     first = message;

@@ -4,6 +4,7 @@
 #include "device/delayed.h"
 #include "device/faults.h"
 #include "device/fork.h"
+#include "device/waits.h"
 #include "law/law.h"
 #include "recorder/recorder.h"
 
@@ -18,11 +19,10 @@
 namespace anymps::events {
 namespace {
 
-struct Event {
-  bool timing = false;
-  bool recorded = false;
-  bool measured = false;      // elapsed_time has used up the signal of the last record, up to torch 2.14
-  bool synchronized = false;  // synchronize may have
+struct Event : EventUse {
+  explicit Event(bool with_timing = false) {
+    timing = with_timing;
+  }
   int64_t time_ns = 0;
   uint64_t copies = 0;  // that had started when it was recorded
 };
@@ -51,7 +51,7 @@ Pool& pool() {
 
 void note_wait(uint64_t copies) {
   const int64_t now = now_ns();
-  tape::mark(mark_rule("anymps::event_wait"), 0, now, now, Wait::Event);
+  mark_wait("anymps::event_wait", now, now, Wait::Event);
   nonblocking::waited(copies);
   delayed::check();
 }
@@ -68,7 +68,7 @@ uint32_t acquire(bool timing) {
     id = *p.free.begin();
     p.free.erase(p.free.begin());
   }
-  p.in_use[id] = Event{timing};
+  p.in_use[id] = Event(timing);
   return id;
 }
 
@@ -134,11 +134,7 @@ double elapsed_ms(uint32_t start, uint32_t end) {
     last = p.at(end);
     p.at(end).measured = true;
   }
-  if (!last.timing || !last.recorded || last.measured) {
-    meet_event_hazard(EventHazard::Hangs);  // raises, up to torch 2.14
-  } else if (last.synchronized) {
-    meet_event_hazard(EventHazard::MayHang);
-  }
+  meet_event_hazard(last);  // raises, up to torch 2.14
   // Texts of torch 2.11 to 2.15, MPSEvent.mm.
   const bool timing = first.timing && last.timing, recorded = first.recorded && last.recorded;
   TORCH_CHECK(timing && (recorded || release::event_timing_safe), "Events were not created with argument 'enable_timing=True'");

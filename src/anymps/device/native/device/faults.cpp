@@ -22,7 +22,7 @@ void raise_fault(const HazardRow& row) {
 }  // namespace
 
 void meet_hazards(const Rule& rule, c10::ArrayRef<Operand> operands) {
-  if (const HazardRow* row = note_faults(rule, operands)) {
+  if (const HazardRow* row = told_by_device() ? note_faults(rule, operands) : refused_by_hazard(rule, operands)) {
     raise_fault(*row);
   }
 }
@@ -31,9 +31,11 @@ void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
   meet_hazards(rule, Unboxing(arguments).operands());
 }
 
-void meet_event_hazard(EventHazard hazard) {
-  if (const HazardRow* row = event_hazard(hazard)) {
-    note_fault(*row, "torch.mps.Event.elapsed_time");
+void meet_event_hazard(const EventUse& last) {
+  if (const HazardRow* row = event_hazard(last)) {
+    if (told_by_device()) {
+      note_fault(*row, "torch.mps.Event.elapsed_time");
+    }
     raise_fault(*row);
   }
 }

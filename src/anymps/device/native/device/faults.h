@@ -19,6 +19,6 @@ void check_hazards(const Rule& rule, const Args&... args) {
 void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
 
 // Hazards of events, which are no operators.
-void meet_event_hazard(EventHazard hazard);
+void meet_event_hazard(const EventUse& last);
 
 }  // namespace anymps

@@ -86,7 +86,7 @@ ledger::Size size_of(const Block* block) {
 }
 
 uint32_t row_of_birth(const Block* block) {
-  if (C10_LIKELY(!ledger::is_kept()) || block == nullptr) {
+  if (C10_LIKELY(!told_by_device()) || !ledger::is_kept() || block == nullptr) {
     return 0;
   }
   return ledger::born(size_of(block), books().model().current(), books().model().total());
@@ -127,7 +127,11 @@ at::DataPtr mps_pointer(void* address, Buffer* buffer) {
 }
 
 Buffer* buffer_of(const at::DataPtr& data) noexcept {
-  return data.get_deleter() == &delete_buffer ? static_cast<Buffer*>(data.get_context()) : nullptr;
+  if (C10_LIKELY(data.get_deleter() == &delete_buffer)) {
+    return static_cast<Buffer*>(data.get_context());
+  }
+  const at::DataPtr& own = buffers::owner(data);  // where an observer has recorded
+  return own.get_deleter() == &delete_buffer ? static_cast<Buffer*>(own.get_context()) : nullptr;
 }
 
 void check_allocatable(c10::ScalarType dtype) {

@@ -8,7 +8,9 @@
 namespace anymps {
 
 void refuse(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit) {
-  note_refusal(kind, rule, error, message, culprit);
+  if (told_by_device()) {
+    note_refusal(kind, rule, error, message, culprit);
+  }
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   switch (error) {
     case ErrorClass::Type: throw c10::TypeError(here, message);

@@ -12,6 +12,9 @@ inline void host_has_waited() {
   delayed::check();
 }
 
+// Notes a wait that is no operator, where the device tells of calls.
+void mark_wait(const char* name, int64_t start_ns, int64_t end_ns, Wait wait);
+
 // The host waits for the device: notes it on the tape under `name` ("anymps::synchronize").
 void synchronize_device(const char* name);
 

@@ -1,4 +1,5 @@
 // Who tells the recorder of calls.
 #pragma once
 
+#include "feeds/observer.h"
 #include "feeds/redirect.h"

@@ -206,8 +206,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   if (span.waits()) {
     host_has_waited();
-  } else if (!holds_data) {
-    // no bytes that anybody could touch too early
+  } else if (!holds_data || observed()) {
+    // no bytes that anybody could touch too early, or the observer tells of it
   } else if (early && direction == Direction::CpuToMps) {
     nonblocking::started_to_mps(source, source.scalar_type() != self.scalar_type());
   } else if (early) {

@@ -38,8 +38,7 @@ using hazard_checks::Seen;
 struct InForce {
   std::deque<std::vector<HazardRow>> rows;            // addresses stay: kernels hold them
   std::deque<std::unique_ptr<OperatorHazards>> held;  // the same
-  const HazardRow* events[2] = {nullptr, nullptr};
-  const HazardRow* zero_division = nullptr;
+  const HazardRow *event_hangs = nullptr, *event_may_hang = nullptr, *zero_division = nullptr;
 };
 
 InForce& hazards() {
@@ -85,12 +84,12 @@ bool concerns(const HazardRow& row, const Rule& rule) {
 void set_hazards(std::vector<HazardRow> rows) {
   InForce& h = hazards();
   h.rows.push_back(std::move(rows));
-  h.events[0] = h.events[1] = h.zero_division = nullptr;
+  h.event_hangs = h.event_may_hang = h.zero_division = nullptr;
   for (const HazardRow& row : h.rows.back()) {
     if (row.check == kEventHangs) {
-      h.events[static_cast<size_t>(EventHazard::Hangs)] = &row;
+      h.event_hangs = &row;
     } else if (row.check == kEventMayHang) {
-      h.events[static_cast<size_t>(EventHazard::MayHang)] = &row;
+      h.event_may_hang = &row;
     } else if (row.check == kZeroDivisors) {
       h.zero_division = &row;
     } else {
@@ -159,6 +158,14 @@ Operand Unboxing::of(const c10::IValue& value) {
   return value.isDouble() ? Operand(value.toDouble()) : Operand();
 }
 
+const HazardRow* refused_by_hazard(const Rule& rule, c10::ArrayRef<Operand> operands) {
+  const HazardRow* refused = nullptr;
+  each_hazard(rule, operands, [&](const HazardRow& row) {
+    refused = refused == nullptr && !shows_later(row) && !row.text.empty() ? &row : refused;
+  });
+  return refused;
+}
+
 bool shows_later(const HazardRow& row) {
   return row.check == kNarrowingCopy;
 }
@@ -171,8 +178,11 @@ std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue>
   return ids;
 }
 
-const HazardRow* event_hazard(EventHazard hazard) {
-  return hazards().events[static_cast<size_t>(hazard)];
+const HazardRow* event_hazard(const EventUse& last) {
+  if (!last.timing || !last.recorded || last.measured) {
+    return hazards().event_hangs;
+  }
+  return last.synchronized ? hazards().event_may_hang : nullptr;
 }
 
 const HazardRow* zero_division() {

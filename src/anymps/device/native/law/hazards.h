@@ -35,15 +35,23 @@ class Unboxing {
   std::deque<std::vector<c10::SymInt>> sizes_;
 };
 
+// The first fault in force with a text that a call meets: a Mac refuses the call there. nullptr: none.
+const HazardRow* refused_by_hazard(const Rule& rule, c10::ArrayRef<Operand> operands);
+
 // A fault that shows only where the call's source is read again (MPS601).
 bool shows_later(const HazardRow& row);
 
 // The hazards in force that a call would meet, by id; nothing is noted or raised.
 std::vector<std::string> hazards_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
 
-// Hazards of events, which are no operators: that in force, or nullptr.
-enum class EventHazard : uint8_t { Hangs, MayHang };
-const HazardRow* event_hazard(EventHazard hazard);
+// The hazard of an event, which is no operator: the one in force that `elapsed_time` meets, or nullptr.
+struct EventUse {
+  bool timing = false;        // made with enable_timing=True
+  bool recorded = false;
+  bool measured = false;      // elapsed_time has used up the signal of the last record, up to torch 2.14
+  bool synchronized = false;  // synchronize may have
+};
+const HazardRow* event_hazard(const EventUse& last);  // of measuring up to this event
 
 // The hazard of integers divided by zero, which only their values show: that in force, or nullptr.
 const HazardRow* zero_division();

@@ -1,6 +1,7 @@
 // What the device knows of one operator overload: handed over by the Python side (anymps.rules), fixed at enable time.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <anymps/vocabulary.h>
 
@@ -60,6 +61,8 @@ struct WaitCondition {
 };
 // The condition of that name in anymps.rules.When (wait_conditions.cpp). Raises for a name that is not there.
 const WaitCondition& wait_condition(const std::string& name);
+// How an operator with a condition on its tensors waits for this one at that place among its arguments.
+Wait wait_for_tensor(const Rule& rule, const at::Tensor& tensor, size_t place);
 
 struct Rule {
   Rule(c10::OperatorHandle handle, std::string name);
@@ -67,6 +70,7 @@ struct Rule {
   c10::OperatorHandle op;
   std::string name;           // "aten::add.Tensor"
   uint32_t id = 0;            // index in the list of all rules, the tape's operator number
+  bool listed = false;        // has a row in the rules
   Fate fate = Fate::Native;
   uint8_t family = 0;         // which text a CPU tensor among mps tensors gets (anymps/rules/_encoding.py, Family)
   uint32_t flags = 0;         // Trait, and Look

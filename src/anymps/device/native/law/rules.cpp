@@ -107,6 +107,7 @@ void enter_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Chec
       continue;
     }
     Rule& rule = new_rule(*handle, row.name);
+    rule.listed = true;
     rule.fate = static_cast<Fate>(row.fate);
     rule.family = static_cast<uint8_t>(row.family);
     const WaitCondition& condition = wait_condition(row.when);

@@ -63,4 +63,15 @@ const WaitCondition& wait_condition(const std::string& name) {
   return found->second;
 }
 
+Wait wait_for_tensor(const Rule& rule, const at::Tensor& tensor, size_t place) {
+  if ((rule.flags & kCpuIndexOk) && place == 1 && tensor.device().is_cpu()) {
+    return Wait::CopyToMps;  // a blocking copy of the index, mask or not (torch 2.13, make_info)
+  }
+  const bool mask = tensor.scalar_type() == c10::ScalarType::Bool || tensor.scalar_type() == c10::ScalarType::Byte;
+  const bool waits = ((rule.flags & kWaitsOnMask) && place > 0 && mask) ||
+      ((rule.flags & kWaitsOnScalar) && place > 0 && tensor.dim() == 0 && tensor.device().is_mps()) ||
+      ((rule.flags & kWaitsOnZeroDim) && place == 0 && tensor.dim() == 0);
+  return waits ? rule.wait : Wait::None;
+}
+
 }  // namespace anymps

@@ -4,6 +4,7 @@
 #include "recorder/call_sites.h"
 #include "recorder/overwritten.h"
 #include "recorder/progress.h"
+#include "recorder/python_bridge.h"
 #include "recorder/tape.h"
 
 namespace anymps {
@@ -17,6 +18,9 @@ std::string mark_of(const HazardRow& row, const std::string& call) {
 
 void note_fault(const HazardRow& row, const std::string& call) {
   tape::note_hazard(mark_rule(mark_of(row, call)));
+  if (observed()) {
+    tell_of_fault(row.id, current_place());
+  }
 }
 
 const HazardRow* note_faults(const Rule& rule, c10::ArrayRef<Operand> operands) {

@@ -10,7 +10,7 @@
 
 namespace anymps {
 
-std::atomic<bool> tape_on{false};
+std::atomic<bool> tape_on{false}, tape_observed{false};
 
 namespace {
 std::atomic<int64_t> origin_ns{0};

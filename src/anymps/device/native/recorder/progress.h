@@ -9,9 +9,16 @@
 
 namespace anymps {
 
-extern std::atomic<bool> tape_on;
+extern std::atomic<bool> tape_on, tape_observed;
 inline bool recording() {
   return tape_on.load(std::memory_order_relaxed);
+}
+// Who tells of calls: an observer of all operators, on whatever device they run, or the device's own kernels.
+inline bool observed() {
+  return recording() && tape_observed.load(std::memory_order_relaxed);
+}
+inline bool told_by_device() {
+  return recording() && !tape_observed.load(std::memory_order_relaxed);
 }
 
 // While one lives on a thread, calls of that thread write no entries: they are part of one that does.

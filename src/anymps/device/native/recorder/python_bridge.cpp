@@ -128,6 +128,13 @@ void note_copy_to_mps(const at::Tensor& source) {
   });
 }
 
+void tell_of_fault(const std::string& id, uint32_t site) {
+  PyObject* callback = callbacks().fault;
+  if (recording() && callback != nullptr) {
+    call_python(callback, [&] { return PyObject_CallFunction(callback, "sI", id.c_str(), site); });
+  }
+}
+
 void note_surfaced(uint32_t number) {
   if (recording() && number != 0) {
     call_python(callbacks().surfaced, [&] { return PyObject_CallFunction(callbacks().surfaced, "I", number); });

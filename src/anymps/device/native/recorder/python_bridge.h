@@ -16,6 +16,7 @@ struct Callbacks {
   PyObject* refusal = nullptr;  // (number, kind, operator, error class, message, tensor or None) -> None
   PyObject* surfaced = nullptr;  // (number of a refusal) -> None: its delayed error is raised now
   PyObject* copied = nullptr;  // (CPU tensor, number of the line, bool) -> None: it was copied to mps there, for the third step unchanged
+  PyObject* fault = nullptr;    // (id of a known fault, number of the line) -> None: a call there meets it, before it runs
   PyObject* module = nullptr;   // (module) -> int: the number of an nn.Module on the tape
 };
 Callbacks& callbacks();
@@ -42,6 +43,9 @@ uint32_t note_refusal(Refusal kind, const Rule& rule, ErrorClass error, const st
 // A CPU tensor was copied to mps: Python is told once a line, and looks there for what made it; and once a tensor that
 // comes by in every step as it was.
 void note_copy_to_mps(const at::Tensor& source);
+
+// A call is about to meet a known fault: for who wants to save what there is before the process ends.
+void tell_of_fault(const std::string& id, uint32_t site);
 
 // A delayed error, noted before under that number, is raised by the calling line.
 void note_surfaced(uint32_t number);

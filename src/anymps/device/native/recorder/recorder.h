@@ -4,6 +4,7 @@
 #pragma once
 
 #include "recorder/autograd.h"
+#include "recorder/buffers.h"
 #include "recorder/call_sites.h"
 #include "recorder/faults.h"
 #include "recorder/ledger.h"

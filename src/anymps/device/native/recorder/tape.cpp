@@ -293,7 +293,7 @@ void Span::raised() {
 
 namespace tape {
 
-void start(uint64_t detail_limit) {
+void start(uint64_t detail_limit, bool by_observer) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
   signatures::forget_all();
@@ -307,6 +307,7 @@ void start(uint64_t detail_limit) {
   s.plain.store(0);
   progress::start();
   s.generation.fetch_add(1, std::memory_order_release);
+  tape_observed.store(by_observer, std::memory_order_relaxed);
   tape_on.store(true, std::memory_order_release);
 }
 
@@ -412,15 +413,19 @@ bool take_refusal_note() {
   return noted;
 }
 
-uint32_t note_refusal(const Rule& rule, Fate fate) {
+Place here() {
+  return recording() ? Place{current_place(), in_backward()} : Place{};
+}
+
+uint32_t note_refusal(const Rule& rule, Fate fate, const Place& place) {
   if (!recording()) {
     return 0;
   }
   refusal_noted = true;
   Entry entry = outside();
   entry.start_ns = now_ns();
-  entry.phase = in_backward() ? static_cast<uint8_t>(Phase::Backward) : progress::natural_phase(Wait::None, Direction::None);
-  entry.site = current_place();
+  entry.phase = place.backward ? static_cast<uint8_t>(Phase::Backward) : progress::natural_phase(Wait::None, Direction::None);
+  entry.site = place.site;
   entry.flags = kRaised;
   entry.refusal = state().refusals.fetch_add(1) + 1;
   put(rule, fate, entry);
@@ -465,7 +470,7 @@ void note_unsafe_copy(const Rule& rule, uint32_t site, uint32_t copy, uint32_t w
   put(rule, Fate::Mark, entry);
 }
 
-void note_pair(const Rule& rule, uint32_t site, uint32_t other, int64_t moved_bytes) {
+void note_pair(const Rule& rule, uint32_t site, uint32_t other, int64_t moved_bytes, int64_t duration_ns) {
   if (!recording()) {
     return;
   }
@@ -476,6 +481,7 @@ void note_pair(const Rule& rule, uint32_t site, uint32_t other, int64_t moved_by
   entry.site = site;
   entry.sequence = other;
   entry.moved_bytes = moved_bytes;
+  entry.duration_ns = duration_ns;
   put(rule, Fate::Mark, entry);
 }
 

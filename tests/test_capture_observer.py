@@ -1,4 +1,4 @@
-"""Recording by a dispatch mode, as on a real Mac: what it must leave as it was, and what only it has to find out."""
+"""Recording by an observer, as on a real Mac: what it must leave as it was, and what only it has to find out."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import threading
 import time
 import traceback
 import warnings
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import anymps
-from anymps.capture.dispatch._refusals import kind_of
+from anymps.capture.observer import kind_of
 from anymps.commands._target import _without_watchers
 from anymps.device._real_mac import mac_named
 from anymps.mac import parse_mac
-from anymps.record import Fate, Phase, RefusalKind, Wait
+from anymps.record import Phase, RefusalKind, Wait
 from anymps.rules.texts import SAME_GPU_CHECKS, float64_allocation, missing_operator, out_of_memory, tensor_on_cpu
 from processes import run_python
 
@@ -34,60 +36,49 @@ def line_here(offset: int = 0) -> int:
 
 
 def test_everything_is_put_back() -> None:
-    """After a recording torch and Python have their own functions again, and no mode is left."""
+    """After a recording torch and Python have their own functions again."""
 
     def functions() -> list[object]:
         return [
             torch._C._mps_deviceSynchronize,
             torch._C._mps_emptyCache,
             torch._C._accelerator_synchronizeDevice,
-            torch._tensor_str._str_intern,
-            torch.compile,
             torch.nn.Module.__call__,
             torch.Tensor.numpy,
-            threading.Thread.start,
-            warnings.showwarning,
+            torch._C._mps_acquireEvent,
         ]
 
     before = functions()
-    with anymps.record(source="dispatch"):
+    with anymps.record(source="observer"):
         assert functions() != before
         torch.ones(2, device="mps").to("cpu", non_blocking=True)
     assert functions() == before
-    assert _get_current_dispatch_mode_stack() == []
 
 
-def test_a_mode_of_the_script_is_left_alone() -> None:
-    """A mode that the script has entered and not yet left stays, and ours under it does nothing any more."""
+def test_what_a_mode_of_the_script_calls_again_is_one_call() -> None:
+    """A dispatch mode is asked first, and what it calls in turn reaches the device: each operator is written once."""
 
     class Counting(TorchDispatchMode):
-        count = 0
+        names: ClassVar[list[str]] = []
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            self.count += 1
+            self.names.append(func.name())
             return func(*args, **(kwargs or {}))
 
-    capture = anymps.record(source="dispatch")
-    capture.__enter__()
-    counting = Counting()
-    counting.__enter__()
-    capture.close({"status": 0})
-    try:
-        torch.ones(2, device="mps") + 1
-    finally:
-        counting.__exit__(None, None, None)
-        mode = _get_current_dispatch_mode_stack()[-1]
-        mode.__exit__(None, None, None)
-    assert counting.count > 0
-    assert capture.recording.operators() == ()
+    x = torch.ones(2, device="mps")
+    with anymps.record(source="observer") as capture, Counting():
+        torch.tanh(x) + 1
+    counts = {use.name: use.count for use in capture.recording.operators()}
+    assert counts == {"aten::tanh": 1, "aten::add.Tensor": 1}
+    assert Counting.names == ["aten::tanh", "aten::add.Tensor"]
 
 
 def test_gradients_pass_through_operators_without_a_derivative() -> None:
-    """Autograd passes through the fallback of svd, with a mode as without; and not into operators that have one."""
+    """Autograd passes through the fallback of svd, and not into operators that have a derivative."""
     torch.manual_seed(0)
     start = torch.randn(4, 4)
     gradients = []
-    for source in ("native", "dispatch"):
+    for source in ("native", "observer"):
         x = start.to("mps").requires_grad_()
         with anymps.record(source=source), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -99,9 +90,9 @@ def test_gradients_pass_through_operators_without_a_derivative() -> None:
 
 
 def test_backward_has_the_line_and_module_of_its_forward() -> None:
-    """On the autograd engine's thread too, where the mode goes along."""
+    """On the autograd engine's thread too."""
     layer = torch.nn.Linear(3, 3).to("mps")
-    with anymps.record(source="dispatch") as capture:
+    with anymps.record(source="observer") as capture:
         layer(torch.ones(2, 3, device="mps")).tanh().sum().backward()
         line = line_here(-1)
     recording = capture.recording
@@ -138,7 +129,7 @@ class Doubled(torch.Tensor):
 
 def test_tensors_with_a_dispatch_of_their_own() -> None:
     """They are asked for what the script calls, not for the parts of it, and what they call in turn is seen."""
-    with anymps.record(source="dispatch") as capture:
+    with anymps.record(source="observer") as capture:
         answer = Doubled(torch.ones(2, device="mps")).to(torch.float16) * 3
     assert answer.tolist() == [6.0, 6.0]
     counts = {use.name: use.count for use in capture.recording.operators()}
@@ -146,40 +137,31 @@ def test_tensors_with_a_dispatch_of_their_own() -> None:
 
 
 def test_threads_and_printing_are_seen() -> None:
-    """A thread that starts while a recording runs is recorded, and so is what printing a tensor reads."""
+    """Every thread is recorded, one that ran before the recording began too, and so is what printing reads."""
     x = torch.ones(2, device="mps")
-    with anymps.record(source="dispatch") as capture:
+    go = threading.Event()
+
+    def wait_and_run() -> None:
+        go.wait()
+        x.cos()
+
+    older = threading.Thread(target=wait_and_run)
+    older.start()
+    with anymps.record(source="observer") as capture:
         thread = threading.Thread(target=lambda: x.exp())
         thread.start()
-        thread.join()
+        go.set()
+        for each in (thread, older):
+            each.join()
         repr(x)
-    assert "aten::exp" in {use.name for use in capture.recording.operators()}
+    assert {"aten::exp", "aten::cos"} <= {use.name for use in capture.recording.operators()}
     assert {wait.wait for wait in capture.recording.waits()} >= {Wait.COPY_TO_CPU}
-
-
-def test_a_fallback_inside_a_kernel_is_told_by_its_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch's warning of an operator that no call had is an entry of its own, and is shown all the same."""
-    text = (
-        "The operator 'aten::mode' is not currently supported on the MPS backend and will fall back to run on the CPU. "
-        "This may have performance implications."
-    )
-    shown: list[str] = []
-
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        shown.append(str(message))
-
-    monkeypatch.setattr(warnings, "showwarning", show)
-    with anymps.record(source="dispatch") as capture:
-        warnings.showwarning(UserWarning(text), UserWarning, __file__, 1)
-    assert shown == [text]
-    (fallback,) = capture.recording.fallbacks()
-    assert (fallback.operator, fallback.fate) == ("aten::mode", Fate.FALLBACK)
 
 
 def test_a_late_error_of_two_possible_calls_stays_at_the_wait() -> None:
     """Two lines gave the device indices since the last wait: the recording does not guess which of them was wrong."""
     x, bad = torch.ones(3, device="mps"), torch.tensor([7], device="mps")
-    with anymps.record(source="dispatch") as capture, pytest.raises(torch.AcceleratorError):
+    with anymps.record(source="observer") as capture, pytest.raises(torch.AcceleratorError):
         x[bad]
         x[bad - 6]
         torch.mps.synchronize()
@@ -191,7 +173,7 @@ def test_a_late_error_of_two_possible_calls_stays_at_the_wait() -> None:
 def test_the_peak_is_that_of_the_books() -> None:
     """The sampled peak is what the allocator itself says, though `torch.mps` reports none."""
     core = anymps.device.native()
-    with anymps.record(source="dispatch") as capture:
+    with anymps.record(source="observer") as capture:
         core.reset_peak_memory()
         x = torch.ones(1 << 20, device="mps")
         for _ in range(3):
@@ -203,7 +185,7 @@ def test_the_peak_is_that_of_the_books() -> None:
 
 def test_a_buffer_freed_while_the_tape_is_off_is_kept() -> None:
     """During a pause, and between the end of the tape and that of the file: each with its death."""
-    with anymps.record(source="dispatch") as capture:
+    with anymps.record(source="observer") as capture:
         held = {size: torch.empty(size, dtype=torch.uint8, device="mps") for size in (1000, 2000, 3000)}
         capture.core.tape_pause(True)
         del held[1000]
@@ -226,7 +208,7 @@ def test_a_wait_lasts_as_long_as_the_host_was_in_it(monkeypatch: pytest.MonkeyPa
         time.sleep(0.01)
 
     monkeypatch.setattr(torch._C, "_mps_deviceSynchronize", slow)
-    with anymps.record(source="dispatch") as capture:
+    with anymps.record(source="observer") as capture:
         torch.mps.synchronize()
     (wait,) = capture.recording.waits()
     assert (wait.wait, wait.count) == (Wait.SYNCHRONIZE, 1)
@@ -237,7 +219,7 @@ def test_what_a_script_measures_of_the_device_is_kept() -> None:
     """The answers of `elapsed_time` are the only numbers of the device's own: kept with both lines, and no others."""
     start, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
     x = torch.ones(64, 64, device="mps")
-    with anymps.record(source="dispatch") as capture:
+    with anymps.record(source="observer") as capture:
         start.record()
         x @ x
         end.record()
@@ -270,7 +252,7 @@ def test_kinds_of_refusals() -> None:
 
 def test_a_traceback_without_the_recording() -> None:
     """What the script sees is the exception itself; what is printed has no frame of the recording."""
-    with anymps.record(source="dispatch"), pytest.raises(RuntimeError) as raised:
+    with anymps.record(source="observer"), pytest.raises(RuntimeError) as raised:
         torch.nn.Linear(3, 3).to("mps")(torch.ones(2, 4, device="mps"))
     shown = _without_watchers(raised.value.__traceback__)
     files = [frame.filename for frame in traceback.extract_tb(shown)]
@@ -282,7 +264,7 @@ def test_unknown_source() -> None:
     """A source that there is not is refused by name."""
     with pytest.raises(anymps.EnableError) as raised, anymps.record(source="tape"):
         pass
-    assert str(raised.value) == "anymps: source must be 'native' or 'dispatch', not 'tape'"
+    assert str(raised.value) == "anymps: source must be 'native' or 'observer', not 'tape'"
 
 
 def test_a_mac_by_what_it_says_of_itself() -> None:
@@ -298,8 +280,66 @@ def test_the_compiler_is_not_imported() -> None:
     code = """
     import sys, torch, anymps
     anymps.enable(quiet=True)
-    with anymps.record(source="dispatch"):
+    with anymps.record(source="observer"):
         torch.ones(2, device="mps") + 1
     print("torch._dynamo" in sys.modules)
     """
     assert run_python(code).lines[-1] == "False"
+
+
+def test_a_recording_without_a_device_of_ours() -> None:
+    """The recorder is loaded without the virtual device, and torch stays as it was: what asks for mps is refused."""
+    code = """
+    import torch, anymps
+    from anymps.device import _enable
+    _enable._state = _enable.State(False, None, False, torch.__version__)  # what `enable` answers on a Mac
+    with anymps.record() as capture:
+        x = torch.ones(1, 2, requires_grad=True)
+        torch.nn.Linear(2, 2)(x).sum().backward()
+        try:
+            torch.ones(2, device="mps")
+        except Exception as error:
+            raised = type(error).__name__
+    recording = capture.recording
+    print(raised, torch.backends.mps.is_available(), recording.meta["source"], recording.meta["virtual"])
+    print([use.name for use in recording.operators()], recording.memory_story.allocations)
+    """
+    first, second = run_python(code).lines
+    assert first == "NotImplementedError False observer False"
+    assert second == "['aten::empty.memory_format'] ()"
+
+
+def test_only_the_virtual_device_tells_of_itself() -> None:
+    """A Mac's own device has one source."""
+    code = """
+    import torch, anymps
+    from anymps.device import _enable
+    _enable._state = _enable.State(False, None, False, torch.__version__)
+    try:
+        anymps.record(source="native").__enter__()
+    except anymps.EnableError as error:
+        print(error)
+    """
+    assert run_python(code).lines == [
+        "anymps: source='native' needs the virtual device; a Mac's own is recorded by 'observer'"
+    ]
+
+
+def test_a_mac_without_a_compiler_is_told_how_to_get_one(tmp_path: Path) -> None:
+    """A recording there needs the native core."""
+    code = """
+    import sys, torch, anymps
+    from anymps.device import _build, _enable, _toolchain
+    _enable._state = _enable.State(False, None, False, torch.__version__)
+    _build.find_compiler = lambda: None
+    _toolchain.sys = type(sys)("sys")
+    _toolchain.sys.platform = "darwin"
+    try:
+        anymps.record().__enter__()
+    except anymps.BuildError as error:
+        print(error)
+    """
+    assert run_python(code, {"ANYMPS_CACHE_DIR": str(tmp_path)}).lines == [
+        "no C++ compiler was found to build the native core with: install the command line tools (xcode-select "
+        "--install), or name a compiler in CXX"
+    ]

@@ -1,56 +1,62 @@
-"""Waits that are no operators, by stand-ins for torch's bindings: synchronize, empty_cache, events; and warnings."""
+"""Waits that are no operators, by stand-ins for torch's bindings: synchronize, empty_cache, events."""
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-import warnings
 from collections.abc import Callable
-from pathlib import Path
-from types import FrameType
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 
-from anymps.capture.dispatch._copies import PendingCopies
-from anymps.capture.dispatch._hazards import Event
-from anymps.capture.dispatch._refusals import DELAYED_ERROR
-from anymps.capture.dispatch._stand_ins import StandIns
-from anymps.capture.dispatch._tape import PythonTape
+from anymps.capture.observer._refusals import DELAYED_ERROR
+from anymps.capture.observer._stand_ins import StandIns
 from anymps.record import Wait
-from anymps.rules.faults import Check
-from anymps.rules.texts import fallback_warning
 
 _SYNCHRONIZE = ("_mps_deviceSynchronize", "_accelerator_synchronizeDevice")
 _EMPTY_CACHE = ("_mps_emptyCache", "_accelerator_emptyCache")
-_OURS = str(Path(__file__).parents[2]) + os.sep
-_OPERATOR = "%OP%"
-_FALLBACK = re.compile(re.escape(fallback_warning(_OPERATOR).text).replace(re.escape(_OPERATOR), "(?P<name>.+?)"))
+
+
+class Tape(Protocol):
+    """What the stand-ins write on and ask: these functions of the native module."""
+
+    def clock_ns(self) -> int: ...
+
+    def mark(self, name: str, phase: int, start: int, end: int, wait: int, /) -> object: ...
+
+    def note_pair(self, name: str, site: int, other: int, duration: int, /) -> object: ...
+
+    def current_site(self) -> int: ...
+
+    def copies_started(self) -> int: ...
+
+    def host_waited(self, copies: int | None, /) -> object: ...
+
+    def note_event_fault(self, timing: bool, recorded: bool, measured: bool, synchronized: bool, /) -> object: ...
+
+
+@dataclass(slots=True)
+class _Event:
+    """What is known of an event; one that is older than the recording is taken for timed and recorded."""
+
+    timing: bool = True
+    recorded: bool = True
+    copies: int | None = None
+    """How many had started when it was recorded; None if that was not seen."""
+    measured: bool = False
+    synchronized: bool = False
+    site: int = 0
+    """Where it was recorded last."""
 
 
 class Waits:
     """The stand-ins of one recording."""
 
-    def __init__(
-        self,
-        tape: PythonTape,
-        copies: PendingCopies,
-        waited: Callable[[int | None], None],
-        fell_back: Callable[[str], None],
-        raised: Callable[[Exception], None],
-        fault: Callable[[Check], None],
-    ) -> None:
-        """What to tell: that the host has waited (for all copies, or for the first ones), which operators torch warns
-        of as fallbacks, what a wait raised, and that a measurement would meet a known fault of events."""
+    def __init__(self, tape: Tape, raised: Callable[[Exception], None]) -> None:
+        """`raised` is told what a wait raised."""
         self._tape = tape
-        self._copies = copies
-        self._waited = waited
-        self._fell_back = fell_back
         self._raised = raised
         self._stand_ins = StandIns()
-        self._fault = fault
-        self._events: dict[int, Event] = {}
+        self._events: dict[int, _Event] = {}
 
     def install(self) -> None:
         """Start to watch."""
@@ -67,7 +73,6 @@ class Waits:
             ("_mps_elapsedTimeOfEvents", self._measuring),
         ):
             self._stand_ins.put(torch._C, name, wrap)
-        self._stand_ins.put(warnings, "showwarning", self._warning)
 
     def remove(self) -> None:
         """Leave torch as it was."""
@@ -76,21 +81,21 @@ class Waits:
     def _synchronizing(self, call: Any) -> Callable[..., Any]:
         def synchronize(*args: Any) -> Any:
             self._wait("anymps::synchronize", Wait.SYNCHRONIZE, call, *args)
-            self._waited(None)
+            self._tape.host_waited(None)
 
         return synchronize
 
     def _emptying(self, call: Any) -> Callable[..., Any]:
         def empty_cache(*args: Any) -> Any:
             self._wait("anymps::empty_cache", Wait.EMPTY_CACHE, call, *args)
-            self._waited(None)
+            self._tape.host_waited(None)
 
         return empty_cache
 
     def _acquiring(self, call: Any) -> Callable[..., Any]:
         def acquire(timing: bool) -> Any:
             event = call(timing)
-            self._events[event] = Event(bool(timing))
+            self._events[event] = _Event(bool(timing), recorded=False)
             return event
 
         return acquire
@@ -104,9 +109,10 @@ class Waits:
 
     def _recording(self, call: Any) -> Callable[..., Any]:
         def record(event: int) -> Any:
-            known = self._events.setdefault(event, Event(None))
-            known.record(self._copies.count)
-            known.site = self._tape.sites.current()
+            known = self._events.setdefault(event, _Event())
+            known.recorded, known.copies = True, self._tape.copies_started()
+            known.measured = known.synchronized = False
+            known.site = self._tape.current_site()
             return call(event)
 
         return record
@@ -114,11 +120,11 @@ class Waits:
     def _waiting(self, call: Any) -> Callable[..., Any]:
         def synchronize(event: int) -> Any:
             known = self._events.get(event)
-            if known is None or known.recorded is None:
+            if known is None or known.copies is None:
                 return self._call(call, event)
             known.synchronized = True
             result = self._wait("anymps::event_wait", Wait.EVENT, call, event)
-            self._waited(known.recorded)
+            self._tape.host_waited(known.copies)
             return result
 
         return synchronize
@@ -127,21 +133,19 @@ class Waits:
         def query(event: int) -> Any:
             complete = call(event)
             known = self._events.get(event)
-            if complete and known is not None and known.recorded is not None:
-                self._waited(known.recorded)  # whoever asks until the answer is yes has waited
+            if complete and known is not None and known.copies is not None:
+                self._tape.host_waited(known.copies)  # whoever asks until the answer is yes has waited
             return complete
 
         return query
 
     def _measuring(self, call: Any) -> Callable[..., Any]:
         def elapsed_time(start: int, end: int) -> Any:
-            known = self._events.setdefault(end, Event(None))
-            check = known.check()
+            known = self._events.setdefault(end, _Event())
+            self._tape.note_event_fault(known.timing, known.recorded, known.measured, known.synchronized)
             known.measured = True
-            if check is not None:
-                self._fault(check)
             milliseconds = self._wait("anymps::event_wait", Wait.EVENT, call, start, end)
-            self._waited(self._copies.count)
+            self._tape.host_waited(self._tape.copies_started())
             self._measured(start, milliseconds)
             return milliseconds
 
@@ -152,7 +156,7 @@ class Waits:
         first = self._events.get(start)
         begun = first.site if first is not None else 0
         taken = round(milliseconds * 1e6)
-        self._tape.note_pair("anymps::device_time {}", self._tape.sites.current(), begun, duration=taken)
+        self._tape.note_pair("anymps::device_time {}", self._tape.current_site(), begun, taken)
 
     def _wait(self, name: str, kind: Wait, call: Any, *args: Any) -> Any:
         """Make a call that waits, and write a mark that lasts as long as the host was in it."""
@@ -164,7 +168,7 @@ class Waits:
         except Exception as error:
             late = error
         if late is None or isinstance(late, DELAYED_ERROR):
-            self._tape.mark(name, 0, start, self._tape.clock_ns(), kind)
+            self._tape.mark(name, 0, start, self._tape.clock_ns(), int(kind))
         if late is not None:
             self._raised(late)
             raise late
@@ -176,24 +180,3 @@ class Waits:
         except Exception as error:
             self._raised(error)
             raise
-
-    def _warning(self, show: Any) -> Callable[..., Any]:
-        def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **named: Any) -> Any:
-            found = _FALLBACK.match(str(message))
-            if found is not None:
-                self._fell_back(found["name"])
-            if filename.startswith(_OURS):  # torch counts frames, and one of ours stood in between
-                filename, lineno = _caller_of(filename, lineno)
-            return show(message, category, filename, lineno, *rest, **named)
-
-        return showwarning
-
-
-def _caller_of(file: str, line: int) -> tuple[str, int]:
-    """Where the frame of ours that runs this line, or those around it, were called from."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (frame.f_code.co_filename, frame.f_lineno) != (file, line):
-        frame = frame.f_back
-    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
-        frame = frame.f_back
-    return (file, line) if frame is None else (frame.f_code.co_filename, frame.f_lineno)

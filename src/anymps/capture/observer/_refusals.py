@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import torch
 
-from anymps.capture.dispatch._calls import NUMBERS
 from anymps.record import RefusalKind
 from anymps.rules import NOT_CHECKED, REFUSED_DTYPES, Family, check_supported, in_force, operator_limits
 from anymps.rules.texts import (
@@ -74,8 +73,7 @@ def refused_operator(kind: RefusalKind, operator: str, message: str) -> str:
 def culprit_of(kind: RefusalKind, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """The tensor that was refused: the one that is not on mps, or for a dtype the first."""
     if kind is RefusalKind.DEVICE:
-        numbers = NUMBERS.values()
-        elsewhere = [it for it in tensors if it.device.type != "mps" and not any(it is number for number in numbers)]
+        elsewhere = [it for it in tensors if it.device.type != "mps"]
         return next((tensor for tensor in elsewhere if tensor.dim()), elsewhere[0] if elsewhere else None)
     return tensors[0] if kind in (RefusalKind.DTYPE, RefusalKind.ARGUMENT) and tensors else None
 
