@@ -95,7 +95,10 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
     binds, arguments = [], []
     for index, place in enumerate(_places(parameters)):
         kind = f"{types}::at<{index}>"
-        if place is None:
+        if place is None and not kernel.synced and parameters[index].attribute == "thread_position_in_grid":
+            position = "unsigned(anymps_x), anymps_y, anymps_z"
+            arguments.append(f"anymps_launch::grid_position<{kind}>::from({position})")
+        elif place is None:
             arguments.append(f"ANYMPS_VALUE({kind}, {parameters[index].attribute})")
         else:
             binds.append(
@@ -122,9 +125,10 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
             *binds,
             "for (unsigned anymps_z = anymps_b.from[2]; anymps_z < anymps_b.to[2]; ++anymps_z)",
             "for (unsigned anymps_y = anymps_b.from[1]; anymps_y < anymps_b.to[1]; ++anymps_y) {",
-            "const int anymps_end = int(anymps_b.to[0]);",
+            "const int anymps_start = int(anymps_b.from[0]), anymps_end = int(anymps_b.to[0]);",
+            "if (anymps_start < 0 || anymps_end < 0) __builtin_unreachable();",  # so that `unsigned(x)` cannot wrap
             "ANYMPS_ANY_ORDER",
-            "for (int anymps_x = int(anymps_b.from[0]); anymps_x < anymps_end; ++anymps_x) {",
+            "for (int anymps_x = anymps_start; anymps_x < anymps_end; ++anymps_x) {",
             "const anymps_launch::Point anymps_me{anymps_l, {unsigned(anymps_x), anymps_y, anymps_z}};",
             call,
             "}",

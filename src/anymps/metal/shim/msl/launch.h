@@ -64,6 +64,20 @@ template <class T> struct attribute<anymps_vectors::vec<T, 3>> {
   }
 };
 
+// The commonest one without an array in between, through which g++ makes no vector code.
+template <class T> struct grid_position {
+  static ANYMPS_INLINE T from(unsigned x, unsigned, unsigned) { return static_cast<T>(x); }
+};
+template <class T> struct grid_position<const T> : grid_position<T> {};
+template <class T> struct grid_position<anymps_vectors::vec<T, 2>> {
+  static ANYMPS_INLINE anymps_vectors::vec<T, 2> from(unsigned x, unsigned y, unsigned) { return {static_cast<T>(x), static_cast<T>(y)}; }
+};
+template <class T> struct grid_position<anymps_vectors::vec<T, 3>> {
+  static ANYMPS_INLINE anymps_vectors::vec<T, 3> from(unsigned x, unsigned y, unsigned z) {
+    return {static_cast<T>(x), static_cast<T>(y), static_cast<T>(z)};
+  }
+};
+
 // The attributes of one thread, by its place in the grid (plain kernels) or in its group (the others).
 struct Point {
   const Launch& l;
