@@ -71,10 +71,9 @@ def _install_bindings(core: NativeCore, mac: Mac) -> None:
         )
 
     def compile_shader(source: str) -> Any:
-        from anymps.metal import ShaderLibrary, attach  # most programs have none
+        from anymps.metal import ShaderLibrary  # most programs have none
 
-        attach(core)
-        return ShaderLibrary(source)
+        return ShaderLibrary(source, core)
 
     missing: dict[str, Any] = {
         "_mps_compileShader": compile_shader,

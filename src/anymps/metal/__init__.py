@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anymps.metal._device import Device, attach
+from anymps.metal._device import Device
 from anymps.metal._library import MetalKernel, ShaderLibrary
 
-__all__ = ["Device", "MetalKernel", "ShaderLibrary", "attach"]
+__all__ = ["Device", "MetalKernel", "ShaderLibrary"]

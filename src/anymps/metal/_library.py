@@ -11,7 +11,7 @@ import torch
 
 from anymps.metal._arguments import Arguments, Constant, bind_arguments, group_of
 from anymps.metal._compile import compile_shader
-from anymps.metal._device import attached
+from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text
 from anymps.metal._runtime import KernelEntry, Report, Triple, load_kernels, runtime
@@ -22,10 +22,11 @@ _EXECUTION_WIDTH = 32
 
 
 class ShaderLibrary:
-    """The kernels of one Metal source, as attributes."""
+    """The kernels of one Metal source, as attributes. They run on `device`."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, device: Device) -> None:
         self._handle, self._entries = load_kernels(compile_shader(source))
+        self._device = device
         self._kernels: dict[str, MetalKernel] = {}
 
     def __getattr__(self, name: str) -> MetalKernel:
@@ -34,7 +35,7 @@ class ShaderLibrary:
             entry = self.__dict__.get("_entries", {}).get(name)
             if entry is None:
                 raise RuntimeError(f"Failed to create function state object for: {name}")
-            kernels[name] = MetalKernel(name, entry, self.__dict__["_handle"])
+            kernels[name] = MetalKernel(name, entry, self.__dict__["_handle"], self.__dict__["_device"])
         kernel: MetalKernel = kernels[name]
         return kernel
 
@@ -49,8 +50,9 @@ class MetalKernel:
     RuntimeError if the kernel touches memory that is not there or divides an integer by zero.
     """
 
-    def __init__(self, name: str, entry: KernelEntry, library: ctypes.CDLL) -> None:
+    def __init__(self, name: str, entry: KernelEntry, library: ctypes.CDLL, device: Device) -> None:
         self._name = name
+        self._device = device
         self._entry = entry
         self._library = library  # the code lives as long as this
         self._shared = int(entry.shared_bytes())
@@ -87,8 +89,7 @@ class MetalKernel:
         if 0 in group:
             raise ValueError("anymps: a group of threads cannot be empty")
         tensors = bound.tensors()
-        device = attached()
-        if tensors and device.shaders_by_operator():
+        if tensors and self._device.shaders_by_operator():
 
             def run(aliases: Sequence[torch.Tensor]) -> None:
                 self._run(bound, aliases, grid, group, error_buf_idx)
@@ -124,7 +125,7 @@ class MetalKernel:
             raise RuntimeError(fault_text(self._name, report, _ranges(bound), missing))
         message = errors.first() if errors is not None else None
         if message is not None:
-            attached().note_shader_error(self._name, message)
+            self._device.note_shader_error(self._name, message)
 
 
 def _fill(pointers: Any, bound: Arguments, tensors: Sequence[torch.Tensor]) -> list[Any]:
