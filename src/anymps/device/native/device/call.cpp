@@ -46,7 +46,6 @@ void Call::note_wait_condition(const at::Tensor& tensor, size_t position) {
   const Wait wait = wait_for_tensor(rule_, tensor, position);
   if (wait != Wait::None) {
     span_.wait(wait);
-    span_.wait(rule_.wait);
   }
 }
 
