@@ -76,10 +76,6 @@ def test_source_that_does_not_compile(source: str, expected: str) -> None:
             "#include <metal_tensor>\nkernel void f(metal::tensor_handle t) {}",
             "Metal 4 tensor operations (program_source:2)",
         ),
-        (
-            "kernel void f(threadgroup float* x [[threadgroup(0)]]) {}",
-            "threadgroup memory as a parameter, whose size torch.mps.compile_shader cannot set (program_source:1)",
-        ),
     ],
 )
 def test_what_is_not_there_is_named(source: str, feature: str) -> None:
@@ -87,6 +83,23 @@ def test_what_is_not_there_is_named(source: str, feature: str) -> None:
     with pytest.raises(RuntimeError) as raised:
         torch.mps.compile_shader(source)
     assert str(raised.value) == f"anymps: {feature} cannot be used on the virtual mps device"
+
+
+def test_a_kernel_that_cannot_be_called_leaves_the_others() -> None:
+    """It is refused when it is asked for."""
+    shader = torch.mps.compile_shader(
+        "kernel void one(device float* x) { x[0] = 1; }\n"
+        "kernel void f(device float* y, threadgroup float* x [[threadgroup(0)]]) { x[0] = y[0]; }"
+    )
+    x = torch.zeros(1, device="mps")
+    shader.one(x)
+    assert (x.item(), dir(shader)) == (1, ["f", "one"])
+    with pytest.raises(RuntimeError) as raised:
+        _ = shader.f
+    assert str(raised.value) == (
+        "anymps: threadgroup memory as a parameter, whose size torch.mps.compile_shader cannot set (program_source:2) "
+        "cannot be used on the virtual mps device"
+    )
 
 
 def test_a_function_constant_that_may_be_missing() -> None:

@@ -70,14 +70,16 @@ def _make(source: str, compiler: Compiler, library: Path) -> None:
     text = prepared.text
     with_torch = includes_torch(text)
     synced = translated_headers()[1] if with_torch else frozenset()
+
+    def say(missing: Unsupported) -> str:
+        line = source_line(prepared, missing.offset)
+        return f"anymps: {missing} ({SOURCE_NAME}:{line}) cannot be used on the virtual mps device"
+
     try:
         translation = translate(text, synced)
-        behind = launchers(translation.kernels)
     except Unsupported as missing:
-        line = source_line(prepared, missing.offset)
-        raise RuntimeError(
-            f"anymps: {missing} ({SOURCE_NAME}:{line}) cannot be used on the virtual mps device"
-        ) from None
+        raise RuntimeError(say(missing)) from None
+    behind = launchers(translation.kernels, say)
     unit = library.with_name("shader.cpp")
     unit.write_text(f'#line 1 "{SOURCE_NAME}"\n{translation.rewritten.text}{behind}', encoding="utf-8")
     include = [f"-I{translated_headers()[0]}"] if with_torch else []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 
 from anymps.metal._rewrite import KernelSource, Unsupported
 from anymps.metal._structure import Parameter
@@ -37,15 +38,22 @@ _VALUES = frozenset(
 _UNFIT = {"threadgroup": "threadgroup memory as a parameter, whose size torch.mps.compile_shader cannot set"}
 
 
-def launchers(kernels: Sequence[KernelSource]) -> str:
+def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]) -> str:
     """The launchers of all kernels and the table `anymps_kernels`, which the runtime reads.
 
-    Raises Unsupported for a parameter that no buffer and no position can be bound to.
+    A kernel with a parameter that nothing can be bound to stands there without code, with what `say` makes of it in
+    `anymps_refusals`: the others of its source can be used.
     """
     lines = ['\n#line 1 "anymps launchers"']
-    rows = []
+    rows, refusals = [], []
     for number, kernel in enumerate(kernels):
-        lines += _launcher(number, kernel)
+        try:
+            lines += _launcher(number, kernel)
+        except Unsupported as missing:
+            rows.append(f'{{"{kernel.name}", 0, nullptr, nullptr, nullptr, nullptr, 0, 0}}')
+            refusals.append(json.dumps(say(missing)))
+            continue
+        refusals.append("nullptr")
         form = 2 if kernel.synced else 0
         maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
         if kernel.function.template and not kernel.function.max_threads.isdigit():
@@ -58,7 +66,8 @@ def launchers(kernels: Sequence[KernelSource]) -> str:
     visible = 'extern "C" __attribute__((visibility("default"), used))'
     lines.append(
         f"{visible} const anymps_rt::Kernel anymps_kernels[] = "
-        f"{{{', '.join(rows) or '{}'}}};\n{visible} const unsigned anymps_kernel_count = {len(rows)};"
+        f"{{{', '.join(rows) or '{}'}}};\n{visible} const unsigned anymps_kernel_count = {len(rows)};\n"
+        f"{visible} const char* const anymps_refusals[] = {{{', '.join(refusals) or 'nullptr'}}};"
     )
     return "\n".join(lines) + "\n"
 

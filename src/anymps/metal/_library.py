@@ -35,6 +35,8 @@ class ShaderLibrary:
             entry = self.__dict__.get("_entries", {}).get(name)
             if entry is None:
                 raise RuntimeError(f"Failed to create function state object for: {name}")
+            if isinstance(entry, str):
+                raise RuntimeError(entry)
             kernels[name] = MetalKernel(name, entry, self.__dict__["_handle"], self.__dict__["_device"])
         kernel: MetalKernel = kernels[name]
         return kernel

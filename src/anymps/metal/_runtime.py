@@ -64,10 +64,18 @@ def runtime() -> ctypes.CDLL:
     return library
 
 
-def load_kernels(path: Path) -> tuple[ctypes.CDLL, dict[str, KernelEntry]]:
-    """A compiled shader and its kernels by name. Keep the library as long as the kernels are used."""
+def load_kernels(path: Path) -> tuple[ctypes.CDLL, dict[str, KernelEntry | str]]:
+    """A compiled shader and its kernels by name; of one that cannot be used here, what is said of it.
+
+    Keep the library as long as the kernels are used.
+    """
     runtime()
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
     count = ctypes.c_uint.in_dll(library, "anymps_kernel_count").value
     table = (KernelEntry * max(count, 1)).in_dll(library, "anymps_kernels")
-    return library, {table[i].name.decode(): table[i] for i in range(count)}
+    refusals = (ctypes.c_char_p * max(count, 1)).in_dll(library, "anymps_refusals")
+    kernels: dict[str, KernelEntry | str] = {}
+    for i in range(count):
+        refusal: bytes | None = refusals[i]
+        kernels[table[i].name.decode()] = table[i] if refusal is None else refusal.decode()
+    return library, kernels
