@@ -9,7 +9,6 @@ from anymps.metal._rewrite import KernelSource, Unsupported
 from anymps.metal._structure import Parameter
 
 MAX_THREADS = 1024  # of a group, on every Apple GPU; what a kernel's registers allow of it is not known here
-FORMS = ("plain", "fission", "fibers")
 
 _VALUES = frozenset(
     (
@@ -50,16 +49,16 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         try:
             lines += _launcher(number, kernel)
         except Unsupported as missing:
-            rows.append(f'{{"{kernel.name}", 0, nullptr, nullptr, nullptr, nullptr, 0, 0}}')
+            rows.append(f'{{"{kernel.name}", 0, nullptr, nullptr, nullptr, 0, 0}}')
             refusals.append(json.dumps(say(missing)))
             continue
         refusals.append("nullptr")
-        form = 2 if kernel.synced else 0
+        form = 1 if kernel.synced else 0
         maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
         if kernel.function.template and not kernel.function.max_threads.isdigit():
             maximum = str(MAX_THREADS)
         rows.append(
-            f'{{"{kernel.name}", {form}, {"nullptr" if form else f"anymps_plain_{number}"}, nullptr, '
+            f'{{"{kernel.name}", {form}, {"nullptr" if form else f"anymps_plain_{number}"}, '
             f"{f'anymps_thread_{number}' if form else 'nullptr'}, "
             f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}}}"
         )

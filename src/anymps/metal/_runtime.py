@@ -17,7 +17,6 @@ class KernelEntry(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("form", ctypes.c_int),
         ("plain", ctypes.c_void_p),
-        ("group", ctypes.c_void_p),
         ("thread", ctypes.c_void_p),
         ("shared_bytes", ctypes.CFUNCTYPE(ctypes.c_uint)),
         ("max_threads", ctypes.c_uint),

@@ -363,11 +363,7 @@ void Worker::work(Job& job) {
         group.size[axis] = left < job.launch.group[axis] ? left : job.launch.group[axis];
         group.threads *= group.size[axis];
       }
-      if (job.kernel->form == anymps_rt::Fission) {
-        job.kernel->group(group);
-      } else {
-        run_group(*job.kernel, group);
-      }
+      run_group(*job.kernel, group);
     }
     guarded = 0;
     return;

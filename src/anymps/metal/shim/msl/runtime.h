@@ -32,13 +32,12 @@ struct Box {
   unsigned from[3], to[3];
 };
 
-enum Form { Plain = 0, Fission = 1, Fibers = 2 };
+enum Form { Plain = 0, Fibers = 1 };
 
 struct Kernel {
   const char* name;
   int form;
   void (*plain)(const Launch&, const Box&);
-  void (*group)(const Group&);
   void (*thread)(const Thread&);
   unsigned (*shared_bytes)();  // threadgroup memory that the kernel declares
   unsigned max_threads;        // of a group
