@@ -265,7 +265,6 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def record(path: Path | None, **more: object) -> Iterator[FakeHandle]:
         log.append(("record", path, more))
         yield FakeHandle(log)
-        log.append("recorded")
 
     def print_terminal(recording: object, findings: list[Finding], stream: TextIO) -> None:
         stream.write(f"{recording}, {len(findings)} finding\n")
@@ -292,7 +291,7 @@ def test_session_in_order(log: list[Any], capsys: pytest.CaptureFixture[str]) ->
         ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"], "source": None}),
     ]
     assert session.finish({"status": 0}) == 0
-    assert log[2:] == [("close", {"status": 0}), "recorded"]
+    assert log[2:] == [("close", {"status": 0})]
     assert capsys.readouterr() == ("", "the recording in short; whole: anymps report x.db\n")
 
 
@@ -363,7 +362,7 @@ def test_session_kept_without_report(log: list[Any], capsys: pytest.CaptureFixtu
     session = RunSession(RunOptions())
     session.start(Target("train.py"))
     session.keep({"status": 143, "how": "SIGTERM"})
-    assert log[2:] == [("close", {"status": 143, "how": "SIGTERM"}), "recorded"]
+    assert log[2:] == [("close", {"status": 143, "how": "SIGTERM"})]
     assert capsys.readouterr() == ("", "")
 
 
