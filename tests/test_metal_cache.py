@@ -130,6 +130,25 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError) as raised:
         _compiler.find_compiler.__wrapped__()
     assert str(raised.value) == (
-        "Metal shaders are compiled with a C++ compiler, and none was found: install clang or g++ (apt install g++), "
-        "or name one in CXX"
+        "Metal shaders are compiled with a C++ compiler, and none was found: install clang 15 or g++ 12, or a newer "
+        "one (apt install g++), or name one in CXX"
+    )
+
+
+def test_a_compiler_that_is_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is passed over for a newer one; if there is none, the line names it. Clang 14 has no halves on x86."""
+    from anymps.metal import _compiler
+
+    old = tmp_path / "clang++"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "clang version 14.0.6"\nexit 0\n', encoding="utf-8")
+    old.chmod(0o755)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert _compiler.find_compiler.__wrapped__().command != ("clang++",)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RuntimeError) as raised:
+        _compiler.find_compiler.__wrapped__()
+    assert str(raised.value) == (
+        "Metal shaders are compiled with a C++ compiler, and clang version 14.0.6 has no 16-bit floats: "
+        "install clang 15 or g++ 12, or a newer one (apt install g++), or name one in CXX"
     )

@@ -19,6 +19,7 @@ SHIM = Path(__file__).with_name("shim")
 RUNTIME = Path(__file__).with_name("runtime") / "runtime.cpp"
 FAST_MATH_VARIABLE = "PYTORCH_MPS_FAST_MATH"
 _NAMES = ("clang++", *(f"clang++-{version}" for version in range(24, 13, -1)), "g++", "c++")
+_HALVES = "__FLT16_MANT_DIG__"  # a macro of compilers that know _Float16: clang from 15 on x86, g++ from 12
 METAL_MACROS = (
     "-D__METAL__=1",
     "-D__METAL_MACOS__=1",
@@ -87,21 +88,36 @@ def find_compiler() -> Compiler:
     Raises BuildError if there is none.
     """
     chosen = os.environ.get("CXX", "").strip()
+    too_old = ""
     for words in [shlex.split(chosen)] if chosen else [[name] for name in _NAMES if shutil.which(name)]:
-        try:
-            answer = subprocess.run(
-                [*words, "--version"], capture_output=True, text=True, errors="replace", check=False, timeout=60
-            )
-        except (OSError, subprocess.TimeoutExpired):
+        version = _answer([*words, "--version"])
+        if not version:
             continue
-        if answer.returncode == 0 and answer.stdout.strip():
-            lines = answer.stdout.strip().splitlines()[:3]
-            return Compiler(tuple(words), "clang" in answer.stdout, " | ".join(line.strip() for line in lines))
-    what = f"CXX={chosen} cannot be run" if chosen else "none was found"
+        if _answer([*words, "-x", "c++", "-E", "-dM", "-"]).find(_HALVES) < 0:
+            too_old = too_old or version.splitlines()[0]
+            continue
+        lines = version.splitlines()[:3]
+        return Compiler(tuple(words), "clang" in version, " | ".join(line.strip() for line in lines))
+    what = "none was found"
+    if too_old:
+        what = f"{too_old} has no 16-bit floats"
+    elif chosen:
+        what = f"CXX={chosen} cannot be run"
     raise BuildError(
-        f"Metal shaders are compiled with a C++ compiler, and {what}: install clang or g++ (apt install g++), "
-        "or name one in CXX"
+        f"Metal shaders are compiled with a C++ compiler, and {what}: install clang 15 or g++ 12, or a newer one "
+        "(apt install g++), or name one in CXX"
     )
+
+
+def _answer(command: list[str]) -> str:
+    """What a command prints, with nothing to read; empty if it cannot be run or fails."""
+    try:
+        answer = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 @functools.cache
