@@ -232,8 +232,10 @@ template <class T, unsigned N> struct packed : packed_storage<T, N> {
       class... S,
       class = typename anymps_msl::when<sizeof...(S) == N && (true && ... && anymps_msl::is_number<S>::value)>::type>
   packed(S... values) { *this = vec<T, N>(values...); }
-  template <class A, class... B, class = decltype(vec<T, N>(A(), B()...)), class = void>
-  explicit packed(const A& a, const B&... b) { *this = vec<T, N>(a, b...); }
+  template <class A, class = decltype(vec<T, N>(A())), class = void>
+  explicit packed(const A& a) { *this = vec<T, N>(a); }
+  template <class A, class B, class... C, class = decltype(vec<T, N>(A(), B(), C()...)), class = void>
+  packed(const A& a, const B& b, const C&... c) { *this = vec<T, N>(a, b, c...); }
   packed(T value) { *this = vec<T, N>(value); }
   packed& operator=(const vec<T, N>& from) {
     for (unsigned i = 0; i < N; ++i) this->v_[i] = from.at(i);
