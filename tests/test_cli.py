@@ -75,6 +75,11 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--start-method", "fork", "train.py"], Target("train.py"), RunOptions(start_method="fork")),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
         (
+            ["--report-to", "r.HTML", "--report", "json=r.json", "train.py"],
+            Target("train.py"),
+            RunOptions(outputs=Outputs((Output("json", "r.json"), Output("html", "r.HTML")))),
+        ),
+        (
             ["--fail-on", "warning", "train.py", "--fail-on"],
             Target("train.py", ("--fail-on",)),
             RunOptions(choice=Choice(fail_on="warning")),

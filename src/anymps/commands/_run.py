@@ -90,7 +90,10 @@ class ScriptCommand(click.Command):
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
 @click.option(
-    "--report-to", metavar="FILE", type=click.Path(path_type=Path), help="Write the whole report to this file."
+    "--report-to",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the whole report to this file: as html, json or sarif if it ends so, else as text.",
 )
 @finding_options
 @report_option
@@ -130,6 +133,9 @@ def run(
         raise UsageError("--no-report and --report-to exclude each other")
     if no_report and verbose:
         raise UsageError("--no-report and --verbose exclude each other")
+    named = None if report_to is None else Output.by_ending(report_to)
+    if named is not None:
+        report_to, reports = None, (*reports, named)
     options = RunOptions(
         mac=mac,
         fallback=fallback,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 STDOUT: Final = "-"
 _SQLITE = b"SQLite format 3\x00"  # how a recording begins
+_ENDINGS: Final = {".html": "html", ".htm": "html", ".json": "json", ".sarif": "sarif"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class Output:
         if form not in FORMATS:
             raise ValueError(f"there is no form {form!r}: {', '.join(FORMATS)}")
         return cls(form, path)
+
+    @classmethod
+    def by_ending(cls, path: Path) -> Output | None:
+        """The form that a file's ending stands for: .html, .htm, .json or .sarif; None for any other."""
+        form = _ENDINGS.get(path.suffix.lower())
+        return None if form is None else cls(form, str(path))
 
     @property
     def to_stdout(self) -> bool:
