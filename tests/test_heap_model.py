@@ -706,6 +706,18 @@ def test_16_gb_m1_allows_18_13_gb(run: Run) -> None:
     )
 
 
+def test_16_gb_m2_with_5000_mb_held_fails_for_a_linear_of_512(run: Run) -> None:
+    """With 5000 MB held, layers of 512 x 512 fit until 18.13 GB are taken; the one that does not asks for 1024 KB."""
+    held = [f"alloc held {5000 * MIB}"]
+    layers = [line for i in range(14_000) for line in (f"alloc weight{i} {512 * 512 * 4}", f"alloc bias{i} {512 * 4}")]
+    answers = run(config(7, 11_453_251_584, 8_589_934_592), *held, *layers)
+    refused = next(answer for answer in answers if answer.startswith("error"))
+    assert refused == (
+        "error OutOfMemory: MPS backend out of memory (MPS allocated: 18.13 GB, other allocations: 0 bytes, "
+        f"max allowed: 18.13 GB). Tried to allocate 1024.00 KB on private pool.{ADVICE}"
+    )
+
+
 @pytest.mark.parametrize(
     ("size", "minor", "text"),
     [

@@ -50,7 +50,7 @@ The training step  median of 9 steps, without the first
   25 of the operators on mps only view other memory: no kernel runs. Each fallback changes from the
   GPU to the CPU and back: 2 changes a step.
 
-Waits  2 lines in every step
+Waits  2 lines in the steps
 
   where             waits for  a step  queued     host     work    cost a step
   nets/model.py:19  fallback        1      75  1.33 ms  1.88 ms  332 to 660 us

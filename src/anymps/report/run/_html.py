@@ -192,7 +192,7 @@ def _waits(recording: Recording, findings: Sequence[Finding]) -> dict[str, Any] 
         return None
     return {
         "tables": [
-            ("waits-hurting", "In every step, and what had been queued before each", WAIT_COLUMNS, rows.hurting),
+            ("waits-hurting", "In the steps, and what had been queued before each", WAIT_COLUMNS, rows.hurting),
             ("waits-belonging", "Waits that are fine as they are", BELONGING_COLUMNS, rows.belonging),
         ],
         "numbers": (*NUMBERS, "times"),

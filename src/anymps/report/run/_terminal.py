@@ -152,7 +152,7 @@ def _waits(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
     rows = wait_rows(recording, findings)
     if rows is None:
         return
-    remark = f"{text.plural(len(rows.hurting), 'line')} in every step" if rows.hurting else ""
+    remark = f"{text.plural(len(rows.hurting), 'line')} in the steps" if rows.hurting else ""
     remark = remark or ("" if rows.remarks else "all fine as they are")
     yield from heading("Waits", remark)
     if rows.hurting:
