@@ -47,7 +47,10 @@ def compile_runtime() -> Path:
     with work_folder(directory) as folder:
         library = folder / "made.so"
         answer = compiler.run(
-            ["-std=c++17", "-O2", "-w", "-fPIC", "-shared", "-pthread", f"-I{SHIM}", str(RUNTIME), "-o", str(library)]
+            [
+                *("-std=c++17", "-O2", "-w", "-fPIC", "-shared", "-pthread"),
+                *(f"-I{SHIM}", *map(str, sorted(RUNTIME.glob("*.cpp"))), "-o", str(library)),
+            ]
         )
         if answer.returncode != 0:
             raise BuildError(f"the runtime for Metal shaders cannot be compiled:\n{answer.stderr.strip()}")

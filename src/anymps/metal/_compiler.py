@@ -16,7 +16,7 @@ from pathlib import Path
 from anymps._errors import BuildError
 
 SHIM = Path(__file__).with_name("shim")
-RUNTIME = Path(__file__).with_name("runtime") / "runtime.cpp"
+RUNTIME = Path(__file__).with_name("runtime")
 FAST_MATH_VARIABLE = "PYTORCH_MPS_FAST_MATH"
 _NAMES = ("clang++", *(f"clang++-{version}" for version in range(24, 13, -1)), "g++", "c++")
 _HALVES = "__FLT16_MANT_DIG__"  # a macro of compilers that know _Float16: clang from 15 on x86, g++ from 12
@@ -127,7 +127,7 @@ def shim_digest() -> str:
     here = Path(__file__).parent
     files = [
         *SHIM.rglob("*"),
-        RUNTIME,
+        *RUNTIME.iterdir(),
         *(here / f"_{name}.py" for name in ("tokens", "structure", "rewrite", "launchers", "preprocess")),
     ]
     for path in sorted(files):

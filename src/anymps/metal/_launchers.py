@@ -49,17 +49,18 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         try:
             lines += _launcher(number, kernel)
         except Unsupported as missing:
-            rows.append(f'{{"{kernel.name}", 0, nullptr, nullptr, nullptr, 0, 0}}')
+            rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0}}')
             refusals.append(json.dumps(say(missing)))
             continue
         refusals.append("nullptr")
-        form = 1 if kernel.synced else 0
+        form = "Fibers" if kernel.synced else "Plain"
         maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
         if kernel.function.template and not kernel.function.max_threads.isdigit():
             maximum = str(MAX_THREADS)
         rows.append(
-            f'{{"{kernel.name}", {form}, {"nullptr" if form else f"anymps_plain_{number}"}, '
-            f"{f'anymps_thread_{number}' if form else 'nullptr'}, "
+            f'{{"{kernel.name}", anymps_rt::Form::{form}, '
+            f"{'nullptr' if kernel.synced else f'anymps_plain_{number}'}, "
+            f"{f'anymps_thread_{number}' if kernel.synced else 'nullptr'}, nullptr, "
             f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}}}"
         )
     visible = 'extern "C" __attribute__((visibility("default"), used))'

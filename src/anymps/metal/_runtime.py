@@ -18,6 +18,7 @@ class KernelEntry(ctypes.Structure):
         ("form", ctypes.c_int),
         ("plain", ctypes.c_void_p),
         ("thread", ctypes.c_void_p),
+        ("group", ctypes.c_void_p),
         ("shared_bytes", ctypes.CFUNCTYPE(ctypes.c_uint)),
         ("max_threads", ctypes.c_uint),
         ("buffers", ctypes.c_uint),
@@ -25,7 +26,7 @@ class KernelEntry(ctypes.Structure):
 
 
 class Report(ctypes.Structure):
-    """What a launch came to: `Report` of runtime.cpp."""
+    """What a launch came to: `Report` of runtime/launch.h."""
 
     _fields_ = (
         ("signal", ctypes.c_int),

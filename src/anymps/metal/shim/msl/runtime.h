@@ -32,13 +32,15 @@ struct Box {
   unsigned from[3], to[3];
 };
 
-enum Form { Plain = 0, Fibers = 1 };
+// How a kernel runs: as loops over boxes of the grid; with each thread of a group as a fiber; or a whole group by one call.
+enum class Form : int { Plain = 0, Fibers = 1, Groups = 2 };
 
 struct Kernel {
   const char* name;
-  int form;
+  Form form;
   void (*plain)(const Launch&, const Box&);
   void (*thread)(const Thread&);
+  void (*group)(const Group&);
   unsigned (*shared_bytes)();  // threadgroup memory that the kernel declares
   unsigned max_threads;        // of a group
   unsigned buffers;            // how many it binds

@@ -1,0 +1,157 @@
+// A group of threads as fibers: who runs, who waits, and what opens.
+#include "fibers.h"
+
+namespace anymps_rt {
+namespace {
+
+// Initial-exec: read at every SIMD call. The pointer is all that lies there.
+__attribute__((tls_model("initial-exec"))) thread_local Fibers* the_fibers = nullptr;
+struct Owner {
+  Fibers* fibers = nullptr;
+  ~Owner() {
+    the_fibers = nullptr;
+    delete fibers;
+  }
+};
+thread_local Owner owner;
+
+void start_fiber() {
+  the_fibers->run_fiber();
+}
+
+}  // namespace
+
+Fibers& Fibers::mine() {
+  if (the_fibers == nullptr) {
+    owner.fibers = new Fibers();
+    the_fibers = owner.fibers;
+  }
+  return *the_fibers;
+}
+
+void Fibers::run_fiber() {
+  entry_(context_, current);
+  hand_over(current / kLanes);
+  __builtin_unreachable();
+}
+
+void Fibers::block_at_barrier() {
+  const unsigned s = current / kLanes;
+  at_barrier_[s] |= 1u << (current % kLanes);
+  hand_over(s);
+}
+
+void Fibers::block_at_simd(void* slot, Resolve resolve, unsigned long site) {
+  const unsigned s = current / kLanes;
+  slots_[current] = slot;
+  resolves_[current] = resolve;
+  sites_[current] = site;
+  at_simd_[s] |= 1u << (current % kLanes);
+  hand_over(s);
+}
+
+void Fibers::resolve(unsigned s) {
+  unsigned long lowest = ~0ul;
+  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
+    const unsigned long site = sites_[s * kLanes + static_cast<unsigned>(__builtin_ctz(rest))];
+    lowest = site < lowest ? site : lowest;
+  }
+  unsigned lanes = 0;
+  Resolve first = nullptr;
+  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
+    const unsigned fiber = s * kLanes + lane;
+    if (sites_[fiber] == lowest && (first == nullptr || first == resolves_[fiber])) {
+      first = resolves_[fiber];
+      lanes |= 1u << lane;
+    }
+  }
+  if (first != nullptr) {
+    first(slots_ + s * kLanes, lanes);
+  }
+  at_simd_[s] &= ~lanes;
+  runnable_[s] |= lanes;
+}
+
+// The running fiber waits, or is done: the next one runs. Returns when this one may go on.
+void Fibers::hand_over(unsigned s) {
+  const unsigned self = current;
+  for (;;) {
+    if (runnable_[s] != 0) {
+      const auto lane = static_cast<unsigned>(__builtin_ctz(runnable_[s]));
+      runnable_[s] &= runnable_[s] - 1;
+      current = s * kLanes + lane;
+      if (current != self) {
+        anymps_rt_switch(&pointers_[self], pointers_[current]);
+      }
+      return;
+    }
+    if (at_simd_[s] != 0) {
+      resolve(s);
+      continue;
+    }
+    ready_ &= ~(1u << s);
+    if (ready_ == 0) {
+      for (unsigned other = 0; other < simdgroups_; ++other) {  // the barrier opens
+        runnable_[other] = at_barrier_[other];
+        at_barrier_[other] = 0;
+        ready_ |= static_cast<unsigned>(runnable_[other] != 0) << other;
+      }
+      if (ready_ == 0) {
+        anymps_rt_switch(&pointers_[self], main_);  // all are done
+      }
+    }
+    s = static_cast<unsigned>(__builtin_ctz(ready_));
+  }
+}
+
+void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
+  entry_ = entry;
+  context_ = context;
+  simdgroups_ = (threads + kLanes - 1) / kLanes;
+  for (unsigned s = 0; s < simdgroups_; ++s) {
+    const unsigned left = threads - s * kLanes;
+    runnable_[s] = left >= kLanes ? ~0u : (1u << left) - 1;
+    at_simd_[s] = at_barrier_[s] = 0;
+  }
+  ready_ = simdgroups_ == kLanes ? ~0u : (1u << simdgroups_) - 1;
+  for (unsigned i = 0; i < threads; ++i) {
+    pointers_[i] = first_frame(stacks_.top(i), start_fiber);
+  }
+  current = 0;
+  runnable_[0] &= ~1u;
+  running = true;
+  anymps_rt_switch(&main_, pointers_[0]);
+  running = false;
+}
+
+}  // namespace anymps_rt
+
+using anymps_rt::Fibers;
+
+extern "C" {
+
+void anymps_rt_group(unsigned threads, anymps_rt_entry entry, void* context) {
+  Fibers::mine().run(threads, entry, context);
+}
+
+void anymps_rt_barrier(int) {
+  anymps_rt::the_fibers->block_at_barrier();
+}
+
+void anymps_rt_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site) {
+  anymps_rt::the_fibers->block_at_simd(slot, resolve, site);
+}
+
+unsigned anymps_rt_lane() {
+  return anymps_rt::the_fibers->current % anymps_rt::kLanes;
+}
+
+unsigned anymps_rt_thread() {
+  return anymps_rt::the_fibers->current;
+}
+
+char* anymps_rt_shared() {
+  return anymps_rt::the_fibers->shared;
+}
+}

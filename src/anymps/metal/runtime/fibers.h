@@ -1,0 +1,75 @@
+// A group of threads as fibers on one OS thread: barriers and SIMD calls.
+//
+// Each GPU thread is a fiber with a stack of its own. The fibers of a SIMD group run until each of them waits. Then the SIMD
+// call with the lowest site among those waited at is done, with exactly the lanes that wait there: so lanes that took
+// different branches meet again. A barrier opens when every thread that still runs is there. A lane that has to wait hands
+// over to the next one itself; no scheduler stands between.
+//
+// The C face serves code that did not come from our C++ headers:
+//
+//     void entry(void* context, unsigned thread) { ... anymps_rt_barrier(0); ... }
+//     anymps_rt_group(256, entry, context);   // returns when all 256 threads have
+//
+// Within `entry`, on the same OS thread:
+// - anymps_rt_barrier(line): waits for all threads of the group that still run.
+// - anymps_rt_simd(slot, resolve, site): waits for the lanes of the SIMD group; then `resolve(slots, lanes)` runs once, with
+//   slots[lane] = what each lane brought, for those whose bit is set in `lanes`. It writes results where each slot points to.
+//   `site` orders calls: the lowest waited at goes first, so it should grow with the place of the call in the code.
+// - anymps_rt_lane(): the lane; anymps_rt_thread(): the thread's index in its group.
+// - anymps_rt_shared(): 64 KiB of threadgroup memory. It is not cleared between groups.
+//
+// Ready-made SIMD calls are those of shim/msl/sync.h: `metal::simd_sum(value, site)` compiled into an `extern "C"` function.
+// A fault or an interrupt is caught only inside of a launch: give a `Kernel` of shim/msl/runtime.h to anymps_rt_launch
+// (launch.h), whose `thread` runs as a fiber; it needs no call of anymps_rt_group.
+#pragma once
+
+#include <msl/runtime.h>
+
+#include "stacks.h"
+
+extern "C" {
+typedef void (*anymps_rt_entry)(void* context, unsigned thread);
+// Runs a group of at most 1024 threads on this OS thread. Not to be called from within one of its threads.
+void anymps_rt_group(unsigned threads, anymps_rt_entry entry, void* context);
+unsigned anymps_rt_thread();
+}
+
+namespace anymps_rt {
+
+constexpr size_t kSharedBytes = 64 << 10;  // twice what Metal gives: what exceeds 32 KiB is refused before a launch
+
+// What one OS thread needs to run groups.
+class Fibers {
+ public:
+  // Those of this OS thread, made at the first call.
+  static Fibers& mine();
+
+  void run(unsigned threads, anymps_rt_entry entry, void* context);
+  void block_at_barrier();
+  void block_at_simd(void* slot, Resolve resolve, unsigned long site);
+  [[noreturn]] void run_fiber();
+
+  unsigned current = 0;
+  bool running = false;  // whether a group runs, so that `current` is a thread
+  alignas(64) char shared[kSharedBytes];
+
+ private:
+  void hand_over(unsigned s);
+  void resolve(unsigned s);
+
+  anymps_rt_entry entry_ = nullptr;
+  void* context_ = nullptr;
+  unsigned simdgroups_ = 0;
+  unsigned ready_ = 0;  // SIMD groups with lanes that can run
+  unsigned runnable_[kLanes];
+  unsigned at_simd_[kLanes];
+  unsigned at_barrier_[kLanes];
+  void* slots_[kMaxThreads];
+  Resolve resolves_[kMaxThreads];
+  unsigned long sites_[kMaxThreads];
+  void* pointers_[kMaxThreads];  // of the stacks of fibers that wait
+  void* main_ = nullptr;
+  Stacks stacks_;
+};
+
+}  // namespace anymps_rt

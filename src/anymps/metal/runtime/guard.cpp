@@ -1,0 +1,175 @@
+// Signals of kernels: handlers that jump only if their thread runs a kernel, and else ask what was there before them.
+#include "guard.h"
+
+#include <cerrno>
+#include <mutex>
+#include <sys/mman.h>
+#include <vector>
+
+namespace anymps_rt {
+namespace {
+
+constexpr size_t kSignalStack = 64 << 10;
+
+__attribute__((tls_model("initial-exec"))) thread_local Guard* the_guard = nullptr;
+struct Owner {
+  Guard* guard = nullptr;
+  ~Owner() {
+    the_guard = nullptr;
+    delete guard;
+  }
+};
+thread_local Owner owner;
+
+constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE};
+struct sigaction former[65];
+std::mutex installing;
+
+void pass_on(int number, siginfo_t* info, void* context) {
+  const struct sigaction& before = former[number];
+  if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr) {
+    before.sa_sigaction(number, info, context);
+  } else if (before.sa_handler == SIG_IGN && number == SIGINT) {
+    return;
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(number);
+  } else {
+    signal(number, SIG_DFL);  // the instruction runs again, and this time nobody is in the way
+    if (number == SIGINT) {
+      raise(number);
+    }
+  }
+}
+
+void on_fault(int number, siginfo_t* info, void* context) {
+  Guard* const here = the_guard;
+  if (here == nullptr || here->guarded == 0) {
+    pass_on(number, info, context);
+    return;
+  }
+  here->caught = number;
+  here->address = reinterpret_cast<uintptr_t>(info->si_addr);
+  siglongjmp(here->out, 1);
+}
+
+std::atomic<Stoppable*> running{nullptr};
+std::vector<pthread_t> pool_threads;
+
+void on_stop(int, siginfo_t*, void*) {
+  Guard* const here = the_guard;
+  if (here != nullptr && here->guarded != 0) {
+    here->caught = SIGINT;
+    siglongjmp(here->out, 1);
+  }
+}
+
+int stop_signal() {
+  return SIGRTMAX - 3;
+}
+
+void on_interrupt(int number, siginfo_t* info, void* context) {
+  const int saved = errno;
+  pass_on(number, info, context);
+  Stoppable* const launch = running.load();
+  if (launch != nullptr) {
+    launch->stopped.store(true);
+    for (const pthread_t thread : pool_threads) {
+      pthread_kill(thread, stop_signal());
+    }
+    if (pthread_equal(launch->caller, pthread_self()) == 0) {
+      pthread_kill(launch->caller, stop_signal());
+    }
+    errno = saved;
+    on_stop(number, info, context);
+  }
+  errno = saved;
+}
+
+void install(int number, void (*handler)(int, siginfo_t*, void*)) {
+  struct sigaction now{};
+  sigaction(number, nullptr, &now);
+  if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == handler) {
+    return;
+  }
+  former[number] = now;
+  struct sigaction ours{};
+  ours.sa_sigaction = handler;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigemptyset(&ours.sa_mask);
+  sigaction(number, &ours, nullptr);
+}
+
+void install_handlers() {
+  const std::lock_guard<std::mutex> lock(installing);
+  for (const int number : kFaults) {
+    install(number, on_fault);
+  }
+  install(stop_signal(), on_stop);
+}
+
+}  // namespace
+
+Guard& Guard::mine() {
+  if (the_guard == nullptr) {
+    owner.guard = new Guard();
+    the_guard = owner.guard;
+  }
+  return *the_guard;
+}
+
+Guard::Guard() {
+  stack_t now{};
+  sigaltstack(nullptr, &now);
+  if ((now.ss_flags & SS_DISABLE) != 0) {
+    void* memory = mmap(nullptr, kSignalStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) {
+      own_stack_ = memory;
+      stack_t ours{};
+      ours.ss_sp = memory;
+      ours.ss_size = kSignalStack;
+      sigaltstack(&ours, nullptr);
+    }
+  }
+}
+
+Guard::~Guard() {
+  if (own_stack_ != nullptr) {
+    stack_t off{};
+    off.ss_flags = SS_DISABLE;
+    sigaltstack(&off, nullptr);
+    munmap(own_stack_, kSignalStack);
+  }
+}
+
+Watch::Watch(Stoppable& launch) : launch_(launch) {
+  launch.caller = pthread_self();
+  install_handlers();
+  Stoppable* idle = nullptr;
+  running.compare_exchange_strong(idle, &launch);
+  sigaction(SIGINT, nullptr, &before_);
+  install(SIGINT, on_interrupt);
+}
+
+Watch::~Watch() {
+  Stoppable* mine = &launch_;
+  running.compare_exchange_strong(mine, nullptr);
+  sigaction(SIGINT, &before_, nullptr);
+}
+
+sigset_t own_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : kFaults) sigaddset(&set, number);
+  sigaddset(&set, stop_signal());
+  return set;
+}
+
+void add_pool_thread(pthread_t thread) {
+  pool_threads.push_back(thread);
+}
+
+void forget_pool_threads() {
+  pool_threads.clear();
+}
+
+}  // namespace anymps_rt

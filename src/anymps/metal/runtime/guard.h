@@ -1,0 +1,52 @@
+// What keeps a kernel from ending the process: its faults, and a Ctrl-C, jump out of it to the thread that ran it.
+#pragma once
+
+#include <atomic>
+#include <csetjmp>
+#include <csignal>
+#include <cstdint>
+#include <pthread.h>
+
+namespace anymps_rt {
+
+// What can be stopped from outside: one launch.
+struct Stoppable {
+  std::atomic<bool> stopped{false};
+  pthread_t caller{};
+};
+
+// The guard of one OS thread. Between `guarded = 1` and `guarded = 0` a signal of the kernel jumps to `out`.
+class Guard {
+ public:
+  // That of this OS thread, made at the first call.
+  static Guard& mine();
+  ~Guard();
+
+  sigjmp_buf out;
+  volatile sig_atomic_t guarded = 0;
+  int caught = 0;  // the signal
+  uintptr_t address = 0;
+
+ private:
+  Guard();
+  void* own_stack_ = nullptr;  // for the handlers: a fiber's may be what overflowed
+};
+
+// Where a launch begins and ends, on the thread that called it. A Ctrl-C in between reaches its threads, too; Python's own
+// handler notes it, and raises it when the launch is over.
+class Watch {
+ public:
+  explicit Watch(Stoppable& launch);
+  ~Watch();
+
+ private:
+  Stoppable& launch_;
+  struct sigaction before_ {};
+};
+
+// The signals that a thread of the pool must not block, and where it says that it is there.
+sigset_t own_signals();
+void add_pool_thread(pthread_t thread);
+void forget_pool_threads();
+
+}  // namespace anymps_rt

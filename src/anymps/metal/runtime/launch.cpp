@@ -1,0 +1,158 @@
+// A dispatch cut into pieces, boxes of the grid or groups, which workers take one after the other.
+#include "launch.h"
+
+#include <mutex>
+
+#include "fibers.h"
+#include "guard.h"
+#include "pool.h"
+
+namespace anymps_rt {
+namespace {
+
+// One launch, shared by the workers that run it.
+struct Job : Stoppable {
+  const Kernel* kernel;
+  Launch launch;
+  uint64_t pieces = 1;  // boxes of a plain kernel, else groups
+  uint64_t tiles[3];    // of a plain kernel: how many boxes along each axis
+  unsigned tile[3];
+  std::atomic<uint64_t> next{0};
+  std::mutex mutex;
+  Report report{};
+};
+
+void run_plain(const Job& job, uint64_t piece) {
+  Box box;
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    const uint64_t index = piece % job.tiles[axis];
+    piece /= job.tiles[axis];
+    const uint64_t from = index * job.tile[axis];
+    const uint64_t to = from + job.tile[axis];
+    box.from[axis] = static_cast<unsigned>(from);
+    box.to[axis] = static_cast<unsigned>(to < job.launch.grid[axis] ? to : job.launch.grid[axis]);
+  }
+  job.kernel->plain(job.launch, box);
+}
+
+// Which group a piece is.
+void find_group(const Job& job, uint64_t piece, Group& group) {
+  group.threads = 1;
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    group.position[axis] = static_cast<unsigned>(piece % job.launch.groups[axis]);
+    piece /= job.launch.groups[axis];
+    const unsigned left = job.launch.grid[axis] - group.position[axis] * job.launch.group[axis];
+    group.size[axis] = left < job.launch.group[axis] ? left : job.launch.group[axis];
+    group.threads *= group.size[axis];
+  }
+}
+
+void place_in(const Group& group, unsigned index, unsigned (&local)[3]) {
+  local[0] = index % group.size[0];
+  local[1] = index / group.size[0] % group.size[1];
+  local[2] = index / group.size[0] / group.size[1];
+}
+
+struct Team {
+  const Kernel* kernel;
+  const Group* group;
+};
+void run_thread(void* context, unsigned index) {
+  const Team& team = *static_cast<const Team*>(context);
+  Thread thread{team.group->launch, team.group, {}, index};
+  place_in(*team.group, index, thread.local);
+  team.kernel->thread(thread);
+}
+
+// Runs pieces of the job until none is left; a fault ends the job.
+void work(void* context) {
+  Job& job = *static_cast<Job*>(context);
+  Guard& guard = Guard::mine();
+  Fibers& fibers = Fibers::mine();
+  Group group{&job.launch, {}, {}, 0};
+  Team team{job.kernel, &group};
+  if (sigsetjmp(guard.out, 0) == 0) {
+    guard.guarded = 1;
+    while (!job.stopped.load(std::memory_order_relaxed)) {
+      const uint64_t piece = job.next.fetch_add(1, std::memory_order_relaxed);
+      if (piece >= job.pieces) {
+        break;
+      }
+      if (job.kernel->form == Form::Plain) {
+        run_plain(job, piece);
+        continue;
+      }
+      find_group(job, piece, group);
+      if (job.kernel->form == Form::Groups) {
+        job.kernel->group(group);
+      } else {
+        fibers.run(group.threads, run_thread, &team);
+      }
+    }
+    guard.guarded = 0;
+    return;
+  }
+  // A fault: the fibers of the group are left where they are.
+  guard.guarded = 0;
+  const std::lock_guard<std::mutex> lock(job.mutex);
+  if (job.report.signal == 0) {
+    job.report.signal = guard.caught;
+    job.report.address = guard.address;
+    job.report.has_thread = fibers.running ? 1 : 0;
+    if (fibers.running) {
+      unsigned local[3];
+      place_in(group, fibers.current, local);
+      for (unsigned axis = 0; axis < 3; ++axis) {
+        job.report.position[axis] = group.position[axis] * job.launch.group[axis] + local[axis];
+      }
+    }
+  }
+  fibers.running = false;
+  job.stopped.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace
+}  // namespace anymps_rt
+
+extern "C" int anymps_rt_launch(
+    const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers,
+    anymps_rt::Report* report) {
+  anymps_rt::Job job;
+  job.kernel = kernel;
+  job.launch.buffers = buffers;
+  uint64_t threads = 1;
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    job.launch.grid[axis] = grid[axis];
+    job.launch.group[axis] = group[axis];
+    job.launch.groups[axis] = (grid[axis] + group[axis] - 1) / group[axis];
+    threads *= grid[axis];
+  }
+  if (kernel->form == anymps_rt::Form::Plain) {
+    const bool flat = grid[1] == 1 && grid[2] == 1;
+    job.tile[0] = flat ? 16384 : (grid[1] == 1 ? 4096 : 64);
+    job.tile[1] = flat ? 1 : 64;
+    job.tile[2] = 1;
+    for (unsigned axis = 0; axis < 3; ++axis) {
+      job.tiles[axis] = (grid[axis] + job.tile[axis] - 1) / job.tile[axis];
+      job.pieces *= job.tiles[axis];
+    }
+  } else {
+    for (unsigned axis = 0; axis < 3; ++axis) {
+      job.pieces *= job.launch.groups[axis];
+    }
+  }
+  if (workers > job.pieces) {
+    workers = static_cast<unsigned>(job.pieces);
+  }
+  if (kernel->form != anymps_rt::Form::Fibers && threads < 32768) {
+    workers = 1;  // to wake another thread takes longer
+  }
+  const anymps_rt::Watch watch(job);
+  if (workers > 1) {
+    anymps_rt::share_work(anymps_rt::work, &job, workers);
+  } else if (job.pieces != 0) {
+    anymps_rt::work(&job);
+  }
+  *report = job.report;
+  return job.report.signal;
+}

@@ -1,0 +1,9 @@
+// The threads that a launch may use beside the one that calls it.
+#pragma once
+
+namespace anymps_rt {
+
+// Calls `work(context)` on up to `workers` threads, this one included. Returns when all calls have.
+void share_work(void (*work)(void*), void* context, unsigned workers);
+
+}  // namespace anymps_rt

@@ -1,0 +1,30 @@
+// Stacks of fibers, and the switch between them.
+#pragma once
+
+#include <cstddef>
+
+// Leaves the running stack, whose pointer goes to `*from`, for the one whose pointer is `to`.
+extern "C" __attribute__((visibility("hidden"))) void anymps_rt_switch(void** from, void* to);
+
+namespace anymps_rt {
+
+constexpr unsigned kMaxThreads = 1024;  // of a group
+constexpr unsigned kLanes = 32;         // of a SIMD group
+
+// The pointer of a stack that begins in `entry` at the first switch to it. `entry` must not return.
+void* first_frame(char* top, void (*entry)());
+
+// As many stacks as a group has threads; memory comes as they are used.
+class Stacks {
+ public:
+  Stacks() = default;
+  Stacks(const Stacks&) = delete;
+  ~Stacks();
+  char* top(unsigned fiber);
+
+ private:
+  char* memory_ = nullptr;
+  unsigned opened_ = 0;  // stacks that can be written
+};
+
+}  // namespace anymps_rt
