@@ -18,13 +18,14 @@ from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.mac import Mac
 
 Bound = Literal["nothing", "launch", "compute", "bandwidth"]
+"""What decides the time of a call, or of calls without anything else between them."""
 
 _WIDER_FOR_M5: Final = 0.3  # in logarithms: half types on M5, which one machine was timed with; judgement
 
 # A copy between CPU and mps: 110 to 119 us for 64 KB to 1 MB on an M4 Pro (pytorch pull request 182749), then the speed
 # of a memcpy on one core, 40 to 75 GB/s.
-_TRANSFER_SECONDS: Final = 115e-6
-_TRANSFER_RATE: Final = 50e9
+TRANSFER_SECONDS: Final = 115e-6
+TRANSFER_RATE: Final = 50e9
 _TRANSFERS: Final = ("copy", "_to_copy", "to", "item", "_local_scalar_dense")
 
 
@@ -102,7 +103,7 @@ def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
     Raises CostError, in one line, for an operator or a dtype without a class, for a Mac whose rates are not known, for
     texts that are no tensors, and for a torch before 1.13.
     """
-    return _operator(call, mac, era_of(torch), shipped())
+    return operator_time(call, mac, era_of(torch), shipped())
 
 
 def predict_step(
@@ -132,7 +133,7 @@ def step_time(
     left_out: Counter[str] = Counter()
     for call, count in counts.items():
         try:
-            time = _operator(call, mac, era, coefficients)
+            time = operator_time(call, mac, era, coefficients)
         except CostError as error:
             left_out[str(error).removeprefix("anymps: ")] += count
             continue
@@ -141,11 +142,11 @@ def step_time(
         bound[time.bound] = bound.get(time.bound, 0.0) + count * time.device
         if time.device:
             # Classes are off each in its own way: what they add to the interval goes by their share of the time.
-            uncertain += count * time.device * _extra(time.kind, call, mac, coefficients)
-    wait = waits * coefficients.wait[era] * 1e-6 * (coefficients.wait_base_chip if mac.is_base_chip else 1.0)
+            uncertain += count * time.device * width(time.kind, call, mac, coefficients)
+    wait = waits * wait_seconds(mac, era, coefficients)
     seconds = queue_seconds(host, device) + wait
     extra = uncertain / device if device else 0.0
-    low, high = _widened(coefficients.intervals["step"], extra)
+    low, high = widened(coefficients.intervals["step"], extra)
     decides: Bound = "launch" if host > device else (max(bound, key=lambda name: bound[name]) if device else "nothing")
     total = sum(counts.values())
     return StepTime(
@@ -164,14 +165,15 @@ def step_time(
     )
 
 
-def _operator(call: OperatorCall, mac: Mac, era: str, coefficients: Coefficients) -> OperatorTime:
+def operator_time(call: OperatorCall, mac: Mac, era: str, coefficients: Coefficients) -> OperatorTime:
+    """As `predict_operator`, with coefficients that need not be the shipped ones."""
     _, speed = rates(mac)
     if call.name in VIEWS:
         return OperatorTime(0.0, 0.0, 0.0, coefficients.view[era] * 1e-6 / speed, "view", "nothing", 0)
     host = coefficients.host[era] * 1e-6 / speed
     moved = _moved(call)
     if moved:
-        return OperatorTime(0.0, 0.0, 0.0, _TRANSFER_SECONDS + moved / _TRANSFER_RATE, "transfer", "nothing", 0)
+        return OperatorTime(0.0, 0.0, 0.0, TRANSFER_SECONDS + moved / TRANSFER_RATE, "transfer", "nothing", 0)
     works = works_of(call)
     kernels = [(kernel_time(work, mac, era, coefficients), work) for work in works]
     if not kernels:
@@ -183,8 +185,13 @@ def _operator(call: OperatorCall, mac: Mac, era: str, coefficients: Coefficients
     if longest.seconds < 2 * launch:
         bound = "launch"
     group = "below 1 ms" if device < 1e-3 else "1 ms and above"
-    low, high = _widened(coefficients.intervals[group], _extra(kind.kind, call, mac, coefficients))
+    low, high = widened(coefficients.intervals[group], width(kind.kind, call, mac, coefficients))
     return OperatorTime(device, device * low, device * high, host, kind.kind, bound, coefficients.rows[kind.kind])
+
+
+def wait_seconds(mac: Mac, era: str, coefficients: Coefficients) -> float:
+    """What one wait takes the host, the queue being empty."""
+    return coefficients.wait[era] * 1e-6 * (coefficients.wait_base_chip if mac.is_base_chip else 1.0)
 
 
 def _moved(call: OperatorCall) -> int:
@@ -196,7 +203,7 @@ def _moved(call: OperatorCall) -> int:
     return max(tensor.size for tensor in tensors) if places == {True, False} else 0
 
 
-def _extra(kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
+def width(kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
     """What widens an interval, in logarithms: a class that is hard to predict, half types on an M5."""
     squares = coefficients.wider[kind] ** 2
     if kind in coefficients.matrix and dtype_group(mac, read_tensor(call.inputs[0]).dtype) == "half types, M5":
@@ -204,6 +211,7 @@ def _extra(kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) 
     return math.sqrt(squares)
 
 
-def _widened(interval: tuple[float, float], extra: float) -> tuple[float, float]:
+def widened(interval: tuple[float, float], extra: float) -> tuple[float, float]:
+    """An interval, as factors, with what widens it in logarithms."""
     low, high = (math.hypot(math.log(factor), extra) for factor in interval)
     return math.exp(-low), math.exp(high)

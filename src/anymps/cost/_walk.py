@@ -1,0 +1,267 @@
+"""A step on a Mac: what happens in it, in the order of the program, becomes moves of two clocks, and those a time.
+
+kernel    the host dispatches it; the device starts when it is free and the kernel is there
+wait      the host goes on when the device is done
+copy      between CPU and mps: a blit and the bytes, on the host's clock; most wait
+fallback  the host waits, copies, computes and copies back, while the device has nothing to do
+batch     the data loader makes a batch on the host
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import eq
+from typing import Final, Literal, NamedTuple
+
+from anymps._errors import CostError
+from anymps.cost._clocks import Busy, Move, StepBound, seconds_without, stretches, walk_through
+from anymps.cost._coefficients import Coefficients, era_of, shipped
+from anymps.cost._kernel import rates
+from anymps.cost._predict import (
+    TRANSFER_RATE,
+    TRANSFER_SECONDS,
+    OperatorTime,
+    operator_time,
+    wait_seconds,
+    widened,
+    width,
+    works_of,
+)
+from anymps.cost._tensors import OperatorCall
+from anymps.mac import Mac
+
+HappeningKind = Literal["kernel", "view", "copy", "wait", "fallback", "batch"]
+
+# A fallback's CPU where its time was not seen: half the bandwidth, up to that of one cluster of cores, and half of what
+# Accelerate reaches on an M1. Judgement; nothing of it is fitted.
+_CPU_BANDWIDTH: Final = 100e9
+_CPU_PRODUCTS: Final = 750e9
+
+# What is not fitted widens the interval by its share of the step, in logarithms: judgement.
+_WIDER_FOR_FALLBACKS: Final = 0.9
+_WIDER_FOR_HOST_CODE: Final = 0.5
+
+_MOST_PLACES: Final = 200  # whose waits are priced each for itself; the others cost next to nothing
+
+
+class Happening(NamedTuple):
+    """One thing that a step does. Times in seconds on a core of an M1.
+
+    `host_code` is what the program's own code takes before it, `work` what the host does in it: a loader that makes a
+    batch, a CPU that computes a fallback (None: taken from its class). `moved` are the bytes that a copy or a fallback
+    carries between CPU and mps, both ways together. `waits` says whether the host goes on only when the device is done.
+    `part` and `place` are any names, of a phase and of a line: times are told by the first, waits by the second.
+    """
+
+    kind: HappeningKind
+    call: OperatorCall | None = None
+    host_code: float = 0.0
+    work: float | None = None
+    moved: int = 0
+    waits: bool = False
+    part: Hashable = None
+    place: Hashable = None
+
+
+@dataclass(frozen=True)
+class WaitCost:
+    """What the waits at one place cost a step: in how many seconds less it would be done without them."""
+
+    place: Hashable
+    waits: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WalkedStep:
+    """The time of a step on a Mac. Times in seconds.
+
+    `seconds` is how long a step takes when one follows the other, `low` and `high` its 80 % interval. `device` is what
+    the GPU works in it, `device_low` and `device_high` the interval of that; `host` is what the host is busy with.
+    `shares` says where the time goes, the largest part first, and `bound` is that part: while the device works it is
+    what it works at, and while it has nothing to do, what the host does. `parts` is the time by the happenings' parts.
+    `waits` has the costliest places first, and `all_waits` is what a step without any wait would save.
+
+    `calls` are those to predict, `predicted` those that have a time; `left_out` tells why the others have none, with
+    how many of them. The tracks hold what host and device do when; they are empty unless they were asked for.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    device: float
+    device_low: float
+    device_high: float
+    host: float
+    bound: StepBound
+    shares: tuple[tuple[StepBound, float], ...]
+    parts: dict[Hashable, float]
+    waits: tuple[WaitCost, ...]
+    all_waits: float
+    calls: int
+    predicted: int
+    left_out: tuple[tuple[str, int], ...]
+    host_track: tuple[Busy, ...] = ()
+    device_track: tuple[Busy, ...] = ()
+
+
+def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, tracks: bool = False) -> WalkedStep:
+    """The time of a step on a Mac by a release of torch (`2.13`). What cannot be predicted is left out and told.
+
+    Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
+    """
+    return walked_step(happenings, mac, era_of(torch), shipped(), tracks=tracks)
+
+
+def walked_step(
+    happenings: Sequence[Happening], mac: Mac, era: str, coefficients: Coefficients, *, tracks: bool = False
+) -> WalkedStep:
+    """As `walk_step`, with coefficients that need not be the shipped ones."""
+    book = _Book(mac, era, coefficients)
+    moves = [book.move(it) for it in happenings]
+    places = [it.place for it in happenings]
+    rows = stretches(moves, places)
+    walked = walk_through(moves, [it.part for it in happenings], rows)
+    waiting = Counter(place for place, move in zip(places, moves, strict=True) if move.waits)
+    waits = [
+        WaitCost(place, number, max(0.0, walked.seconds - seconds_without(rows, partial(eq, place))))
+        for place, number in waiting.most_common(_MOST_PLACES)
+    ]
+    shares = sorted(walked.shares.items(), key=lambda row: -row[1])
+    device = sum(move.device for move in moves)
+    classes = book.uncertain / device if device else 0.0
+    low, high = widened(coefficients.intervals["step"], _wider(walked.shares, classes))
+    device_low, device_high = widened(coefficients.intervals["step"], classes)
+    return WalkedStep(
+        seconds=walked.seconds,
+        low=walked.seconds * low,
+        high=walked.seconds * high,
+        device=device,
+        device_low=device * device_low,
+        device_high=device * device_high,
+        host=sum(move.code + move.host + move.wait + move.after for move in moves),
+        bound=shares[0][0] if walked.seconds else "nothing",
+        shares=tuple(shares),
+        parts=walked.parts,
+        waits=tuple(sorted(waits, key=lambda it: -it.seconds)),
+        all_waits=max(0.0, walked.seconds - seconds_without(rows, lambda _: True)),
+        calls=book.calls,
+        predicted=book.calls - sum(book.left_out.values()),
+        left_out=tuple(book.left_out.most_common()),
+        host_track=tuple(map(Busy._make, walked.host)) if tracks else (),
+        device_track=tuple(map(Busy._make, walked.device)) if tracks else (),
+    )
+
+
+def _wider(shares: dict[StepBound, float], classes: float) -> float:
+    """What widens a step's interval, in logarithms, each by its share of the time."""
+    whole = sum(shares.values())
+    if not whole:
+        return 0.0
+    works = sum(shares.get(what, 0.0) for what in ("compute", "bandwidth", "launch"))
+    own_code = shares.get("host code", 0.0) + shares.get("loading", 0.0)
+    return math.hypot(
+        classes * works / whole,
+        _WIDER_FOR_FALLBACKS * shares.get("CPU fallback", 0.0) / whole,
+        _WIDER_FOR_HOST_CODE * own_code / whole,
+    )
+
+
+class _Book:
+    """What happenings cost on one Mac, each call looked up once, and what could not be predicted."""
+
+    def __init__(self, mac: Mac, era: str, coefficients: Coefficients) -> None:
+        _, self._speed = rates(mac)  # raises for a Mac without them, also where nothing happens
+        self._mac, self._era, self._coefficients = mac, era, coefficients
+        self._wait = wait_seconds(mac, era, coefficients)
+        self._dispatch = coefficients.host[era] * 1e-6 / self._speed
+        self._view = coefficients.view[era] * 1e-6 / self._speed
+        self._known: dict[int, tuple[OperatorTime, float] | str] = {}
+        self._plain: dict[tuple[int, bool], tuple[Move, float]] = {}
+        self._calls: list[OperatorCall] = []  # kept, as they are known by their address
+        self.calls = 0
+        self.uncertain = 0.0
+        self.left_out: Counter[str] = Counter()
+
+    def move(self, it: Happening) -> Move:
+        """The move of the clocks that a happening is."""
+        # Most happenings are kernels that were seen before, with nothing of their own.
+        plain = not it.host_code and it.kind == "kernel" and self._plain.get((id(it.call), it.waits))
+        if plain:
+            self.calls += 1
+            self.uncertain += plain[1]
+            return plain[0]
+        code = it.host_code / self._speed
+        if it.kind == "batch":
+            return Move(code, (it.work or 0.0) / self._speed, "loading", 0.0, "nothing")
+        if it.kind == "wait":
+            return Move(code, 0.0, "waits", 0.0, "nothing", it.waits, self._wait if it.waits else 0.0)
+        if it.kind == "view":
+            return Move(max(0.0, code - self._view), self._view, "launch", 0.0, "nothing")
+        self.calls += 1
+        if it.kind == "copy":
+            carry = TRANSFER_SECONDS + it.moved / TRANSFER_RATE
+            if not it.waits:
+                return Move(code, carry, "copies", 0.0, "nothing")
+            return Move(code, 0.0, "copies", 0.0, "nothing", True, self._wait, carry, (carry, 0.0))
+        if it.kind == "fallback":
+            return self._fallback(it, code)
+        # A program's own code overlaps with nothing of the dispatch; that of one call stands in for both.
+        code = max(0.0, code - self._dispatch)
+        time, wider = self._time(it.call, told=True)
+        wait = self._wait if it.waits else 0.0
+        if time is None:
+            return Move(code, self._dispatch, "launch", 0.0, "nothing", it.waits, wait)
+        self.uncertain += time.device * wider
+        works: StepBound = time.bound if time.device else "nothing"
+        move = Move(code, time.host, "launch", time.device, works, it.waits, wait)
+        if not it.host_code:
+            self._plain[id(it.call), it.waits] = move, time.device * wider
+        return move
+
+    def _fallback(self, it: Happening, code: float) -> Move:
+        seconds = it.work / self._speed if it.work is not None else self._on_cpu(it.call)
+        if seconds is None:
+            self.left_out[
+                f"{it.call.operator if it.call else 'a call'} runs on the CPU, and its time was not seen"
+            ] += 1
+        native, _ = self._time(it.call, told=False)
+        after = 2 * TRANSFER_SECONDS + it.moved / TRANSFER_RATE + (seconds or 0.0)
+        instead = (self._dispatch, native.device if native is not None else 0.0)
+        return Move(code, 0.0, "CPU fallback", 0.0, "nothing", True, self._wait, after, instead)
+
+    def _on_cpu(self, call: OperatorCall | None) -> float | None:
+        """What the CPU takes for a call of a known class, None for another."""
+        try:
+            works = works_of(call) if call is not None else ()
+        except CostError:
+            return None
+        bandwidth = min(0.5 * self._mac.memory_bandwidth, _CPU_BANDWIDTH)
+        products = sum(work.operations for work in works) / (_CPU_PRODUCTS * self._speed)
+        return max(products, sum(work.size for work in works) / bandwidth) if works else None
+
+    def _time(self, call: OperatorCall | None, *, told: bool) -> tuple[OperatorTime | None, float]:
+        """The time of a call, and what it adds to the interval; None for one that cannot be predicted."""
+        if call is None:
+            return None, 0.0
+        known = self._known.get(id(call))
+        if known is None:
+            known = self._known[id(call)] = self._look_up(call)
+            self._calls.append(call)
+        if not isinstance(known, str):
+            return known
+        if told:
+            self.left_out[known] += 1
+        return None, 0.0
+
+    def _look_up(self, call: OperatorCall) -> tuple[OperatorTime, float] | str:
+        try:
+            time = operator_time(call, self._mac, self._era, self._coefficients)
+        except CostError as error:
+            return str(error).removeprefix("anymps: ")
+        wider = width(time.kind, call, self._mac, self._coefficients) if time.device else 0.0
+        return time, wider

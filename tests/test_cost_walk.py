@@ -1,0 +1,173 @@
+"""A step walked with two clocks: hand-made steps with known answers for everything that can bind one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from anymps import CostError, parse_mac
+from anymps.cost import Happening, OperatorCall, WalkedStep, predict_operator, predict_step, walk_step
+from anymps.cost._coefficients import shipped
+
+M1 = parse_mac("M1 16GB")
+TORCH = "2.13"
+WAIT = shipped().wait["2.10"] * 1e-6 * shipped().wait_base_chip
+SMALL = OperatorCall("aten::relu", ("float32[16]",), ("float32[16]",))
+SIDE = "float32[2048, 2048]"
+LARGE = OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,))
+WIDE = OperatorCall("aten::add.Tensor", ("float32[8192, 8192]",) * 2, ("float32[8192, 8192]",))
+HOST = predict_operator(SMALL, M1, TORCH).host
+DEVICE = predict_operator(LARGE, M1, TORCH).device
+
+
+def walked(*happenings: Happening, mac: str = "M1 16GB") -> WalkedStep:
+    """The step on a Mac."""
+    return walk_step(happenings, parse_mac(mac), TORCH)
+
+
+def kernels(call: OperatorCall, number: int) -> list[Happening]:
+    """The same call, some times."""
+    return [Happening("kernel", call, part="forward")] * number
+
+
+def test_small_calls_are_bound_by_launches() -> None:
+    """The device waits for the host: the step takes what the host does."""
+    step = walked(*kernels(SMALL, 500))
+    assert step.bound == "launch"
+    assert step.seconds == pytest.approx(500 * HOST)
+    assert step.low < step.seconds < step.high
+    assert (step.calls, step.predicted, step.left_out) == (500, 500, ())
+
+
+@pytest.mark.parametrize(("call", "bound"), [(LARGE, "compute"), (WIDE, "bandwidth")])
+def test_large_calls_are_bound_by_the_device(call: OperatorCall, bound: str) -> None:
+    """The host is far ahead: the step takes what the device does."""
+    step = walked(*kernels(call, 10))
+    assert step.bound == bound
+    assert step.seconds == pytest.approx(10 * predict_operator(call, M1, TORCH).device)
+    assert step.device == pytest.approx(step.seconds)
+
+
+def test_without_waits_it_is_nearly_the_closed_form() -> None:
+    """`(host^4 + device^4)^(1/4)` rounds the corner that the walk has: 19 % where both are equal."""
+    for small, large in ((500, 1), (400, 2), (100, 5), (20, 9)):
+        step = walked(*kernels(SMALL, small), *kernels(LARGE, large))
+        closed = predict_step([SMALL] * small + [LARGE] * large, M1, TORCH)
+        assert closed.seconds / 1.19 < step.seconds < 1.001 * closed.seconds
+
+
+def test_a_wait_holds_the_host_up() -> None:
+    """At the end of a step: the device is idle while the host wakes up and queues the next kernel."""
+    wait = Happening("wait", waits=True, part="loss read", place="train.py:36")
+    step = walked(*kernels(LARGE, 10), wait)
+    assert step.seconds == pytest.approx(10 * DEVICE + WAIT + HOST)
+    assert step.bound == "compute"
+    assert [(it.place, it.waits) for it in step.waits] == [("train.py:36", 1)]
+    assert step.waits[0].seconds == pytest.approx(WAIT + HOST)
+    assert step.all_waits == pytest.approx(WAIT + HOST)
+    assert dict(step.shares)["waits"] == pytest.approx(WAIT)
+    assert step.parts["forward"] == pytest.approx(10 * DEVICE + HOST)
+    assert step.parts["loss read"] == pytest.approx(WAIT)
+
+
+def test_waits_after_every_call_bind_a_step() -> None:
+    """Two lines wait in turns: without one of them half of the waits are left."""
+    calls = [
+        it
+        for number in range(100)
+        for it in (*kernels(SMALL, 1), Happening("wait", waits=True, place="a" if number % 2 else "b"))
+    ]
+    step = walked(*calls)
+    assert step.bound == "waits"
+    assert step.seconds > 100 * WAIT
+    assert [it.waits for it in step.waits] == [50, 50]
+    assert step.waits[0].seconds == pytest.approx(50 * WAIT, rel=0.1)
+    assert step.seconds - step.all_waits == pytest.approx(100 * HOST)
+
+
+def test_what_a_wait_costs_is_what_the_step_takes_without_it() -> None:
+    """By a walk through the same step without the wait."""
+    first = [*kernels(SMALL, 300), Happening("wait", waits=True, place="a"), *kernels(LARGE, 3)]
+    rest = [Happening("copy", moved=4_000_000, waits=True, place="b"), *kernels(SMALL, 50)]
+    with_both, without = walked(*first, *rest), walked(*(it for it in (*first, *rest) if it.place != "a"))
+    costs = {it.place: it.seconds for it in with_both.waits}
+    assert costs["a"] == pytest.approx(with_both.seconds - without.seconds)
+
+
+def test_a_copy_takes_a_blit_and_its_bytes() -> None:
+    """A blocking one waits too; without the wait it is still a copy."""
+    copy = Happening("copy", moved=50_000_000, waits=True, place="a")
+    blocking = walked(*kernels(SMALL, 1), copy)
+    free = walked(*kernels(SMALL, 1), copy._replace(waits=False))
+    assert blocking.bound == free.bound == "copies"
+    assert free.seconds == pytest.approx(HOST + 115e-6 + 1e-3)
+    assert blocking.seconds == pytest.approx(free.seconds + WAIT + predict_operator(SMALL, M1, TORCH).device)
+    assert blocking.seconds - blocking.all_waits == pytest.approx(free.seconds)
+
+
+def test_a_fallback_stops_the_device() -> None:
+    """The host waits, computes for 30 ms and copies; on the GPU the same call would take a part of it."""
+    fallback = Happening("fallback", LARGE, work=30e-3, moved=50_000_000, waits=True, place="model.py:19")
+    step = walked(*kernels(LARGE, 2), fallback)
+    assert step.bound == "CPU fallback"
+    assert step.seconds == pytest.approx(2 * DEVICE + WAIT + 230e-6 + 1e-3 + 30e-3 + HOST)
+    assert step.waits[0].seconds == pytest.approx(step.seconds - 3 * DEVICE)
+    assert step.high / step.low > 1.2 * walked(*kernels(LARGE, 2)).high / walked(*kernels(LARGE, 2)).low
+
+
+def test_a_fallback_that_was_not_seen_is_estimated_or_left_out() -> None:
+    """A product of matrices has a class; a singular value decomposition has none."""
+    step = walked(Happening("fallback", LARGE, waits=True))
+    assert step.seconds > 2 * 2048**3 / 1.5e12
+    unknown = OperatorCall("aten::linalg_svd", (SIDE,), (SIDE,))
+    step = walked(*kernels(SMALL, 9), Happening("fallback", unknown, waits=True))
+    assert (step.calls, step.predicted) == (10, 9)
+    assert step.left_out == (("aten::linalg_svd runs on the CPU, and its time was not seen", 1),)
+
+
+def test_a_loader_binds_a_step() -> None:
+    """40 ms for a batch; a faster CPU takes less."""
+    calls = (Happening("batch", work=40e-3, part="batch"), *kernels(LARGE, 2))
+    step = walked(*calls)
+    assert step.bound == "loading"
+    assert step.seconds == pytest.approx(40e-3 + 2 * HOST)
+    assert step.parts["batch"] == pytest.approx(40e-3 - 2 * DEVICE, rel=0.01)  # it begins while the device works
+    assert walked(*calls, mac="M4 Max 64GB").seconds < 0.7 * step.seconds
+
+
+def test_the_programs_own_code_keeps_the_device_waiting() -> None:
+    """2 ms of Python before each call; what the dispatch takes anyway is not added."""
+    step = walked(*(it._replace(host_code=2e-3) for it in kernels(SMALL, 10)))
+    assert step.bound == "host code"
+    assert step.seconds == pytest.approx(20e-3)
+    assert walked(*(it._replace(host_code=HOST / 2) for it in kernels(SMALL, 10))).seconds == pytest.approx(10 * HOST)
+
+
+def test_all_of_the_time_has_a_reason() -> None:
+    """Shares and parts each add up to the step, and the tracks lie one after the other."""
+    everything = (
+        Happening("batch", work=1e-3, part="batch"),
+        Happening("copy", moved=1_000_000, waits=True, part="move", place="a"),
+        *kernels(SMALL, 40),
+        *kernels(LARGE, 1),
+        Happening("view", SMALL, part="forward"),
+        Happening("fallback", SMALL, work=1e-3, waits=True, part="forward", place="b"),
+        *(it._replace(host_code=1e-4, part="backward") for it in kernels(SMALL, 30)),
+        Happening("wait", waits=True, part="loss read", place="c"),
+    )
+    step = walk_step(everything, M1, TORCH, tracks=True)
+    assert sum(seconds for _, seconds in step.shares) == pytest.approx(step.seconds)
+    assert sum(step.parts.values()) == pytest.approx(step.seconds)
+    assert walk_step(everything, M1, TORCH).device_track == ()
+    for track in (step.host_track, step.device_track):
+        assert len(track) > 30
+        assert all(a.end <= b.start + 1e-12 for a, b in pairwise(track))
+
+
+def test_nothing_takes_no_time() -> None:
+    """An empty step is bound by nothing; a Mac without rates has none."""
+    step = walked()
+    assert (step.seconds, step.bound, step.calls) == (0, "nothing", 0)
+    with pytest.raises(CostError, match="the clock of its GPU is not public"):
+        walked(mac="MacBook Neo")
