@@ -108,7 +108,11 @@ def test_run_options(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "name a command: bench, convert, coverage, diff, doctor, explain, plan, report, run (anymps --help)"),
+        (
+            [],
+            "name a command: bench, convert, coverage, diff, doctor, explain, kernels, plan, report, run "
+            "(anymps --help)",
+        ),
         (["run"], "name a script, or a module with -m (anymps run --help)"),
         (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),
         (["run", "nowhere.py"], "there is no script nowhere.py"),

@@ -11,6 +11,7 @@ AnympsError
 ├── PlanError             also a RuntimeError  a script cannot be planned as it is
 ├── CheckpointError       also a ValueError    a checkpoint cannot be read, converted or written
 ├── CostError             also a ValueError    a call of an operator cannot be read, or no time can be predicted
+├── KernelsError          also a ValueError    compiled Metal kernels cannot be read, kept or run
 └── UsageError                                 a command line that makes no sense
 
 All of them are mistakes that the user can mend: a command prints the one-line text and exits with `exit_code`, without
@@ -27,6 +28,7 @@ __all__ = [
     "CheckpointError",
     "CostError",
     "EnableError",
+    "KernelsError",
     "MacError",
     "PlanError",
     "RecordingError",
@@ -77,6 +79,10 @@ class CheckpointError(AnympsError, ValueError):
 
 class CostError(AnympsError, ValueError):
     """A call of an operator cannot be read, or a release of torch is unknown to the prediction of times."""
+
+
+class KernelsError(AnympsError, ValueError):
+    """Compiled Metal kernels, or the wheel that holds them, cannot be read, kept or run."""
 
 
 class UsageError(AnympsError):

@@ -1,8 +1,27 @@
-"""Metal shaders on this machine's CPU: `torch.mps.compile_shader` without a Mac."""
+"""Metal shaders on this machine's CPU: `torch.mps.compile_shader` without a Mac.
+
+A name is loaded when it is first asked for: the kernels of a wheel are read without torch.
+"""
 
 from __future__ import annotations
 
-from anymps.metal._device import Device
-from anymps.metal._library import MetalKernel, ShaderLibrary
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anymps.metal._device import Device
+    from anymps.metal._library import MetalKernel, ShaderLibrary
 
 __all__ = ["Device", "MetalKernel", "ShaderLibrary"]
+
+_HOMES = {
+    "Device": "anymps.metal._device",
+    "MetalKernel": "anymps.metal._library",
+    "ShaderLibrary": "anymps.metal._library",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

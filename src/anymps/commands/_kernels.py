@@ -1,0 +1,181 @@
+"""`anymps kernels`: PyTorch's own compiled Metal kernels, from the macOS wheel that the user gives."""
+
+from __future__ import annotations
+
+__all__ = ["kernels"]
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anymps._errors import KernelsError, UsageError
+from anymps.metal.kernels import (
+    Metallib,
+    Signature,
+    StoredKernel,
+    StructField,
+    add_kernels,
+    added_releases,
+    download,
+    module_text,
+    open_kernels,
+    operator_of,
+    read_signature,
+    remove_kernels,
+)
+from anymps.report import plural, size
+from anymps.rules import find_operators, installed_torch
+
+_release_option = click.option(
+    "--torch", "release", metavar="VERSION", help="The release whose kernels are meant, instead of the installed one."
+)
+
+
+@click.group(short_help="Read PyTorch's own Metal kernels from its macOS wheel.", invoke_without_command=True)
+@click.pass_context
+def kernels(context: click.Context) -> None:
+    """PyTorch's own compiled Metal kernels, read from the macOS wheel of the installed release.
+
+    They are kept in your cache, and nowhere else.
+    """
+    if context.invoked_subcommand is None:
+        raise UsageError(f"name what to do: {', '.join(sorted(kernels.commands))} (anymps kernels --help)")
+
+
+@kernels.command(short_help="Read the kernels of a macOS wheel.")
+@click.argument("wheel", required=False, type=click.Path(path_type=Path))
+@click.option("--download", "fetch", is_flag=True, help="Have pip download the wheel of the installed release.")
+def add(wheel: Path | None, fetch: bool) -> int:
+    """Read the Metal kernels of WHEEL, a macOS wheel of the installed torch, and keep them in the cache."""
+    if (wheel is None) != fetch:
+        raise UsageError("name a wheel, or let pip get it with --download (anymps kernels add --help)")
+    release = _installed()
+    if wheel is not None:
+        library = add_kernels(wheel, release)
+    else:
+        click.echo(f"downloading the macOS wheel of torch {release}", err=True)
+        with tempfile.TemporaryDirectory(prefix="anymps-", ignore_cleanup_errors=True) as folder:
+            library = add_kernels(download(release, Path(folder)), release)
+    click.echo(
+        f"added {plural(len(library.kernels), 'kernel')} of torch {release}, "
+        f"{size(library.path.stat().st_size)} in {library.path}"
+    )
+    return 0
+
+
+@kernels.command("list", short_help="List kernels by name.")
+@click.argument("pattern", default="*")
+@_release_option
+@click.option("--json", "as_json", is_flag=True, help="Print the names as JSON.")
+def list_(pattern: str, release: str | None, as_json: bool) -> int:
+    """List the kernels that were added: those with PATTERN in their names, or that match it ('add_dense_*')."""
+    library, release = _opened(release)
+    wanted = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
+    names = sorted(name for name in library.kernels if fnmatchcase(name, wanted))
+    if not names:
+        raise UsageError(f"torch {release} has no Metal kernel {pattern!r}: it has {len(library.kernels):,} others")
+    click.echo(json.dumps({"torch": release, "kernels": names}, indent=2) if as_json else "\n".join(names))
+    return 0
+
+
+@kernels.command(short_help="Tell how a kernel is called.")
+@click.argument("name")
+@_release_option
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+def show(name: str, release: str | None, as_json: bool) -> int:
+    """Tell how the kernel NAME is called: its buffers, what it asks of the launch, and the operator behind it."""
+    library, release = _opened(release)
+    if name not in library.kernels:
+        near = sorted(other for other in library.kernels if name in other)[:3]
+        raise UsageError(
+            f"torch {release} has no Metal kernel {name!r}" + (f"; nearest: {', '.join(near)}" if near else "")
+        )
+    try:
+        text = module_text(library.bitcode(name), name)
+    except ValueError as error:
+        raise KernelsError(str(error)) from None
+    signature = read_signature(text)
+    operators = next(filter(None, map(find_operators, operator_of(name))), [])
+    kernel = library.kernels[name]
+    if as_json:
+        click.echo(json.dumps(_json(kernel, signature, operators, release), indent=2))
+    else:
+        click.echo("\n".join(_lines(kernel, signature, operators, release, text)))
+    return 0
+
+
+@kernels.command(short_help="Delete kernels from the cache.")
+@_release_option
+def remove(release: str | None) -> int:
+    """Delete the kernels that were added."""
+    release = release or _installed()
+    click.echo(f"removed the Metal kernels of torch {release}, {size(remove_kernels(release))}")
+    return 0
+
+
+def _installed() -> str:
+    return str(installed_torch().version).partition("+")[0]
+
+
+def _opened(release: str | None) -> tuple[Metallib, str]:
+    release = release or _installed()
+    try:
+        return open_kernels(release), release
+    except KernelsError as error:
+        others = [other for other in added_releases() if other != release]
+        if others and "were not added" in str(error):
+            raise KernelsError(f"{error}; there are those of torch {', '.join(others)} (--torch)") from None
+        raise
+
+
+def _json(kernel: StoredKernel, signature: Signature, operators: list[str], release: str) -> dict[str, Any]:
+    return {
+        "torch": release,
+        "kernel": kernel.name,
+        "bytes": kernel.size,
+        "sha256": kernel.digest.hex(),
+        "operators": operators,
+        "buffers": [asdict(buffer) for buffer in signature.buffers],
+        "positions": [asdict(position) for position in signature.positions],
+    }
+
+
+def _lines(kernel: StoredKernel, signature: Signature, operators: list[str], release: str, text: str) -> Iterator[str]:
+    language = ".".join(map(str, kernel.language))
+    yield f"{kernel.name}: a kernel of torch {release}, Metal {language}, {kernel.size:,} bytes of bitcode"
+    yield f"  operator  {', '.join(operators) or 'its name does not tell'}"
+    yield f"  threads   {_threads(text)}"
+    yield "  buffers"
+    width = max((len(buffer.name) for buffer in signature.buffers), default=0)
+    for buffer in signature.buffers:
+        kind = "&" if buffer.size is not None else "*"
+        access = "read and written" if buffer.written else "read"
+        bytes_ = f", {plural(buffer.size, 'byte')}" if buffer.size is not None else ""
+        yield f"    {buffer.slot:>2}  {buffer.name:<{width}}  {buffer.space} {buffer.type}{kind}, {access}{bytes_}"
+        yield from _fields(buffer.fields, " " * 8)
+    yield "  positions"
+    for position in signature.positions:
+        yield f"    {position.type} {position.name}: {position.attribute}"
+
+
+def _threads(text: str) -> str:
+    """What the threads of a group need of each other."""
+    if "@air.wg.barrier" in text:
+        return "of a group, with barriers"
+    if "@air.simd" in text or "@air.quad" in text:
+        return "of SIMD groups"
+    return "each by itself"
+
+
+def _fields(fields: tuple[StructField, ...], indent: str) -> Iterator[str]:
+    for field in fields:
+        array = f"[{field.length}]" if field.length else ""
+        pointer = "*" if field.is_pointer else ""
+        yield f"{indent}{field.offset:>4}  {field.type}{pointer} {field.name}{array}"
+        yield from _fields(field.fields, indent + " " * 4)

@@ -1,0 +1,30 @@
+"""PyTorch's own compiled Metal kernels, read from the macOS wheel that a user adds.
+
+Nothing of a wheel is part of anymps: its kernels lie in the user's cache alone.
+"""
+
+from __future__ import annotations
+
+from anymps.metal.kernels._llvm import module_text
+from anymps.metal.kernels._metadata import BufferArgument, PositionArgument, Signature, StructField, read_signature
+from anymps.metal.kernels._metallib import Metallib, StoredKernel
+from anymps.metal.kernels._names import operator_of
+from anymps.metal.kernels._store import add_kernels, added_releases, open_kernels, remove_kernels
+from anymps.metal.kernels._wheel import download
+
+__all__ = [
+    "BufferArgument",
+    "Metallib",
+    "PositionArgument",
+    "Signature",
+    "StoredKernel",
+    "StructField",
+    "add_kernels",
+    "added_releases",
+    "download",
+    "module_text",
+    "open_kernels",
+    "operator_of",
+    "read_signature",
+    "remove_kernels",
+]

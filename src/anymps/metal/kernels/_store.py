@@ -1,0 +1,125 @@
+"""The kernels that a user has added, in the user's cache: one container for each release of torch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
+from anymps._errors import KernelsError, UsageError
+from anymps.metal.kernels._metallib import Metallib
+from anymps.metal.kernels._wheel import SECTION, read_kernels, read_release
+
+_SUFFIX = ".metallib"
+
+
+def kernels_folder() -> Path:
+    """Where added kernels lie. It may not exist. Raises KernelsError if there is no place for a cache."""
+    try:
+        return cache_home() / "kernels"
+    except UsageError as error:
+        raise KernelsError(str(error)) from None
+
+
+def added_releases() -> list[str]:
+    """The releases whose kernels were added, the newest last."""
+    prefix = "torch-"
+    found = [path.name[len(prefix) : -len(_SUFFIX)] for path in kernels_folder().glob(f"{prefix}*{_SUFFIX}")]
+    return sorted(found, key=lambda release: [int(part) if part.isdigit() else 0 for part in release.split(".")])
+
+
+def open_kernels(release: str) -> Metallib:
+    """The kernels of a release.
+
+    Raises KernelsError if they were not added, are not whole, or lie where other users may write.
+    """
+    path = _place(release)
+    try:
+        reason = why_unsafe(path) or why_unsafe(path.parent)
+        if reason:
+            raise KernelsError(f"{reason}, and code is loaded from there: take that right away (chmod go-w)")
+        return Metallib(path)
+    except FileNotFoundError:
+        raise KernelsError(
+            f"the Metal kernels of torch {release} were not added: anymps kernels add WHEEL, or --download"
+        ) from None
+    except ValueError as error:
+        if isinstance(error, KernelsError):
+            raise
+        raise KernelsError(f"{path} was damaged ({error}): add the wheel again (anymps kernels add)") from None
+    except OSError as error:
+        raise KernelsError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def add_kernels(wheel: Path, release: str) -> Metallib:
+    """Takes the kernels out of the macOS wheel of `release`, checks each, and keeps them.
+
+    What was there of that release is replaced once the new ones are whole. Raises KernelsError, in one line, for a
+    file that is no such wheel, a wheel of another release, and a place that cannot be written.
+    """
+    found = read_release(wheel)
+    if found != release:
+        raise KernelsError(f"{wheel} is torch {found}, and {release} is installed: add the wheel of that release")
+    target = _place(release)
+    try:
+        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        made = _write(target.parent, read_kernels(wheel))
+    except OSError as error:
+        raise _unwritable(target.parent, error) from None
+    try:
+        library = Metallib(made)
+        library.check(library.kernels)
+        os.replace(made, target)
+        library.path = target
+        return library
+    except OSError as error:
+        raise _unwritable(target.parent, error) from None
+    except ValueError as error:
+        raise KernelsError(f"the Metal kernels of {wheel} (section {SECTION}) cannot be read: {error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            made.unlink(missing_ok=True)
+
+
+def remove_kernels(release: str) -> int:
+    """Deletes the kernels of a release and returns how many bytes that gave back.
+
+    Raises KernelsError if there are none, or they cannot be deleted.
+    """
+    path = _place(release)
+    try:
+        size = path.stat().st_size
+        path.unlink()
+    except FileNotFoundError:
+        raise KernelsError(f"the Metal kernels of torch {release} were not added") from None
+    except OSError as error:
+        raise KernelsError(f"{path} cannot be deleted: {error.strerror or error}") from None
+    return size
+
+
+def _place(release: str) -> Path:
+    return kernels_folder() / f"torch-{release}{_SUFFIX}"
+
+
+def _write(folder: Path, pieces: Iterable[bytes]) -> Path:
+    """A file beside the finished ones; gone again if it cannot be written whole."""
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix="adding-", suffix=".part")
+    path = Path(name)
+    try:
+        with open(descriptor, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _unwritable(folder: Path, error: OSError) -> KernelsError:
+    return KernelsError(
+        f"Metal kernels cannot be kept in {folder} ({error.strerror or error}): make room there, "
+        f"or name another place in {CACHE_VARIABLE}"
+    )

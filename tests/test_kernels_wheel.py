@@ -1,0 +1,200 @@
+"""Reading compiled Metal kernels: the wheel, its library, the container; `anymps kernels`."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from anymps import KernelsError
+from anymps.commands import main
+from anymps.metal.kernels import add_kernels, added_releases, open_kernels, operator_of, read_signature
+from anymps.rules import installed_torch
+from kernel_files import ADD, RELEASE, bitcode, library, metallib, wheel
+from processes import run_python
+
+NAME = "add_dense_float_float"
+INSTALLED = str(installed_torch().version).partition("+")[0]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own."""
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "kernels"
+
+
+def made(tmp_path: Path, content: bytes, release: str = RELEASE) -> Path:
+    """A wheel with one container of kernels."""
+    return wheel(tmp_path / "torch.whl", library("metal_basic", content), release)
+
+
+def refused(path: Path) -> str:
+    """The line that `add` has for a file."""
+    with pytest.raises(KernelsError) as caught:
+        add_kernels(path, RELEASE)
+    return str(caught.value).replace(f"{path.parent}/", "")
+
+
+def test_kernels_of_a_wheel_are_kept(tmp_path: Path, cache: Path) -> None:
+    """Names, versions and bitcode come back as they were put in; of the wheel nothing else is kept."""
+    added = add_kernels(made(tmp_path, metallib({"a": b"BC\xc0\xde1234", "b": b"BC\xc0\xde5"})), RELEASE)
+    again = open_kernels(RELEASE)
+    assert list(again.kernels) == list(added.kernels) == ["a", "b"]
+    assert again.bitcode("a") == b"BC\xc0\xde1234"
+    assert again.bitcode("b") == b"BC\xc0\xde5"
+    assert (again.kernels["b"].air, again.kernels["b"].language) == ((2, 6), (3, 1))
+    assert [path.name for path in cache.iterdir()] == ["torch-2.13.0.metallib"]
+    assert added_releases() == [RELEASE]
+
+
+def test_bad_wheels_are_one_line(tmp_path: Path, cache: Path) -> None:
+    """No wheel, one cut short, one of Linux, of another release or without kernels: said in one line, nothing kept."""
+    good = made(tmp_path, metallib({"a": b"BC"}))
+    text = tmp_path / "text.whl"
+    text.write_text("no wheel")
+    assert refused(text) == "text.whl is no wheel, or it was cut short"
+    text.write_bytes(good.read_bytes()[:-40])
+    assert refused(text) == "text.whl is no wheel, or it was cut short"
+    assert refused(tmp_path / "absent.whl") == "absent.whl cannot be read: No such file or directory"
+    assert refused(wheel(tmp_path / "linux.whl", None)) == (
+        "linux.whl is no macOS wheel: Metal kernels are in the one that ends in macosx_14_0_arm64.whl"
+    )
+    assert refused(made(tmp_path, b"", "2.12.1")) == (
+        "torch.whl is torch 2.12.1, and 2.13.0 is installed: add the wheel of that release"
+    )
+    assert refused(wheel(tmp_path / "torch.whl", library("other", b"x"))) == (
+        "torch/lib/libtorch_cpu.dylib of torch.whl holds no Metal kernels (section metal_basic)"
+    )
+    assert refused(wheel(tmp_path / "torch.whl", b"\x7fELF" * 20)) == (
+        "torch/lib/libtorch_cpu.dylib of torch.whl cannot be read: it is no 64-bit Mach-O library"
+    )
+    assert refused(wheel(tmp_path / "torch.whl", library("metal_basic", bytes(500))[:-100])) == (
+        "torch/lib/libtorch_cpu.dylib of torch.whl ends within its Metal kernels"
+    )
+    assert not cache.exists() or list(cache.iterdir()) == []
+
+
+def test_bad_containers_are_one_line(tmp_path: Path) -> None:
+    """A container that does not agree with itself is refused, and says where."""
+    start = "the Metal kernels of torch.whl (section metal_basic) cannot be read: "
+    content = metallib({"a": b"BC" * 40})
+    assert refused(made(tmp_path, b"MTLX" + content[4:])) == start + "it is no Metal library"
+    assert (
+        refused(made(tmp_path, content[:-1]))
+        == start + f"it has {len(content) - 1:,} bytes, and should have {len(content):,}"
+    )
+    assert refused(made(tmp_path, content[:-1] + b"?")) == start + "the kernel a is not as it was made"
+    many = content[:88] + struct.pack("<I", 9) + content[92:]
+    assert refused(made(tmp_path, many)) == start + "its list of functions ends too early"
+    assert refused(made(tmp_path, content.replace(b"MDSZ", b"XXXX"))) == (
+        start + "an entry of its list of functions cannot be read"
+    )
+
+
+def test_every_cut_and_changed_byte_is_noticed(tmp_path: Path) -> None:
+    """Whatever happens to the header or the list of functions, the answer is a line, never another exception."""
+    content = metallib({"a": b"BC" * 8})
+    for at in range(0, len(content), 3):
+        for bad in (content[:at], content[:at] + b"\xff\xff\xff" + content[at + 3 :]):
+            try:
+                add_kernels(made(tmp_path, bad), RELEASE)
+            except KernelsError as error:
+                assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_what_was_added_stays_until_the_next_is_whole(tmp_path: Path) -> None:
+    """A wheel that cannot be read replaces nothing; a container damaged later is told, with the way out."""
+    add_kernels(made(tmp_path, metallib({"a": b"BC"})), RELEASE)
+    with pytest.raises(KernelsError):
+        add_kernels(made(tmp_path, b"bad"), RELEASE)
+    kept = open_kernels(RELEASE)
+    assert list(kept.kernels) == ["a"]
+    kept.path.write_bytes(kept.path.read_bytes()[:-1])
+    with pytest.raises(KernelsError, match=r"torch-2\.13\.0\.metallib was damaged \(it has .* add the wheel again"):
+        open_kernels(RELEASE)
+
+
+def test_signature_of_a_kernel() -> None:
+    """Buffers with their slots, access and fields, and positions, from the metadata of real bitcode."""
+    from anymps.metal.kernels import module_text
+
+    signature = read_signature(module_text(bitcode(ADD), NAME))
+    assert signature.function == NAME
+    out, into, by = signature.buffers
+    assert (out.name, out.type, out.slot, out.space, out.written, out.size) == ("out", "float", 0, "device", True, None)
+    assert (into.name, into.space, into.written) == ("in", "constant", False)
+    assert (by.type, by.size, [(field.name, field.offset, field.bytes) for field in by.fields]) == (
+        "By",
+        12,
+        [("value", 0, 4), ("rest", 4, 8)],
+    )
+    assert [(field.name, field.length) for field in by.fields[1].fields] == [("__elems", 2)]
+    assert [(one.name, one.type, one.attribute) for one in signature.positions] == [
+        ("i", "uint", "thread_position_in_grid")
+    ]
+
+
+def test_operators_behind_names() -> None:
+    """The likeliest operator comes first; what is no operator is left to whoever looks it up."""
+    assert operator_of("gelu_backward_dense_broadcast_half_half")[0] == "gelu_backward"
+    assert operator_of("embedding_bag_float_int")[0] == "embedding_bag"
+    assert "div" in operator_of("div_true_strided_cast_float_int")
+    assert "special_bessel_j0" in operator_of("bessel_j0_forward_dense_float_float")
+    assert operator_of("copy_identity_dense_castout_float")[1] == "special_copy_identity"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Add, list, show, remove; what is not there is one line."""
+    path = made(tmp_path, metallib({NAME: bitcode(ADD), "other_half": bitcode(ADD)}), INSTALLED)
+    assert main(["kernels", "list"]) == 2
+    assert capsys.readouterr().err == (
+        f"anymps: the Metal kernels of torch {INSTALLED} were not added: anymps kernels add WHEEL, or --download\n"
+    )
+    assert main(["kernels", "add", str(path)]) == 0
+    assert capsys.readouterr().out.startswith(f"added 2 kernels of torch {INSTALLED}, ")
+    assert main(["kernels", "list", "dense"]) == 0
+    assert capsys.readouterr().out == f"{NAME}\n"
+    assert main(["kernels", "list", "x*"]) == 2
+    assert capsys.readouterr().err == f"anymps: torch {INSTALLED} has no Metal kernel 'x*': it has 2 others\n"
+    assert main(["kernels", "show", NAME]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith(f"{NAME}: a kernel of torch {INSTALLED}, Metal 3.1, ")
+    assert shown[1].startswith("  operator  add.Scalar, add.Tensor, add.out")
+    assert shown[2:] == [
+        "  threads   each by itself",
+        "  buffers",
+        "     0  out  device float*, read and written",
+        "     1  in   constant float*, read",
+        "     2  by   constant By&, read, 12 bytes",
+        "           0  float value",
+        "           4  metal::array rest",
+        "               0  uint __elems[2]",
+        "  positions",
+        "    uint i: thread_position_in_grid",
+    ]
+    assert main(["kernels", "show", NAME, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["buffers"][1]["space"] == "constant"
+    assert main(["kernels", "show", "add_dense"]) == 2
+    assert capsys.readouterr().err == f"anymps: torch {INSTALLED} has no Metal kernel 'add_dense'; nearest: {NAME}\n"
+    assert main(["kernels", "remove"]) == 0
+    assert capsys.readouterr().out.startswith(f"removed the Metal kernels of torch {INSTALLED}, ")
+    assert main(["kernels", "remove"]) == 2
+    assert capsys.readouterr().err == f"anymps: the Metal kernels of torch {INSTALLED} were not added\n"
+    assert main(["kernels", "add"]) == 2
+    assert main(["kernels"]) == 2
+    assert capsys.readouterr().err == (
+        "anymps: name a wheel, or let pip get it with --download (anymps kernels add --help)\n"
+        "anymps: name what to do: add, list, remove, show (anymps kernels --help)\n"
+    )
+
+
+def test_reading_needs_no_torch() -> None:
+    """The commands on kernels do not load torch, which takes a second."""
+    result = run_python("""
+        import sys, anymps.metal.kernels
+        print("torch" in sys.modules)
+    """)
+    assert result.lines == ["False"]
