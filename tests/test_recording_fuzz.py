@@ -51,6 +51,8 @@ def habits() -> Recording:
                       "fused": ["None"], "foreach": ["True"], "differentiable": ["False"], "eps": ["1e-08"]},
         "grad_scaler": {"device": "cuda"}, "autocast": {"dtype": "float16", "device": "mps"},
         "backward": {"autocast": "mps"}, "compile": {"backend": "inductor", "mode": "None", "layer_norm": True},
+        "graph_break": {"kind": "Data-dependent branching", "explanation": "", "skipped": False},
+        "recompiled": {"guard": "n == 3", "limit": "recompile_limit", "within": ""},
         "constant": {"name": "mask", "kept": "", "bytes": 4096},
         "born": {"expression": "torch.randn(3)", "generator": False},
         "round_trip": {"operators": ["aten::relu"]}, "cuda": {}, "anomaly": {}, "device_time": {},

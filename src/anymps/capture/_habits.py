@@ -29,6 +29,7 @@ from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
 from anymps.capture._births import find_birth, find_name
 from anymps.capture._clocks import watch_clocks
+from anymps.capture._compiling import CompileWatch
 from anymps.capture._core import Core
 from anymps.capture._keepers import Keepers
 from anymps.capture._origins import user_frames
@@ -52,6 +53,7 @@ class Habits:
         self._made: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._loaders: weakref.WeakKeyDictionary[DataLoader[Any], int] = weakref.WeakKeyDictionary()
         self._keepers = Keepers(core.is_internal)
+        self._compiling = CompileWatch(core)
         self._pace: weakref.ref[torch.optim.Optimizer] | None = None  # the optimizer whose steps count
         self._told: set[tuple[str, int]] = set()
 
@@ -68,7 +70,7 @@ class Habits:
         self._replace(undo, torch.autograd, "backward", self._backward)
         self._replace(undo, torch, "compile", self._compile)
         self._replace(undo, torch.cuda, "_lazy_init", self._cuda)
-        return undo + watch_clocks(self._core)
+        return [*undo, self._compiling.start(), *watch_clocks(self._core)]
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
@@ -173,7 +175,7 @@ class Habits:
         if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
             self._note_once("anomaly")
 
-    def _compile(self, *given: Any, **named: Any) -> None:
+    def _compile(self, *given: Any, **named: Any) -> Finish:
         backend, mode = named.get("backend", "inductor"), named.get("mode")
         model = given[0] if given else named.get("model")
         owner = getattr(model, "__self__", model)  # of a method
@@ -184,6 +186,7 @@ class Habits:
             mode=mode or "",
             layer_norm=any(isinstance(part, torch.nn.LayerNorm) for part in parts),
         )
+        return lambda _: self._compiling.loaded()
 
     def _cuda(self, *_: Any, **__: Any) -> Finish:
         def asked(error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""Code whose frames are never the user's: torch, anymps, the standard library, and what `torch.compile` writes."""
+"""Code whose frames are never the user's: torch, anymps, the standard library, and what torch itself writes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+_GRAPH_CODE = "<eval_with_key>"  # the Python of a torch.fx graph, such as Dynamo's: torch/fx/graph_module.py
 
 # Who compares or times there is worth knowing.
 _THEIR_OWN = {"doctest", "timeit", "unittest"}
@@ -23,7 +25,7 @@ def internal_folders() -> list[str]:
     import typing_extensions
 
     here = Path(__file__).resolve().parent.parent
-    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep, _compiled_code() + os.sep]
+    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep, _compiled_code() + os.sep, _GRAPH_CODE]
     return [*folders, typing_extensions.__file__, *_standard_library()]  # what torch deprecates runs in that file
 
 

@@ -280,6 +280,13 @@ class Recording:
         names = tuple(operators)
         return self._occurrences(of=f"o.name IN ({', '.join('?' * len(names))})", values=names)
 
+    def at_line(self, line: Site) -> tuple[Occurrence, ...]:
+        """What ran at the file and line of a site, marks of our own left out; nothing for an unknown one."""
+        same = [f"{number:d}" for number, it in self._sites.items() if (it.file, it.line) == (line.file, line.line)]
+        if not line.known or not same:
+            return ()
+        return self._occurrences(of=f"s.fate <> {Fate.MARK:d}", condition=f"site IN ({', '.join(same)})")
+
     def cpu_indices(self) -> tuple[Occurrence, ...]:
         """Where tensors on mps were indexed with CPU tensors: the operator copies such an index each time.
 

@@ -55,13 +55,34 @@ bool starts_with(const std::string& text, const std::string& prefix) {
   return text.compare(0, prefix.size(), prefix) == 0;
 }
 
+// The name that the program gave a function. Dynamo runs what follows a graph break as torch_dynamo_resume_in_<name>_at_<line>.
+std::string own_name(std::string function) {
+  static const std::string prefix = "torch_dynamo_resume_in_";
+  const size_t line = function.rfind("_at_");
+  if (starts_with(function, prefix) && line != std::string::npos && line >= prefix.size()) {
+    return function.substr(prefix.size(), line - prefix.size());
+  }
+  return function;
+}
+
+// A place has one number, though it may be compiled more than once: Dynamo makes new code of a function each time.
+uint32_t number_of(const std::string& file, int line, const std::string& function, const std::string& via) {
+  uint32_t& known = named_sites[file + "\n" + std::to_string(line) + "\n" + function + "\n" + via];
+  if (known == 0) {
+    known = ++site_count;
+    new_sites.push_back({known, file, function, via, line});
+  }
+  return known;
+}
+
 const CodeFacts& facts_of(PyCodeObject* code) {
   const auto found = codes.find(code);
   if (found != codes.end()) {
     return found->second;
   }
   Py_INCREF(code);
-  CodeFacts facts{false, text_of(reinterpret_cast<PyObject*>(code), "co_filename"), text_of(reinterpret_cast<PyObject*>(code), "co_name")};
+  auto* object = reinterpret_cast<PyObject*>(code);
+  CodeFacts facts{false, text_of(object, "co_filename"), own_name(text_of(object, "co_name"))};
   facts.internal = is_internal(facts.file);
   return codes.emplace(code, std::move(facts)).first->second;
 }
@@ -110,8 +131,7 @@ static uint32_t site_of_frame(PyFrameObject* frame, PyCodeObject* code, const Co
   const int line = PyFrame_GetLineNumber(frame);
   uint32_t& site = sites[{code, via, line}];
   if (site == 0) {
-    site = ++site_count;
-    new_sites.push_back({site, facts.file, facts.function, via == nullptr ? "" : short_name(facts_of(via)), line});
+    site = number_of(facts.file, line, facts.function, via == nullptr ? "" : short_name(facts_of(via)));
   }
   known = site;
   return site;
@@ -160,15 +180,7 @@ uint32_t current_site_in_backward() {
 }
 
 uint32_t intern_site(const std::string& file, int line, const std::string& function, const std::string& via) {
-  const std::string key = file + "\n" + std::to_string(line) + "\n" + function;
-  const auto found = named_sites.find(key);
-  if (found != named_sites.end()) {
-    return found->second;
-  }
-  const uint32_t id = ++site_count;
-  named_sites.emplace(key, id);
-  new_sites.push_back({id, file, function, via, line});
-  return id;
+  return number_of(file, line, own_name(function), via);
 }
 
 std::vector<SiteText> take_new_sites() {

@@ -1,0 +1,143 @@
+"""Graph breaks and recompilations of torch.compile, as marks on the tape, told by Dynamo's own functions that log them.
+
+`symbolic_convert.log_graph_break`, and `get_and_maybe_log_recompilation_reasons` and `exceeds_recompile_limit` as
+`convert_frame` calls them, are alike in torch 2.11 to 2.15. Dynamo is not imported here: it is watched once the
+program has it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from anymps.capture._core import Core
+
+_DYNAMO = "torch._dynamo.convert_frame"
+_ASKED_FOR = ("Call to `torch._dynamo.graph_break()`", "Skip calling `torch.compiler.disable()`d function")
+"""Kinds of breaks that the code asks for."""
+_SKIPPED = "Failed to handle graph break gracefully"
+"""How Dynamo's reason begins where it cannot go on after the break, as in a loop: it leaves the function uncompiled."""
+_LONGEST = 300  # characters of a reason or a guard
+
+Undo = list[Callable[[], None]]
+
+
+class _Recompiled(NamedTuple):
+    """A function whose guards have failed, and the first guard that did."""
+
+    code: Any
+    guard: str
+
+
+class CompileWatch:
+    """Writes what Dynamo does at compile time. Costs nothing where nothing is compiled."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._undo: Undo = []
+        self._told: set[tuple[int, str]] = set()
+        self._recompiled: _Recompiled | None = None  # Dynamo compiles under a lock of its own
+
+    def start(self) -> Callable[[], None]:
+        """Start to watch, now or when the program loads Dynamo (`loaded`); what is returned ends it."""
+        self.loaded()
+        return self._stop
+
+    def loaded(self) -> None:
+        """The program may have loaded Dynamo: watch it from now on."""
+        frames = sys.modules.get(_DYNAMO)
+        symbolic = sys.modules.get("torch._dynamo.symbolic_convert")
+        if self._undo or frames is None or symbolic is None:
+            return
+        translator = symbolic.InstructionTranslatorBase
+        self._replace(translator, "log_graph_break", self._core.watch_calls(translator.log_graph_break, self._broken))
+        self._replace(
+            frames,
+            "get_and_maybe_log_recompilation_reasons",
+            _telling(frames.get_and_maybe_log_recompilation_reasons, self._guards_failed),
+        )
+        looked_at = _telling(frames.exceeds_recompile_limit, self._limit_looked_at)
+        self._replace(frames, "exceeds_recompile_limit", looked_at)
+
+    def _stop(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
+        original = getattr(owner, name)
+        setattr(owner, name, replacement)
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def _broken(self, _: Any, *given: Any, **named: Any) -> None:
+        error = named.get("exc", given[-1] if given else None)
+        if getattr(error, "logged", True):
+            return  # as an outer function's
+        text = str(error)
+        kind = _first_line(text)
+        if kind in _ASKED_FOR:
+            return
+        explanation = re.search(r"^\s*Explanation: (.*)", text, re.MULTILINE)
+        stack = getattr(error, "real_stack", None) or ()
+        place = next((frame for frame in reversed(stack) if not self._core.is_internal(frame.filename)), None)
+        call = self._core.current_site()
+        site = call if place is None else self._core.site(place.filename, place.lineno or 0, place.name, "")
+        if (site, kind) not in self._told:
+            self._told.add((site, kind))
+            self._write(
+                "graph_break",
+                site,
+                call,
+                {
+                    "kind": kind,
+                    "explanation": _short(explanation[1]) if explanation is not None else "",
+                    "skipped": str(named.get("reason")).startswith(_SKIPPED),
+                },
+            )
+
+    def _guards_failed(self, reasons: Any, _: Any, frame: Any, *given: Any, **named: Any) -> None:
+        if not named.get("skip_logging", False):
+            self._recompiled = _Recompiled(frame.f_code, _guard(str(reasons[0])) if reasons else "")
+
+    def _limit_looked_at(self, answer: Any, *_: Any) -> None:
+        recompiled, self._recompiled = self._recompiled, None
+        if recompiled is None:
+            return
+        code, guard = recompiled
+        exceeded, limit = answer
+        call = self._core.current_site()
+        internal = self._core.is_internal(code.co_filename)  # such as an optimizer's step
+        site = call if internal else self._core.site(code.co_filename, code.co_firstlineno, code.co_name, "")
+        facts = {"guard": guard, "limit": str(limit) if exceeded else "", "within": code.co_name if internal else ""}
+        self._write("recompiled", site, call, facts)
+
+    def _write(self, what: str, site: int, other: int, facts: dict[str, object]) -> None:
+        self._core.note_pair(f"anymps::{what} {json.dumps(facts, sort_keys=True)}", site, other)
+
+
+def _telling(original: Callable[..., Any], told: Callable[..., None]) -> Callable[..., Any]:
+    """The same function, which tells of its answer and what it was given."""
+
+    def watched(*given: Any, **named: Any) -> Any:
+        answer = original(*given, **named)
+        told(answer, *given, **named)
+        return answer
+
+    return watched
+
+
+def _first_line(text: str) -> str:
+    return _short(text.strip().partition("\n")[0])
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _guard(reason: str) -> str:
+    """`s.n == 3` of `0/3: s.n == 3      # s.n += 1  # net.py:92 in forward (HINT: ...)` and the stack below."""
+    line = re.sub(r"^\d+/\d+: ", "", reason.strip().partition("\n")[0])
+    return _short(line.partition("  #")[0].partition(" (HINT")[0])
