@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ import numpy as np
 from times_fit import INDEX, ROWS, TIMES, Arrays, Row, as_data, fit, mac_of, read_steps
 from times_page import page
 
-from anymps.cost import OperatorCall
+from anymps.cost import Happening, OperatorCall
 from anymps.cost._coefficients import era_of, from_json
-from anymps.cost._predict import step_time
+from anymps.cost._walk import walked_step
 
 ROOT = Path(__file__).parents[1]
 COEFFICIENTS = ROOT / "src" / "anymps" / "cost" / "coefficients.json"
@@ -157,12 +156,13 @@ def steps(data: dict[str, Any]) -> list[dict[str, Any]]:
     coefficients = from_json(data)
     found = []
     for line in read_steps():
-        calls = Counter[OperatorCall]()
+        happenings: list[Happening] = []
         for text in (TIMES / "steps" / f"{line['tape']}.txt").read_text(encoding="utf-8").splitlines():
             count, _, call = text.partition(" ")
-            calls[OperatorCall.parse(call)] += int(count)
+            happenings += [Happening("kernel", OperatorCall.parse(call))] * int(count)
+        happenings += [Happening("wait", waits=True)] * int(line["waits"])
         mac = mac_of(line["chip"], line["gpu_cores"])
-        time = step_time(calls, mac, era_of(line["torch"]), int(line["waits"]), coefficients)
+        time = walked_step(happenings, mac, era_of(line["torch"]), coefficients)
         assert time.predicted == time.calls, (line["tape"], time.left_out)
         found.append(
             {

@@ -30,8 +30,9 @@ print(time.device, time.low, time.high, time.bound)  # seconds, their 80 % inter
 
 `predict_step` takes a list of calls. Operators and tensors are written as a recording has them.
 
-The whole report of a run (`anymps run -v`, `anymps report`) says how long the GPU of the chosen Mac would be busy with the typical step. JSON
-has it as `predicted_step`. If less than nine tenths of the step's calls have a predicted time, there is no number.
+Every report of a run says how long the typical step would take on the chosen Mac, and what binds it. JSON has it as `predicted_step`, and
+`anymps.forecast.forecast` gives it for any Mac. If less than nine tenths of the step's calls have a predicted time, there is no number, and
+none where data loading or paging decide.
 
 ## Operators on a Mac that was not timed
 
@@ -91,8 +92,11 @@ With a star: a data loader fed the step, and nothing of that is predicted. What 
 work than any convolution that was timed. BERT with 512 tokens in inference is three times slower in its table than its training suggests.
 Convolutions in torch before 2.5 come out too slow: those that were timed had permuted inputs, which cost more there.
 
-A step is `(host^4 + device^4)^(1/4)`, plus its waits: `host` dispatches every call, `device` computes it. Data loading, paging and what the
-first step compiles are not in it.
+A step is walked with two clocks (`anymps.cost.walk_step`): the host dispatches every call, the device computes it, and where the host waits,
+both meet. The calls of these steps are known without their order and without the program's own code, so its waits stand at the end. From a
+recording, the gaps between its calls count too, scaled to the Mac's CPU: a core here is taken to be 0.65 of one of an M1, which is judgement.
+`predict_step` has a closed form for calls without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a tenth.
+Paging and what the first step compiles are not in it.
 
 ## What is not predicted
 

@@ -132,7 +132,9 @@ def test_a_loader_binds_a_step() -> None:
     step = walked(*calls)
     assert step.bound == "loading"
     assert step.seconds == pytest.approx(40e-3 + 2 * HOST)
-    assert step.parts["batch"] == pytest.approx(40e-3 - 2 * DEVICE, rel=0.01)  # it begins while the device works
+    assert step.parts["batch"] == pytest.approx(40e-3)
+    assert walked(Happening("batch", work=1.01 * 2 * DEVICE), *kernels(LARGE, 2)).bound == "loading"
+    assert walked(Happening("batch", work=0.9 * 2 * DEVICE), *kernels(LARGE, 2)).bound == "compute"
     assert walked(*calls, mac="M4 Max 64GB").seconds < 0.7 * step.seconds
 
 

@@ -9,7 +9,7 @@ import pytest
 from anymps import parse_mac
 from anymps.cost import OperatorCall, predict_operator
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, Wait
-from anymps.report import render_terminal, renderer
+from anymps.report import render_summary, render_terminal, renderer
 from anymps.report._predicted import predicted_sentence, predicted_step
 from recordings import META
 
@@ -39,15 +39,28 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     time = predicted_step(made)
     assert time is not None
     one = predict_operator(PRODUCT, parse_mac("M3 Pro 14-core GPU 18GB"), "2.13")
-    assert time.device == pytest.approx(20 * one.device)
-    assert (time.calls, time.predicted, time.bound) == (20, 20, "compute")
-    assert time.waits > 0
+    assert time.mac == parse_mac("M3 Pro 14-core GPU 18GB")
+    assert time.time.device == pytest.approx(19 * one.device)
+    assert (time.time.calls, time.time.predicted, time.bound) == (19, 19, "compute")
     shown = predicted_sentence(made)
-    assert shown.startswith("A step would keep the GPU of an M3 Pro 18GB busy for about ")
+    assert shown == "A step would take about 80.8 ms on an M3 Pro 18GB (41.6 to 163 ms), bound by compute."
     assert shown in render_terminal(made, []).replace("\n", " ")
+    assert "A step: about 80.8 ms (41.6 to 163 ms), bound by compute." in render_summary(made, []).replace("\n", " ")
+    assert shown.replace("'", "&#39;") in "".join(renderer("html").pieces(made, []))
     report = json.loads("".join(renderer("json").pieces(made, [])))
-    assert report["predicted_step"]["device_seconds"] == time.device
+    assert report["predicted_step"]["seconds"] == time.time.seconds
+    assert report["predicted_step"]["bound"] == "compute"
     assert report["predicted_step"]["left_out"] == []
+
+
+def test_the_step_table_has_a_column_of_the_macs_time() -> None:
+    """In the terminal and on the page; without a prediction there is no such column."""
+    made, without = recording(20, 0), recording(8, 2)
+    assert "on the Mac" in render_terminal(made, [])
+    assert ">on the Mac</th>" in "".join(renderer("html").pieces(made, []))
+    assert "On the Mac: what a phase adds to the predicted step of an M3 Pro 18GB." in render_terminal(made, [])
+    assert "on the Mac" not in render_terminal(without, [])
+    assert ">on the Mac</th>" not in "".join(renderer("html").pieces(without, []))
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from anymps.cost._clocks import Busy, StepBound
 from anymps.cost._predict import OperatorTime, StepTime, predict_operator, predict_step
 from anymps.cost._tensors import OperatorCall
-from anymps.cost._walk import Happening, WaitCost, WalkedStep, walk_step
+from anymps.cost._walk import Happening, HappeningKind, WaitCost, WalkedStep, walk_step
 
 __all__ = [
     "Busy",
     "Happening",
+    "HappeningKind",
     "OperatorCall",
     "OperatorTime",
     "StepBound",

@@ -16,7 +16,7 @@ _ROUNDS: Final = 3  # with the third, whatever lead host or device can gain is g
 StepBound = Literal[
     "nothing", "launch", "compute", "bandwidth", "host code", "waits", "copies", "CPU fallback", "loading"
 ]
-"""What a step's time goes to: the device's work, or what the host is busy with while the device has none."""
+"""What a step's time goes to: what the device works at, or what the host is busy with and the device waits for."""
 
 
 class Move(NamedTuple):
@@ -48,19 +48,18 @@ class Busy(NamedTuple):
     """Its place in the list of what happens."""
 
 
-_Span = tuple[float, float, StepBound, int]
-"""As `Busy`, which takes longer to make: a step may have a hundred thousand."""
-
-
 @dataclass
 class Walked:
-    """A step as the clocks saw it: its time, where that goes, its time by part, and what both did when."""
+    """A step as the clocks saw it: its time, where that goes, its time by part, and what both did when.
+
+    A step's time is one chain of what host and device do, each link of which had to wait for the one before.
+    """
 
     seconds: float
-    shares: dict[StepBound, float]
-    parts: dict[Hashable, float]
-    host: list[_Span] = field(default_factory=list)
-    device: list[_Span] = field(default_factory=list)
+    shares: dict[StepBound, float] = field(default_factory=dict)
+    parts: dict[Hashable, float] = field(default_factory=dict)
+    host: list[Busy] = field(default_factory=list)
+    device: list[Busy] = field(default_factory=list)
 
 
 class Stretch(NamedTuple):
@@ -74,64 +73,93 @@ class Stretch(NamedTuple):
     instead: tuple[float, float] = (0.0, 0.0)
 
 
-def walk_through(moves: Sequence[Move], parts: Sequence[Hashable], found: Sequence[Stretch]) -> Walked:
+def walk_through(
+    moves: Sequence[Move], parts: Sequence[Hashable], found: Sequence[Stretch], *, tracks: bool = False
+) -> Walked:
     """Walk through a step that follows one like itself; `parts` names what each move's time is counted to.
 
-    `found` are the `stretches` of the moves.
+    `found` are the `stretches` of the moves. What host and device do when is told only with `tracks`.
     """
     h = d = 0.0
     for _ in range(_ROUNDS - 1):
         h, d = _round(found, h, d)
     begin, origin = max(h, d), h
-    walked = Walked(0.0, {}, {})
-    shares, times = walked.shares, walked.parts
-    host, device = walked.host, walked.device
-    at = 0  # of `host`: all before it ended before the device was done last
-    front = begin
-
-    def idle(since: float, until: float) -> None:
-        nonlocal at
-        since = max(since, begin) - origin
-        until -= origin
-        while at < len(host) and host[at][1] <= since:
-            at += 1
-        for number in range(at, len(host)):
-            start, end, what, _ = host[number]
-            if start >= until:
-                break
-            shares[what] = shares.get(what, 0.0) + min(end, until) - max(start, since)
-
-    for number, (move, part) in enumerate(zip(moves, parts, strict=True)):
-        if move.code:
-            host.append((h - origin, h + move.code - origin, "host code", number))
-            h += move.code
-        if move.host:
-            host.append((h - origin, h + move.host - origin, move.busy, number))
-            h += move.host
+    walked = Walked(0.0)
+    links = bytearray(len(moves))
+    for number, move in enumerate(moves):
+        if tracks:
+            _track(walked, number, move, h - origin, d - origin)
+        h += move.code + move.host
         if move.device:
             if h > d:
-                if h > begin:
-                    idle(d, h)
                 d = h
-            device.append((d - origin, d + move.device - origin, move.works, number))
-            shares[move.works] = shares.get(move.works, 0.0) + move.device
+                links[number] = _HOST_FIRST
             d += move.device
         if move.waits:
-            h = max(h, d)
-            if move.wait:
-                host.append((h - origin, h + move.wait - origin, "waits", number))
-                h += move.wait
-            if move.after:
-                host.append((h - origin, h + move.after - origin, move.busy, number))
-                h += move.after
-        now = max(h, d)
-        if now > front:
-            times[part] = times.get(part, 0.0) + now - front
-            front = now
-    if h > d:
-        idle(d, h)
+            if d > h:
+                h = d
+                links[number] |= _DEVICE_LAST
+            h += move.wait + move.after
     walked.seconds = max(h, d) - begin
+    on_device = d > h
+    # The chain is followed back from the end. Where it comes from tells on what the step before ended, and so with what
+    # it is in truth left: a step's own last link is no part of a chain that goes on with the next step.
+    for _ in range(_ROUNDS):
+        before, walked.shares, walked.parts = on_device, {}, {}
+        on_device = _chain(walked, moves, parts, links, on_device=on_device)
+        if on_device == before:
+            break
     return walked
+
+
+_HOST_FIRST, _DEVICE_LAST = 1, 2  # the device had to wait for the host, and the host for the device
+
+
+def _chain(
+    walked: Walked, moves: Sequence[Move], parts: Sequence[Hashable], links: bytearray, *, on_device: bool
+) -> bool:
+    """Add the links of the chain that ends on the device or the host; the answer is where it begins."""
+    shares, times = walked.shares, walked.parts
+    for number in range(len(moves) - 1, -1, -1):
+        move, link, part = moves[number], links[number], parts[number]
+        length = 0.0
+        if move.waits and not on_device:
+            length = move.wait + move.after
+            shares["waits"] = shares.get("waits", 0.0) + move.wait
+            if move.after:
+                shares[move.busy] = shares.get(move.busy, 0.0) + move.after
+            on_device = bool(link & _DEVICE_LAST)
+        if on_device and move.device:
+            length += move.device
+            shares[move.works] = shares.get(move.works, 0.0) + move.device
+            on_device = not link & _HOST_FIRST
+        if not on_device:
+            length += move.code + move.host
+            if move.code:
+                shares["host code"] = shares.get("host code", 0.0) + move.code
+            if move.host:
+                shares[move.busy] = shares.get(move.busy, 0.0) + move.host
+        if length:
+            times[part] = times.get(part, 0.0) + length
+    return on_device
+
+
+def _track(walked: Walked, number: int, move: Move, h: float, d: float) -> None:
+    """Note what a move does, from the times at which host and device begin it."""
+    for length, what in ((move.code, "host code"), (move.host, move.busy)):
+        if length:
+            walked.host.append(Busy(h, h + length, what, number))  # type: ignore[arg-type]
+            h += length
+    if move.device:
+        d = max(h, d)
+        walked.device.append(Busy(d, d + move.device, move.works, number))
+        d += move.device
+    if move.waits:
+        h = max(h, d)
+        for length, what in ((move.wait, "waits"), (move.after, move.busy)):
+            if length:
+                walked.host.append(Busy(h, h + length, what, number))  # type: ignore[arg-type]
+                h += length
 
 
 def stretches(moves: Sequence[Move], places: Sequence[Hashable]) -> list[Stretch]:

@@ -82,8 +82,8 @@ class WalkedStep:
 
     `seconds` is how long a step takes when one follows the other, `low` and `high` its 80 % interval. `device` is what
     the GPU works in it, `device_low` and `device_high` the interval of that; `host` is what the host is busy with.
-    `shares` says where the time goes, the largest part first, and `bound` is that part: while the device works it is
-    what it works at, and while it has nothing to do, what the host does. `parts` is the time by the happenings' parts.
+    Of both, only what the rest has to wait for takes a step's time: `shares` says what that is, the largest part first,
+    and `bound` is that part. `parts` is the same time by the happenings' parts.
     `waits` has the costliest places first, and `all_waits` is what a step without any wait would save.
 
     `calls` are those to predict, `predicted` those that have a time; `left_out` tells why the others have none, with
@@ -125,7 +125,7 @@ def walked_step(
     moves = [book.move(it) for it in happenings]
     places = [it.place for it in happenings]
     rows = stretches(moves, places)
-    walked = walk_through(moves, [it.part for it in happenings], rows)
+    walked = walk_through(moves, [it.part for it in happenings], rows, tracks=tracks)
     waiting = Counter(place for place, move in zip(places, moves, strict=True) if move.waits)
     waits = [
         WaitCost(place, number, max(0.0, walked.seconds - seconds_without(rows, partial(eq, place))))
@@ -152,8 +152,8 @@ def walked_step(
         calls=book.calls,
         predicted=book.calls - sum(book.left_out.values()),
         left_out=tuple(book.left_out.most_common()),
-        host_track=tuple(map(Busy._make, walked.host)) if tracks else (),
-        device_track=tuple(map(Busy._make, walked.device)) if tracks else (),
+        host_track=tuple(walked.host),
+        device_track=tuple(walked.device),
     )
 
 

@@ -1,68 +1,83 @@
-"""How long the GPU of the chosen Mac would be busy with a step of the recording, as far as that can be predicted."""
+"""What the typical step would take on the Mac of a run, as reports say it; nothing where that cannot be predicted."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
 
-from anymps._errors import CostError, MacError
 from anymps._units import duration, duration_range
-from anymps.cost import OperatorCall, StepTime, predict_step
-from anymps.mac import Mac, parse_mac
-from anymps.record import Fate, Recording
-from anymps.report._words import fact
+from anymps.forecast import Forecast, try_forecast
+from anymps.record import Phase, Recording
 
-_LEAST_COVERED: Final = 0.9
-"""Of a step's calls: with fewer predicted ones there is no number."""
-
-# Marks are no calls; what else did not run in a kernel of MPS has no predicted time.
-_CALLS: Final = "SELECT signature, COUNT(*), SUM(wait != 0) FROM entries WHERE step = {step} GROUP BY signature"
+ON_MAC = "on the Mac"
+"""The column of the step table with the Mac's time."""
 
 
-def predicted_step(recording: Recording) -> StepTime | None:
-    """The predicted time of the typical step on the recording's Mac.
+def predicted_step(recording: Recording) -> Forecast | None:
+    """The typical step on the recording's Mac.
 
     None without a step, for a Mac or a torch without data, and where less than nine tenths of the step's calls have a
     predicted time.
     """
-    step, mac = recording.typical_step(), _mac(recording)
-    if step is None or mac is None:
-        return None
-    calls: dict[OperatorCall, int] = {}
-    waits = elsewhere = 0
-    for identity, count, waited in recording.stream(_CALLS.format(step=int(step.step))):
-        signature = recording.signature(identity)
-        if signature.fate is Fate.MARK:
-            continue
-        waits += waited
-        if signature.fate in (Fate.NATIVE, Fate.COPY):
-            call = OperatorCall(signature.operator, signature.inputs, signature.outputs)
-            calls[call] = calls.get(call, 0) + count
-        elif signature.fate is not Fate.WAIT:
-            elsewhere += count
-    try:
-        time = predict_step(calls, mac, fact(recording, "torch_version"), waits=waits)
-    except CostError:
-        return None
-    known = time.predicted >= _LEAST_COVERED * (time.calls + elsewhere) and time.device > 0
-    return time if known else None
+    return try_forecast(recording)
 
 
 def predicted_sentence(recording: Recording) -> str:
     """The prediction in words, the empty text without one."""
-    time, mac = predicted_step(recording), _mac(recording)
-    if time is None or mac is None:
+    found = predicted_step(recording)
+    return found.sentence if found is not None else ""
+
+
+def predicted_in_short(recording: Recording) -> str:
+    """`A step: about 2.75 ms (1.47 to 5.35 ms), bound by launches.`; the empty text where no time is told."""
+    found = predicted_step(recording)
+    if found is None or found.no_time:
         return ""
-    span = duration_range(1e9 * time.device_low, 1e9 * time.device_high)
-    return f"A step would keep the GPU of an {mac.name} busy for about {duration(1e9 * time.device)} ({span})."
+    time = found.time
+    span = duration_range(1e9 * time.low, 1e9 * time.high)
+    return f"A step: about {duration(1e9 * time.seconds)} ({span}), bound by {found.bound}."
 
 
-def _mac(recording: Recording) -> Mac | None:
-    # The details name the GPU cores, which the short name leaves out.
-    return _read(fact(recording, "mac_details").partition(":")[0]) or _read(fact(recording, "mac"))
+def mac_times(recording: Recording) -> Callable[[Phase | None], str]:
+    """What a phase of the typical step, or all of it, takes on the Mac, as a cell; empty where no time is told."""
+    found = predicted_step(recording)
+    if found is None or found.no_time:
+        return lambda _: ""
+    time = found.time
+    return lambda phase: duration(1e9 * (time.seconds if phase is None else time.parts.get(phase, 0.0)))
 
 
-def _read(text: str) -> Mac | None:
-    try:
-        return parse_mac(text)
-    except MacError:
+def predicted_object(recording: Recording) -> dict[str, object] | None:
+    """The prediction for programs."""
+    found = predicted_step(recording)
+    if found is None:
         return None
+    time, told = found.time, not found.no_time
+    return {
+        "mac": found.mac.name,
+        "step": found.step,
+        "device_seconds": time.device,
+        "device_seconds_low": time.device_low,
+        "device_seconds_high": time.device_high,
+        "host_seconds": time.host,
+        "wait_seconds": time.all_waits,
+        "seconds": time.seconds if told else None,
+        "seconds_low": time.low if told else None,
+        "seconds_high": time.high if told else None,
+        "no_time": found.no_time,
+        "bound": time.bound,
+        "shares": [{"what": what, "seconds": seconds} for what, seconds in time.shares],
+        "phases": [{"phase": phase.label, "seconds": time.parts.get(phase, 0.0)} for phase in Phase],
+        "waits": [
+            {
+                "file": it.place.file or None,
+                "line": it.place.line,
+                "wait": it.place.wait.label,
+                "waits": it.waits,
+                "seconds": it.seconds,
+            }
+            for it in found.waits
+        ],
+        "calls": time.calls,
+        "predicted_calls": time.predicted,
+        "left_out": [{"reason": reason, "calls": calls} for reason, calls in time.left_out],
+    }

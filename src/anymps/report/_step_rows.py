@@ -7,8 +7,9 @@ from typing import Final
 
 from anymps.record import Phase, PhaseShare, RareWork, Recording, StepTable
 from anymps.report import _text as text
+from anymps.report._predicted import ON_MAC, predicted_step
 
-COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share")
+COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share", ON_MAC)
 
 NO_STEP: Final = "No complete step was recorded: no loop with work on mps came round."
 
@@ -37,7 +38,7 @@ def caption(table: StepTable) -> str:
     return "the only complete step, with all that came before it"
 
 
-def cells(share: PhaseShare, whole_ns: float) -> list[str]:
+def cells(share: PhaseShare, whole_ns: float, on_mac: str = "") -> list[str]:
     """The cells of one row, by `COLUMNS`; the share is of `whole_ns`, empty if that is 0."""
     return [
         text.count(share.on_mps),
@@ -48,6 +49,7 @@ def cells(share: PhaseShare, whole_ns: float) -> list[str]:
         text.size(share.fallback_bytes),
         text.duration(share.time_ns),
         text.percent(share.time_ns, whole_ns),
+        on_mac,
     ]
 
 
@@ -65,6 +67,11 @@ def remarks(recording: Recording, table: StepTable) -> list[str]:
     """What the numbers of the table do not say by themselves."""
     whole = total(table.typical)
     sentences = []
+    found = predicted_step(recording)
+    if found is not None and not found.no_time:
+        sentences.append(
+            f"{ON_MAC[0].upper()}{ON_MAC[1:]}: what a phase adds to the predicted step of an {found.mac.name}."
+        )
     if whole.views:
         sentences.append(f"{text.count(whole.views)} of the operators on mps only view other memory: no kernel runs.")
     changes = list(recording.backend_changes_per_step().values())

@@ -19,6 +19,7 @@ from anymps.report._drawings import memory_drawing, runs_drawing, timeline_drawi
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._page import assets, templates
+from anymps.report._predicted import ON_MAC, mac_times, predicted_sentence
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
 from anymps.report._words import cost, environment, fact, limits, needless_waits, not_modelled, state, times, verdict
@@ -67,7 +68,7 @@ class HtmlRenderer:
             "version": __version__,
             "eyebrow": _eyebrow(recording),
             "state": _state(recording, findings),
-            "verdict": verdict(recording, findings),
+            "verdict": [*verdict(recording, findings), *filter(None, [predicted_sentence(recording)])],
             "figures": _figures(recording, findings),
             "first": _first(findings, shown),
             "step": _step(recording),
@@ -169,13 +170,18 @@ def _step(recording: Recording) -> dict[str, Any] | None:
     shares = table.typical
     whole, first = total(shares), total(table.first)
     of = caption(table)
-    rows = [[share.phase.label, *cells(share, whole.time_ns)] for share in sorted(shares, key=by_place)]
-    sums = [["whole step", *cells(whole, 0)]] + ([["first step", *cells(first, 0)]] if table.median else [])
+    on_mac = mac_times(recording)
+    rows = [
+        [share.phase.label, *cells(share, whole.time_ns, on_mac(share.phase))] for share in sorted(shares, key=by_place)
+    ]
+    sums = [["whole step", *cells(whole, 0, on_mac(None))]]
+    sums += [["first step", *cells(first, 0)]] if table.median else []
     columns = ["phase", *COLUMNS]
-    fallback = columns.index("by fallback")
-    if not any(row[fallback] for row in (*rows, *sums)):
-        for row in (columns, *rows, *sums):
-            del row[fallback]
+    for header in ("by fallback", ON_MAC):
+        place = columns.index(header)
+        if not any(row[place] for row in (*rows, *sums)):
+            for row in (columns, *rows, *sums):
+                del row[place]
     return {
         "title": title(recording),
         "caption": f"{of[0].upper()}{of[1:]}: operators, waits, bytes and wall clock by phase",

@@ -21,7 +21,7 @@ from anymps.record import (
 )
 from anymps.report._identity import fingerprints
 from anymps.report._objects import finding_object, share_object, site_object
-from anymps.report._predicted import predicted_step
+from anymps.report._predicted import predicted_object
 from anymps.report._words import fact, limits, verdict
 
 FORMAT: Final = "anymps-report"
@@ -67,7 +67,7 @@ def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, obje
         "complete_steps": recording.complete_steps,
         "findings": [finding_object(*pair) for pair in zip(findings, marks, strict=True)],
         "step_table": _step_table(recording.step_table()),
-        "predicted_step": _predicted(recording),
+        "predicted_step": predicted_object(recording),
         "operators": [_operator(use) for use in recording.operators()],
         "lines": [_line(line) for line in recording.lines()],
         "waits": [_occurrence(wait) for wait in recording.waits()],
@@ -77,26 +77,6 @@ def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, obje
         "memory": [_sample(sample) for sample in recording.memory()],
         "memory_peak": _memory_peak(recording),
         "limits": limits(recording),
-    }
-
-
-def _predicted(recording: Recording) -> dict[str, object] | None:
-    time = predicted_step(recording)
-    if time is None:
-        return None
-    return {
-        "device_seconds": time.device,
-        "device_seconds_low": time.device_low,
-        "device_seconds_high": time.device_high,
-        "host_seconds": time.host,
-        "wait_seconds": time.waits,
-        "seconds": time.seconds,
-        "seconds_low": time.low,
-        "seconds_high": time.high,
-        "bound": time.bound,
-        "calls": time.calls,
-        "predicted_calls": time.predicted,
-        "left_out": [{"reason": reason, "calls": calls} for reason, calls in time.left_out],
     }
 
 

@@ -14,6 +14,7 @@ from anymps.findings import Finding, Severity, memory_limits
 from anymps.record import Recording
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, indented, pairs, printed
+from anymps.report._predicted import predicted_in_short
 from anymps.report._step_rows import is_idle, total
 from anymps.report._words import cost, fact, first_to_change, how_many, state, verdict, waits
 from anymps.report.run._terminal import look_of, written_to
@@ -58,7 +59,7 @@ def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Ite
     yield Text.assemble(
         (verdict(recording, findings)[0], STYLES.get(worst, "bold green") if worst is not None else "bold green"),
         " ",
-        how_many(findings),
+        " ".join(filter(None, (how_many(findings), predicted_in_short(recording)))),
     )
     first = first_to_change(findings)
     if first is not None:

@@ -18,12 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from anymps.findings import Finding
-from anymps.record import Line, PhaseShare, Recording
+from anymps.record import Line, Recording
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
-from anymps.report._predicted import predicted_sentence
+from anymps.report._predicted import ON_MAC, mac_times, predicted_sentence
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
 from anymps.report._words import cost, environment, fact, limits, state, times, verdict
@@ -34,6 +34,7 @@ _ROOMY = 80  # below, the source line needs the room of the column that is twice
 _MOST_LINES = 60  # of the script; the rest is summed up
 
 _COLUMN_STYLES = {"on CPU": "yellow", "waits": "yellow", "by fallback": "yellow", "share": "dim"}
+_WHERE_ANY = ("by fallback", ON_MAC)  # columns of the step table that are left out where they are empty
 _ALWAYS = ("line", "on mps", "on CPU", "waits")  # columns that are shown even where they are empty
 
 
@@ -130,8 +131,12 @@ def _step(recording: Recording, width: int) -> Iterator[RenderableType]:
     shares = table.typical
     yield from heading(title(recording), caption(table))
     whole, first = total(shares), total(table.first)
-    rows = [(share.phase.label, share, whole.time_ns) for share in sorted(shares, key=by_place)]
-    sums = [("whole step", whole, 0.0)] + ([("first step", first, 0.0)] if table.median else [])
+    on_mac = mac_times(recording)
+    rows = [
+        (share.phase.label, cells(share, whole.time_ns, on_mac(share.phase))) for share in sorted(shares, key=by_place)
+    ]
+    sums = [("whole step", cells(whole, 0.0, on_mac(None)))]
+    sums += [("first step", cells(first, 0.0))] if table.median else []
     columns = _columns([*rows, *sums], width - 4)
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
     for column in columns:
@@ -235,14 +240,14 @@ class _Column:
         return max(map(len, (self.header, *self.cells))) + 2
 
 
-def _columns(rows: Sequence[tuple[str, PhaseShare, float]], width: int) -> list[_Column]:
+def _columns(rows: Sequence[tuple[str, list[str]]], width: int) -> list[_Column]:
     """The step table's columns, the least important left out until they fit."""
-    table = list(zip(*(cells(share, whole) for _, share, whole in rows), strict=True))
-    columns = [_Column("phase", [name for name, _, _ in rows], justify="left")]
+    table = list(zip(*(row for _, row in rows), strict=True))
+    columns = [_Column("phase", [name for name, _ in rows], justify="left")]
     columns += [
         _Column(name, list(column), _COLUMN_STYLES.get(name, "")) for name, column in zip(COLUMNS, table, strict=True)
     ]
-    columns = [column for column in columns if column.header != "by fallback" or any(column.cells)]
+    columns = [column for column in columns if column.header not in _WHERE_ANY or any(column.cells)]
     for header in ("by fallback", "share", "to CPU", "to mps"):
         if sum(column.width for column in columns) > width:
             columns = [column for column in columns if column.header != header]

@@ -1,0 +1,162 @@
+"""The typical step of a recording on a Mac, and where no time can be told: why."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Final
+
+from anymps._errors import CostError, MacError
+from anymps._units import duration, duration_range
+from anymps.cost import Happening, StepBound, WalkedStep, walk_step
+from anymps.forecast._happenings import Place, happenings
+from anymps.mac import Mac, parse_mac
+from anymps.record import Recording, Step
+
+_SPEED_HERE: Final = 0.65
+"""Of a core of the machine that a virtual device runs on, an M1's being 1: the usual server's. Judgement."""
+
+_LEAST_COVERED: Final = 0.9
+"""Of a step's calls: with fewer predicted ones there is no time."""
+
+_WORDS: Final[dict[StepBound, str]] = {
+    "launch": "launches",
+    "host code": "the program's own code",
+    "CPU fallback": "CPU fallbacks",
+    "loading": "data loading",
+}
+
+
+@dataclass(frozen=True)
+class PlacedWait:
+    """The `waits` of a step at one place, and by how many seconds the step would be shorter without them."""
+
+    place: Place
+    waits: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the typical step, number `step`, would take on a Mac with a release of torch.
+
+    `no_time` is empty, or says in one sentence why `time.seconds` is not to be told: memory or loading decide, which
+    nothing here knows of that Mac. What the GPU works holds even then. `workers`: loading runs in worker processes, and
+    is in it only as far as the program waited for them.
+    """
+
+    mac: Mac
+    torch: str
+    step: int
+    time: WalkedStep
+    no_time: str = ""
+    workers: bool = False
+
+    @property
+    def waits(self) -> tuple[PlacedWait, ...]:
+        """What the waits at each line and of each kind cost a step, the costliest first."""
+        return tuple(
+            PlacedWait(it.place, it.waits, it.seconds) for it in self.time.waits if isinstance(it.place, Place)
+        )
+
+    @property
+    def bound(self) -> str:
+        """What binds the step, as it is said: `launches`, `compute`, `the program's own code`."""
+        return _WORDS.get(self.time.bound, self.time.bound)
+
+    @property
+    def sentence(self) -> str:
+        """`A step would take about 12.3 ms on an M2 16GB (6.77 to 23.4 ms), bound by launches.`"""
+        time, mac = self.time, self.mac.name
+        if self.no_time:
+            span = duration_range(1e9 * time.device_low, 1e9 * time.device_high)
+            busy = f"A step would keep the GPU of an {mac} busy for about {duration(1e9 * time.device)} ({span})."
+            return f"{self.no_time} {busy}"
+        span = duration_range(1e9 * time.low, 1e9 * time.high)
+        takes = f"A step would take about {duration(1e9 * time.seconds)} on an {mac} ({span})"
+        keep_up = ", if the loader's workers keep up" if self.workers else ""
+        return f"{takes}, bound by {self.bound}{keep_up}."
+
+
+_seen: weakref.WeakKeyDictionary[Recording, tuple[Step, list[Happening], float]] = weakref.WeakKeyDictionary()
+_made: weakref.WeakKeyDictionary[Recording, dict[tuple[Mac | None, bool], Forecast | str]] = weakref.WeakKeyDictionary()
+
+
+def forecast(recording: Recording, mac: Mac | None = None, *, tracks: bool = False) -> Forecast:
+    """The typical step of a recording on a Mac, by default the one that the recording names.
+
+    With `tracks` its time holds what host and device do when. Raises CostError, in one line, where there is no ground:
+    no complete step, no Mac or torch that is known, or less than nine tenths of the calls with a predicted time.
+    """
+    answers = _made.setdefault(recording, {})
+    known = answers.get((mac, tracks))
+    if known is None:
+        try:
+            known = _forecast(recording, mac, tracks=tracks)
+        except CostError as error:
+            known = str(error)
+        answers[mac, tracks] = known
+    if isinstance(known, str):
+        raise CostError(known)
+    return known
+
+
+def try_forecast(recording: Recording, mac: Mac | None = None, *, tracks: bool = False) -> Forecast | None:
+    """As `forecast`, and None where there is no ground."""
+    try:
+        return forecast(recording, mac, tracks=tracks)
+    except CostError:
+        return None
+
+
+def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool) -> Forecast:
+    named = _named(recording)
+    mac = mac or named
+    if mac is None:
+        raise CostError("anymps: the recording names no Mac that is known")
+    torch = str(recording.meta.get("torch_version") or "")
+    if not torch:
+        raise CostError("anymps: the recording does not say which torch made it")
+    step, found, speed = _happenings(recording, named)
+    time = walk_step(found, mac, torch, tracks=tracks)
+    if not time.device or time.predicted < _LEAST_COVERED * time.calls:
+        raise CostError(f"anymps: only {time.predicted:,} of the step's {time.calls:,} calls have a predicted time")
+    workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
+    loading = sum(it.work or 0.0 for it in found if it.kind == "batch") / speed
+    return Forecast(mac, torch, step.step, time, _no_time(recording, mac, time, loading), workers)
+
+
+def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, list[Happening], float]:
+    known = _seen.get(recording)
+    if known is None:
+        step = recording.typical_step()
+        if step is None:
+            raise CostError("anymps: the recording holds no complete step")
+        speed = _SPEED_HERE
+        if recording.meta.get("virtual") is False:
+            speed = (named.cpu_speed if named is not None else None) or 1.0
+        known = _seen[recording] = step, happenings(recording, step, speed), speed
+    return known
+
+
+def _no_time(recording: Recording, mac: Mac, time: WalkedStep, loading: float) -> str:
+    story = recording.memory_story
+    if story.peak is not None and story.peak_reserved > mac.recommended_max_memory:
+        return "How long a step takes is not predicted: its memory is above the Mac's working set, so macOS pages."
+    if time.bound == "loading":
+        return f"Data loading would bind a step, so its time is not predicted: it took {duration(1e9 * loading)} here."
+    return ""
+
+
+def _named(recording: Recording) -> Mac | None:
+    """The Mac that the recording names: its details name the GPU cores, which the short name leaves out."""
+    return _read(str(recording.meta.get("mac_details") or "").partition(":")[0]) or _read(
+        str(recording.meta.get("mac") or "")
+    )
+
+
+def _read(text: str) -> Mac | None:
+    try:
+        return parse_mac(text)
+    except MacError:
+        return None

@@ -1,0 +1,148 @@
+"""A recorded step as what happens in it: each entry a happening, and the time between entries the program's own code.
+
+Times here are those of the recording machine. The gap before a call is the median over some steps with the same calls,
+so that one interruption does not count; how long a call took counts only where the CPU computed for the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from anymps.cost import Happening, HappeningKind, OperatorCall
+from anymps.record import Direction, Fate, Flag, Phase, Recording, Signature, Step, Wait
+
+_ALIKE: Final = 5  # steps of which the gaps are taken
+_ENTRIES: Final = (
+    "SELECT step, start_ns, duration_ns, signature, site, phase, wait, direction, flags, moved_bytes FROM entries "
+    "WHERE step IN ({steps}) ORDER BY step, start_ns, id"
+)
+
+
+class Place(NamedTuple):
+    """Where the host waits: a line and a kind of wait."""
+
+    file: str
+    line: int
+    wait: Wait
+
+
+class _Entry(NamedTuple):
+    step: int
+    start: int
+    length: int
+    signature: int
+    site: int
+    phase: int
+    wait: int
+    direction: int
+    flags: int
+    moved: int
+
+
+def happenings(recording: Recording, step: Step, speed: float) -> list[Happening]:
+    """What happens in a complete step. `speed` is that of the recording machine, an M1's core being 1.
+
+    With a speed of 0 the recording's times mean nothing, as those of a run on shapes, and are left out.
+    """
+    steps = [it.step for it in recording.steps() if it.complete]
+    at = steps.index(step.step)
+    near = sorted(
+        steps[1:] or steps, key=lambda number: abs(steps.index(number) - at) if speed else number != step.step
+    )
+    chosen = {step.step, *(near[:_ALIKE] if speed else ())}
+    entries: dict[int, list[_Entry]] = {number: [] for number in chosen}
+    listed = ", ".join(map(str, sorted(chosen)))
+    for row in recording.stream(_ENTRIES.format(steps=listed)):
+        entries[row[0]].append(_Entry._make(row))
+    reader = _Reader(recording, speed)
+    bounds = {it.step: it for it in recording.steps()}
+    own = reader.read(entries.pop(step.step), step)
+    alike = [own]
+    for number, rows in entries.items():
+        other = reader.read(rows, bounds[number])
+        if [_kind(it) for it in other] == [_kind(it) for it in own]:
+            alike.append(other)
+    return [_median(same) for same in zip(*alike, strict=True)] if len(alike) > 1 else own
+
+
+def _kind(it: Happening) -> tuple[object, ...]:
+    return it.kind, id(it.call), it.place
+
+
+def _median(same: Sequence[Happening]) -> Happening:
+    work = [it.work for it in same if it.work is not None]
+    middle = (len(same) - 1) // 2
+    return same[0]._replace(
+        host_code=sorted(it.host_code for it in same)[middle], work=sorted(work)[middle] if work else None
+    )
+
+
+class _Reader:
+    """Turns entries into happenings; one for several steps, so that the same call is the same object."""
+
+    def __init__(self, recording: Recording, speed: float) -> None:
+        self._recording, self._speed = recording, speed
+        self._calls: dict[int, tuple[Signature, OperatorCall]] = {}
+
+    def read(self, entries: Sequence[_Entry], step: Step) -> list[Happening]:
+        """The happenings of one step."""
+        found: list[Happening] = []
+        clock = step.start_ns  # all before it is accounted for
+        loading = nested = clock  # until when a loader makes a batch, until when a fallback runs
+        for it in entries:
+            signature, call = self._call(it.signature)
+            part = Phase(it.phase)
+            if signature.fate is Fate.MARK:
+                if it.phase == Phase.BATCH and it.length and not it.flags & Flag.PAIR:
+                    found.append(Happening("wait", host_code=self._seconds(it.start - clock), part=part))
+                    clock, loading = max(clock, it.start), it.start + it.length
+                continue
+            if it.start < nested:
+                continue
+            found += self._batch(clock, min(loading, it.start))
+            clock = max(clock, min(loading, it.start))
+            code = self._seconds(it.start - clock)
+            clock = max(clock, it.start + it.length)
+            if signature.fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
+                nested = it.start + it.length
+            found += self._happening(it, signature.fate, call, code, part)
+        found += self._batch(clock, loading)
+        end = step.start_ns if step.end_ns is None else step.end_ns
+        found.append(Happening("wait", host_code=self._seconds(end - max(clock, loading)), part=Phase.OTHER))
+        return found
+
+    def _happening(self, it: _Entry, fate: Fate, call: OperatorCall, code: float, part: Phase) -> Iterator[Happening]:
+        waits = it.wait != Wait.NONE
+        place = None
+        if waits:
+            site = self._recording.site(it.site)
+            place = Place(site.file, site.line, Wait(it.wait))
+        if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
+            work = self._seconds(it.length) if self._speed else None
+            yield Happening("fallback", call, code, work, it.moved, waits, part, place)
+        elif fate is Fate.WAIT or it.wait == Wait.ITEM:
+            yield Happening("wait", None, code, None, 0, waits, part, place)
+        elif it.direction in (Direction.CPU_TO_MPS, Direction.MPS_TO_CPU):
+            yield Happening("copy", call, code, None, it.moved, waits, part, place)
+        elif fate in (Fate.NATIVE, Fate.COPY):
+            kind: HappeningKind = "view" if it.flags & Flag.VIEW else "kernel"
+            yield Happening(kind, call, code, None, it.moved, waits, part, place)
+        else:
+            yield Happening("wait", None, code, part=part)  # refused: nothing came of it
+
+    def _batch(self, since: int, until: int) -> Iterator[Happening]:
+        if until > since:
+            yield Happening("batch", work=self._seconds(until - since), part=Phase.BATCH)
+
+    def _seconds(self, nanoseconds: int) -> float:
+        """A time of this machine in seconds of an M1's core; what overlaps with something else is none."""
+        return max(nanoseconds, 0) * 1e-9 * self._speed
+
+    def _call(self, identity: int) -> tuple[Signature, OperatorCall]:
+        known = self._calls.get(identity)
+        if known is None:
+            signature = self._recording.signature(identity)
+            call = OperatorCall(signature.operator, signature.inputs, signature.outputs)
+            known = self._calls[identity] = signature, call
+        return known

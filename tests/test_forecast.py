@@ -1,0 +1,216 @@
+"""The typical step of a recording in the time of a Mac: what binds it, and where no time is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps import CostError, parse_mac
+from anymps.cost import OperatorCall, predict_operator
+from anymps.forecast import Forecast, forecast, try_forecast
+from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
+from recordings import META
+
+MAC = parse_mac("M3 Pro 18GB")
+SIDE = "float32[2048, 2048]"
+PRODUCT = predict_operator(OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,)), MAC, "2.13").device
+MS = 1_000_000
+SPEED = 0.65 / 1.31  # of this machine to an M3
+
+
+class Steps:
+    """Three steps of a training, to which each step adds calls one after the other."""
+
+    def __init__(self, **meta: object) -> None:
+        self.builder = RecordingBuilder(meta={**META, **meta})
+        self.clock = 0
+        self.line = self.builder.site("/home/me/project/train.py", 36, "main", "total += loss.item()")
+
+    def product(self, number: int = 1, gap: int = 1000) -> None:
+        """Products of matrices, each `gap` ns after the call before."""
+        for _ in range(number):
+            self._entry("aten::mm", gap, inputs=(SIDE, SIDE), outputs=(SIDE,))
+
+    def small(self, number: int) -> None:
+        """Calls with next to nothing to do."""
+        for _ in range(number):
+            self._entry("aten::relu", 1000, inputs=("float32[16]",), outputs=("float32[16]",))
+
+    def item(self) -> None:
+        """A value that is read back."""
+        self._entry(
+            "aten::_local_scalar_dense", 1000, wait=Wait.ITEM, direction=Direction.MPS_TO_CPU, moved_bytes=4,
+            inputs=("float32[]",), site=self.line, phase=Phase.LOSS_READ,
+        )  # fmt: skip
+
+    def fallback(self, length: int) -> None:
+        """An operator on the CPU, with the copies that are part of it."""
+        start = self.clock + 1000
+        self._entry(
+            "aten::linalg_svd", 1000, length, fate=Fate.FALLBACK, wait=Wait.FALLBACK, moved_bytes=1 << 20,
+            inputs=(SIDE,), outputs=(SIDE,), site=self.line,
+        )  # fmt: skip
+        end, self.clock = self.clock, start + 10
+        self._entry("aten::copy_", 0, 100, fate=Fate.COPY, wait=Wait.COPY_TO_CPU, direction=Direction.MPS_TO_CPU)
+        self.clock = end
+
+    def batch(self, length: int) -> None:
+        """A batch of the data loader."""
+        self._entry("anymps::dataloader", 0, length, fate=Fate.MARK, phase=Phase.BATCH)
+
+    def end(self) -> None:
+        """The end of a step."""
+        self.builder.end_step(self.clock)
+
+    def _entry(self, name: str, gap: int, length: int = 500, **named: object) -> None:
+        self.clock += gap
+        self.builder.entry(name, start_ns=self.clock, duration_ns=length, **{"phase": Phase.FORWARD, **named})  # type: ignore[arg-type]
+        self.clock += length
+
+    def close(self) -> Recording:
+        """The recording."""
+        return self.builder.close()
+
+
+def seen(recording: Recording) -> Forecast:
+    """The forecast on the recording's own Mac, told twice alike."""
+    found = forecast(recording)
+    assert forecast(recording) is found
+    assert found.mac == MAC
+    assert sum(found.time.parts.values()) == pytest.approx(found.time.seconds)
+    return found
+
+
+def test_compute_binds_a_step() -> None:
+    """Ten products: their time, and a sentence with the interval."""
+    steps = Steps()
+    for _ in range(3):
+        steps.product(10)
+        steps.end()
+    found = seen(steps.close())
+    assert found.time.seconds == pytest.approx(10 * PRODUCT)
+    assert found.sentence == ("A step would take about 33.4 ms on an M3 Pro 18GB (17.2 to 67.5 ms), bound by compute.")
+
+
+def test_launches_bind_a_step() -> None:
+    """Small calls, and one large one that hides behind none of them."""
+    steps = Steps()
+    for _ in range(3):
+        steps.small(1000)
+        steps.end()
+    assert seen(steps.close()).bound == "launches"
+
+
+def test_a_read_costs_what_the_step_takes_without_it() -> None:
+    """At its line, by its kind."""
+    steps = Steps()
+    for _ in range(3):
+        steps.product(3)
+        steps.item()
+        steps.small(100)
+        steps.end()
+    found = seen(steps.close())
+    (wait,) = found.waits
+    assert (wait.place.file, wait.place.line, wait.place.wait, wait.waits) == (
+        "/home/me/project/train.py", 36, Wait.ITEM, 1
+    )  # fmt: skip
+    assert wait.seconds == pytest.approx(found.time.seconds - found.time.device)
+
+
+def test_a_fallback_takes_what_it_took_here() -> None:
+    """80 ms of this machine, scaled to the Mac's CPU; the copies inside are not counted twice."""
+    steps = Steps()
+    for _ in range(3):
+        steps.product(10)
+        steps.fallback(80 * MS)
+        steps.end()
+    found = seen(steps.close())
+    assert found.bound == "CPU fallbacks"
+    assert found.time.seconds == pytest.approx(10 * PRODUCT + 80e-3 * SPEED, rel=0.02)
+
+
+def test_own_code_counts_by_its_median() -> None:
+    """4 ms of Python in each step but one, in which something else held the machine up."""
+    steps = Steps()
+    for number in range(6):
+        steps.product(1)
+        steps.product(1, gap=60 * MS if number == 3 else 20 * MS)
+        steps.end()
+    found = seen(steps.close())
+    assert found.bound == "the program's own code"
+    assert found.time.seconds == pytest.approx(20e-3 * SPEED, rel=0.02)
+
+
+def test_loading_has_no_time() -> None:
+    """A loader of 120 ms: nobody knows what it takes on that Mac. What the GPU works is told."""
+    steps = Steps()
+    for _ in range(3):
+        steps.batch(120 * MS)
+        steps.product(10)
+        steps.end()
+    found = seen(steps.close())
+    assert found.sentence == (
+        "Data loading would bind a step, so its time is not predicted: it took 120 ms here. "
+        "A step would keep the GPU of an M3 Pro 18GB busy for about 33.4 ms (17.2 to 67.5 ms)."
+    )
+
+
+def test_a_short_batch_is_a_part_of_the_step() -> None:
+    """With workers it is told that they must keep up."""
+    steps = Steps()
+    steps.builder.note("loader", start_ns=0, workers=2, pin_memory=False, persistent=True)
+    for _ in range(3):
+        steps.batch(10 * MS)
+        steps.product(10)
+        steps.item()
+        steps.end()
+    found = seen(steps.close())
+    assert found.time.parts[Phase.BATCH] == pytest.approx(10e-3 * SPEED, rel=0.02)
+    assert found.sentence.endswith("bound by compute, if the loader's workers keep up.")
+
+
+def test_paging_has_no_time() -> None:
+    """Heaps above the working set."""
+    steps = Steps()
+    steps.builder.allocation(14 << 30, phase=Phase.FORWARD)
+    for _ in range(3):
+        steps.product(10)
+        steps.end()
+    recording = steps.close()
+    assert seen(recording).no_time == (
+        "How long a step takes is not predicted: its memory is above the Mac's working set, so macOS pages."
+    )
+    assert forecast(recording, parse_mac("M4 Max 64GB")).no_time == ""
+
+
+def test_other_macs_have_other_times() -> None:
+    """The same recording on a faster one."""
+    steps = Steps()
+    for _ in range(3):
+        steps.product(10)
+        steps.end()
+    recording = steps.close()
+    assert forecast(recording, parse_mac("M4 Max 64GB")).time.seconds < 0.6 * forecast(recording).time.seconds
+    tracks = forecast(recording, tracks=True).time
+    assert len(tracks.device_track) == 10
+
+
+def test_without_ground_there_is_one_line() -> None:
+    """No step, no Mac, no torch, too many calls without a class."""
+    empty, unknown = Steps(), Steps(mac="", mac_details="")
+    steps, other = Steps(torch_version=""), Steps()
+    for one in (unknown, steps, other):
+        one.product(3)
+    for _ in range(2):
+        other._entry("aten::linalg_svd", 0, inputs=(SIDE,), outputs=(SIDE,))
+    for one in (unknown, steps, other):
+        one.end()
+    for recording, message in (
+        (empty.close(), "anymps: the recording holds no complete step"),
+        (unknown.close(), "anymps: the recording names no Mac that is known"),
+        (steps.close(), "anymps: the recording does not say which torch made it"),
+        (other.close(), "anymps: only 3 of the step's 5 calls have a predicted time"),
+    ):
+        assert try_forecast(recording) is None
+        with pytest.raises(CostError) as caught:
+            forecast(recording)
+        assert str(caught.value) == message
