@@ -5,6 +5,7 @@
 
 #include <ATen/record_function.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ struct Operator {
   bool resizes;                // writes into tensors that may get new memory
   bool checks_indices;
   std::vector<bool> fresh;     // by result: whether it is a new tensor
+  mutable std::atomic<bool> calls_many{false};  // its kernel was seen to call many operators
 
   bool is_listed(bool any_sparse) const {
     return any_sparse ? sparse : dense;

@@ -45,28 +45,42 @@ Checked& checked() {
 }
 
 thread_local uint64_t calls_written = 0;
+thread_local uint32_t calls_within = 0;  // of the call that is being written, as far as they came by here
 
 // What is kept of a call while it runs.
 struct Context : at::ObserverContext {
   virtual void ended(const std::vector<c10::IValue>& outputs) = 0;
 };
 
+// From this number of calls within one on it costs less to switch the observer off for them: each has its arguments and results
+// boxed for it, and switching off and on takes as long as that for two calls.
+constexpr uint32_t kMany = 3;
+
+// Whether nobody but us watches operators on this thread.
+bool is_alone() {
+  const auto watching = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  return watching.has_value() && watching->callbacks_.size() == 1;
+}
+
 // A call that is written. What belongs to it is part of it.
 struct Call : Context {
-  Call(const Operator& its_op, bool sparse) : op(its_op), span(std::make_unique<Span>(its_op.rule, Span::By::Observer)) {
+  Call(const Operator& its_op, bool sparse) : op(its_op), span(std::in_place, its_op.rule, Span::By::Observer), any_sparse(sparse) {
     ++calls_written;
-    any_sparse = sparse;
-    exceptions = std::uncaught_exceptions();
+    calls_within = 0;
+    if (op.calls_many.load(std::memory_order_relaxed) && is_alone()) {
+      unseen.emplace();
+    }
   }
 
   void ended(const std::vector<c10::IValue>& outputs) override;
 
   const Operator& op;
-  std::unique_ptr<Span> span;
+  std::optional<Span> span;
   std::optional<Muted> within = std::optional<Muted>(std::in_place);
+  std::optional<at::DisableRecordFunctionGuard> unseen;
   c10::SmallVector<at::Tensor, 4> inputs;  // held: a boxed call gives its arguments away
-  bool any_sparse = false, early = false, wide_complex = false;
-  int exceptions = 0;
+  bool any_sparse, early = false, wide_complex = false;
+  int exceptions = std::uncaught_exceptions();
 };
 
 template <class Each>
@@ -267,16 +281,20 @@ struct Transformed : Context {
 };
 
 std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& function) {
-  if (!observed() || muted()) {
+  if (!observed()) {
+    return nullptr;
+  }
+  if (muted()) {
+    ++calls_within;
+    return nullptr;
+  }
+  const Operator* op = operator_of(function);
+  if (op == nullptr || op->kind == Kind::View) {
     return nullptr;
   }
   const auto values = function.inputs();
   const Looked seen = look(values);
-  if (!seen.on_mps) {
-    return nullptr;
-  }
-  const Operator* op = operator_of(function);
-  if (op == nullptr || op->kind == Kind::View || moves_nothing(*op, values)) {
+  if (!seen.on_mps || moves_nothing(*op, values)) {
     return nullptr;
   }
   if (op->composite && !op->is_listed(seen.sparse)) {
@@ -416,10 +434,10 @@ Answer ask(
 
 // What is left of a call that raised, until its exception has arrived in Python.
 struct Raised {
-  Raised(const Operator& its_op, std::unique_ptr<Span> its_span, c10::SmallVector<at::Tensor, 4> its_inputs, bool wide)
+  Raised(const Operator& its_op, Span its_span, c10::SmallVector<at::Tensor, 4> its_inputs, bool wide)
       : op(its_op), span(std::move(its_span)), inputs(std::move(its_inputs)), wide_complex(wide) {}
   ~Raised() {
-    if (span != nullptr && op.kind != Kind::Allocation) {
+    if (span.has_value() && op.kind != Kind::Allocation) {
       span->raised();  // nobody has told what it was
     }
   }
@@ -436,7 +454,7 @@ struct Raised {
     }
   }
   const Operator& op;
-  std::unique_ptr<Span> span;
+  std::optional<Span> span;
   c10::SmallVector<at::Tensor, 4> inputs;
   const bool wide_complex;
   const tape::Place place = tape::here();
@@ -444,11 +462,15 @@ struct Raised {
 
 void Call::ended(const std::vector<c10::IValue>& outputs) {
   within.reset();
+  unseen.reset();
+  if (calls_within >= kMany && !op.calls_many.load(std::memory_order_relaxed)) {
+    op.calls_many.store(true, std::memory_order_relaxed);
+  }
   if (!observed()) {
     return;
   }
   if (std::uncaught_exceptions() > exceptions) {
-    auto raised = std::make_shared<Raised>(op, std::move(span), std::move(inputs), wide_complex);
+    auto raised = std::make_shared<Raised>(op, *std::move(span), std::move(inputs), wide_complex);
     raised_calls::expect([raised](PyObject* exception) { raised->found(exception); });
     return;
   }

@@ -5,9 +5,9 @@
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/ArrayRef.h>
-
-#include <deque>
 #include <c10/util/FunctionRef.h>
+#include <c10/util/SmallVector.h>
+
 #include <string>
 #include <vector>
 
@@ -31,8 +31,9 @@ class Unboxing {
   Operand of(const c10::IValue& value);
 
   c10::SmallVector<Operand, 12> operands_;
-  std::deque<std::vector<at::Tensor>> tensors_;
-  std::deque<std::vector<c10::SymInt>> sizes_;
+  // Operands point at the elements, which stay where they are when a list of lists grows.
+  std::vector<std::vector<at::Tensor>> tensors_;
+  std::vector<std::vector<c10::SymInt>> sizes_;
 };
 
 // The first fault in force with a text that a call meets: a Mac refuses the call there. nullptr: none.

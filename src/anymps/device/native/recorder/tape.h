@@ -30,8 +30,10 @@ class Span {
       leave();
     }
   }
-  Span(const Span&) = delete;
-  Span& operator=(const Span&) = delete;
+  Span(Span&& other) noexcept : Span(static_cast<const Span&>(other)) {
+    other.on_ = false;
+  }
+  Span& operator=(Span&&) = delete;
   bool on() const {
     return on_;
   }
@@ -64,6 +66,7 @@ class Span {
   }
 
  private:
+  Span(const Span&) = default;
   void begin();
   static void leave();
   void mix_tensor(const c10::TensorImpl* tensor);
