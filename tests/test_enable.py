@@ -75,6 +75,24 @@ def test_another_mac_needs_another_process() -> None:
     )
 
 
+@pytest.mark.parametrize(("first", "asked"), [("'host'", "shape"), ("None", "shape"), ("'shape'", "host")])
+def test_another_substrate_needs_another_process(first: str, asked: str) -> None:
+    """Tensors that are there cannot lose their values, or get some; who names no substrate takes the one that is on."""
+    run = run_python(f"""
+        import anymps
+        anymps.enable(substrate={first}, quiet=True)
+        anymps.enable()
+        try:
+            anymps.enable(substrate={asked!r})
+        except anymps.EnableError as error:
+            print(error)
+        """)
+    on = "shape" if asked == "host" else "host"
+    assert run.lines == [
+        f"anymps: the device is already on with substrate={on!r}; start a new process for substrate={asked!r}"
+    ]
+
+
 def test_fallback_is_decided_once() -> None:
     """The fallback is read when the device is switched on, as the real backend reads it when torch is loaded."""
     code = """

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+    from anymps.record.format import TotalRow
 
 Callback = Callable[..., Any] | None
 DrainedRows = tuple[Any, Any, Any, Any, Any, int, Any]
 """Entries, signatures, steps, places, names of operators, how many entries were dropped, rounds."""
+Assign = Callable[["torch.UntypedStorage", int, int], None]
+"""Says what a storage is: its role, and the module that holds it."""
 
 
 class Core(Protocol):
@@ -31,7 +38,7 @@ class Core(Protocol):
     def tape_drain(self, first_operator: int, /) -> DrainedRows:
         """Take what was written since the last drain, with the names of operators from that number on."""
 
-    def tape_totals(self) -> Iterable[tuple[int, ...]]:
+    def tape_totals(self) -> Iterable[TotalRow]:
         """Sums over everything drained so far."""
 
     def ledger_start(self, limit: int, /) -> None:
@@ -42,6 +49,15 @@ class Core(Protocol):
 
     def ledger_state(self) -> tuple[int, int]:
         """Births and deaths so far, and rows that were only counted."""
+
+    def memory_statistics(self) -> Mapping[str, Any]:
+        """What is allocated, under `allocated`: now and at the peak first, in bytes."""
+
+    def reset_peak_memory(self) -> None:
+        """Set the peak to what is allocated now."""
+
+    def take_late_error(self) -> tuple[int, str] | None:
+        """The number of the refusal and the text of the error that the next wait would raise; None for none."""
 
     def clock_ns(self) -> int:
         """The tape's clock."""

@@ -11,7 +11,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from anymps.capture._core import Core
+from anymps.capture._core import Assign, Core
 from anymps.capture._habits import Habits
 from anymps.record import Phase, Role, RoundKind, Wait
 
@@ -22,10 +22,8 @@ _ENGINE = "_engine_run_backward"  # what `backward` and `torch.autograd.grad` ha
 class Hooks:
     """Puts the hooks in place and takes them away again. One at a time in a process."""
 
-    def __init__(
-        self, core: Core, assign: Callable[[torch.UntypedStorage, int, int], None], *, habits: bool = True
-    ) -> None:
-        """`core` is the native module or a `DispatchCore`; `assign` says on its ledger what a storage is.
+    def __init__(self, core: Core, assign: Assign, *, habits: bool = True) -> None:
+        """`core` is the native module or an `ObserverCore`; `assign` says on its ledger what a storage is.
 
         Without `habits`, only what belongs to operators is watched: steps, phases, modules.
         """

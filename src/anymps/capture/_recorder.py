@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
 from anymps._version import __version__
+from anymps.capture._core import Assign, Core
 from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
 from anymps.capture._hooks import Hooks, drain_modules
@@ -45,7 +46,7 @@ FLUSH_SECONDS = 1.0
 """What a killed process can lose at most."""
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 _VARIABLES = ("PYTORCH_", "ANYMPS_", "MTL_")
 _current: Capture | None = None
@@ -119,12 +120,10 @@ class Capture:
         self._source = _choose_source(self._source, current)
         self._writer = RecordingWriter(self._path, self._facts())
         self._started = time.monotonic()
-        self.core, assign = _core_of(self._source)
+        self.core, assign = _core_of(self._source, self.flush)
         self._hooks = Hooks(self.core, assign, habits=self._habits)
         copied = self._hooks.habits.copied if self._hooks.habits is not None else None
         self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
-        if self._source != "native":
-            self.core.save = self.flush
         self.core.ledger_start(self._allocation_limit)
         self.core.tape_start(self._limit)
         self._hooks.install()
@@ -324,15 +323,15 @@ def _choose_source(wanted: str | None, current: State) -> str:
     return wanted
 
 
-def _core_of(source: str) -> tuple[Any, Callable[[torch.UntypedStorage, int, int], None]]:
-    """What records, and what says on its ledger what a storage is."""
+def _core_of(source: str, save: Callable[[], None]) -> tuple[Core, Assign]:
+    """What records, and what says on its ledger what a storage is; `save` takes the tape to the file at once."""
     if source == "native":
         core = native()
         return core, lambda storage, role, module: core.ledger_assign(storage._cdata, role, module)
     from anymps.capture.observer import ObserverCore
 
-    observer = ObserverCore(native())
-    return observer, observer.assign_storage
+    observer = ObserverCore(native(), save)
+    return cast("Core", observer), observer.assign_storage  # it hands on what it does not have itself
 
 
 def _environment() -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from anymps.device._build import CACHE_VARIABLE, build, cache_directory, check_cache, is_built
 from anymps.device._default_device import default_device
 from anymps.device._enable import (
@@ -21,9 +23,13 @@ from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps
 from anymps.device._toolchain import find_compiler, find_ninja, python_headers
 
+if TYPE_CHECKING:
+    from anymps.device._native import NativeCore
+
 __all__ = [
     "CACHE_VARIABLE",
     "STRICT_COPIES_VARIABLE",
+    "NativeCore",
     "State",
     "banner",
     "build",

@@ -102,7 +102,7 @@ def enable(
     *,
     fallback: bool | None = None,
     require: str | None = None,
-    substrate: str = "host",
+    substrate: str | None = None,
     quiet: bool = False,
     start_method: str | None = None,
 ) -> State:
@@ -111,9 +111,9 @@ def enable(
     On a Mac whose own backend is available nothing is replaced. Elsewhere the native core is built (first use) or
     loaded, and plays `mac`: a `Mac`, a text such as `"M3 Pro 18GB, macOS 15.4"`, else the variable `ANYMPS_MAC`, else a
     default. `fallback` answers for `PYTORCH_ENABLE_MPS_FALLBACK`, which is read here (the real backend reads it when
-    torch is loaded). `require` is `"real"` or `"virtual"`. `substrate` is `"host"`, where the CPU computes, or
-    `"shape"`, where tensors have shapes and memory but no values: for plans. `quiet` leaves out the line
-    on stderr that says what the device is; it is for programs that run nothing of the user's on it.
+    torch is loaded). `require` is `"real"` or `"virtual"`. `substrate` is `"host"`, where the CPU computes
+    (the default), or `"shape"`, where tensors have shapes and memory but no values: for plans. `quiet` leaves out the
+    line on stderr that says what the device is; it is for programs that run nothing of the user's on it.
 
     `start_method` is how `multiprocessing` and the workers of a DataLoader start on the virtual device, where the
     program does not choose: `"spawn"`, `"fork"` or `"forkserver"`, else the variable `ANYMPS_START_METHOD`, else
@@ -126,11 +126,11 @@ def enable(
     Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError
     if `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
     EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device),
-    if another Mac is already in play, or for a start method that there is not.
+    if another Mac or another substrate is already in play, or for a start method that there is not.
     """
     if require not in (None, "real", "virtual"):
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
-    if substrate not in SUBSTRATES:
+    if substrate is not None and substrate not in SUBSTRATES:
         raise EnableError(f"anymps: substrate must be {' or '.join(map(repr, SUBSTRATES))}, not {substrate!r}")
     with _enabling:  # several threads may ask; one of them does it
         method, first = choose_start_method(start_method), _state is None
@@ -143,7 +143,7 @@ def enable(
 
 
 def _enable(
-    chosen: Mac, asked_for: bool, fallback: bool | None, require: str | None, substrate: str, quiet: bool
+    chosen: Mac, asked_for: bool, fallback: bool | None, require: str | None, substrate: str | None, quiet: bool
 ) -> State:
     global _state
     if _state is not None:
@@ -165,9 +165,9 @@ def _enable(
         return _state
     if require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
-    _install(version, chosen, allowed, substrate)
+    _install(version, chosen, allowed, substrate or "host")
     native().hold_back_copies(strict)
-    _state = State(True, chosen, allowed, torch.__version__, substrate)
+    _state = State(True, chosen, allowed, torch.__version__, substrate or "host")
     if not quiet:
         print(banner(_state), file=sys.stderr, flush=True)
     return _state
@@ -188,7 +188,9 @@ def _choose(mac: str | Mac | None) -> Mac:
     return DEFAULT_MAC if text is None else parse_mac(text)
 
 
-def _check_again(current: State, mac: Mac | None, fallback: bool | None, require: str | None, substrate: str) -> None:
+def _check_again(
+    current: State, mac: Mac | None, fallback: bool | None, require: str | None, substrate: str | None
+) -> None:
     if require is not None and current.virtual != (require == "virtual"):
         raise RequireError(f"anymps: --require {require}, but the device is {'virtual' if current.virtual else 'real'}")
     if mac is not None and current.mac is not None and mac != current.mac:
@@ -196,8 +198,11 @@ def _check_again(current: State, mac: Mac | None, fallback: bool | None, require
             f"anymps: the device already plays {current.mac.name} in this process and cannot become {mac.name}; "
             "start a new process for another Mac"
         )
-    if substrate != current.substrate and substrate != "host":
-        raise EnableError("anymps: the device is already on with values; start a new process for shapes only")
+    if substrate not in (None, current.substrate):
+        raise EnableError(
+            f"anymps: the device is already on with substrate={current.substrate!r}; "
+            f"start a new process for substrate={substrate!r}"
+        )
     if fallback is not None and fallback != current.fallback:
         raise EnableError(
             "anymps: the CPU fallback was decided when the device was switched on, as on a Mac; "

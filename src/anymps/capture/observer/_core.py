@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,6 +16,9 @@ from anymps.capture.observer._refusals import DELAYED_ERROR, culprit_of, kind_of
 from anymps.capture.observer._waits import Waits
 from anymps.device import known_hazards
 from anymps.record import Fate, RefusalKind
+
+if TYPE_CHECKING:
+    from anymps.device import NativeCore
 
 
 class Answer(IntEnum):
@@ -47,8 +50,10 @@ raise anything, as the checkpoint's early stop does."""
 class ObserverCore:
     """The native module with the parts that a device without the native core's own memory needs in another form."""
 
-    def __init__(self, core: Any) -> None:
-        """`core` is the native module."""
+    def __init__(self, core: NativeCore, save: Callable[[], None] | None = None) -> None:
+        """`core` is the native module; `save` takes the tape to the file at once: a call that may end the process is
+        about to run.
+        """
         self._core = core
         self._waits = Waits(self._core, self._surfaced)
         self._note_refusal: Callable[..., None] | None = None
@@ -58,8 +63,7 @@ class ObserverCore:
         self._paused = False
         self._dire = frozenset(hazard.id for hazard in known_hazards() if hazard.is_dire)
         self._saved: set[tuple[str, int]] = set()
-        self.save: Callable[[], None] | None = None
-        """What takes the tape to the file at once: a call that may end the process is about to run."""
+        self.save = save
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)
