@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -102,3 +102,36 @@ def wheel(path: Path, content: bytes | None, release: str = RELEASE) -> Path:
         if content is not None:
             archive.writestr("torch/lib/libtorch_cpu.dylib", content)
     return path
+
+
+def module(
+    name: str,
+    buffers: Sequence[tuple[str, str, int]],
+    positions: Sequence[tuple[str, str]],
+    body: str,
+    outside: str = "",
+) -> str:
+    """The text of a kernel's module. Buffers are (name, type, bytes of a single value; 0: an array), in order %name.
+
+    Positions are (name, attribute), each an i32.
+    """
+    parameters = [f"ptr addrspace({2 if size else 1}) %{one}" for one, _, size in buffers]
+    parameters += [f"i32 %{one}" for one, _ in positions]
+    nodes = []
+    for slot, (one, type_, size) in enumerate(buffers):
+        single = f'!"air.buffer_size", i32 {size}, ' if size else ""
+        space, access = (2, "read") if size else (1, "read_write")
+        nodes.append(
+            f'!{{i32 {slot}, !"air.buffer", {single}!"air.location_index", i32 {slot}, i32 1, !"air.{access}", '
+            f'!"air.address_space", i32 {space}, !"air.arg_type_size", i32 4, !"air.arg_type_align_size", i32 4, '
+            f'!"air.arg_type_name", !"{type_}", !"air.arg_name", !"{one}"}}'
+        )
+    for at, (one, attribute) in enumerate(positions, len(buffers)):
+        nodes.append(f'!{{i32 {at}, !"air.{attribute}", !"air.arg_type_name", !"uint", !"air.arg_name", !"{one}"}}')
+    listed = ", ".join(f"!{at}" for at in range(3, 3 + len(nodes)))
+    metadata = "\n".join(f"!{at} = {node}" for at, node in enumerate(nodes, 3))
+    return (
+        f'target triple = "air64_v26-apple-macosx14.0.0"\n{outside}\n'
+        f"define void @{name}({', '.join(parameters)}) {{\n{body}\n}}\n"
+        f"!air.kernel = !{{!0}}\n!0 = !{{ptr @{name}, !1, !2}}\n!1 = !{{}}\n!2 = !{{{listed}}}\n{metadata}\n"
+    )

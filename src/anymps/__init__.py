@@ -29,7 +29,7 @@ from anymps._version import __version__
 
 if TYPE_CHECKING:
     from anymps.capture import record
-    from anymps.device import enable, is_virtual
+    from anymps.device import enable, is_virtual, metal_kernels
     from anymps.mac import Mac, parse_mac
     from anymps.record import Recording
 
@@ -51,6 +51,7 @@ __all__ = [
     "__version__",
     "enable",
     "is_virtual",
+    "metal_kernels",
     "parse_mac",
     "record",
 ]
@@ -60,6 +61,7 @@ _HOMES = {
     "Recording": "anymps.record",
     "enable": "anymps.device",
     "is_virtual": "anymps.device",
+    "metal_kernels": "anymps.device",
     "parse_mac": "anymps.mac",
 }
 

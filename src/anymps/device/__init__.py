@@ -18,6 +18,7 @@ from anymps.device._enable import (
     state,
 )
 from anymps.device._internal_code import internal_folders
+from anymps.device._kernels import metal_kernels
 from anymps.device._law import composite_rows
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps
@@ -46,6 +47,7 @@ __all__ = [
     "is_built",
     "is_virtual",
     "known_hazards",
+    "metal_kernels",
     "native",
     "python_headers",
     "state",

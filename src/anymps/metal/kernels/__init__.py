@@ -5,6 +5,9 @@ Nothing of a wheel is part of anymps: its kernels lie in the user's cache alone.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from anymps.metal.kernels._llvm import module_text
 from anymps.metal.kernels._metadata import BufferArgument, PositionArgument, Signature, StructField, read_signature
 from anymps.metal.kernels._metallib import Metallib, StoredKernel
@@ -12,8 +15,13 @@ from anymps.metal.kernels._names import operator_of
 from anymps.metal.kernels._store import add_kernels, added_releases, open_kernels, remove_kernels
 from anymps.metal.kernels._wheel import download
 
+if TYPE_CHECKING:
+    from anymps.metal.kernels._library import CompiledKernel, KernelLibrary
+
 __all__ = [
     "BufferArgument",
+    "CompiledKernel",
+    "KernelLibrary",
     "Metallib",
     "PositionArgument",
     "Signature",
@@ -28,3 +36,9 @@ __all__ = [
     "read_signature",
     "remove_kernels",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("CompiledKernel", "KernelLibrary"):  # those need torch
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("anymps.metal.kernels._library"), name)

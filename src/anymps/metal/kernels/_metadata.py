@@ -69,10 +69,11 @@ class PositionArgument:
 
 @dataclass(frozen=True)
 class Signature:
-    """The name of a kernel in its module, and its parameters in order."""
+    """The name of a kernel in its module, its parameters in order, and how many threads a group of it may have."""
 
     function: str
     parameters: tuple[BufferArgument | PositionArgument, ...]
+    max_threads: int
 
     @property
     def buffers(self) -> tuple[BufferArgument, ...]:
@@ -92,15 +93,25 @@ def read_signature(text: str) -> Signature:
     try:
         if kernel is None:
             raise ValueError("it names no kernel")
-        function, _, arguments = nodes[int(kernel[1])]
+        function, _, arguments, *attributes = nodes[int(kernel[1])]
         assert isinstance(function, str) and isinstance(arguments, tuple)
-        return Signature(
-            function, tuple(_parameter(nodes, nodes[number]) for _, number in _references(nodes[arguments[1]]))
-        )
+        parameters = tuple(_parameter(nodes, nodes[number]) for _, number in _references(nodes[arguments[1]]))
+        return Signature(function, parameters, _most_threads(nodes, attributes))
     except (ValueError, KeyError, AssertionError, IndexError) as error:
         raise KernelsError(
             f"the metadata of a compiled kernel cannot be read ({error or type(error).__name__})"
         ) from None
+
+
+def _most_threads(nodes: dict[int, list[_Item]], attributes: list[_Item]) -> int:
+    """What the kernel's own attribute allows; 1024, as on every Apple GPU, where it has none."""
+    for reference in attributes:
+        words = nodes[reference[1]] if isinstance(reference, tuple) else [reference]
+        if "air.max_work_group_size" in words:
+            limit = words[words.index("air.max_work_group_size") + 1]
+            if isinstance(limit, int):
+                return limit
+    return 1024
 
 
 def _items(body: str) -> Iterator[_Item]:

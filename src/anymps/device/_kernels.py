@@ -1,0 +1,26 @@
+"""PyTorch's own compiled kernels, to be called on the virtual device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anymps.device._enable import native
+from anymps.metal.kernels import open_kernels
+from anymps.rules import installed_torch
+
+if TYPE_CHECKING:
+    from anymps.metal.kernels import KernelLibrary
+
+
+def metal_kernels(release: str | None = None) -> KernelLibrary:
+    """The Metal kernels that were added with ``anymps kernels add``, as a library of callables.
+
+    Each is called as a kernel of ``torch.mps.compile_shader`` is: ``kernels.abs_dense_float_float(out, x, 8,
+    threads=2)``. Its buffers are given in order or by name, structs as dicts. `release` is that of the installed torch.
+    Raises KernelsError if none were added, llvmlite is missing or a kernel cannot run here, EnableError without the
+    device, and BuildError without a C++ compiler.
+    """
+    from anymps.metal.kernels import KernelLibrary
+
+    core = native()
+    return KernelLibrary(open_kernels(release or str(installed_torch().version).partition("+")[0]), core)

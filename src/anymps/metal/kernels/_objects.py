@@ -1,0 +1,144 @@
+"""Machine code of compiled kernels: made once, kept by the kernel's own digest, loaded into this process."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import struct
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anymps._errors import KernelsError
+from anymps.metal._cache import cache_directory, find_or_make
+from anymps.metal.kernels._llvm import llvm
+from anymps.metal.kernels._metadata import Signature, read_signature
+from anymps.metal.kernels._support import address_of
+from anymps.metal.kernels._translate import SHARED_TYPE, translate
+
+_SOURCES = ("_intrinsics.py", "_together.py", "_translate.py", "_entries.py", "_metadata.py", "_objects.py")
+_UNDEFINED = 0
+_SYMBOL = struct.Struct("<IBBHQQ")
+
+
+@dataclass(frozen=True)
+class LoadedKernel:
+    """A kernel in this process: the address of its entry, how it runs, and bytes of threadgroup memory."""
+
+    signature: Signature
+    address: int
+    together: bool
+    shared_bytes: int
+
+
+_lock = threading.Lock()  # LLVM's engine serves one thread
+
+
+def load_object(name: str, bitcode: bytes, digest: bytes) -> LoadedKernel:
+    """A kernel of that bitcode, ready to be run. `digest` is what the container says of it.
+
+    Raises KernelsError for a kernel that cannot run here, and BuildError where its code cannot be kept.
+    """
+    with _lock:
+        binding, (machine, layout, triple, processor) = llvm(), _target()
+        try:
+            text = str(binding.parse_bitcode(bitcode))
+        except RuntimeError as error:
+            raise KernelsError(f"LLVM cannot read the bitcode of the kernel {name}: {_last(error)}") from None
+        signature = read_signature(text)
+        key = hashlib.sha256(digest + _translator() + processor.encode()).hexdigest()[:20]
+        translated = translate(text, signature, key, layout, triple)
+
+        def make(path: Path) -> None:
+            path.write_bytes(_compile(name, translated.text, machine))
+
+        data = find_or_make(cache_directory("objects"), key, ".o", make).read_bytes()
+        _provide(name, data)
+        word = "thread" if translated.together else "plain"
+        engine = _engine()
+        engine.add_object_file(binding.ObjectFileRef.from_data(data))
+        engine.finalize_object()
+        address = engine.get_function_address(f"anymps_{word}_{key}")
+        return LoadedKernel(signature, address, translated.together, _shared_bytes(translated.text))
+
+
+@functools.cache
+def _target() -> tuple[Any, str, str, str]:
+    """This machine's code generator, its data layout and triple, and what tells it from another."""
+    binding = llvm()
+    triple = binding.get_default_triple()
+    cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    machine = binding.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
+    version = ".".join(map(str, binding.llvm_version_info))
+    return machine, str(machine.target_data), triple, "\0".join((version, triple, cpu, features))
+
+
+@functools.cache
+def _translator() -> bytes:
+    digest = hashlib.sha256()
+    for name in _SOURCES:
+        digest.update(Path(__file__).with_name(name).read_bytes())
+    return digest.digest()
+
+
+@functools.cache
+def _engine() -> Any:
+    binding = llvm()
+    machine = binding.Target.from_triple(binding.get_default_triple()).create_target_machine(jit=True)
+    return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+
+
+def _compile(name: str, text: str, machine: Any) -> bytes:
+    binding = llvm()
+    try:
+        module = binding.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise KernelsError(f"the kernel {name} cannot be translated for this machine: {_last(error)}") from None
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+def _last(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1]
+
+
+def _shared_bytes(text: str) -> int:
+    """The size of what the module keeps in threadgroup memory."""
+    if f"%{SHARED_TYPE} = type" not in text:
+        return 0
+    binding, (_, layout, *_) = llvm(), _target()
+    module = binding.parse_assembly(text)
+    type_ = module.get_global_variable(SHARED_TYPE).global_value_type  # by the variable: types are renamed
+    return int(binding.create_target_data(layout).get_abi_size(type_))
+
+
+def _provide(name: str, data: bytes) -> None:
+    """Tells LLVM where the functions lie that an object calls: what it does not find it would call at address 0."""
+    for symbol in _undefined(data):
+        address = address_of(symbol)
+        if address is None:
+            raise KernelsError(f"the kernel {name} calls {symbol}, which is not known here")
+        llvm().add_symbol(symbol, address)
+
+
+def _undefined(data: bytes) -> list[str]:
+    """The names that an ELF object for 64 bits asks others for."""
+    (sections_at,) = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<2H", data, 58)
+    sections = [struct.unpack_from("<2I4Q2I2Q", data, sections_at + at * size) for at in range(count)]
+    found = []
+    for _, kind, _, _, start, length, link, *_ in sections:
+        if kind != 2:  # the table of symbols
+            continue
+        names = sections[link][4]
+        for at in range(start + _SYMBOL.size, start + length, _SYMBOL.size):
+            name, _, _, section, _, _ = _SYMBOL.unpack_from(data, at)
+            if section == _UNDEFINED and name:
+                end = data.index(b"\0", names + name)
+                found.append(data[names + name : end].decode())
+    return found

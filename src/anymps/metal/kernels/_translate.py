@@ -1,0 +1,188 @@
+"""From the module of a compiled kernel to one for this machine, as text.
+
+The bitcode is LLVM's, of another target: address spaces go, threadgroup memory becomes the runtime's, what only
+Apple's compiler knows (`air.*`) gets a definition, and everything that was promised of other rules of aliasing is
+dropped. Only llvmlite's parser, printer and passes are needed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from anymps._errors import KernelsError
+from anymps.metal.kernels import _intrinsics, _together
+from anymps.metal.kernels._entries import FLUSH, entries, preamble
+from anymps.metal.kernels._intrinsics import Declaration
+from anymps.metal.kernels._metadata import Signature
+
+SHARED_TYPE = "anymps.shared"
+_ALIGNED = "[0 x <4 x i32>]"  # what follows lies at a multiple of 16
+
+_LINKAGE = re.compile(
+    r"\b(?:weak_odr|linkonce_odr|linkonce|weak|internal|private|dso_local|hidden|fastcc|external|available_externally) "
+)
+_NAME = r'@("[^"]+"|[\w.$-]+)'
+_DEFINE = re.compile(rf"define (.*?){_NAME}\((.*)\)[^()]*\{{$")
+_DECLARE = re.compile(rf"declare (.*?){_NAME}\((.*)\)")
+_SHARED = re.compile(rf"^{_NAME} = .*addrspace\(3\) global (.*) (?:undef|zeroinitializer|poison), align \d+")
+_CALL = re.compile(r"(@air\.(?:wg\.barrier|simd|quad)[\w.]*\()([^()]*)\)")
+_CONSTANT_ADDRESS = re.compile(r"getelementptr (?:inbounds |nuw |nusw )*\(([^()]*)\)")
+# Said of a line or an operand, and true only of the other target or not needed.
+_DROPPED = (
+    (re.compile(r"\s*addrspace\(\d+\)"), ""),
+    (re.compile(r' "air-buffer-no-alias"'), ""),
+    (re.compile(r" (?:noalias|captures\([^()]*\)|readonly|writeonly|readnone)(?=[ ,)])"), ""),
+    (re.compile(r", ![A-Za-z][\w.]* !\d+"), ""),
+    (re.compile(r" #\d+"), ""),
+    (re.compile(r"\b(?:tail|musttail|notail) call "), "call "),
+    (re.compile(r"\bfastcc "), ""),
+    (re.compile(r"\baddrspacecast "), "bitcast "),
+    (re.compile(r"@llvm\.fmuladd\."), "@llvm.fma."),  # one rounding, as on the GPU
+    (re.compile(r"@llvm\.(memcpy|memmove)\.p\d\.p\d\."), r"@llvm.\1.p0.p0."),
+    (re.compile(r"@llvm\.memset\.p\d\."), "@llvm.memset.p0."),
+)
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A module as text; whether its threads work together, so that each needs a stack of its own."""
+
+    text: str
+    together: bool
+
+
+def translate(text: str, signature: Signature, key: str, layout: str, triple: str) -> Translated:
+    """The module for this machine, with the entries `anymps_plain_<key>` or `anymps_thread_<key>`.
+
+    Raises KernelsError for a function of Apple's compiler that is not known here.
+    """
+    shared = {match[1]: match[2] for match in map(_SHARED.match, text.splitlines()) if match}
+    declared: dict[str, Declaration] = {}
+    lines: list[str] = []
+    types: list[str] = []
+    inserted: list[str] | None = None  # of the function that is read
+    site = 0
+    together = bool(shared) or any(_together.waits(name) for name in re.findall(r"@(air\.[\w.]+)\(", text))
+    for line in text.splitlines():
+        if _is_left_out(line) or _SHARED.match(line):
+            continue
+        if not line.startswith("@"):
+            for pattern, instead in _DROPPED:
+                line = pattern.sub(instead, line)
+        else:
+            line = _LINKAGE.sub("private ", re.sub(r" addrspace\(\d+\)", "", line))
+        if line.startswith("declare "):
+            found = _declaration(line)
+            if found.name.startswith("air."):
+                declared[found.name] = found
+            continue  # LLVM declares its own
+        if line.startswith("define "):
+            line, name, types_ = _header(line, together)
+            if name == signature.function:
+                types = types_
+            lines.append(line)
+            inserted = []
+            start = len(lines)
+            continue
+        if line == "}" and inserted is not None:
+            label = start < len(lines) and re.match(r"[\w.\"$-]+:", lines[start]) is not None
+            lines[start + label : start + label] = inserted
+            inserted = None
+        if inserted is not None and shared:
+            line = _with_shared(line, shared, inserted)
+
+        def numbered(match: re.Match[str]) -> str:
+            nonlocal site
+            site += 8  # a vector waits once for each element
+            return f"{match[1]}{match[2]}{', ' if match[2] else ''}i64 {site})"
+
+        lines.append(_CALL.sub(numbered, line))
+    body = "\n".join(_redefined(lines))
+    definitions = "".join(_definition(it) for it in declared.values())
+    resolves = sorted(set(re.findall(r"ptr @(anymps_k_\w+)", definitions)))
+    parts = [f'target datalayout = "{layout}"', f'target triple = "{triple}"', preamble(resolves)]
+    if shared:
+        members = ", ".join(f"{_ALIGNED}, {re.sub(r' addrspace.[0-9]+.', '', type_)}" for type_ in shared.values())
+        parts.append(f"%{SHARED_TYPE} = type {{ {members} }}\n@{SHARED_TYPE} = external global %{SHARED_TYPE}")
+    parts += [body, definitions, entries(signature, types, key, together)]
+    return Translated("\n".join(parts), together)
+
+
+def _is_left_out(line: str) -> bool:
+    return line.startswith(("!", "attributes #", "target ", "source_filename", ";")) or "@llvm.lifetime." in line
+
+
+def _redefined(lines: list[str]) -> list[str]:
+    return [re.sub(r"\s*; preds = .*$", "", line) for line in lines]
+
+
+def _split(text: str) -> list[str]:
+    """Parameters between commas, those within brackets kept together."""
+    parts, depth, start = [], 0, 0
+    for at, sign in enumerate(text):
+        depth += (sign in "<[{(") - (sign in ">]})")
+        if sign == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _type(words: str) -> str:
+    """The type among the words of a parameter or a result."""
+    match = re.search(
+        r"<[^<>]*>|\{.*\}|\[.*\]|\b(?:ptr|void|half|bfloat|float|double|i\d+)\b|%\"[^\"]*\"|%[\w.]+", words
+    )
+    return match[0] if match else words.strip()
+
+
+def _declaration(line: str) -> Declaration:
+    match = _DECLARE.match(line)
+    if match is None:
+        raise KernelsError(f"a compiled kernel declares what cannot be read: {line}")
+    return Declaration(match[2].strip('"'), _type(match[1]), tuple(map(_type, _split(match[3]))))
+
+
+def _header(line: str, together: bool) -> tuple[str, str, list[str]]:
+    """The first line of a function, which is inlined into the entries."""
+    match = _DEFINE.match(line)
+    if match is None:
+        raise KernelsError(f"a compiled kernel begins a function that cannot be read: {line}")
+    result, name, parameters = match.groups()
+    attributes = "alwaysinline nounwind" + " convergent" * together
+    header = f"define internal {_LINKAGE.sub('', result)}@{name}({parameters}) {attributes} {{"
+    return header, name.strip('"'), [_type(part) for part in _split(parameters)]
+
+
+def _with_shared(line: str, shared: dict[str, str], inserted: list[str]) -> str:
+    """Threadgroup memory is not known before a launch: its address comes from the runtime, first in each function."""
+    if "@" not in line:
+        return line
+    for at, name in enumerate(shared):
+        used = re.compile(rf"@{re.escape(name)}(?![\w.$-])")
+        if not used.search(line):
+            continue
+        local = f"%anymps.shared{at}"
+        if not any(one.startswith(f"  {local} ") for one in inserted):
+            if not inserted:
+                inserted.append("  %anymps.base = call ptr @anymps_rt_shared()")
+            place = f"ptr %anymps.base, i32 0, i32 {2 * at + 1}"
+            inserted.append(f"  {local} = getelementptr %{SHARED_TYPE}, {place}")
+        line = used.sub(local, line)
+
+    def address(match: re.Match[str]) -> str:
+        if "%anymps.shared" not in match[1]:
+            return match[0]
+        name = f"%anymps.at{len(inserted)}"
+        inserted.append(f"  {name} = getelementptr {match[1]}")
+        return name
+
+    return _CONSTANT_ADDRESS.sub(address, line)
+
+
+def _definition(it: Declaration) -> str:
+    text = _intrinsics.define(it) or _together.define(it, flush=FLUSH)
+    if text is None:
+        raise KernelsError(f"{it.name} is a function of Apple's compiler that is not known here")
+    return text
