@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import anymps.findings
+import anymps.metal
 import anymps.pytest_plugin._start
 import processes
 
@@ -83,6 +84,7 @@ def loaded(virtual_device: torch.device) -> None:
     """What an inner run would load first is loaded: pytester takes it out of the process again, and torch minds."""
     assert anymps.findings
     assert anymps.pytest_plugin._start
+    assert anymps.metal.ShaderLibrary  # and so its operators, which torch defines once
     x = torch.ones(1, device=virtual_device)
     torch.testing.assert_close(x, x)
 
@@ -91,6 +93,7 @@ def loaded(virtual_device: torch.device) -> None:
 def gate(loaded: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
     """An empty directory to run pytest in."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.setenv("ANYMPS_CHECK_SHADERS", "0")  # what a run sets is gone after the test
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # no plugin but ours, under the one name that it has here
     return Gate(pytester)
 

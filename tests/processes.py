@@ -21,7 +21,10 @@ ENABLE = f"import torch, anymps\nanymps.enable({MAC!r})\n"
 PATIENCE = 900
 """Seconds after which a process hangs: far more than any takes on the slowest and busiest of machines."""
 
-_OURS = ("PYTORCH_MPS_", "PYTORCH_ENABLE_MPS_", "ANYMPS_MAC", "ANYMPS_STRICT_COPIES", "ANYMPS_START_METHOD")
+_OURS = (
+    *("PYTORCH_MPS_", "PYTORCH_ENABLE_MPS_", "ANYMPS_MAC", "ANYMPS_STRICT_COPIES", "ANYMPS_START_METHOD"),
+    "ANYMPS_CHECK_SHADERS",
+)
 
 
 @dataclass(frozen=True)

@@ -46,18 +46,19 @@ def test_only_known_faults_of_the_backend_have_no_example() -> None:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]]:
-    """The findings of every half of every example, by `MPS201.bad`; one process for each Mac and fallback."""
+    """The findings of every half of every example, by `MPS201.bad`; one process for each Mac and environment."""
     directory = tmp_path_factory.mktemp("examples")
-    groups: dict[tuple[str, bool], list[str]] = {}
+    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
     for rule in EXEMPLIFIED.values():
         assert rule.example is not None
         for half in ("bad", "good"):
             path = directory / f"{rule.id}_{half}.py"
             path.write_text(f"{rule.example.setup}\n{getattr(rule.example, half)}")
-            groups.setdefault((rule.example.mac, rule.example.fallback), []).append(str(path))
+            variables = tuple(rule.example.variables.items())
+            groups.setdefault((rule.example.mac, variables), []).append(str(path))
     result: dict[str, list[list[str]]] = {}
-    for (mac, fallback), paths in groups.items():
-        environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0"}
+    for (mac, variables), paths in groups.items():
+        environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "0", **dict(variables)}
         answer = run_python(RUN.format(mac=mac, paths=paths), environment)
         result |= json.loads(answer.lines[-1])
     return result

@@ -80,6 +80,11 @@ class ScriptCommand(click.Command):
     help="Let copies to the CPU with non_blocking=True arrive at the next wait only (ANYMPS_STRICT_COPIES=1).",
 )
 @click.option(
+    "--check-shaders",
+    is_flag=True,
+    help="Look for races, accesses outside of buffers and the like in Metal kernels, slowly (ANYMPS_CHECK_SHADERS=1).",
+)
+@click.option(
     "--start-method",
     type=click.Choice(["spawn", "fork", "forkserver"]),
     help="How DataLoader workers and other processes start, where the script does not choose. Default: spawn, as on "
@@ -107,6 +112,7 @@ def run(
     require: str | None,
     source: str | None,
     strict_copies: bool,
+    check_shaders: bool,
     start_method: str | None,
     verbose: bool,
     no_arguments: bool,
@@ -143,6 +149,7 @@ def run(
         require=require,
         source=source,
         strict_copies=strict_copies,
+        check_shaders=check_shaders,
         start_method=start_method,
         arguments=not no_arguments,
         report=not no_report,

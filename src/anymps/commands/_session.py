@@ -33,6 +33,7 @@ class RunOptions:
     require: str | None = None
     source: str | None = None
     strict_copies: bool = False
+    check_shaders: bool = False
     start_method: str | None = None
     arguments: bool = True
     report: bool = True
@@ -68,9 +69,12 @@ class RunSession:
         options.outputs.check(options.record)
         import anymps
         from anymps.device import STRICT_COPIES_VARIABLE
+        from anymps.metal import CHECK_VARIABLE
 
         if options.strict_copies:
             os.environ[STRICT_COPIES_VARIABLE] = "1"  # child processes do the same
+        if options.check_shaders:
+            os.environ[CHECK_VARIABLE] = "1"
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(mac, fallback=options.fallback, require=options.require, start_method=options.start_method)
         try:

@@ -34,17 +34,25 @@ def train(x):
 class Example:
     """A few lines of Python that follow `setup`: `bad` gives the rule's finding, `good` gives none.
 
-    They may be indented as the code around them. `fallback` is `PYTORCH_ENABLE_MPS_FALLBACK`, `mac` the Mac to run on.
+    They may be indented as the code around them. `fallback` is `PYTORCH_ENABLE_MPS_FALLBACK`, `check_shaders` is
+    `ANYMPS_CHECK_SHADERS`, `mac` the Mac to run on.
     """
 
     bad: str
     good: str
     fallback: bool = False
+    check_shaders: bool = False
     mac: str = "M3 Pro 18GB"
 
     def __post_init__(self) -> None:
         for name in ("bad", "good"):
             object.__setattr__(self, name, textwrap.dedent(getattr(self, name)).strip() + "\n")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment that both halves run in."""
+        variables = {"PYTORCH_ENABLE_MPS_FALLBACK": "1"} if self.fallback else {}
+        return variables | ({"ANYMPS_CHECK_SHADERS": "1"} if self.check_shaders else {})
 
     @property
     def setup(self) -> str:

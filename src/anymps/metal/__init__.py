@@ -9,15 +9,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anymps.metal._check_setting import CHECK_VARIABLE
+    from anymps.metal._check_words import ShaderFault
+    from anymps.metal._checked_launch import ShaderFaultWarning, take_shader_faults
     from anymps.metal._device import Device
     from anymps.metal._library import MetalKernel, ShaderLibrary
 
-__all__ = ["Device", "MetalKernel", "ShaderLibrary"]
+__all__ = [
+    "CHECK_VARIABLE",
+    "Device",
+    "MetalKernel",
+    "ShaderFault",
+    "ShaderFaultWarning",
+    "ShaderLibrary",
+    "take_shader_faults",
+]
 
 _HOMES = {
+    "CHECK_VARIABLE": "anymps.metal._check_setting",
     "Device": "anymps.metal._device",
     "MetalKernel": "anymps.metal._library",
+    "ShaderFault": "anymps.metal._check_words",
+    "ShaderFaultWarning": "anymps.metal._checked_launch",
     "ShaderLibrary": "anymps.metal._library",
+    "take_shader_faults": "anymps.metal._checked_launch",
 }
 
 

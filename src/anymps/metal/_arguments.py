@@ -20,7 +20,7 @@ _CAST = (
 )
 _INTEGERS = {"int32": ("i", 32), "int16": ("h", 16), "int8": ("b", 8), "uint8": ("B", 8)}
 _CASTS = frozenset({"fp16", "bf16", *_INTEGERS})
-_PADDING = 64  # behind a constant: a parameter may be wider than what it was given
+PADDING = 64  # behind a constant: a parameter may be wider than what it was given
 
 Sizes = tuple[int, ...]
 
@@ -125,7 +125,7 @@ def _tensor(tensor: torch.Tensor) -> torch.Tensor | Constant:
         tensor = tensor.float()
     elif tensor.dtype == torch.complex128:
         tensor = tensor.to(torch.complex64)
-    return Constant(tensor.reshape(1).view(torch.uint8).numpy().tobytes() + bytes(_PADDING))
+    return Constant(tensor.reshape(1).view(torch.uint8).numpy().tobytes() + bytes(PADDING))
 
 
 def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant:
@@ -144,11 +144,11 @@ def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant
             kind = int if isinstance(first, int) else float
             if any(not isinstance(item, (int, float) if kind is float else int) for item in value):
                 raise RuntimeError(_CAST.format(type(value)))
-            return Constant(b"".join(_bytes(kind(item), cast, default) for item in value) + bytes(_PADDING))
+            return Constant(b"".join(_bytes(kind(item), cast, default) for item in value) + bytes(PADDING))
         raise RuntimeError("Unexpected argument types")
     if isinstance(value, (int, float)):
         return Constant(
-            _bytes(float(value) if isinstance(value, float) else int(value), cast, default) + bytes(_PADDING)
+            _bytes(float(value) if isinstance(value, float) else int(value), cast, default) + bytes(PADDING)
         )
     raise RuntimeError("Unsupported argument type")
 

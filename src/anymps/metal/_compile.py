@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from anymps._errors import BuildError
 from anymps.metal._cache import cache_directory, find, keep, work_folder
-from anymps.metal._compiler import RUNTIME, SHIM, Compiler, find_compiler, tool_key
+from anymps.metal._compiler import CHECKING, RUNTIME, SHIM, Compiler, find_compiler, tool_key
 from anymps.metal._diagnostics import source_line, syntax_error
 from anymps.metal._headers import includes_torch, precompiled, translated_headers
 from anymps.metal._launchers import launchers
@@ -15,13 +17,13 @@ from anymps.metal._preprocess import SOURCE_NAME, PreprocessorError, prepare
 from anymps.metal._rewrite import Unsupported, translate
 
 
-def compile_shader(source: str) -> Path:
-    """The compiled library of a source, from the cache if it is there.
+def compile_shader(source: str, checked: bool = False) -> Path:
+    """The compiled library of a source, from the cache if it is there; `checked`: in the form that tells what it does.
 
     Raises SyntaxError, in the form of Metal's own compiler, for what does not compile; RuntimeError for a feature that
     is not there; BuildError without a compiler or a place to keep the result.
     """
-    compiler = find_compiler()
+    compiler = replace(find_compiler(), checked=checked)
     directory = cache_directory("kernels")
     key = _key(source, compiler)
     found = find(directory, key, ".so")
@@ -38,8 +40,17 @@ def compile_runtime() -> Path:
 
     Raises BuildError without a compiler, or if it fails.
     """
+    return _compile_own("runtime", RUNTIME, ("-O2", "-pthread"))
+
+
+def compile_checker() -> Path:
+    """The compiled checker, which checked shaders call. Raises BuildError as `compile_runtime`."""
+    return _compile_own("checker", CHECKING, ("-O2", "-fno-omit-frame-pointer"))
+
+
+def _compile_own(name: str, sources: Path, flags: Sequence[str]) -> Path:
     compiler = find_compiler()
-    directory = cache_directory("runtime")
+    directory = cache_directory(name)
     key = tool_key(compiler)
     found = find(directory, key, ".so")
     if found is not None:
@@ -48,12 +59,12 @@ def compile_runtime() -> Path:
         library = folder / "made.so"
         answer = compiler.run(
             [
-                *("-std=c++17", "-O2", "-w", "-fPIC", "-shared", "-pthread"),
-                *(f"-I{SHIM}", *map(str, sorted(RUNTIME.glob("*.cpp"))), "-o", str(library)),
+                *("-std=c++17", "-w", "-fPIC", "-shared", *flags),
+                *(f"-I{SHIM}", *map(str, sorted(sources.glob("*.cpp"))), "-o", str(library)),
             ]
         )
         if answer.returncode != 0:
-            raise BuildError(f"the runtime for Metal shaders cannot be compiled:\n{answer.stderr.strip()}")
+            raise BuildError(f"the {name} for Metal shaders cannot be compiled:\n{answer.stderr.strip()}")
         return keep(library, directory, key, ".so")
 
 
@@ -82,21 +93,27 @@ def _make(source: str, compiler: Compiler, library: Path) -> None:
         translation = translate(text, synced)
     except Unsupported as missing:
         raise RuntimeError(say(missing)) from None
-    behind = launchers(translation.kernels, say)
-    unit = library.with_name("shader.cpp")
+    behind = launchers(translation.kernels, say, compiler.checked)
+    # Debuggers' tables name a line by this file's own name where `#line` stands at its top.
+    unit = library.with_name(SOURCE_NAME if compiler.checked else "shader.cpp")
     unit.write_text(f'#line 1 "{SOURCE_NAME}"\n{translation.rewritten.text}{behind}', encoding="utf-8")
     include = [f"-I{translated_headers()[0]}"] if with_torch else []
+    made = unit.with_suffix(".o") if compiler.checked else library
     answer = compiler.run(
         [
             *compiler.shader_flags(),
             *precompiled(compiler),
             f"-I{SHIM}",
             *include,
-            "-shared",
+            *(("-c", f"-fdebug-prefix-map={library.parent}=.", "-x", "c++") if compiler.checked else ("-shared",)),
             str(unit),
             "-o",
-            str(library),
+            str(made),
         ]
     )
     if answer.returncode != 0:
         raise syntax_error(answer.stderr, source, prepared, translation.rewritten)
+    if compiler.checked:  # linked apart: with the flags above it would ask for the sanitizers' own libraries
+        answer = compiler.run(["-shared", str(made), "-o", str(library)])
+        if answer.returncode != 0:
+            raise BuildError(f"a checked shader cannot be linked:\n{answer.stderr.strip()}")

@@ -17,6 +17,7 @@ from anymps._errors import BuildError
 
 SHIM = Path(__file__).with_name("shim")
 RUNTIME = Path(__file__).with_name("runtime")
+CHECKING = Path(__file__).with_name("checking")
 FAST_MATH_VARIABLE = "PYTORCH_MPS_FAST_MATH"
 _NAMES = ("clang++", *(f"clang++-{version}" for version in range(24, 13, -1)), "g++", "c++")
 _HALVES = "__FLT16_MANT_DIG__"  # a macro of compilers that know _Float16: clang from 15 on x86, g++ from 12
@@ -44,15 +45,26 @@ _SHADER_FLAGS = (
     "-w",
     *METAL_MACROS,
 )
+# Of the checked form. The sanitizers' own libraries are not linked: checking/hooks.cpp has what they would have.
+_CHECKED_FLAGS = ("-O1", "-g1", "-fno-omit-frame-pointer", "-DANYMPS_CHECKED=1", "-fsanitize=thread")
+_CHECKED_CLANG = (
+    "-fsanitize=shift-exponent,integer-divide-by-zero,array-bounds",
+    *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
+)
+_CHECKED_GCC = (
+    "-fsanitize=shift-exponent,integer-divide-by-zero,bounds-strict",
+    *("--param", "tsan-instrument-func-entry-exit=0"),
+)
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: its command, whether it is clang, and who it is."""
+    """A C++ compiler: its command, whether it is clang, who it is, and whether it makes the checked form of shaders."""
 
     command: tuple[str, ...]
     is_clang: bool
     identity: str
+    checked: bool = False
 
     def shader_flags(self) -> tuple[str, ...]:
         """The flags that every part of a shader is compiled with."""
@@ -62,7 +74,9 @@ class Compiler:
             if self.is_clang
             else ("-fmax-errors=20", "-fdiagnostics-color=never")
         )
-        return (*_SHADER_FLAGS, native, *own)
+        if not self.checked:
+            return (*_SHADER_FLAGS, native, *own)
+        return (*_SHADER_FLAGS, native, *own, *_CHECKED_FLAGS, *(_CHECKED_CLANG if self.is_clang else _CHECKED_GCC))
 
     def run(self, arguments: list[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs it. Raises BuildError if it cannot be started."""
@@ -128,7 +142,8 @@ def shim_digest() -> str:
     files = [
         *SHIM.rglob("*"),
         *RUNTIME.iterdir(),
-        *(here / f"_{name}.py" for name in ("tokens", "structure", "rewrite", "launchers", "preprocess")),
+        *CHECKING.iterdir(),
+        *(here / f"_{name}.py" for name in ("tokens", "structure", "rewrite", "launchers", "preprocess", "compile")),
     ]
     for path in sorted(files):
         if path.is_file():

@@ -13,3 +13,9 @@ class Device(Protocol):
 
     def note_shader_error(self, kernel: str, message: str) -> None:
         """Has the next wait raise what a kernel wrote into its error buffer."""
+
+    def current_site(self) -> int:
+        """The number of the place in the user's code that is running."""
+
+    def note_pair(self, name: str, site: int, other: int, /) -> None:
+        """Writes a mark for a line."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from anymps.metal._rewrite import KernelSource, Unsupported
 from anymps.metal._structure import Parameter
@@ -37,15 +38,17 @@ _VALUES = frozenset(
 _UNFIT = {"threadgroup": "threadgroup memory as a parameter, whose size torch.mps.compile_shader cannot set"}
 
 
-def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]) -> str:
+def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str], checked: bool = False) -> str:
     """The launchers of all kernels and the table `anymps_kernels`, which the runtime reads.
+
+    The threads of `checked` kernels are always fibers, and the checker is told of each.
 
     A kernel with a parameter that nothing can be bound to stands there without code, with what `say` makes of it in
     `anymps_refusals`: the others of its source can be used.
     """
     lines = ['\n#line 1 "anymps launchers"']
     rows, refusals = [], []
-    for number, kernel in enumerate(kernels):
+    for number, kernel in enumerate(replace(kernel, synced=kernel.synced or checked) for kernel in kernels):
         try:
             lines += _launcher(number, kernel)
         except Unsupported as missing:
@@ -120,7 +123,8 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
     lines = [f"using {types} = anymps_launch::params<decltype({kernel.pointer})>;"]
     if kernel.synced:
         lines += [
-            f"static void anymps_thread_{number}(const anymps_rt::Thread& anymps_t) {{",
+            f"static ANYMPS_UNCHECKED void anymps_thread_{number}(const anymps_rt::Thread& anymps_t) {{",
+            "ANYMPS_IF_CHECKED(anymps_check_thread(anymps_t);)",
             "const anymps_rt::Launch& anymps_l = *anymps_t.launch;",
             "const anymps_launch::Member anymps_me{anymps_l, *anymps_t.of, "
             "{{anymps_t.local[0], anymps_t.local[1], anymps_t.local[2]}}, anymps_t.index};",

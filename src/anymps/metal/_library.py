@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from anymps.metal._arguments import Arguments, Constant, bind_arguments, group_of
+from anymps.metal._check_events import checker
+from anymps.metal._check_setting import checks_shaders
+from anymps.metal._checked_launch import CheckedLaunch, buffer_count
 from anymps.metal._compile import compile_shader
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
@@ -25,7 +29,12 @@ class ShaderLibrary:
     """The kernels of one Metal source, as attributes. They run on `device`."""
 
     def __init__(self, source: str, device: Device) -> None:
-        self._handle, self._entries = load_kernels(compile_shader(source))
+        checked = checks_shaders()
+        if checked:
+            checker()
+        path = compile_shader(source, checked)
+        self._handle, self._entries = load_kernels(path)
+        self._check = functools.partial(CheckedLaunch, source, path) if checked else None
         self._device = device
         self._kernels: dict[str, MetalKernel] = {}
 
@@ -37,7 +46,7 @@ class ShaderLibrary:
                 raise RuntimeError(f"Failed to create function state object for: {name}")
             if isinstance(entry, str):
                 raise RuntimeError(entry)
-            kernels[name] = MetalKernel(name, entry, self.__dict__["_handle"], self.__dict__["_device"])
+            kernels[name] = MetalKernel(name, entry, self._handle, self._device, self._check)
         kernel: MetalKernel = kernels[name]
         return kernel
 
@@ -52,10 +61,18 @@ class MetalKernel:
     RuntimeError if the kernel touches memory that is not there or divides an integer by zero.
     """
 
-    def __init__(self, name: str, entry: KernelEntry, library: ctypes.CDLL, device: Device) -> None:
+    def __init__(
+        self,
+        name: str,
+        entry: KernelEntry,
+        library: ctypes.CDLL,
+        device: Device,
+        check: Callable[[str], CheckedLaunch] | None = None,
+    ) -> None:
         self._name = name
         self._device = device
         self._entry = entry
+        self._check = check
         self._library = library  # the code lives as long as this
         self._shared = int(entry.shared_bytes())
         if self._shared > MAX_SHARED_BYTES:
@@ -91,14 +108,19 @@ class MetalKernel:
         if 0 in group:
             raise ValueError("anymps: a group of threads cannot be empty")
         tensors = bound.tensors()
-        if tensors and self._device.shaders_by_operator():
+        check = self._check(self._name) if self._check is not None else None
 
-            def run(aliases: Sequence[torch.Tensor]) -> None:
-                self._run(bound, aliases, grid, group, error_buf_idx)
+        def run(buffers: Sequence[torch.Tensor]) -> None:
+            self._run(bound, buffers, grid, group, error_buf_idx, check)
 
-            launch_on_tape(self._name, grid, group, tensors, run)
-        else:
-            self._run(bound, tensors, grid, group, error_buf_idx)
+        try:
+            if tensors and self._device.shaders_by_operator():
+                launch_on_tape(self._name, grid, group, tensors, run)
+            else:
+                run(tensors)
+        finally:
+            if check is not None:
+                check.tell(self._device)
 
     def _run(
         self,
@@ -107,27 +129,42 @@ class MetalKernel:
         grid: tuple[int, int, int],
         group: tuple[int, int, int],
         error_index: int | None,
+        check: CheckedLaunch | None,
     ) -> None:
         """Runs it on tensors whose addresses are this machine's."""
-        count = max(int(self._entry.buffers), len(bound.slots), 0 if error_index is None else error_index + 1, 1)
-        pointers = (ctypes.c_void_p * count)()
-        keep = _fill(pointers, bound, tensors)
-        errors = None
-        if error_index is not None:
-            errors = ErrorBuffer()
-            pointers[error_index] = ctypes.addressof(errors)
+        errors = None if error_index is None else (error_index, ErrorBuffer())
         report = Report()
-        workers = torch.get_num_threads()
-        runtime().anymps_rt_launch(self._entry, pointers, Triple(*grid), Triple(*group), workers, ctypes.byref(report))
-        del keep
+        why = ""
+        if check is None:
+            pointers, keep = _pointers(self._entry, bound, tensors, errors)
+            workers = torch.get_num_threads()
+            sizes = Triple(*grid), Triple(*group)
+            runtime().anymps_rt_launch(self._entry, pointers, *sizes, workers, ctypes.byref(report))
+            del keep
+        else:
+            why = check.run(self._entry, bound, tensors, grid, group, errors, report)
         if report.signal == signal.SIGINT:
             raise KeyboardInterrupt
         if report.signal:
             missing = int(self._entry.buffers) - len(bound.slots) - (errors is not None)
-            raise RuntimeError(fault_text(self._name, report, _ranges(bound), missing))
-        message = errors.first() if errors is not None else None
+            raise RuntimeError(why or fault_text(self._name, report, _ranges(bound), missing))
+        message = errors[1].first() if errors is not None else None
         if message is not None:
             self._device.note_shader_error(self._name, message)
+
+
+def _pointers(
+    entry: KernelEntry,
+    bound: Arguments,
+    tensors: Sequence[torch.Tensor],
+    errors: tuple[int, ErrorBuffer] | None,
+) -> tuple[Any, list[Any]]:
+    """The addresses of the buffers, and what keeps constants alive."""
+    pointers = (ctypes.c_void_p * buffer_count(entry, bound, errors))()
+    keep = _fill(pointers, bound, tensors)
+    if errors is not None:
+        pointers[errors[0]] = ctypes.addressof(errors[1])
+    return pointers, keep
 
 
 def _fill(pointers: Any, bound: Arguments, tensors: Sequence[torch.Tensor]) -> list[Any]:

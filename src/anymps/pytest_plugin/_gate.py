@@ -15,7 +15,7 @@ from anymps.capture import SuiteCapture
 from anymps.device import default_device
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._late import LateErrors, told
-from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, unexpected_fallbacks
+from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, shader_faults, unexpected_fallbacks
 from anymps.pytest_plugin._manifest import Manifest, key
 from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
 from anymps.pytest_plugin._options import Settings
@@ -113,6 +113,7 @@ class Gate:
         verdict = Verdict(entry, marks.fails, name, self._settings.update_manifest)
         run = item.stash[_RUN] = _Run(marks, verdict, LateErrors(self.capture, self._root))
         if self.capture is not None:
+            self._faults()
             self.capture.late_error()  # left outside of all tests: it is in what the session shows, and no test's
             self._outside.add(self.capture.cut())
             if marks.memory is not None:
@@ -128,7 +129,7 @@ class Gate:
         run.calling = True
         try:
             result = yield from run.late.drained("call")
-            text = self._exceeded(run)
+            text = "\n".join(text for text in (self._exceeded(run), self._faults()) if text)
         finally:
             run.calling = False
         if text:
@@ -197,6 +198,13 @@ class Gate:
         """Why the recording stopped before the session did; the empty text if it did not."""
         failure = self.capture.failure if self.capture is not None else None
         return str(failure) if failure else ""
+
+    def _faults(self) -> str:
+        if not self._settings.check_shaders:
+            return ""
+        from anymps.metal import take_shader_faults
+
+        return shader_faults(take_shader_faults())
 
     def _exceeded(self, run: _Run) -> str:
         capture, marks = self.capture, run.marks

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from anymps.capture import Allocation, Section
 from anymps.pytest_plugin._facts import counted_waits, unmarked_fallbacks
 from anymps.pytest_plugin._marks import Marks
 from anymps.record import Fate, Site
+
+if TYPE_CHECKING:
+    from anymps.metal import ShaderFault
 
 _SHOWN = 5
 
@@ -53,6 +57,15 @@ def unexpected_fallbacks(section: Section, marks: Marks, root: str) -> str:
     return _text(f"{number} ran on the CPU (--mps-fail-on-fallback):", shown) + (
         f"\nIf that is meant: @pytest.mark.mps_fallback({arguments})"
     )
+
+
+def shader_faults(faults: Iterable[ShaderFault]) -> str:
+    """The text if Metal kernels did what a Mac answers with wrong numbers; what merely is not allowed is left out."""
+    first = {(fault.kernel, fault.kind, fault.line): fault for fault in faults if fault.serious}
+    if not first:
+        return ""
+    number = "1 fault" if len(first) == 1 else f"{len(first)} faults"
+    return _text(f"{number} of Metal kernels (--mps-check-shaders):", (f"  {fault.what}" for fault in first.values()))
 
 
 def place(site: Site, root: str) -> str:

@@ -29,6 +29,7 @@ class Settings:
     require: str | None
     fallback: bool | None
     fail_on_fallback: bool
+    check_shaders: bool
     manifest: Path | None
     update_manifest: bool
     rerun: bool
@@ -62,6 +63,7 @@ OPTIONS = (
     Option("mps_require", "text", "end unless the device is of this kind: real (a Mac's own) or virtual", "KIND"),
     Option("mps_fallback", "flag", "PYTORCH_ENABLE_MPS_FALLBACK, on or off"),
     Option("mps_fail_on_fallback", "flag", "a test fails if an operator runs on the CPU unmarked"),
+    Option("mps_check_shaders", "flag", "a test fails if a Metal kernel has a race, or touches what is not its own"),
     Option("mps_default_device", "flag", "torch.set_default_device('mps') around each test"),
     Option("mps_allow_unused", "flag", "a session in which nothing ran on mps may pass"),
     Option("mps_manifest", "file", "the tests that are expected to fail, and how; all others must pass", "FILE"),
@@ -132,6 +134,7 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
         manifest=manifest,
         update_manifest=update_manifest,
         rerun=_flag(config, options, "mps_rerun") is not False,
+        check_shaders=_flag(config, options, "mps_check_shaders") is True,
         default_device=_flag(config, options, "mps_default_device") is True,
         allow_unused=_flag(config, options, "mps_allow_unused") is True,
         recording=_path(config, options, "mps_recording"),

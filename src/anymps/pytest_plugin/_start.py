@@ -36,6 +36,10 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Setti
         raise pytest.UsageError(f"--mps: {text}") from None
     if settings.mac is not None:
         os.environ["ANYMPS_MAC"] = settings.mac  # a child process that enables the device gets the same Mac
+    if settings.check_shaders:
+        from anymps.metal import CHECK_VARIABLE
+
+        os.environ[CHECK_VARIABLE] = "1"
     return settings, state
 
 

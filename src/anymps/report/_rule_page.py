@@ -28,7 +28,7 @@ def _example(rule: Rule) -> list[str]:
     if rule.example is None:
         return []
     example = rule.example
-    setting = f"{example.mac}, PYTORCH_ENABLE_MPS_FALLBACK=1" if example.fallback else example.mac
+    setting = ", ".join([example.mac, *(f"{name}={value}" for name, value in example.variables.items())])
     return [
         "## Example",
         f"This gives the finding ({setting}):",

@@ -3,7 +3,11 @@
 
 #include <msl/sync.h>
 
+#if defined(ANYMPS_CHECKED)
+#define ANYMPS_KERNEL static __attribute__((noinline))
+#else
 #define ANYMPS_KERNEL static inline __attribute__((always_inline))
+#endif
 #if defined(__clang__)
 #define ANYMPS_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -27,24 +31,24 @@ template <class R, class... A> struct params<R (*)(A...)> {
 template <class P> struct buffer;
 template <class T> struct buffer<T*> {
   using held = T*;
-  static held bind(void* address) { return static_cast<T*>(address); }
+  static ANYMPS_INLINE held bind(void* address) { return static_cast<T*>(address); }
 };
 template <class T> struct buffer<T&> {
   using held = T&;
-  static held bind(void* address) { return *static_cast<T*>(address); }
+  static ANYMPS_INLINE held bind(void* address) { return *static_cast<T*>(address); }
 };
 template <class T, bool = (sizeof(T) <= 64)> struct constant_buffer {
   using held = const T;
-  static held bind(void* address) { return *static_cast<const T*>(address); }
+  static ANYMPS_INLINE held bind(void* address) { return *static_cast<const T*>(address); }
 };
 template <class T> struct constant_buffer<T, false> {
   using held = const T&;
-  static held bind(void* address) { return *static_cast<const T*>(address); }
+  static ANYMPS_INLINE held bind(void* address) { return *static_cast<const T*>(address); }
 };
 template <class T> struct buffer<const T&> : constant_buffer<T> {};
 template <class T, size_t N> struct buffer<const T (&)[N]> {
   using held = const T (&)[N];
-  static held bind(void* address) { return *static_cast<const T(*)[N]>(address); }
+  static ANYMPS_INLINE held bind(void* address) { return *static_cast<const T(*)[N]>(address); }
 };
 #define ANYMPS_BIND(P, INDEX) typename anymps_launch::buffer<P>::held anymps_##INDEX = anymps_launch::buffer<P>::bind(launch.buffers[INDEX]);
 
@@ -159,7 +163,7 @@ template <class T, auto Owner> struct Shared {
     declared = &entry;
     return before;
   }
-  static ANYMPS_INLINE T& get() { return *reinterpret_cast<T*>(anymps_rt_shared() + offset); }
+  static ANYMPS_INLINE T& get() { return *reinterpret_cast<T*>(ANYMPS_SHARED() + offset); }
 };
 template <class T, auto Owner> Declared Shared<T, Owner>::entry{};
 template <class T, auto Owner> unsigned Shared<T, Owner>::offset = Shared<T, Owner>::place();

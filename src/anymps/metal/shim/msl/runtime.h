@@ -56,4 +56,32 @@ void anymps_rt_barrier(int line);
 void anymps_rt_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site);
 unsigned anymps_rt_lane();
 char* anymps_rt_shared();  // the threadgroup memory of the group that runs on this thread
+#if defined(ANYMPS_CHECKED)  // these are checking/checker.cpp's
+void anymps_check_thread(const anymps_rt::Thread& thread);
+void anymps_check_barrier(unsigned flags, int line);
+void anymps_check_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site);
+void anymps_check_simd_barrier(unsigned flags, unsigned long site);
+void anymps_check_lane(unsigned lane, unsigned source);
+void anymps_check_matrix(unsigned lanes);
+char* anymps_check_shared();
+#endif
 }
+
+// What a checked shader asks instead. A call that the checker tells of stands in the user's line, hence always inline.
+#if defined(ANYMPS_CHECKED)
+#define ANYMPS_BARRIER(FLAGS, LINE) anymps_check_barrier(unsigned(FLAGS), LINE)
+#define ANYMPS_SIMD_BARRIER(FLAGS, SITE) anymps_check_simd_barrier(unsigned(FLAGS), SITE)
+#define ANYMPS_SIMD anymps_check_simd
+#define ANYMPS_SHARED anymps_check_shared
+#define ANYMPS_SYNC __attribute__((always_inline))
+#define ANYMPS_UNCHECKED __attribute__((no_sanitize("thread", "undefined")))
+#define ANYMPS_IF_CHECKED(...) __VA_ARGS__
+#else
+#define ANYMPS_BARRIER(FLAGS, LINE) anymps_rt_barrier(LINE)
+#define ANYMPS_SIMD_BARRIER(FLAGS, SITE) anymps_rt_simd(nullptr, anymps_sync::nothing, SITE)
+#define ANYMPS_SIMD anymps_rt_simd
+#define ANYMPS_SHARED anymps_rt_shared
+#define ANYMPS_SYNC
+#define ANYMPS_UNCHECKED
+#define ANYMPS_IF_CHECKED(...)
+#endif

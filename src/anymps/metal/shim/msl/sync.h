@@ -88,7 +88,7 @@ ANYMPS_OPERATION(Xor, a ^ b, 0)
 
 template <class T> ANYMPS_INLINE T exchange(T value, unsigned by, T fill, anymps_rt::Resolve resolve, unsigned long where) {
   Slot<T> slot{value, T(), fill, by};
-  anymps_rt_simd(&slot, resolve, where);
+  ANYMPS_SIMD(&slot, resolve, where);
   return slot.result;
 }
 
@@ -110,6 +110,7 @@ template <class T, Move move, unsigned Width> void shuffle(void* const* slots, u
     } else if (source >= 0 && source < int(Width) && is_there(lanes, base + unsigned(source))) {
       mine.result = at<T>(slots, base + unsigned(source)).value;
     } else {
+      ANYMPS_IF_CHECKED(if (source >= 0 && source < int(Width)) anymps_check_lane(lane, base + unsigned(source));)
       mine.result = T(0);
     }
   });
@@ -127,9 +128,9 @@ inline void vote(void* const* slots, unsigned lanes) {  // who says yes, and who
   });
 }
 struct Votes { uint yes, there; };
-inline Votes count(bool yes, unsigned long where) {
+ANYMPS_SYNC inline Votes count(bool yes, unsigned long where) {
   Slot<uint> slot{yes ? 1u : 0u, 0u, 0u, 0u};
-  anymps_rt_simd(&slot, vote, where);
+  ANYMPS_SIMD(&slot, vote, where);
   return {slot.result, slot.fill};
 }
 inline void nothing(void* const*, unsigned) {}
@@ -142,12 +143,15 @@ enum class mem_flags : uint { mem_none = 0, mem_device = 1, mem_threadgroup = 2,
 constexpr mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(uint(a) | uint(b)); }
 constexpr mem_flags operator&(mem_flags a, mem_flags b) { return mem_flags(uint(a) & uint(b)); }
 
-inline void threadgroup_barrier(mem_flags, int line = __builtin_LINE()) { anymps_rt_barrier(line); }
-inline void threadgroup_barrier(mem_flags, memory_order, thread_scope = thread_scope_threadgroup, int line = __builtin_LINE()) {
-  anymps_rt_barrier(line);
+ANYMPS_SYNC inline void threadgroup_barrier([[maybe_unused]] mem_flags flags, int line = __builtin_LINE()) {
+  ANYMPS_BARRIER(flags, line);
 }
-inline void simdgroup_barrier(mem_flags, int line = __builtin_LINE()) {
-  anymps_rt_simd(nullptr, anymps_sync::nothing, anymps_sync::site(line, 0));
+ANYMPS_SYNC inline void threadgroup_barrier(
+    [[maybe_unused]] mem_flags flags, memory_order, thread_scope = thread_scope_threadgroup, int line = __builtin_LINE()) {
+  ANYMPS_BARRIER(flags, line);
+}
+ANYMPS_SYNC inline void simdgroup_barrier([[maybe_unused]] mem_flags flags, int line = __builtin_LINE()) {
+  ANYMPS_SIMD_BARRIER(flags, anymps_sync::site(line, 0));
 }
 ANYMPS_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
@@ -164,7 +168,7 @@ class simd_vote {
 using quad_vote = simd_vote;
 
 #define ANYMPS_REDUCE(NAME, OPERATION, WIDTH, KIND)                                                                       \
-  template <class T, ANYMPS_EXCHANGEABLE(T)> T NAME(T value, int line = __builtin_LINE()) {                               \
+  template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T NAME(T value, int line = __builtin_LINE()) {                               \
     return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::reduce<T, anymps_sync::OPERATION, WIDTH>, anymps_sync::site(line, KIND)); \
   }
 ANYMPS_REDUCE(simd_sum, Sum, 32, 1)
@@ -184,7 +188,7 @@ ANYMPS_REDUCE(quad_xor, Xor, 4, 14)
 #undef ANYMPS_REDUCE
 
 #define ANYMPS_SCAN(NAME, OPERATION, INCLUSIVE, KIND)                                                                     \
-  template <class T, ANYMPS_EXCHANGEABLE(T)> T NAME(T value, int line = __builtin_LINE()) {                               \
+  template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T NAME(T value, int line = __builtin_LINE()) {                               \
     return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::scan<T, anymps_sync::OPERATION, INCLUSIVE>, anymps_sync::site(line, KIND)); \
   }
 ANYMPS_SCAN(simd_prefix_inclusive_sum, Sum, true, 15)
@@ -194,7 +198,7 @@ ANYMPS_SCAN(simd_prefix_exclusive_product, Product, false, 18)
 #undef ANYMPS_SCAN
 
 #define ANYMPS_SHUFFLE(NAME, MOVE, WIDTH, KIND)                                                                           \
-  template <class T, ANYMPS_EXCHANGEABLE(T)> T NAME(T value, ushort by, int line = __builtin_LINE()) {                    \
+  template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T NAME(T value, ushort by, int line = __builtin_LINE()) {                    \
     return anymps_sync::exchange<T>(                                                                                      \
         value, by, T(), anymps_sync::shuffle<T, anymps_sync::MOVE, WIDTH>, anymps_sync::site(line, KIND));                \
   }
@@ -213,45 +217,45 @@ ANYMPS_SHUFFLE(quad_shuffle_xor, Xor_, 4, 31)
 ANYMPS_SHUFFLE(quad_shuffle_rotate_down, RotateDown, 4, 32)
 ANYMPS_SHUFFLE(quad_shuffle_rotate_up, RotateUp, 4, 33)
 #undef ANYMPS_SHUFFLE
-template <class T, ANYMPS_EXCHANGEABLE(T)> T simd_shuffle_and_fill_down(T value, T fill, ushort by, int line = __builtin_LINE()) {
+template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_down(T value, T fill, ushort by, int line = __builtin_LINE()) {
   return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillDown, 32>, anymps_sync::site(line, 34));
 }
-template <class T, ANYMPS_EXCHANGEABLE(T)> T simd_shuffle_and_fill_up(T value, T fill, ushort by, int line = __builtin_LINE()) {
+template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_up(T value, T fill, ushort by, int line = __builtin_LINE()) {
   return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillUp, 32>, anymps_sync::site(line, 35));
 }
-template <class T, ANYMPS_EXCHANGEABLE(T)> T simd_broadcast_first(T value, int line = __builtin_LINE()) {
+template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_broadcast_first(T value, int line = __builtin_LINE()) {
   return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::first_of<T>, anymps_sync::site(line, 36));
 }
-inline bool simd_any(bool yes, int line = __builtin_LINE()) { return anymps_sync::count(yes, anymps_sync::site(line, 37)).yes != 0; }
-inline bool simd_all(bool yes, int line = __builtin_LINE()) {
+ANYMPS_SYNC inline bool simd_any(bool yes, int line = __builtin_LINE()) { return anymps_sync::count(yes, anymps_sync::site(line, 37)).yes != 0; }
+ANYMPS_SYNC inline bool simd_all(bool yes, int line = __builtin_LINE()) {
   const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(line, 38));
   return votes.yes == votes.there;
 }
-inline simd_vote simd_ballot(bool yes, int line = __builtin_LINE()) {
+ANYMPS_SYNC inline simd_vote simd_ballot(bool yes, int line = __builtin_LINE()) {
   const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(line, 39));
   return simd_vote(votes.yes, votes.there);
 }
-inline simd_vote simd_active_threads_mask(int line = __builtin_LINE()) {
+ANYMPS_SYNC inline simd_vote simd_active_threads_mask(int line = __builtin_LINE()) {
   const anymps_sync::Votes votes = anymps_sync::count(true, anymps_sync::site(line, 40));
   return simd_vote(votes.yes, votes.there);
 }
-inline bool simd_is_first(int line = __builtin_LINE()) {
+ANYMPS_SYNC inline bool simd_is_first(int line = __builtin_LINE()) {
   return unsigned(__builtin_ctz(anymps_sync::count(true, anymps_sync::site(line, 41)).there)) == anymps_rt_lane();
 }
 inline bool simd_is_helper_thread() { return false; }
 inline uint anymps_quad(uint bits) { return (bits >> (anymps_rt_lane() & ~3u)) & 15u; }
-inline bool quad_any(bool yes, int line = __builtin_LINE()) {
+ANYMPS_SYNC inline bool quad_any(bool yes, int line = __builtin_LINE()) {
   return anymps_quad(anymps_sync::count(yes, anymps_sync::site(line, 42)).yes) != 0;
 }
-inline bool quad_all(bool yes, int line = __builtin_LINE()) {
+ANYMPS_SYNC inline bool quad_all(bool yes, int line = __builtin_LINE()) {
   const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(line, 43));
   return anymps_quad(votes.yes) == anymps_quad(votes.there);
 }
-inline quad_vote quad_ballot(bool yes, int line = __builtin_LINE()) {
+ANYMPS_SYNC inline quad_vote quad_ballot(bool yes, int line = __builtin_LINE()) {
   const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(line, 44));
   return quad_vote(anymps_quad(votes.yes), anymps_quad(votes.there));
 }
-inline bool quad_is_first(int line = __builtin_LINE()) {
+ANYMPS_SYNC inline bool quad_is_first(int line = __builtin_LINE()) {
   const uint there = anymps_quad(anymps_sync::count(true, anymps_sync::site(line, 45)).there);
   return unsigned(__builtin_ctz(there)) == (anymps_rt_lane() & 3u);
 }
@@ -306,6 +310,7 @@ template <class D, class A, class B, class C> struct anymps_product {
   const B* b;
   const C* c;
   static void resolve(void* const* slots, unsigned lanes) {
+    ANYMPS_IF_CHECKED(if (lanes != ~0u) anymps_check_matrix(lanes);)
     float a[8][8] = {}, b[8][8] = {};
     anymps_sync::each_lane(lanes, [&](unsigned lane) {
       const auto& mine = *static_cast<const anymps_product*>(slots[lane]);
@@ -329,19 +334,19 @@ template <class D, class A, class B, class C> struct anymps_product {
   }
 };
 template <class D, class A, class B, class C>
-void simdgroup_multiply_accumulate(
+ANYMPS_SYNC void simdgroup_multiply_accumulate(
     simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<C, 8, 8> c,
     int line = __builtin_LINE()) {
   using Product = anymps_product<simdgroup_matrix<D, 8, 8>, simdgroup_matrix<A, 8, 8>, simdgroup_matrix<B, 8, 8>, simdgroup_matrix<C, 8, 8>>;
   Product product{&d, &a, &b, &c};
-  anymps_rt_simd(&product, Product::resolve, anymps_sync::site(line, 46));
+  ANYMPS_SIMD(&product, Product::resolve, anymps_sync::site(line, 46));
 }
 template <class D, class A, class B>
-void simdgroup_multiply(
+ANYMPS_SYNC void simdgroup_multiply(
     simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b, int line = __builtin_LINE()) {
   using Product = anymps_product<simdgroup_matrix<D, 8, 8>, simdgroup_matrix<A, 8, 8>, simdgroup_matrix<B, 8, 8>, simdgroup_matrix<D, 8, 8>>;
   Product product{&d, &a, &b, nullptr};
-  anymps_rt_simd(&product, Product::resolve, anymps_sync::site(line, 47));
+  ANYMPS_SIMD(&product, Product::resolve, anymps_sync::site(line, 47));
 }
 template <class T> simdgroup_matrix<T, 8, 8> operator*(simdgroup_matrix<T, 8, 8> a, simdgroup_matrix<T, 8, 8> b) {
   simdgroup_matrix<T, 8, 8> d;

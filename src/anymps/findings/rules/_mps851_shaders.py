@@ -1,0 +1,226 @@
+"""MPS851 to MPS856: what the checker of Metal kernels found (`--check-shaders`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from anymps.findings._example import Example
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Recording
+
+_SPECIFICATION: Final = "Metal Shading Language Specification"
+_C: Final = "ISO/IEC 14882:2014 (C++14), on which Metal is based"
+_BARRIERS: Final = "Threadgroup and SIMD-Group Synchronization Functions"
+_INDUCTOR: Final = "generated_kernel"
+"""How the names of the kernels begin that `torch.compile` writes (torch/_inductor/codegen/mps.py)."""
+
+
+def _example(bad: str, good: str, arguments: str = "", made: str = "torch.ones(64, device=device)") -> Example:
+    """A kernel `f` that is launched once; the two halves differ in its source."""
+    halves = [
+        f'library = torch.mps.compile_shader("""\n{source.strip()}\n""")\n'
+        f"library.f({made}{arguments}, threads=64, group_size=64)"
+        for source in (bad, good)
+    ]
+    return Example(bad=halves[0], good=halves[1], check_shaders=True)
+
+
+OUTSIDE = Rule(
+    id="MPS851",
+    title="Metal kernel outside of its memory",
+    severity=Severity.ERROR,
+    why=(
+        "A Mac does not stop there: it reads whatever lies beside, which may be another tensor, and a write changes "
+        "it. The checked run reads zeros, and drops what is written."
+    ),
+    fix="Compare the position with the number of elements before the access, or launch as many threads as there are.",
+    source=f"{_C}, 5.7: a pointer beyond its array is undefined",
+    example=_example(
+        """
+kernel void f(device float* x, uint i [[thread_position_in_grid]]) {
+  x[i + 1] = 0;
+}
+""",
+        """
+kernel void f(device float* x, uint i [[thread_position_in_grid]]) {
+  x[i] = 0;
+}
+""",
+    ),
+)
+
+RACE = Rule(
+    id="MPS852",
+    title="Race between threads of a Metal kernel",
+    severity=Severity.ERROR,
+    why=(
+        "Threads of a group run in any order. Where one writes what another one reads or writes, and no barrier for "
+        "that memory stands between, the result differs from Mac to Mac and from run to run."
+    ),
+    fix=(
+        "Put `threadgroup_barrier(mem_flags::mem_threadgroup)` between the two, with `mem_flags::mem_device` for a "
+        "buffer, or use an atomic."
+    ),
+    source=f"{_SPECIFICATION}, {_BARRIERS}: a barrier orders the memory that its flags name",
+    example=_example(
+        """
+kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
+  float next = x[(i + 1) % 64];
+  x[i] = next;
+}
+""",
+        """
+kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
+  float next = x[(i + 1) % 64];
+  metal::threadgroup_barrier(metal::mem_flags::mem_device);
+  x[i] = next;
+}
+""",
+    ),
+)
+
+BARRIER = Rule(
+    id="MPS853",
+    title="Barrier that not all threads reach",
+    severity=Severity.ERROR,
+    why="All threads of a group have to come to the same barrier: else a Mac may hang, or go on too early.",
+    fix="Move the barrier out of the branch or the loop that the threads go through differently, and return after it.",
+    source=f"{_SPECIFICATION}, {_BARRIERS}: all threads reach a barrier in a conditional, or none",
+    example=_example(
+        """
+kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
+  if (i >= 40) return;
+  metal::threadgroup_barrier(metal::mem_flags::mem_device);
+  x[i] = 0;
+}
+""",
+        """
+kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
+  metal::threadgroup_barrier(metal::mem_flags::mem_device);
+  if (i >= 40) return;
+  x[i] = 0;
+}
+""",
+    ),
+)
+
+UNINITIALISED = Rule(
+    id="MPS854",
+    title="Threadgroup memory read before it is written",
+    severity=Severity.ERROR,
+    why="It holds what another group, or another kernel, has left there.",
+    fix="Write all of it that is read, with zeros where there is nothing else, and put a barrier behind that.",
+    source=f"{_C}, 8.5: a variable without an initial value has an indeterminate one",
+    example=_example(
+        """
+kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
+  threadgroup float sum[64];
+  sum[i] += x[i];
+  x[i] = sum[i];
+}
+""",
+        """
+kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
+  threadgroup float sum[64];
+  sum[i] = x[i];
+  x[i] = sum[i];
+}
+""",
+    ),
+)
+
+ARITHMETIC = Rule(
+    id="MPS855",
+    title="Integer arithmetic without a result",
+    severity=Severity.ERROR,
+    why="A division by zero, and a shift by more bits than there are, give any number on a Mac, and no error.",
+    fix="Test the divisor or the count first.",
+    source=f"{_C}, 5.6 and 5.8: the result is undefined",
+    example=_example(
+        """
+kernel void f(device int* x, constant int& by, uint i [[thread_position_in_grid]]) {
+  x[i] = x[i] << by;
+}
+""",
+        """
+kernel void f(device int* x, constant int& by, uint i [[thread_position_in_grid]]) {
+  x[i] = by < 32 ? x[i] << by : 0;
+}
+""",
+        ", 40",
+        "torch.ones(64, dtype=torch.int32, device=device)",
+    ),
+)
+
+LANES = Rule(
+    id="MPS856",
+    title="SIMD call that reads a lane that is not there",
+    severity=Severity.ERROR,
+    why="A lane that has returned, or went another way, or is beyond the end of the group, gives an undefined value.",
+    fix="Call it where all lanes of the SIMD group are, in groups of a multiple of 32 threads.",
+    source=f"{_SPECIFICATION}, SIMD-Group Functions: the value of an inactive lane is undefined",
+    example=_example(
+        """
+kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
+  if (i % 2 == 0) x[i] = metal::simd_shuffle_xor(x[i], 1);
+}
+""",
+        """
+kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
+  float other = metal::simd_shuffle_xor(x[i], 1);
+  if (i % 2 == 0) x[i] = other;
+}
+""",
+    ),
+)
+
+RULES = (OUTSIDE, RACE, BARRIER, UNINITIALISED, ARITHMETIC, LANES)
+
+_RULE_OF: Final = {
+    "outside": OUTSIDE,
+    "wild": OUTSIDE,
+    "index": OUTSIDE,
+    "race": RACE,
+    "same_value": RACE,
+    "places": BARRIER,
+    "missing": BARRIER,
+    "simd_missing": BARRIER,
+    "uninitialised": UNINITIALISED,
+    "division": ARITHMETIC,
+    "shift": ARITHMETIC,
+    "lane": LANES,
+    "matrix": LANES,
+}
+_SEVERITY: Final = {
+    "same_value": Severity.INFO,  # any order gives the same
+    "missing": Severity.WARNING,  # threads that have returned are not waited for on the Macs of today
+    "simd_missing": Severity.WARNING,
+    "shift": Severity.WARNING,  # the GPUs of today take the count modulo the width
+}
+_OF_INDUCTOR: Final = {
+    "race": Severity.WARNING,  # running statistics of a batch norm, which all threads update in place
+    "lane": Severity.INFO,  # sums of c10/metal over groups that are no multiple of 32
+}
+_NOT_YOURS: Final = "`torch.compile` has written this kernel: there is nothing to mend in your code."
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """One for each kernel, line of it, kind, and line that launched it.
+
+    Kernels of Inductor store results of a reduction from every thread: that they all write the same is left out there.
+    """
+    for noted in recording.noted("shader"):
+        kind = str(noted.facts.get("kind"))
+        rule = _RULE_OF.get(kind)
+        by_inductor = str(noted.facts.get("kernel")).startswith(_INDUCTOR)
+        if rule is None or (by_inductor and kind == "same_value"):
+            continue
+        severity = _SEVERITY.get(kind, rule.severity)
+        yield rule.finding(
+            noted.occurrence.site,
+            what=str(noted.facts.get("what")),
+            count=noted.occurrence.count,
+            severity=_OF_INDUCTOR.get(kind, severity) if by_inductor else severity,
+            fix=_NOT_YOURS if by_inductor else "",
+        )

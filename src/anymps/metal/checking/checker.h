@@ -1,0 +1,95 @@
+// The state of one checked launch: which thread runs, what memory it may touch, and what was found.
+//
+// A checked launch has one worker, so that groups run one after the other, and the same launch finds the same twice.
+#pragma once
+
+#include <msl/runtime.h>
+
+#include <bitset>
+
+#include "arena.h"
+#include "events.h"
+#include "races.h"
+
+namespace anymps_check {
+
+constexpr unsigned kMaxThreads = 1024;
+constexpr uintptr_t kStack = 72 << 10;  // a fiber's stack and the closed page below it
+
+// Who called a hook: the address to return to, and the frame in which that is.
+struct Caller {
+  void* frame;
+  void* pc;
+};
+struct Frames {
+  uint64_t pcs[kFrames];
+};
+
+class Checker {
+ public:
+  // Returns 0, or 1 where there is no memory for it.
+  int begin(Area* areas, unsigned count, unsigned shared_area, const void* code);
+  void end();
+
+  void thread_begins(const anymps_rt::Thread& thread);
+  void barrier(unsigned flags, int line, const Caller& caller);
+  void simd(void* slot, anymps_rt::Resolve resolve, unsigned long site, const Caller& caller);
+  void simd_barrier(unsigned flags, unsigned long site, const Caller& caller);
+  void missing_lane(unsigned lane, unsigned source);
+  void missing_matrix(unsigned lanes);
+
+  // Whether an access needs a look: not one of a thread's own variables, and not one outside of launches.
+  bool concerns(uintptr_t address) const { return address - stacks_low_ >= stacks_span_; }
+  void access(uintptr_t address, unsigned size, int how, const Caller& caller);
+  void event(int kind, int64_t value, const Caller& caller, const char* text = "");
+  char* shared() { return arena_.area(shared_).start; }
+
+  Events events;
+
+ private:
+  struct Waiting {
+    unsigned calls = 0;
+    unsigned flags = 0;
+    Frames frames{};
+  };
+  struct Lane {  // at a SIMD call
+    void* slot;
+    anymps_rt::Resolve resolve;
+    unsigned thread;
+    unsigned flags;
+    Frames frames;
+  };
+  struct Same {  // a write that races with another one, which may have written the same
+    bool pending = false;
+    uintptr_t address;
+    unsigned size;
+    char before[64];
+    Event event;
+  };
+
+  static void resolve_call(void* const* slots, unsigned lanes);
+  static void resolve_barrier(void* const* slots, unsigned lanes);
+  void opened(unsigned calls);
+  void settle();
+  Frames frames(const Caller& caller) const;
+  Event blank(int kind, const Frames& frames) const;
+  void place(unsigned (&into)[3], unsigned thread) const;
+  bool is_code(uintptr_t address) const { return address - code_low_ < code_span_; }
+  [[noreturn]] void stop();
+
+  Arena arena_;
+  Races races_;
+  unsigned shared_ = 0;
+  uintptr_t stacks_low_ = 0, stacks_span_ = ~uintptr_t(0);  // everything: no launch
+  uintptr_t code_low_ = 0, code_span_ = 0;
+  const anymps_rt::Group* group_ = nullptr;
+  unsigned current_ = 0, opened_ = 0;
+  Waiting waiting_[kMaxThreads];
+  Lane* lanes_[32] = {};  // of the SIMD call that is done now
+  Same same_;
+  std::bitset<(64 << 10)> initialised_;  // by byte of threadgroup memory
+};
+
+extern Checker checker;
+
+}  // namespace anymps_check

@@ -1,0 +1,148 @@
+// What the compiler calls in checked code, by the names that its sanitizers give to it; their own libraries are not linked.
+//
+// -fsanitize=thread calls before each access of memory and in the place of each atomic operation, -fsanitize=shift-exponent,
+// integer-divide-by-zero and bounds where what they look for has happened.
+#include "checker.h"
+
+using anymps_check::checker;
+
+#define ANYMPS_CALLER anymps_check::Caller{__builtin_frame_address(0), __builtin_return_address(0)}
+#define ANYMPS_ACCESS(ADDRESS, SIZE, HOW)                                                                     \
+  do {                                                                                                        \
+    const auto anymps_at = reinterpret_cast<uintptr_t>(const_cast<const void*>(                               \
+        static_cast<const volatile void*>(ADDRESS)));                                                         \
+    if (checker.concerns(anymps_at)) {                                                                        \
+      checker.access(anymps_at, static_cast<unsigned>(SIZE), anymps_check::HOW, ANYMPS_CALLER);               \
+    }                                                                                                         \
+  } while (false)
+
+extern "C" {
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+
+#define ANYMPS_SIZE(N)                                                       \
+  void __tsan_read##N(void* at) { ANYMPS_ACCESS(at, N, Read); }              \
+  void __tsan_write##N(void* at) { ANYMPS_ACCESS(at, N, Write); }            \
+  void __tsan_unaligned_read##N(void* at) { ANYMPS_ACCESS(at, N, Read); }    \
+  void __tsan_unaligned_write##N(void* at) { ANYMPS_ACCESS(at, N, Write); }  \
+  void __tsan_volatile_read##N(void* at) { ANYMPS_ACCESS(at, N, Read); }     \
+  void __tsan_volatile_write##N(void* at) { ANYMPS_ACCESS(at, N, Write); }   \
+  void __tsan_read_write##N(void* at) {                                      \
+    ANYMPS_ACCESS(at, N, Read);                                              \
+    ANYMPS_ACCESS(at, N, Write);                                             \
+  }
+ANYMPS_SIZE(1)
+ANYMPS_SIZE(2)
+ANYMPS_SIZE(4)
+ANYMPS_SIZE(8)
+ANYMPS_SIZE(16)
+
+void __tsan_read_range(void* at, uintptr_t size) { ANYMPS_ACCESS(at, size, Read); }
+void __tsan_write_range(void* at, uintptr_t size) { ANYMPS_ACCESS(at, size, Write); }
+void* __tsan_memcpy(void* to, const void* from, uintptr_t size) {
+  ANYMPS_ACCESS(from, size, Read);
+  ANYMPS_ACCESS(to, size, Write);
+  return std::memcpy(to, from, size);
+}
+void* __tsan_memmove(void* to, const void* from, uintptr_t size) {
+  ANYMPS_ACCESS(from, size, Read);
+  ANYMPS_ACCESS(to, size, Write);
+  return std::memmove(to, from, size);
+}
+void* __tsan_memset(void* to, int value, uintptr_t size) {
+  ANYMPS_ACCESS(to, size, Write);
+  return std::memset(to, value, size);
+}
+
+// Metal's memory order is relaxed, whatever is asked for.
+#define ANYMPS_CHANGE(BITS, T, NAME)                                             \
+  T __tsan_atomic##BITS##_##NAME(volatile T* at, T value, int) {                 \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                                    \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                                   \
+    return __atomic_##NAME(at, value, __ATOMIC_RELAXED);                         \
+  }
+#define ANYMPS_EXCHANGE(BITS, T, NAME, WEAK)                                                                  \
+  int __tsan_atomic##BITS##_compare_exchange_##NAME(volatile T* at, T* expected, T desired, int, int) {       \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                                                                 \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                                                                \
+    return __atomic_compare_exchange_n(at, expected, desired, WEAK, __ATOMIC_RELAXED, __ATOMIC_RELAXED);      \
+  }
+#define ANYMPS_ATOMICS(BITS, T)                                   \
+  T __tsan_atomic##BITS##_load(const volatile T* at, int) {       \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                     \
+    return __atomic_load_n(at, __ATOMIC_RELAXED);                 \
+  }                                                               \
+  void __tsan_atomic##BITS##_store(volatile T* at, T value, int) { \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                    \
+    __atomic_store_n(at, value, __ATOMIC_RELAXED);                \
+  }                                                               \
+  T __tsan_atomic##BITS##_exchange(volatile T* at, T value, int) { \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                     \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                    \
+    return __atomic_exchange_n(at, value, __ATOMIC_RELAXED);      \
+  }                                                               \
+  ANYMPS_CHANGE(BITS, T, fetch_add)                               \
+  ANYMPS_CHANGE(BITS, T, fetch_sub)                               \
+  ANYMPS_CHANGE(BITS, T, fetch_and)                               \
+  ANYMPS_CHANGE(BITS, T, fetch_or)                                \
+  ANYMPS_CHANGE(BITS, T, fetch_xor)                               \
+  ANYMPS_CHANGE(BITS, T, fetch_nand)                              \
+  ANYMPS_EXCHANGE(BITS, T, weak, true)                            \
+  ANYMPS_EXCHANGE(BITS, T, strong, false)
+ANYMPS_ATOMICS(8, uint8_t)
+ANYMPS_ATOMICS(16, uint16_t)
+ANYMPS_ATOMICS(32, uint32_t)
+ANYMPS_ATOMICS(64, uint64_t)
+void __tsan_atomic_thread_fence(int) {}
+void __tsan_atomic_signal_fence(int) {}
+}
+
+// What the undefined behaviour sanitizers hand over (their ABI of gcc 5 and clang 3.9 on).
+namespace {
+
+struct Location {
+  const char* file;
+  uint32_t line, column;
+};
+struct Type {
+  uint16_t kind, info;  // of an integer: the lowest bit tells a signed one, the others the logarithm of its width
+  char name[1];
+};
+struct ShiftData {
+  Location location;
+  const Type *left, *right;
+};
+struct IndexData {
+  Location location;
+  const Type *array, *index;
+};
+
+// An integer of up to 64 bits, which is handed over in the place of a pointer to it.
+int64_t number(const Type* type, uintptr_t handle) {
+  const unsigned width = 1u << (type->info >> 1);
+  if (width > 64) return static_cast<int64_t>(*reinterpret_cast<const uint64_t*>(handle));
+  const unsigned spare = 64 - width;
+  const uint64_t left = static_cast<uint64_t>(handle) << spare;
+  return (type->info & 1u) != 0 ? static_cast<int64_t>(left) >> spare : static_cast<int64_t>(left >> spare);
+}
+
+}  // namespace
+
+#define ANYMPS_RUNS checker.concerns(0)  // a launch, and not what is done when the library is loaded
+
+extern "C" {
+
+void __ubsan_handle_shift_out_of_bounds(const ShiftData* data, uintptr_t, uintptr_t count) {
+  if (ANYMPS_RUNS) checker.event(anymps_check::Shift, number(data->right, count), ANYMPS_CALLER, data->left->name);
+}
+void __ubsan_handle_divrem_overflow(const void*, uintptr_t, uintptr_t) {
+  if (ANYMPS_RUNS) checker.event(anymps_check::Division, 0, ANYMPS_CALLER);
+}
+void __ubsan_handle_out_of_bounds(const IndexData* data, uintptr_t index) {
+  if (ANYMPS_RUNS) checker.event(anymps_check::Index, number(data->index, index), ANYMPS_CALLER, data->array->name);
+}
+}
