@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from anymps.capture._endings import ending_of
+from anymps.device import written_by_torch
 from anymps.findings import Finding, Outcome, Severity, find, judge
 from anymps.record import Recording, RecordingBuilder, RefusalKind, Site
 from anymps.report._words import verdict
@@ -54,6 +55,14 @@ def test_the_exception_of_a_call() -> None:
     facts = ending_of(caught(lambda: operator.truediv(1, 0)))
     assert (facts["exception"], facts["raised_by"]) == ("ZeroDivisionError", "")
     facts = ending_of(caught(lambda: functools.reduce(raises, [1, 2])))  # type: ignore[arg-type]
+    assert facts["place"]["function"] == "<lambda>"  # type: ignore[index]
+
+
+def test_what_torch_compile_writes_is_no_line_of_the_program() -> None:
+    """An error in a compiled model stands at the line that called it."""
+    names: dict[str, Any] = {}
+    exec(compile("def call():\n    return 1 / 0\n", written_by_torch()[0] + "ab/cab.py", "exec"), names)
+    facts = ending_of(caught(lambda: names["call"]()))
     assert facts["place"]["function"] == "<lambda>"  # type: ignore[index]
 
 
@@ -114,6 +123,34 @@ def test_an_exception_that_only_mps_has(exception: str, message: str, raised_by:
         f"Would not run on M3 Pro 18GB: train.py:9 raises {exception}.",
         f"1 finding: 1 error. First to change: train.py:9 ({rule}).",
     ]
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            "SyntaxError: failed to compile \n    kernel void generated_kernel(\n with program_source:797:17: error: "
+            "number of constant buffers exceeds maximum supported (31)\n    kernel void generated_kernel(\n",
+            "number of constant buffers exceeds maximum supported (31)",
+        ),
+        (
+            "program_source:1:9: error: no 'buffer' resource location available for 'data31'\n",
+            "no 'buffer' resource location available for 'data31'",
+        ),
+        (
+            "RuntimeError: Failed to created pipeline state object, error: Threadgroup memory size (36864) exceeds the "
+            "maximum threadgroup memory allowed (32768)",
+            "Threadgroup memory size (36864) exceeds the maximum threadgroup memory allowed (32768)",
+        ),
+    ],
+)
+def test_a_kernel_over_a_limit(message: str, said: str) -> None:
+    """MPS836 finds Metal's words in the long text of torch.compile's error."""
+    recording = ended("InductorError", message, "torch")
+    finding = only(recording)
+    assert (finding.id, finding.severity, finding.site.line) == ("MPS836", Severity.ERROR, 9)
+    assert finding.what == f"Metal refused a kernel: {said}."
+    assert verdict(recording, [finding])[0] == "Would not run on M3 Pro 18GB: train.py:9 raises InductorError."
 
 
 def test_a_batch_that_a_worker_could_not_send() -> None:

@@ -113,6 +113,25 @@ def test_a_function_constant_that_may_be_missing() -> None:
     assert out.item() == 7
 
 
+@pytest.mark.parametrize(
+    ("space", "named", "expected"),
+    [
+        ("constant", "1:13", "number of constant buffers exceeds maximum supported (31)"),
+        ("device", "1:640", "no 'buffer' resource location available for 'data31'"),
+    ],
+)
+def test_too_many_buffers(space: str, named: str, expected: str) -> None:
+    """Metal has 31 for a kernel. Its compiler refuses one more, at the kernel's name or at the parameter."""
+
+    def taking(count: int) -> str:
+        return f"kernel void many({', '.join(f'{space} int* data{n}' for n in range(count))}) {{}}"
+
+    assert dir(torch.mps.compile_shader(taking(31))) == ["many"]
+    with pytest.raises(SyntaxError) as raised:
+        torch.mps.compile_shader(taking(32))
+    assert str(raised.value).splitlines()[0] == f"program_source:{named}: error: {expected}"
+
+
 def test_too_much_threadgroup_memory() -> None:
     """What a Mac says when it makes the pipeline."""
     shader = torch.mps.compile_shader(

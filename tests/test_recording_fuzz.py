@@ -52,6 +52,7 @@ def habits() -> Recording:
         "grad_scaler": {"device": "cuda"}, "autocast": {"dtype": "float16", "device": "mps"},
         "backward": {"autocast": "mps"}, "compile": {"backend": "inductor", "mode": "None", "layer_norm": True},
         "graph_break": {"kind": "Data-dependent branching", "explanation": "", "skipped": False},
+        "repeated_scatter": {"kernel": "generated_kernel_1", "threads": 40},
         "recompiled": {"guard": "n == 3", "limit": "recompile_limit", "within": ""},
         "constant": {"name": "mask", "kept": "", "bytes": 4096},
         "born": {"expression": "torch.randn(3)", "generator": False},

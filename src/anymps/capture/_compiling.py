@@ -1,4 +1,6 @@
-"""Graph breaks and recompilations of torch.compile, as marks on the tape, told by Dynamo's own functions that log them.
+"""Graph breaks, recompilations and wrong kernels of torch.compile, as marks on the tape.
+
+The first two are told by Dynamo's own functions that log them.
 
 `symbolic_convert.log_graph_break`, and `get_and_maybe_log_recompilation_reasons` and `exceeds_recompile_limit` as
 `convert_frame` calls them, are alike in torch 2.11 to 2.15. Dynamo is not imported here: it is watched once the
@@ -13,7 +15,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
+
 from anymps.capture._core import Core
+from anymps.capture._generated_kernels import repeated_scatters
 
 _DYNAMO = "torch._dynamo.convert_frame"
 _ASKED_FOR = ("Call to `torch._dynamo.graph_break()`", "Skip calling `torch.compiler.disable()`d function")
@@ -38,11 +43,13 @@ class CompileWatch:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._undo: Undo = []
+        self._loaded = False
         self._told: set[tuple[int, str]] = set()
         self._recompiled: _Recompiled | None = None  # Dynamo compiles under a lock of its own
 
     def start(self) -> Callable[[], None]:
-        """Start to watch, now or when the program loads Dynamo (`loaded`); what is returned ends it."""
+        """Start to watch, Dynamo as soon as the program loads it (`loaded`); what is returned ends it."""
+        self._replace(torch.mps, "compile_shader", self._core.watch_calls(torch.mps.compile_shader, self._shader))
         self.loaded()
         return self._stop
 
@@ -50,8 +57,9 @@ class CompileWatch:
         """The program may have loaded Dynamo: watch it from now on."""
         frames = sys.modules.get(_DYNAMO)
         symbolic = sys.modules.get("torch._dynamo.symbolic_convert")
-        if self._undo or frames is None or symbolic is None:
+        if self._loaded or frames is None or symbolic is None:
             return
+        self._loaded = True
         translator = symbolic.InstructionTranslatorBase
         self._replace(translator, "log_graph_break", self._core.watch_calls(translator.log_graph_break, self._broken))
         self._replace(
@@ -70,6 +78,10 @@ class CompileWatch:
         original = getattr(owner, name)
         setattr(owner, name, replacement)
         self._undo.append(lambda: setattr(owner, name, original))
+
+    def _shader(self, source: Any, *_: Any, **__: Any) -> None:
+        for scatter in repeated_scatters(str(source)):
+            self._write("repeated_scatter", self._core.current_site(), 0, scatter._asdict())
 
     def _broken(self, _: Any, *given: Any, **named: Any) -> None:
         error = named.get("exc", given[-1] if given else None)

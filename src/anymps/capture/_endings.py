@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps.capture._file_owner import is_library
+from anymps.device import written_by_torch
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 
@@ -63,7 +64,7 @@ def _entries(trace: types.TracebackType | None) -> Iterator[types.TracebackType]
 
 
 def _is_internal(file: str) -> bool:
-    return file.startswith((_OURS, "<frozen")) or _of_torch(file)
+    return file.startswith((_OURS, "<frozen", *written_by_torch())) or _of_torch(file)
 
 
 def _of_torch(file: str) -> bool:

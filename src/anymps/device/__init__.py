@@ -17,7 +17,7 @@ from anymps.device._enable import (
     native,
     state,
 )
-from anymps.device._internal_code import internal_folders
+from anymps.device._internal_code import internal_folders, written_by_torch
 from anymps.device._kernels import metal_kernels
 from anymps.device._law import composite_rows
 from anymps.device._real_mac import this_mac
@@ -52,4 +52,5 @@ __all__ = [
     "python_headers",
     "state",
     "this_mac",
+    "written_by_torch",
 ]

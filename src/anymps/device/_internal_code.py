@@ -25,8 +25,13 @@ def internal_folders() -> list[str]:
     import typing_extensions
 
     here = Path(__file__).resolve().parent.parent
-    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep, _compiled_code() + os.sep, _GRAPH_CODE]
+    folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep, *written_by_torch()]
     return [*folders, typing_extensions.__file__, *_standard_library()]  # what torch deprecates runs in that file
+
+
+def written_by_torch() -> tuple[str, str]:
+    """How the names of files begin whose Python torch writes at run time: a compiled model's, a graph's."""
+    return _compiled_code() + os.sep, _GRAPH_CODE
 
 
 def _compiled_code() -> str:

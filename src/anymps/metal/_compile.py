@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from anymps._errors import BuildError
+from anymps.metal._buffer_limit import refused_buffers
 from anymps.metal._cache import cache_directory, find, keep, work_folder
 from anymps.metal._compiler import CHECKING, RUNTIME, SHIM, Compiler, find_compiler, tool_key
 from anymps.metal._diagnostics import source_line, syntax_error
@@ -93,6 +94,10 @@ def _make(source: str, compiler: Compiler, library: Path) -> None:
         translation = translate(text, synced)
     except Unsupported as missing:
         raise RuntimeError(say(missing)) from None
+    refused = refused_buffers(kernel.function for kernel in translation.kernels)
+    if refused is not None:
+        line, column = source_line(prepared, refused.offset), refused.offset - text.rfind("\n", 0, refused.offset)
+        raise syntax_error(f"{SOURCE_NAME}:{line}:{column}: error: {refused.text}", source)
     behind = launchers(translation.kernels, say, compiler.checked)
     # Debuggers' tables name a line by this file's own name where `#line` stands at its top.
     unit = library.with_name(SOURCE_NAME if compiler.checked else "shader.cpp")

@@ -75,7 +75,7 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
     return "\n".join(lines) + "\n"
 
 
-def _places(parameters: Sequence[Parameter]) -> list[int | None]:
+def places(parameters: Sequence[Parameter]) -> list[int | None]:
     """The buffer of each parameter: the one it names, else the next that nobody names; None for a position."""
     named = {int(p.argument) for p in parameters if p.attribute == "buffer" and p.argument.isdigit()}
     places: list[int | None] = []
@@ -97,7 +97,7 @@ def _places(parameters: Sequence[Parameter]) -> list[int | None]:
 
 
 def _buffer_count(kernel: KernelSource) -> int:
-    return max((place + 1 for place in _places(kernel.function.parameters) if place is not None), default=0)
+    return max((place + 1 for place in places(kernel.function.parameters) if place is not None), default=0)
 
 
 def _launcher(number: int, kernel: KernelSource) -> list[str]:
@@ -105,7 +105,7 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
     parameters = kernel.function.parameters
     named = kernel.pointer.startswith("&")
     binds, arguments = [], []
-    for index, place in enumerate(_places(parameters)):
+    for index, place in enumerate(places(parameters)):
         kind = f"{types}::at<{index}>"
         if place is None and not kernel.synced and parameters[index].attribute == "thread_position_in_grid":
             position = "unsigned(anymps_x), anymps_y, anymps_z"

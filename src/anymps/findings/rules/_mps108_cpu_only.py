@@ -14,6 +14,7 @@ from anymps.findings._endings import Ending, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import without_comment
+from anymps.findings.rules._mps836_kernel_limits import KERNEL, is_kernel_limit
 from anymps.record import Recording
 from anymps.rules.texts import BackendText, called_per_element, generator_device, numpy_of, pinned
 
@@ -123,13 +124,15 @@ _NAMES_MPS: Final = re.compile(r"\bmps\b|\bMPS")
 def find(recording: Recording) -> Iterator[Finding]:
     """The finding about the exception that ended the run, if torch raised it because something lies on mps."""
     rule, ended = rule_of_ending(recording), ending(recording)
-    if rule is not None:
+    if rule in RULES:
         yield rule.finding(ended.site, what=f"torch raised {ended.words}", count=1, fix=_fix(rule, ended))
 
 
 def rule_of_ending(recording: Recording) -> Rule | None:
     """The rule that explains the exception which ended the run; None if it is none of these."""
     ended = ending(recording)
+    if is_kernel_limit(ended.message):
+        return KERNEL
     if not ended.exception or ended.raised_by == "program" or ending_refusal(recording) is not None:
         return None
     message = ended.message

@@ -1,0 +1,58 @@
+"""What the Metal source of Inductor's kernels shows: a scatter that each thread of a reduction does again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_KERNEL = re.compile(r"kernel\s+void\s+(generated_kernel\w*)\s*\(")
+_GROUP = re.compile(r"max_total_threads_per_threadgroup\((\d+)\)")
+_ASSIGNED = re.compile(r"^(?:[\w:<>*]+\s+)*?(?P<name>\w+)(?:\[[^\]]*\])?\s*[-+*/|&]?=(?!=)\s*(?P<value>.+);$")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_THREAD = re.compile(r"^r\d_index$")  # the thread's place in its group
+
+
+class RepeatedScatter(NamedTuple):
+    """A kernel whose threads all add the same: how many there are in a group, 0 if the source does not say."""
+
+    kernel: str
+    threads: int
+
+
+def repeated_scatters(source: str) -> Iterator[RepeatedScatter]:
+    """The kernels in which every thread of a group adds the result of a reduction to one place.
+
+    `MetalKernel.store` of torch/_inductor/codegen/mps.py writes `atomic_add` without the `if (r0_index == 0)` that
+    `store_reduction` has. An addition that differs from thread to thread is right: its place or its value comes from
+    the thread's index.
+    """
+    if "atomic_add(" not in source:
+        return
+    found = list(_KERNEL.finditer(source))
+    for kernel, after in zip(found, [*found[1:], None], strict=True):
+        body = source[kernel.end() : after.start() if after else len(source)]
+        before = source[: kernel.start()].rpartition("}")[2]
+        group = _GROUP.search(before)
+        if "r0_index" in body and (group is None or int(group[1]) > 1) and _repeats(body):
+            yield RepeatedScatter(kernel[1], int(group[1]) if group else 0)
+
+
+def _repeats(body: str) -> bool:
+    own: set[str] = set()  # what differs from thread to thread
+
+    def differs(text: str) -> bool:
+        return any(word in own or _THREAD.match(word) for word in _WORD.findall(text))
+
+    for line in map(str.strip, body.splitlines()):
+        if "atomic_add(" in line:
+            if not differs(line):
+                return True
+            continue
+        assigned = _ASSIGNED.match(line)
+        if assigned is not None:
+            if "threadgroup_" in assigned["value"] or not differs(assigned["value"]):
+                own.discard(assigned["name"])
+            else:
+                own.add(assigned["name"])
+    return False

@@ -1,0 +1,63 @@
+"""MPS682: kernels of torch.compile in which every thread of a reduction adds its result to a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps.findings._example import Example
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Recording
+
+SCATTER = Rule(
+    id="MPS682",
+    title="torch.compile adds a reduction's result many times",
+    severity=Severity.ERROR,
+    why=(
+        "Where Inductor fuses a reduction with an addition at an index, such as the gradient of an embedding, it lets "
+        "each thread of the group add, not one alone. Nothing says so. The wrong number is computed here, too."
+    ),
+    fix=(
+        "Keep the indexed read or addition (`embedding`, `x[index]`, `index_add`, `scatter_add`) uncompiled: call it "
+        "in a function with `@torch.compiler.disable`."
+    ),
+    source=(
+        "torch/_inductor/codegen/mps.py (MetalKernel.store with atomic_add), torch 2.11 to 2.15; run with 2.11, 2.13 "
+        "and 2.15: rows of 40 numbers came out 40 times too large, longer ones 1024 times"
+    ),
+    example=Example(
+        bad="""
+            @torch.compile
+            def collect(x, index):
+                return torch.zeros(3, device=device).index_add(0, index, x.sum(-1))
+
+
+            collect(torch.ones(2, 40, device=device), torch.tensor([0, 2], device=device))
+        """,
+        good="""
+            @torch.compile
+            def collect(x, index):
+                return torch.zeros(3, device=device).index_add(0, index, x[:, 0])
+
+
+            collect(torch.ones(2, 40, device=device), torch.tensor([0, 2], device=device))
+        """,
+    ),
+)
+
+RULES = (SCATTER,)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """One finding for each kernel and line."""
+    for scatter in recording.noted("repeated_scatter"):
+        threads, kernel = scatter.facts.get("threads"), scatter.facts.get("kernel")
+        count = f"{threads:,}" if isinstance(threads, int) and threads > 1 else "all"
+        factor = f" {count} times too large" if count != "all" else " too large"
+        yield SCATTER.finding(
+            scatter.occurrence.site,
+            what=(
+                f"torch.compile made `{kernel}` for this line. In it {count} threads add the same sum, so what it adds "
+                f"is{factor}."
+            ),
+            count=scatter.occurrence.count,
+        )

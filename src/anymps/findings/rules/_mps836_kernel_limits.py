@@ -1,0 +1,70 @@
+"""MPS836: a Metal kernel, mostly one that torch.compile fused, that takes more than a GPU of Apple's has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from anymps.findings._endings import ending
+from anymps.findings._example import Example
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Recording
+
+KERNEL = Rule(
+    id="MPS836",
+    title="Kernel over a limit of Metal",
+    severity=Severity.ERROR,
+    why=(
+        "A Metal kernel may take 31 buffers, and 32 KiB of memory for a group of threads. Inductor's fusion heeds "
+        "neither: a sum of many tensors becomes one kernel with a buffer for each."
+    ),
+    fix=(
+        "Fuse less: `torch._inductor.config.max_fusion_size = 2` before compiling, or put what has so many inputs into "
+        "a function with `@torch.compiler.disable`."
+    ),
+    source=(
+        "torch/_inductor/codegen/mps.py, torch 2.11 to 2.15; Metal Feature Set Tables; pytorch issue 141287 (the text "
+        "of Metal's compiler for a kernel of torch.compile)"
+    ),
+    example=Example(
+        bad="""
+            @torch.compile
+            def add(*tensors):
+                return sum(tensors)
+
+
+            add(*torch.ones(40, 8, device=device).unbind())
+        """,
+        good="""
+            @torch.compile
+            def add(*tensors):
+                return sum(tensors)
+
+
+            add(*torch.ones(20, 8, device=device).unbind())
+        """,
+    ),
+)
+
+RULES = (KERNEL,)
+
+_BUFFERS: Final = re.compile(
+    r"error: (number of constant buffers exceeds maximum supported \(31\)|no 'buffer' resource location available for "
+    r"'\w+')"
+)
+_MEMORY: Final = re.compile(r"Threadgroup memory size \(\d+\) exceeds the maximum threadgroup memory allowed \(\d+\)")
+
+
+def is_kernel_limit(message: str) -> bool:
+    """Whether an exception's text is Metal's about one of these limits."""
+    return bool(_BUFFERS.search(message) or _MEMORY.search(message))
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """The finding about the exception that ended the run, if it is about such a kernel."""
+    ended = ending(recording)
+    said = _BUFFERS.search(ended.message) or _MEMORY.search(ended.message)
+    if said is None:
+        return
+    yield KERNEL.finding(ended.site, what=f"Metal refused a kernel: {said[said.lastindex or 0]}.", count=1)

@@ -1,0 +1,71 @@
+"""A scatter that every thread of a reduction repeats, as it is recognised in the source of Inductor's kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.capture._generated_kernels import RepeatedScatter, repeated_scatters
+
+ADD = "c10::metal::AtomicType<float>::atomic_add(reinterpret_cast<device float*>(out_ptr1), {place}, {value});"
+
+
+def kernel(scatter: str, *, name: str = "generated_kernel_1", threads: int = 40) -> str:
+    """A kernel in the form of torch 2.13: a sum over what each thread reads, and then an addition at an index."""
+    return f"""
+    [[max_total_threads_per_threadgroup({threads})]]
+    kernel void {name}(
+        device float* out_ptr1,
+        constant float* in_ptr0,
+        constant long* in_ptr1,
+        uint2 thread_pos [[thread_position_in_grid]],
+        uint2 group_pos [[thread_position_in_threadgroup]]
+    ) {{
+        auto xindex = thread_pos.x;
+        auto r0_index = thread_pos.y;
+        int x0 = xindex;
+        threadgroup float tmp_acc_0[32];
+        float tmp_acc_1 = 0;
+        for(auto r0__cnt = 0; r0__cnt < 2; ++r0__cnt) {{
+            int r0__linear_idx = 2 * r0_index + r0__cnt;
+            if (r0__linear_idx >= 80) break;
+            int r0_1 = r0__linear_idx;
+            auto tmp0 = in_ptr0[r0_1 + 80*x0];
+            auto tmp4 = in_ptr1[r0_1];
+            tmp_acc_1 += tmp0;
+        }}
+        auto tmp1 = c10::metal::threadgroup_sum(tmp_acc_0, tmp_acc_1, r0_index * 1, {threads});
+        auto tmp2 = in_ptr1[x0];
+        auto tmp3 = tmp2 < 0 ? tmp1 : static_cast<decltype(tmp1)>(0.0);
+        {scatter}
+    }}
+"""
+
+
+def test_a_sum_that_every_thread_adds() -> None:
+    """Neither the place nor the value comes from the thread, and no thread is alone."""
+    source = kernel(ADD.format(place="tmp2", value="static_cast<float>(tmp3)"))
+    assert list(repeated_scatters(source)) == [RepeatedScatter("generated_kernel_1", 40)]
+
+
+@pytest.mark.parametrize(
+    "scatter",
+    [
+        ADD.format(place="r0_index + 40*tmp2", value="static_cast<float>(tmp1)"),
+        ADD.format(place="tmp4", value="static_cast<float>(tmp1)"),
+        ADD.format(place="tmp2", value="static_cast<float>(tmp0)"),
+        "if (r0_index == 0) " + ADD.format(place="tmp2", value="static_cast<float>(tmp1)"),
+        "out_ptr1[x0] = static_cast<float>(tmp1);",
+    ],
+)
+def test_an_addition_that_is_right(scatter: str) -> None:
+    """Each thread adds at its own place or what is its own, or only one adds."""
+    assert list(repeated_scatters(kernel(scatter))) == []
+
+
+def test_other_kernels_beside_it() -> None:
+    """Each kernel is looked at by itself; a group of one thread, and a kernel of a person's, repeat nothing."""
+    scatter = ADD.format(place="tmp2", value="tmp1")
+    right, wrong = kernel("", name="generated_kernel_0"), kernel(scatter, threads=1024)
+    alone, own = kernel(scatter, name="generated_kernel_2", threads=1), kernel(scatter, name="mine")
+    found = list(repeated_scatters(right + wrong + alone + own))
+    assert found == [RepeatedScatter("generated_kernel_1", 1024)]
