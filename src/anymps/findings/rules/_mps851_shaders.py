@@ -60,7 +60,7 @@ RACE = Rule(
     ),
     fix=(
         "Put `threadgroup_barrier(mem_flags::mem_threadgroup)` between the two, with `mem_flags::mem_device` for a "
-        "buffer, or use an atomic."
+        "buffer, or use an atomic. Within a SIMD group `simdgroup_barrier` is enough."
     ),
     source=f"{_SPECIFICATION}, {_BARRIERS}: a barrier orders the memory that its flags name",
     example=_example(

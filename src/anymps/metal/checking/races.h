@@ -51,20 +51,23 @@ class Races {
     const Touch mine{now_, static_cast<uint16_t>(thread), static_cast<uint16_t>(how), pc};
     Touch found;
     by_write_only = how == 1;
-    Word* word = nullptr;
-    for (unsigned i = 0; i < size; ++i) {
+    for (unsigned i = 0; i < size;) {
       const uintptr_t at = address + i;
-      if (word == nullptr || at % kBytes == 0) word = find(at / kBytes);
+      Word* const word = find(at / kBytes);
       if (word == nullptr) return found;
-      Byte& byte = word->bytes[at % kBytes];
-      meet(byte.write, mine, order, found, by_write_only);
-      if ((how & 1u) != 0) {
-        meet(byte.reads[0], mine, order, found, by_write_only);
-        meet(byte.reads[1], mine, order, found, by_write_only);
-        byte.write = mine;
-      } else {
-        keep(byte, mine, order);
+      if (at % kBytes == 0 && size - i >= kBytes && !word->split) {  // the common case: one look for all four
+        touch(word->bytes[0], mine, order, found, by_write_only);
+        i += kBytes;
+        continue;
       }
+      if (!word->split) {
+        word->split = true;
+        for (unsigned other = 1; other < kBytes; ++other) word->bytes[other] = word->bytes[0];
+      }
+      do {
+        touch(word->bytes[(address + i) % kBytes], mine, order, found, by_write_only);
+        ++i;
+      } while (i < size && (address + i) % kBytes != 0);
     }
     return found;
   }
@@ -76,10 +79,21 @@ class Races {
   struct Word {
     uintptr_t key = 0;
     uint32_t generation = 0;
+    bool split = false;  // else the first of the bytes stands for all
     Byte bytes[kBytes];
   };
   static constexpr size_t kMost = size_t(1) << 18;  // words that one group may touch; those beyond are not watched
 
+  static void touch(Byte& byte, const Touch& mine, const Order& order, Touch& found, bool& by_write_only) {
+    meet(byte.write, mine, order, found, by_write_only);
+    if ((mine.how & 1u) != 0) {
+      meet(byte.reads[0], mine, order, found, by_write_only);
+      meet(byte.reads[1], mine, order, found, by_write_only);
+      byte.write = mine;
+    } else {
+      keep(byte, mine, order);
+    }
+  }
   static bool ordered(const Touch& earlier, const Touch& mine, const Order& order) {
     return earlier.time == 0 || earlier.thread == mine.thread || earlier.time < order.group ||
         (earlier.thread / 32 == mine.thread / 32 && earlier.time < order.simd[mine.thread / 32]);
@@ -109,9 +123,10 @@ class Races {
     for (size_t i = place(key);; i = (i + 1) & (table_.size() - 1)) {
       Word& word = table_[i];
       if (word.generation != generation_) {
-        word = Word();
         word.key = key;
         word.generation = generation_;
+        word.split = false;
+        word.bytes[0] = Byte();
         ++used_;
         return &word;
       }
