@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anymps import parse_mac
+from anymps.cost import Happening, OperatorCall
+from anymps.forecast import StepWork
 from anymps.plan import (
     Assumption,
     Change,
@@ -20,6 +22,7 @@ from anymps.plan import (
     Verdict,
     first_fixes,
     others,
+    step_times,
 )
 from anymps.record import Phase, Role, Site
 from anymps.record._memory import Allocation, Category, MemoryStory, tell
@@ -90,15 +93,26 @@ def planned(*macs: str) -> Plan:
     )
     read = Assumption("item", "/home/me/train.py", 9, "print(loss.item())", 3)
     dropped = Dropped(("/home/me/best.pt",))
-    base = Measured(Scenario(), told, 3, 8, 512, (read,), {"status": 0}, dropped=dropped)
+    base = Measured(Scenario(), told, 3, 8, 512, (read,), {"status": 0}, dropped=dropped, work=work())
     changes = (
         Change(Scenario(checkpoint=True), 2 * GIB, 3 * GIB, (Outcome(small, Verdict.FITS, 2 * GIB, 3 * GIB, GIB),)),
         Change(Scenario(optimizer="sgd"), 0, 0, (), "it has no optimizer"),
     )
     asked = tuple(parse_mac(name) for name in macs)
     shown = tuple(row for row in rows if row.outcome.mac in asked) if asked else rows
-    fixes = first_fixes(base, 5 * GIB, [row.outcome for row in shown])
-    return Plan("train.py", base, shown, changes, asked, "2.13.0", others(Kind.OTHER, 13), fixes)
+    outcomes = [row.outcome for row in shown]
+    fixes = first_fixes(base, 5 * GIB, outcomes)
+    times = step_times(base, outcomes, "2.13.0", [outcome.mac for outcome in outcomes])
+    return Plan("train.py", base, shown, changes, asked, "2.13.0", others(Kind.OTHER, 13), fixes, times=times)
+
+
+def work() -> StepWork:
+    """Four products of matrices, some small calls, and a loss that is read."""
+    side = "float32[4096, 4096]"
+    product = OperatorCall("aten::mm", (side, side), (side,))
+    small = OperatorCall("aten::relu", ("float32[64]",), ("float32[64]",))
+    read = Happening("wait", waits=True)
+    return StepWork((*[Happening("kernel", product)] * 4, *[Happening("kernel", small)] * 50, read), 1)
 
 
 def evil() -> Plan:
@@ -125,4 +139,5 @@ def resting() -> Plan:
         changes=(),
         fixes=(),
         no_larger=NoLarger.NO_BATCH,
+        times=(),
     )

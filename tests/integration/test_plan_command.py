@@ -80,6 +80,16 @@ def test_every_memory_size_gets_a_verdict_and_a_batch(whole: dict[str, Any]) -> 
         assert (mac["largest_batch"] >= 8192) == (mac["verdict"] in ("fits", "tight"))
 
 
+def test_a_step_has_a_time_on_every_chip(whole: dict[str, Any]) -> None:
+    """All of its calls can be predicted, also those whose results Python made; a larger chip is not slower."""
+    times = {one["mac"]: one for one in whole["times"] if one["seconds"] is not None}
+    assert len(times) >= 15
+    assert all(one["left_out"] == [] for one in times.values())
+    assert all(one["seconds_low"] < one["seconds"] < one["seconds_high"] for one in times.values())
+    by_chip = {one["chip"]: one for one in times.values()}
+    assert by_chip["Apple M4 Max"]["seconds"] < by_chip["Apple M1 Max"]["seconds"]
+
+
 def test_the_peak_is_made_of_what_the_script_has(whole: dict[str, Any]) -> None:
     """Weights are 12 layers of 2048 times 2049 numbers; AdamW keeps twice as much."""
     weights = 12 * 2048 * 2049 * 4

@@ -27,6 +27,11 @@ _WORDS: Final[dict[StepBound, str]] = {
 }
 
 
+def bound_words(bound: StepBound) -> str:
+    """What binds a step, as it is said: `launches`, `compute`, `the program's own code`."""
+    return _WORDS.get(bound, bound)
+
+
 @dataclass(frozen=True)
 class PlacedWait:
     """The `waits` of a step at one place, and by how many seconds the step would be shorter without them."""
@@ -62,7 +67,7 @@ class Forecast:
     @property
     def bound(self) -> str:
         """What binds the step, as it is said: `launches`, `compute`, `the program's own code`."""
-        return _WORDS.get(self.time.bound, self.time.bound)
+        return bound_words(self.time.bound)
 
     @property
     def sentence(self) -> str:

@@ -1,12 +1,14 @@
 """A recorded step as what happens in it: each entry a happening, and the time between entries the program's own code.
 
-Times here are those of the recording machine. The gap before a call is the median over some steps with the same calls,
-so that one interruption does not count; how long a call took counts only where the CPU computed for the program.
+Times here are those of the recording machine. The gap before a call is the shortest of some steps with the same calls:
+what is longer was held up by something else on the machine, as with `timeit`. How long a call took counts only where
+the CPU computed for the program; of that and of loading it is the median.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from anymps.cost import Happening, HappeningKind, OperatorCall
@@ -25,6 +27,30 @@ class Place(NamedTuple):
     file: str
     line: int
     wait: Wait
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """What the typical step of a recording does, without the times of the machine that recorded it.
+
+    `batches` is how many batches its data loaders make in it.
+    """
+
+    happenings: tuple[Happening, ...]
+    batches: int
+
+
+def step_work(recording: Recording) -> StepWork | None:
+    """The work of the typical step; None without a complete step. Data loading and the program's own code take none."""
+    step = recording.typical_step()
+    if step is None:
+        return None
+    mark = f"s.fate = {Fate.MARK:d} AND e.phase = {Phase.BATCH:d} AND NOT e.flags & {Flag.PAIR:d}"
+    query = (
+        f"SELECT COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {step.step} AND {mark}"
+    )
+    ((batches,),) = recording.stream(query)
+    return StepWork(tuple(happenings(recording, step, 0.0)), batches)
 
 
 class _Entry(NamedTuple):
@@ -63,19 +89,17 @@ def happenings(recording: Recording, step: Step, speed: float) -> list[Happening
         other = reader.read(rows, bounds[number])
         if [_kind(it) for it in other] == [_kind(it) for it in own]:
             alike.append(other)
-    return [_median(same) for same in zip(*alike, strict=True)] if len(alike) > 1 else own
+    return [_usual(same) for same in zip(*alike, strict=True)] if len(alike) > 1 else own
 
 
 def _kind(it: Happening) -> tuple[object, ...]:
     return it.kind, id(it.call), it.place
 
 
-def _median(same: Sequence[Happening]) -> Happening:
-    work = [it.work for it in same if it.work is not None]
-    middle = (len(same) - 1) // 2
-    return same[0]._replace(
-        host_code=sorted(it.host_code for it in same)[middle], work=sorted(work)[middle] if work else None
-    )
+def _usual(same: Sequence[Happening]) -> Happening:
+    work = sorted(it.work for it in same if it.work is not None)
+    middle = (len(work) - 1) // 2
+    return same[0]._replace(host_code=min(it.host_code for it in same), work=work[middle] if work else None)
 
 
 class _Reader:

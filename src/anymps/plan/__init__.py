@@ -7,6 +7,7 @@ from anymps.plan._measure import Assumption, Dropped, Measured, measure
 from anymps.plan._others import Kind, Others, others
 from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
+from anymps.plan._times import MacTime, step_times
 from anymps.plan._trace import COMFORT, Outcome, Stretch, Trace, Verdict
 from anymps.plan._turns import Turns
 
@@ -19,6 +20,7 @@ __all__ = [
     "Fix",
     "FixKind",
     "Kind",
+    "MacTime",
     "Measured",
     "NoLarger",
     "Others",
@@ -38,4 +40,5 @@ __all__ = [
     "others",
     "parse_scenario",
     "representative",
+    "step_times",
 ]

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from anymps._errors import PlanError
 from anymps._own_process import own_command
+from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
 from anymps.plan._others import Kind
 from anymps.plan._scenario import Scenario
@@ -110,6 +111,8 @@ class Measured:
     """Samples in the last batch of its data loaders."""
     kind: Kind = Kind.OTHER
     """What the model reads."""
+    work: StepWork | None = None
+    """What its typical step does; None without a complete step."""
     retries: bool = False
     """Whether its code tells of what to do where memory runs out."""
 
@@ -262,6 +265,7 @@ def _read(recording: Recording, scenario: Scenario, facts: Path, limit: float | 
         last_batch=known.get("last_batch"),
         kind=Kind.TOKENS if known.get("embeds") else Kind.OTHER,
         retries=bool(known.get("retries")),
+        work=step_work(recording),
     )
 
 

@@ -15,6 +15,7 @@ from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, end_all, measure
 from anymps.plan._others import Others, others
 from anymps.plan._scenario import Scenario
+from anymps.plan._times import MacTime, step_times
 from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
@@ -86,6 +87,8 @@ class Plan:
     """Why the largest batch is not known; None where it is."""
     problem: str = ""
     """What stopped the script with a larger batch."""
+    times: tuple[MacTime, ...] = ()
+    """A step on the Macs that were asked about, else on each chip; the slowest first. Empty where none is predicted."""
 
 
 def make_plan(
@@ -147,8 +150,19 @@ def make_plan(
     halved = _halved(stretch, minor) if measured.batch != 1 else None
     beside = others(measured.kind, minor)
     fixes = first_fixes(measured, halved, [row.outcome for row in rows])
+    times = step_times(measured, [row.outcome for row in rows], torch_version, asked)
     return Plan(
-        " ".join(words), measured, tuple(rows), changes, tuple(asked), torch_version, beside, fixes, no_larger, problem
+        script=" ".join(words),
+        base=measured,
+        rows=tuple(rows),
+        changes=changes,
+        asked=tuple(asked),
+        torch=torch_version,
+        others=beside,
+        fixes=fixes,
+        no_larger=no_larger,
+        problem=problem,
+        times=times,
     )
 
 

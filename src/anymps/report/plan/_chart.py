@@ -6,10 +6,12 @@ What may not be encoded is drawn in ASCII: letters for what the memory is used f
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from anymps._units import duration_short
 from anymps.record import Category, Sample
 from anymps.report import _text as text
 from anymps.report.plan._words import HIGH, LOW, needed
@@ -38,10 +40,11 @@ class Glyphs:
     peak: str
     floor: str
     step: str
+    dot: str
 
 
-BLOCKS: Final = Glyphs("█▓▒╳░▞·?", "█", "▶", "│", "┊", "┃", "▼", "─", "┴")
-ASCII: Final = Glyphs("PGOBAHT?", "#", ">", "|", ":", "!", "v", "-", "+")
+BLOCKS: Final = Glyphs("█▓▒╳░▞·?", "█", "▶", "│", "┊", "┃", "▼", "─", "┴", "●")
+ASCII: Final = Glyphs("PGOBAHT?", "#", ">", "|", ":", "!", "v", "-", "+", "o")
 
 
 def glyphs_for(encoding: str) -> Glyphs:
@@ -51,6 +54,27 @@ def glyphs_for(encoding: str) -> Glyphs:
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return BLOCKS
+
+
+@dataclass(frozen=True)
+class TimeScale:
+    """A logarithmic scale of times in seconds, and the round ones on it."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def of(cls, spans: Sequence[tuple[float, float]]) -> TimeScale:
+        """A scale on which all these spans lie."""
+        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        round_ones = (digit * 10.0**power for power in powers for digit in (1, 2, 5))
+        return cls(low, high, tuple(it for it in round_ones if low <= it <= high))
+
+    def at(self, seconds: float) -> float:
+        """Where a time lies: 0 at the left end, 1 at the right one."""
+        return math.log(seconds / self.low) / math.log(self.high / self.low) if self.high > self.low else 0.0
 
 
 def memory_chart(story: MemoryStory, width: int, glyphs: Glyphs) -> list[str]:
@@ -161,4 +185,31 @@ def mac_chart(plan: Plan, width: int, glyphs: Glyphs) -> list[str]:
         f"{glyphs.limit} {HIGH:g} times: torch fails",
     ]
     lines += _wrapped(meanings, 0, min(width, WIDEST))
+    return [line.rstrip() for line in lines]
+
+
+def time_chart(plan: Plan, width: int, glyphs: Glyphs) -> list[str]:
+    """A step on each Mac with a predicted time, and its interval, on one logarithmic scale."""
+    rows = [(it.mac.name, it.time) for it in plan.times if it.time is not None]
+    if not rows:
+        return []
+    left = max(len(name) for name, _ in rows) + 2
+    scale = TimeScale.of([(time.low, time.high) for _, time in rows])
+    columns = min(width, WIDEST) - left - 1
+    lines = []
+    for name, time in rows:
+        cells = [" "] * (columns + 1)
+        low, at, high = (round(columns * scale.at(seconds)) for seconds in (time.low, time.seconds, time.high))
+        cells[low : high + 1] = glyphs.floor * (high + 1 - low)
+        cells[at] = glyphs.dot
+        lines.append(f"{name:<{left}}{''.join(cells)}")
+    axis, names = [glyphs.floor] * (columns + 1), [" "] * (columns + 12)
+    free = 0
+    for seconds in scale.ticks:
+        place, said = round(columns * scale.at(seconds)), duration_short(1e9 * seconds)
+        axis[place] = glyphs.step
+        if place >= free and place + len(said) <= columns + 1:
+            names[place : place + len(said)] = said
+            free = place + len(said) + 2
+    lines += [" " * left + "".join(axis), " " * left + "".join(names)]
     return [line.rstrip() for line in lines]

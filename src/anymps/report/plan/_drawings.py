@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from anymps._units import duration, duration_range, duration_short
 from anymps.report import _text as text
 from anymps.report._drawings import round_
 from anymps.report.plan import _words as words
+from anymps.report.plan._chart import TimeScale
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -15,6 +17,8 @@ _WIDEST: Final = 1.9
 """Times the working set, at the right edge of the Macs' bars: a little beyond torch's limit."""
 
 _FIRST_ROW, _ROW = 44, 40
+
+_TICK: Final = 14  # per cent between two names of an axis: on a phone they need as much
 
 
 def macs_drawing(plan: Plan) -> dict[str, Any]:
@@ -46,4 +50,29 @@ def macs_drawing(plan: Plan) -> dict[str, Any]:
         ],
         "low": f"{words.LOW:g}",
         "high": f"{words.HIGH:g}",
+    }
+
+
+def times_drawing(plan: Plan) -> dict[str, Any] | None:
+    """A step on each Mac with its interval, on one logarithmic scale; None where no time is predicted."""
+    timed = [(it.mac.name, it.time) for it in plan.times if it.time is not None]
+    if not timed:
+        return None
+    scale = TimeScale.of([(time.low, time.high) for _, time in timed])
+    rows = []
+    for place, (name, time) in enumerate(timed):
+        span = duration_range(1e9 * time.low, 1e9 * time.high)
+        low, at, high = (round_(100 * scale.at(seconds)) for seconds in (time.low, time.seconds, time.high))
+        said = f"{name}: {duration(1e9 * time.seconds)} ({span})"
+        rows.append({"top": _FIRST_ROW + _ROW * place, "name": said, "low": low, "width": round_(high - low), "at": at})
+    ticks = [(round_(100 * scale.at(it)), duration_short(1e9 * it)) for it in scale.ticks]
+    kept: list[tuple[float, str]] = []
+    for at, name in ticks:
+        if 4 <= at <= 96 and (not kept or at - kept[-1][0] >= _TICK):
+            kept.append((at, name))
+    return {
+        "label": f"How long a step takes. {'; '.join(str(row['name']) for row in rows)}. The table holds the numbers.",
+        "height": _FIRST_ROW + _ROW * len(rows),
+        "rows": rows,
+        "ticks": [{"at": at, "name": name} for at, name in kept],
     }

@@ -10,7 +10,7 @@ from anymps.report._drawings import memory_drawing
 from anymps.report._memory_rows import beyond
 from anymps.report._page import assets, templates
 from anymps.report.plan import _words as words
-from anymps.report.plan._drawings import macs_drawing
+from anymps.report.plan._drawings import macs_drawing, times_drawing
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -20,6 +20,7 @@ _STATES = {"fits": "clean", "tight": "warning", "pages": "warning", "fails": "er
 
 _SECTIONS = {
     "macs": "Macs",
+    "times": "Times",
     "memory": "Memory",
     "changes": "What if",
     "fixes": "Change first",
@@ -56,6 +57,8 @@ def _page(plan: Plan) -> dict[str, Any]:
         "figures": _figures(plan, peak),
         "macs_drawing": macs_drawing(plan),
         "macs": words.mac_rows(plan),
+        "times_drawing": times_drawing(plan),
+        "times": words.time_rows(plan),
         "memory_drawing": memory_drawing(plan.base.story, first_step=1),
         "categories": _categories(peak),
         "modules": words.module_rows(peak),
@@ -66,7 +69,13 @@ def _page(plan: Plan) -> dict[str, Any]:
         "assumptions": words.assumption_rows(plan),
         "limits": words.limits(plan),
     }
-    there = {**page, "memory": True, "changes": page["changes"].rows, "assumptions": page["assumptions"].rows}
+    there = {
+        **page,
+        "memory": True,
+        "times": plan.times,
+        "changes": page["changes"].rows,
+        "assumptions": page["assumptions"].rows,
+    }
     page["sections"] = [(anchor, name) for anchor, name in _SECTIONS.items() if there[anchor]]
     return {**page, **assets()}
 

@@ -9,7 +9,7 @@ from anymps._version import __version__
 from anymps.record import Category, Site
 
 if TYPE_CHECKING:
-    from anymps.plan import Change, Fix, Plan, Row
+    from anymps.plan import Change, Fix, MacTime, Plan, Row
     from anymps.record import Moment
 
 _POINTS: Final = 200
@@ -49,6 +49,7 @@ def plan_json(plan: Plan) -> str:
         ],
         "macs": [_mac(row) for row in plan.rows],
         "largest_batch_unknown": {"why": plan.no_larger.value, "problem": plan.problem} if plan.no_larger else None,
+        "times": [_time(it) for it in plan.times],
         "what_if": [_change(change) for change in plan.changes],
         "first_fixes": [_fix(fix) for fix in plan.fixes],
         "dropped": {"written": list(plan.base.dropped.written), "removed": list(plan.base.dropped.removed)},
@@ -104,6 +105,27 @@ def _mac(row: Row) -> dict[str, Any]:
         "largest_batch": row.largest_batch,
         "larger_unknown": row.larger_unknown,
         "goes_on": {"steps": row.recovery.steps, "batch": row.recovery.batch} if row.recovery is not None else None,
+    }
+
+
+def _time(it: MacTime) -> dict[str, Any]:
+    time = it.time
+    return {
+        "mac": it.mac.name,
+        "chip": it.mac.chip,
+        "gpu_cores": it.mac.gpu_cores,
+        "verdict": it.verdict.value,
+        "seconds": time.seconds if time else None,
+        "seconds_low": time.low if time else None,
+        "seconds_high": time.high if time else None,
+        "device_seconds": time.device if time else None,
+        "host_seconds": time.host if time else None,
+        "wait_seconds": time.all_waits if time else None,
+        "bound": time.bound if time else None,
+        "shares": [{"what": what, "seconds": seconds} for what, seconds in time.shares] if time else [],
+        "samples_per_second": it.samples,
+        "tokens_per_second": it.tokens,
+        "left_out": [{"reason": reason, "calls": calls} for reason, calls in time.left_out] if time else [],
     }
 
 

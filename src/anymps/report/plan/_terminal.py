@@ -16,7 +16,7 @@ from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, fitting, heading, indented, printed
 from anymps.report._memory_rows import beyond
 from anymps.report.plan import _words as words
-from anymps.report.plan._chart import BLOCKS, Glyphs, glyphs_for, mac_chart, memory_chart
+from anymps.report.plan._chart import BLOCKS, Glyphs, glyphs_for, mac_chart, memory_chart, time_chart
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"fits": "bold green", "tight": "yellow", "pages": "bold yellow", "fails": "bold red"}
 _BAR = 28
+_TIMES_REMARK = "predicted, with 80 % intervals"
 
 
 def print_plan(plan: Plan, stream: TextIO | None = None) -> None:
@@ -64,6 +65,12 @@ def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
     )
     yield from _title("The peak on each Mac", "each on a scale of its own")
     yield from _drawing(mac_chart(plan, width - 2, glyphs))
+    if plan.times:
+        yield from _section(
+            f"A step on {'these Macs' if plan.asked else 'each chip'}", _TIMES_REMARK, words.time_rows(plan)
+        )
+        yield Text()
+        yield from _drawing(time_chart(plan, width - 2, glyphs))
     yield from _section("What if", "each change alone, measured the same way", words.change_rows(plan))
     yield from _fixes(plan)
     yield from _section(

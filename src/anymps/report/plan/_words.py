@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from anymps._units import duration, duration_range
+from anymps.forecast import bound_words
 from anymps.record import Phase
 from anymps.report import _text as text
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
@@ -35,6 +38,15 @@ _MEANING: Final = {
     "pages": "runs, but above the working set: macOS pages, steps take ten to twenty times as long",
     "fails": "fails",
 }
+
+_NO_TIME: Final = {"pages": "memory: it pages", "fails": "memory: it fails"}
+
+_FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
+
+_ABOUT_TIMES: Final = (
+    "The program's own code and data loading are not in it: a plan does not run them at speed. Speeds compare with the "
+    "first Mac; they are better known than times."
+)
 
 _UNKNOWN: Final = {
     "no batch": "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments "
@@ -207,6 +219,48 @@ def mac_rows(plan: Plan) -> Rows:
             cells.append(f"{largest}+" if row.larger_unknown else largest)
         rows.append(tuple(cells))
     return Rows(columns, (1, 2, 3, 5), tuple(rows), " ".join(_on_macs(plan)))
+
+
+def time_rows(plan: Plan) -> Rows:
+    """How long a step would take on each Mac."""
+    times = [it.time for it in plan.times]
+    slowest = next((time.seconds for time in times if time is not None), 0.0)
+    rows = []
+    for it in plan.times:
+        if it.time is None:
+            rows.append(
+                (it.mac.name, "", "", "", "", "", _NO_TIME.get(it.verdict.value, "unknown: its clock is not public"))
+            )
+            continue
+        time = it.time
+        rows.append(
+            (
+                it.mac.name,
+                duration(1e9 * time.seconds),
+                duration_range(1e9 * time.low, 1e9 * time.high),
+                f"{slowest / time.seconds:.1f}x" if len(times) > 1 else "",
+                _rate(it.samples),
+                _rate(it.tokens),
+                bound_words(time.bound),
+            )
+        )
+    columns = ("Mac", "a step", "80 %", "speed", "samples/s", "tokens/s", "bound by")
+    kept = [place for place, name in enumerate(columns) if place < 2 or any(row[place] for row in rows)]
+    rest = _ABOUT_TIMES if plan.asked else f"{_FEWEST} {_ABOUT_TIMES}"
+    return Rows(
+        tuple(columns[place] for place in kept),
+        tuple(number for number, place in enumerate(kept) if 0 < place < 6),
+        tuple(tuple(row[place] for place in kept) for row in rows),
+        rest,
+    )
+
+
+def _rate(number: float | None) -> str:
+    """Two digits: `28`, `1,300`, `0.31`."""
+    if not number:
+        return ""
+    digits = 1 - math.floor(math.log10(number))
+    return f"{round(number, digits):,.{max(0, digits)}f}"
 
 
 def _on_macs(plan: Plan) -> Iterator[str]:

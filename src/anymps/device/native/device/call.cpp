@@ -87,10 +87,16 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
       return view_on_mps(result, storage);  // another result of this call owns the storage and was adopted before
     } else if (result.use_count() == 1) {
       adopt(impl);  // several fresh results over one storage
+      if (span_.on()) {
+        results_.push_back(impl);
+      }
       return std::move(result);
     }
     at::Tensor copy = result.clone();
     adopt(copy.unsafeGetTensorImpl());
+    if (span_.on()) {
+      results_.push_back(copy.unsafeGetTensorImpl());  // what Python made still has another holder, as on shapes
+    }
     return copy;
   }
   if (at::Tensor original = original_of(impl); original.defined()) {

@@ -1,0 +1,85 @@
+"""How long a step would take on each Mac, how many samples and tokens a second that is, and what binds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from anymps._errors import CostError
+from anymps.cost import WalkedStep, walk_step
+from anymps.mac import Mac, all_macs
+from anymps.plan._measure import Measured
+from anymps.plan._others import Kind
+from anymps.plan._trace import Outcome, Verdict
+
+_LEAST_COVERED: Final = 0.9
+"""Of a step's calls: with fewer predicted ones there is no time."""
+
+
+@dataclass(frozen=True)
+class MacTime:
+    """A step on one Mac.
+
+    `verdict` is what the Mac's memory makes of the run. Where it pages or fails there is no `time`, nor for a Mac whose
+    rates are not known. `samples` and `tokens` are a second's, None where the batch, or the sequence, is not known.
+    """
+
+    mac: Mac
+    verdict: Verdict
+    time: WalkedStep | None
+    samples: float | None = None
+    tokens: float | None = None
+
+
+def step_times(
+    measured: Measured, outcomes: Sequence[Outcome], torch: str, asked: Sequence[Mac] = ()
+) -> tuple[MacTime, ...]:
+    """A step on the Macs asked about, else on each chip with its fewest GPU cores, with the least memory that does.
+
+    `outcomes` are those of the Macs asked about, else of one of each memory size. The slowest comes first, and last the
+    Macs without a time. Empty where less than nine tenths of the step's calls have a predicted time on any Mac.
+    """
+    if measured.work is None:
+        return ()
+    if asked:
+        pairs = [(outcome.mac, outcome.verdict) for outcome in outcomes]
+    else:
+        pairs = _by_chip({outcome.mac.ram_gib: outcome.verdict for outcome in outcomes})
+    found = [_time(measured, mac, verdict, torch) for mac, verdict in pairs]
+    if all(it.time is None for it in found):
+        return ()
+    return tuple(sorted(found, key=lambda it: (it.time is None, -it.time.seconds if it.time is not None else 0.0)))
+
+
+def _by_chip(verdicts: dict[int, Verdict]) -> list[tuple[Mac, Verdict]]:
+    """Each chip once: with its fewest GPU cores, and the least memory that the run fits in, else the most there is."""
+    chips: dict[str, list[Mac]] = {}
+    for mac in all_macs():
+        if mac.ram_gib in verdicts:
+            chips.setdefault(mac.chip, []).append(mac)
+    pairs = []
+    for macs in chips.values():
+        fewest = min(mac.gpu_cores for mac in macs)
+        bins = sorted((mac for mac in macs if mac.gpu_cores == fewest), key=lambda mac: mac.ram_gib)
+        every = sorted(macs, key=lambda mac: (mac.ram_gib, mac.gpu_cores))
+        good = [mac for mac in (*bins, *every) if verdicts[mac.ram_gib] in (Verdict.FITS, Verdict.TIGHT)]
+        mac = good[0] if good else every[-1]
+        pairs.append((mac, verdicts[mac.ram_gib]))
+    return pairs
+
+
+def _time(measured: Measured, mac: Mac, verdict: Verdict, torch: str) -> MacTime:
+    work = measured.work
+    if work is None or verdict in (Verdict.PAGES, Verdict.FAILS):
+        return MacTime(mac, verdict, None)
+    try:
+        time = walk_step(work.happenings, mac, torch)
+    except CostError:
+        return MacTime(mac, verdict, None)
+    if not time.device or time.predicted < _LEAST_COVERED * time.calls:
+        return MacTime(mac, verdict, None)
+    samples = measured.batch * max(1, work.batches) / time.seconds if measured.batch else None
+    reads_tokens = measured.sequence is not None and measured.kind is Kind.TOKENS
+    tokens = samples * measured.sequence if samples is not None and reads_tokens and measured.sequence else None
+    return MacTime(mac, verdict, time, samples, tokens)

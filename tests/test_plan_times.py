@@ -1,0 +1,83 @@
+"""How long a step takes on each Mac, as a plan says it: times, rates, what binds, and where there is no time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anymps import parse_mac
+from anymps.cost import Happening, OperatorCall
+from anymps.forecast import StepWork
+from anymps.mac import all_macs
+from anymps.plan import Kind, Outcome, Verdict, representative, step_times
+from anymps.report import plan_page, render_plan
+from anymps.report.plan._words import time_rows
+from plans import planned
+
+BASE = planned().base
+
+
+def fitting(least: int) -> list[Outcome]:
+    """One Mac of each memory size; the run needs so many GiB."""
+    return [
+        Outcome(mac, Verdict.FITS if mac.ram_gib >= least else Verdict.FAILS, 1, 1, 1, 1) for mac in representative()
+    ]
+
+
+def test_each_chip_comes_once_with_the_memory_that_does() -> None:
+    """A run of 24 GB: an M1 has too little of it, an M3 Pro just enough; the slowest comes first."""
+    times = step_times(BASE, fitting(24), "2.13")
+    by_chip = {it.mac.chip: it for it in times}
+    assert len(by_chip) == len(times) == len({mac.chip for mac in all_macs()})
+    assert by_chip["Apple M1"].time is None
+    assert by_chip["Apple M1"].verdict is Verdict.FAILS
+    assert by_chip["Apple M3 Pro"].mac.ram_gib == 36
+    assert by_chip["Apple M4"].mac.ram_gib == 24
+    known = [it.time.seconds for it in times if it.time is not None]
+    assert known == sorted(known, reverse=True)
+    assert [it.time is None for it in times] == sorted(it.time is None for it in times)
+
+
+def test_samples_and_tokens_a_second() -> None:
+    """Eight samples a batch; tokens only of a model that reads them; with two batches a step twice as many."""
+    mac = parse_mac("M3 Pro 18GB")
+    outcome = [Outcome(mac, Verdict.FITS, 1, 1, 1, 1)]
+    (one,) = step_times(BASE, outcome, "2.13", [mac])
+    assert one.time is not None and one.samples is not None
+    assert one.samples == pytest.approx(8 / one.time.seconds)
+    assert one.tokens is None
+    assert BASE.work is not None
+    (reads,) = step_times(replace(BASE, kind=Kind.TOKENS), outcome, "2.13", [mac])
+    assert reads.tokens == pytest.approx(512 * one.samples)
+    (two,) = step_times(replace(BASE, work=replace(BASE.work, batches=2)), outcome, "2.13", [mac])
+    assert two.samples == pytest.approx(2 * one.samples)
+    (none,) = step_times(replace(BASE, batch=None), outcome, "2.13", [mac])
+    assert none.samples is None
+
+
+def test_without_ground_there_are_no_times() -> None:
+    """No complete step, or too many calls without a class."""
+    unknown = Happening("kernel", OperatorCall("aten::linalg_svd", ("float32[4, 4]",), ("float32[4, 4]",)))
+    assert step_times(replace(BASE, work=None), fitting(8), "2.13") == ()
+    assert step_times(replace(BASE, work=StepWork((unknown,) * 3, 1)), fitting(8), "2.13") == ()
+
+
+def test_the_table_tells_what_binds_and_what_fails() -> None:
+    """The three Macs of a hand-made plan; speeds compare with the slowest."""
+    rows = time_rows(planned())
+    assert rows.columns == ("Mac", "a step", "80 %", "speed", "samples/s", "bound by")
+    assert [row[0] for row in rows.rows] == ["M5 16GB", "M3 Pro 18GB", "M1 8GB"]
+    assert rows.rows[0][3] == "1.0x"
+    assert rows.rows[0][-1] == "compute"
+    assert rows.rows[-1] == ("M1 8GB", "", "", "", "", "memory: it fails")
+    assert "A step on each chip  predicted, with 80 % intervals" in render_plan(planned())
+    assert "A step on these Macs" in render_plan(planned("M5 16GB", "M3 Pro 18GB"))
+    assert "How long a step takes" in plan_page(planned())
+    assert "A step on" not in render_plan(replace(planned(), times=()))
+    assert "How long a step takes" not in plan_page(replace(planned(), times=()))
+
+
+def test_one_mac_alone_has_no_speed() -> None:
+    """There is nothing to compare it with."""
+    assert "speed" not in time_rows(planned("M5 16GB")).columns
