@@ -113,3 +113,29 @@ def test_a_recording_names_the_users_line(tmp_path: Path) -> None:
     kernels = [places for operator, places in lines.items() if operator.startswith("metal::generated_kernel")]
     assert kernels
     assert all(places == {("train.py", 8)} for places in kernels)
+
+
+def test_the_gradient_of_a_table_of_positions(tmp_path: Path) -> None:
+    """MPS682: it is wrong by the size of the batch, as on a Mac, and told. Read without an index it is right."""
+    code = """
+        import anymps
+        from anymps.findings import find
+        import torch.nn.functional as F
+        torch.manual_seed(0)
+        table = torch.nn.Embedding(16, 32, device="mps")
+        x = torch.randn(24, 16, 32, device="mps")
+        def embedded(x):
+            return (F.layer_norm(x + table(torch.arange(16, device="mps")), (32,)) ** 3).sum()
+        def sliced(x):
+            return (F.layer_norm(x + table.weight[:16], (32,)) ** 3).sum()
+        def gradient(function):
+            table.weight.grad = None
+            function(x).backward()
+            return table.weight.grad
+        right = gradient(embedded)
+        for function in (embedded, sliced):
+            with anymps.record() as capture:
+                wrong = gradient(torch.compile(function))
+            print(round((wrong / right).median().item(), 3), [it.id for it in find(capture.recording)])
+    """
+    assert compiled(code, tmp_path).lines[-2:] == ["24.0 ['MPS682']", "1.0 []"]

@@ -13,16 +13,17 @@ SCATTER = Rule(
     title="torch.compile adds a reduction's result many times",
     severity=Severity.ERROR,
     why=(
-        "Where Inductor fuses a reduction with an addition at an index, such as the gradient of an embedding, it lets "
-        "each thread of the group add, not one alone. Nothing says so. The wrong number is computed here, too."
+        "Where Inductor fuses a reduction with an addition at an index, it lets each thread of the group add, not one "
+        "alone. So the gradient of a table of positions is as many times too large as the batch has rows. Nothing says "
+        "so, and the wrong number is computed here, too."
     ),
     fix=(
-        "Keep the indexed read or addition (`embedding`, `x[index]`, `index_add`, `scatter_add`) uncompiled: call it "
-        "in a function with `@torch.compiler.disable`."
+        "Read positions without an index: `table.weight[:length]`. Leave any other `embedding`, `x[index]`, "
+        "`index_add` or `scatter_add` uncompiled: call it in a function with `@torch.compiler.disable`."
     ),
     source=(
         "torch/_inductor/codegen/mps.py (MetalKernel.store with atomic_add), torch 2.11 to 2.15; run with 2.11, 2.13 "
-        "and 2.15: rows of 40 numbers came out 40 times too large, longer ones 1024 times"
+        "and 2.15: sums over 40 numbers came out 40 times too large, longer ones 1024 times"
     ),
     example=Example(
         bad="""
