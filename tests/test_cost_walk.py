@@ -104,6 +104,9 @@ def test_a_copy_takes_a_blit_and_its_bytes() -> None:
     assert free.seconds == pytest.approx(HOST + 115e-6 + 1e-3)
     assert blocking.seconds == pytest.approx(free.seconds + WAIT + predict_operator(SMALL, M1, TORCH).device)
     assert blocking.seconds - blocking.all_waits == pytest.approx(free.seconds)
+    assert blocking.seconds - blocking.saved({"a"}) == pytest.approx(free.seconds)
+    assert blocking.seconds - blocking.saved({"a"}, gone={"a"}) == pytest.approx(HOST)
+    assert blocking.saved({"b"}) == pytest.approx(0)
 
 
 def test_a_fallback_stops_the_device() -> None:

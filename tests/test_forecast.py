@@ -7,68 +7,12 @@ import pytest
 from anymps import CostError, parse_mac
 from anymps.cost import OperatorCall, predict_operator
 from anymps.forecast import Forecast, forecast, try_forecast
-from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
-from recordings import META
+from anymps.record import Phase, Recording, Wait
+from timed_steps import MS, SIDE, Steps
 
 MAC = parse_mac("M3 Pro 18GB")
-SIDE = "float32[2048, 2048]"
 PRODUCT = predict_operator(OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,)), MAC, "2.13").device
-MS = 1_000_000
 SPEED = 0.65 / 1.31  # of this machine to an M3
-
-
-class Steps:
-    """Three steps of a training, to which each step adds calls one after the other."""
-
-    def __init__(self, **meta: object) -> None:
-        self.builder = RecordingBuilder(meta={**META, **meta})
-        self.clock = 0
-        self.line = self.builder.site("/home/me/project/train.py", 36, "main", "total += loss.item()")
-
-    def product(self, number: int = 1, gap: int = 1000) -> None:
-        """Products of matrices, each `gap` ns after the call before."""
-        for _ in range(number):
-            self._entry("aten::mm", gap, inputs=(SIDE, SIDE), outputs=(SIDE,))
-
-    def small(self, number: int) -> None:
-        """Calls with next to nothing to do."""
-        for _ in range(number):
-            self._entry("aten::relu", 1000, inputs=("float32[16]",), outputs=("float32[16]",))
-
-    def item(self) -> None:
-        """A value that is read back."""
-        self._entry(
-            "aten::_local_scalar_dense", 1000, wait=Wait.ITEM, direction=Direction.MPS_TO_CPU, moved_bytes=4,
-            inputs=("float32[]",), site=self.line, phase=Phase.LOSS_READ,
-        )  # fmt: skip
-
-    def fallback(self, length: int) -> None:
-        """An operator on the CPU, with the copies that are part of it."""
-        start = self.clock + 1000
-        self._entry(
-            "aten::linalg_svd", 1000, length, fate=Fate.FALLBACK, wait=Wait.FALLBACK, moved_bytes=1 << 20,
-            inputs=(SIDE,), outputs=(SIDE,), site=self.line,
-        )  # fmt: skip
-        end, self.clock = self.clock, start + 10
-        self._entry("aten::copy_", 0, 100, fate=Fate.COPY, wait=Wait.COPY_TO_CPU, direction=Direction.MPS_TO_CPU)
-        self.clock = end
-
-    def batch(self, length: int) -> None:
-        """A batch of the data loader."""
-        self._entry("anymps::dataloader", 0, length, fate=Fate.MARK, phase=Phase.BATCH)
-
-    def end(self) -> None:
-        """The end of a step."""
-        self.builder.end_step(self.clock)
-
-    def _entry(self, name: str, gap: int, length: int = 500, **named: object) -> None:
-        self.clock += gap
-        self.builder.entry(name, start_ns=self.clock, duration_ns=length, **{"phase": Phase.FORWARD, **named})  # type: ignore[arg-type]
-        self.clock += length
-
-    def close(self) -> Recording:
-        """The recording."""
-        return self.builder.close()
 
 
 def seen(recording: Recording) -> Forecast:
@@ -201,7 +145,7 @@ def test_without_ground_there_is_one_line() -> None:
     for one in (unknown, steps, other):
         one.product(3)
     for _ in range(2):
-        other._entry("aten::linalg_svd", 0, inputs=(SIDE,), outputs=(SIDE,))
+        other.entry("aten::linalg_svd", 0, inputs=(SIDE,), outputs=(SIDE,))
     for one in (unknown, steps, other):
         one.end()
     for recording, message in (

@@ -179,10 +179,16 @@ def stretches(moves: Sequence[Move], places: Sequence[Hashable]) -> list[Stretch
     return found
 
 
-def seconds_without(found: Sequence[Stretch], unneeded: Callable[[Hashable], bool]) -> float:
-    """What a step takes in which nothing waits at these places."""
+def seconds_without(
+    found: Sequence[Stretch], unneeded: Callable[[Hashable], bool], gone: Callable[[Hashable], bool] = lambda _: False
+) -> float:
+    """What a step takes in which nothing waits at these places, and what waited is not done at all where it is gone."""
     left = [
-        Stretch(it.instead[0], it.instead[1], sum(it.instead)) if it.waits and unneeded(it.place) else it
+        it
+        if not it.waits or not unneeded(it.place)
+        else Stretch(0.0)
+        if gone(it.place)
+        else Stretch(it.instead[0], it.instead[1], sum(it.instead))
         for it in found
     ]
     h = d = before = 0.0

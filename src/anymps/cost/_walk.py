@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from operator import eq
 from typing import Final, Literal, NamedTuple
 
 from anymps._errors import CostError
-from anymps.cost._clocks import Busy, Move, StepBound, seconds_without, stretches, walk_through
+from anymps.cost._clocks import Busy, Move, StepBound, Stretch, seconds_without, stretches, walk_through
 from anymps.cost._coefficients import Coefficients, era_of, shipped
 from anymps.cost._kernel import rates
 from anymps.cost._predict import (
@@ -107,6 +107,15 @@ class WalkedStep:
     left_out: tuple[tuple[str, int], ...]
     host_track: tuple[Busy, ...] = ()
     device_track: tuple[Busy, ...] = ()
+    _stretches: tuple[Stretch, ...] = field(default=(), repr=False, compare=False)
+
+    def saved(self, places: Collection[Hashable], gone: Collection[Hashable] = ()) -> float:
+        """How many seconds a step would save that does not wait at these places.
+
+        A copy that waits there becomes one that does not wait; at a place that is `gone` there is none at all.
+        """
+        without = seconds_without(self._stretches, places.__contains__, gone.__contains__)
+        return max(0.0, self.seconds - without)
 
 
 def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, tracks: bool = False) -> WalkedStep:
@@ -154,6 +163,7 @@ def walked_step(
         left_out=tuple(book.left_out.most_common()),
         host_track=tuple(walked.host),
         device_track=tuple(walked.device),
+        _stretches=tuple(rows),
     )
 
 

@@ -9,6 +9,7 @@ from anymps.findings._judgement import Judgement, Outcome, judge, unused
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import project_path
+from anymps.findings._prices import step_on_mac
 from anymps.findings._registry import find, is_refusal, notes, unjudged
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
@@ -50,6 +51,7 @@ __all__ = [
     "read_settings",
     "roots",
     "select",
+    "step_on_mac",
     "unjudged",
     "unused",
     "wait_places",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from anymps.findings._catalogue import RULES
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Severity
+from anymps.findings._prices import priced
 from anymps.findings.rules import FAMILIES
 from anymps.record import Recording
 
@@ -24,7 +25,7 @@ def find(recording: Recording) -> list[Finding]:
     findings = [
         finding for family in FAMILIES for finding in family.find(recording) if RULES[finding.id].applies(torch_version)
     ]
-    return sorted(findings, key=lambda finding: finding.order)
+    return sorted(priced(recording, findings), key=lambda finding: finding.order)
 
 
 def unjudged(recording: Recording) -> dict[str, str]:

@@ -12,6 +12,8 @@ from typing import Final
 
 from anymps.findings._costs import cost_of_wait
 from anymps.findings._loop import MIN_STEPS, is_every_step, package_of
+from anymps.findings._prices import cost_without, step_on_mac
+from anymps.forecast import Forecast, Place
 from anymps.record import Phase, Recording, Site, Step, Wait, WaitQueue
 
 HURTING: Final = frozenset(Wait) - {Wait.NONE, Wait.COPY_TO_MPS}
@@ -26,6 +28,8 @@ class WaitPlace:
     queues: tuple[WaitQueue, ...]
     hurts: bool
     reason: str = ""
+    on_mac_ns: tuple[float, float] | None = None
+    """What the waits of a step cost on the recording's Mac, lowest and highest; None where the step has no time."""
 
     @property
     def kinds(self) -> tuple[Wait, ...]:
@@ -49,7 +53,12 @@ class WaitPlace:
 
     @property
     def cost_per_step_ns(self) -> tuple[float, float]:
-        """Lowest and highest estimate of what the waits of a step cost on a Mac; draining the queue is not in it."""
+        """Lowest and highest estimate of what the waits of a step cost on a Mac.
+
+        Where the step has no predicted time, these are public ranges, and draining the queue is not in them.
+        """
+        if self.on_mac_ns is not None:
+            return self.on_mac_ns
         costs = [
             (queue.per_step / queue.count, cost_of_wait(queue.wait, queue.count, queue.moved_bytes))
             for queue in self.queues
@@ -78,13 +87,21 @@ def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
         constant = queue.wait is Wait.COPY_TO_MPS and (queue.site.file, queue.site.line) in kept
         reason = "" if kind_at(queue.site, queue.wait) in routine else _reason(recording, queue, constant=constant)
         groups.setdefault((queue.site.file, queue.site.line, reason), []).append(queue)
+    step = step_on_mac(recording)
     places = [
-        WaitPlace(queues[0].site, tuple(queues), hurts=not reason, reason=reason)
+        WaitPlace(queues[0].site, tuple(queues), not reason, reason, _on_mac(step, queues, hurts=not reason))
         for (_, _, reason), queues in groups.items()
     ]
     hurting = sorted((place for place in places if place.hurts), key=lambda place: -place.cost_per_step_ns[1])
     belonging = sorted((place for place in places if not place.hurts), key=lambda place: -place.per_step)
     return (*hurting, *belonging)
+
+
+def _on_mac(step: Forecast | None, queues: list[WaitQueue], *, hurts: bool) -> tuple[float, float] | None:
+    if step is None or not hurts:
+        return None
+    places = [Place(*kind_at(queue.site, queue.wait)) for queue in queues]
+    return cost_without(step, places, sum(queue.per_step for queue in queues))
 
 
 def ahead(recording: Recording, hurting: Iterable[WaitPlace]) -> Ahead | None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anymps.findings import Finding, Judgement, Outcome, Severity, ahead, judge, notes, unused, wait_places
+from anymps.findings import (
+    Finding,
+    Judgement,
+    Outcome,
+    Severity,
+    ahead,
+    judge,
+    notes,
+    step_on_mac,
+    unused,
+    wait_places,
+)
 from anymps.record import Recording
 from anymps.report._suite import is_suite, news, session
 from anymps.report._text import clean, count, duration, duration_range, path, place, plural
@@ -121,10 +132,7 @@ def limits(recording: Recording) -> list[str]:
     """What the reader must not conclude from this report; one sentence each."""
     sentences = []
     if recording.meta.get("virtual") is not False:
-        sentences.append(
-            "Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and leave out "
-            "what draining a long queue costs."
-        )
+        sentences.append(_whose_times(recording))
     if recording.meta.get("source") == "observer":
         sentences.append(
             "Recorded by an observer of all operators: a time is what the host spent in a call, not what the GPU took."
@@ -154,6 +162,19 @@ def limits(recording: Recording) -> list[str]:
             "dtype, not by size."
         )
     return sentences + notes(recording)
+
+
+def _whose_times(recording: Recording) -> str:
+    step = step_on_mac(recording)
+    if step is None:
+        return (
+            "Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and leave out "
+            "what draining a long queue costs."
+        )
+    return (
+        f"Times are of this machine, unless they are said to be the {step.mac.name}'s: those are predicted. What a "
+        "wait costs is what the predicted step would save without it; other costs are ranges from public measurements."
+    )
 
 
 def _device_time(recording: Recording) -> str:

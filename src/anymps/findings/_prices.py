@@ -1,0 +1,87 @@
+"""What findings about waits cost on the Mac of the run: how much sooner a step would be done without those waits.
+
+Where the step cannot be predicted, and for what is no wait, the ranges of `_costs.py` stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from anymps.findings._loop import MIN_STEPS
+from anymps.findings._model import Finding
+from anymps.forecast import Forecast, Place, try_forecast
+from anymps.record import Recording, Site, Wait
+
+_COPIES: Final = frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU})
+_SHOWN: Final = frozenset({Wait.ITEM, Wait.COPY_TO_CPU, Wait.INSIDE_OPERATOR})
+
+_WAITS: Final[dict[str, frozenset[Wait]]] = {
+    "MPS102": frozenset({Wait.FALLBACK}),
+    "MPS201": frozenset({Wait.ITEM}),
+    "MPS202": _SHOWN,
+    "MPS203": frozenset({Wait.INSIDE_OPERATOR}),
+    "MPS204": frozenset({Wait.COPY_TO_CPU}),
+    "MPS205": frozenset({Wait.SYNCHRONIZE}),
+    "MPS206": frozenset({Wait.EVENT, Wait.EMPTY_CACHE}),
+    "MPS403": _COPIES,
+    "MPS404": frozenset({Wait.COPY_TO_MPS}),
+    "MPS405": frozenset({Wait.COPY_TO_MPS}),
+    "MPS406": frozenset({Wait.COPY_TO_MPS}),
+}
+"""The kinds of wait that a finding of a rule is about, at its lines."""
+
+
+def step_on_mac(recording: Recording) -> Forecast | None:
+    """The typical step of a training on the recording's Mac; None where its time is not told."""
+    if recording.training_steps < MIN_STEPS:
+        return None
+    found = try_forecast(recording)
+    return found if found is not None and not found.no_time else None
+
+
+def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple[float, float] | None:
+    """Lowest and highest estimate, in ns, of what `waits` waits a step cost at these places; None if it has none there.
+
+    A copy that is not needed goes with its wait.
+    """
+    chosen = set(places)
+    number = sum(it.waits for it in step.waits if it.place in chosen)
+    if not number or not waits:
+        return None
+    time = step.time
+    seconds = time.saved(chosen, {it for it in chosen if it.wait in _COPIES}) * min(1.0, waits / number)
+    return 1e9 * seconds * time.low / time.seconds, 1e9 * seconds * time.high / time.seconds
+
+
+def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, those about waits of a step with what they cost it on the recording's Mac."""
+    found = list(findings)
+    if not any(it.id in _WAITS and it.per_step for it in found):
+        return found
+    step = step_on_mac(recording)
+    return found if step is None else [_priced(it, step) for it in found]
+
+
+def _priced(finding: Finding, step: Forecast) -> Finding:
+    kinds = _WAITS.get(finding.id)
+    if kinds is None or not finding.per_step:
+        return finding
+    cost = cost_without(
+        step, [Place(*_line(site), kind) for site in _sites(finding) for kind in kinds], finding.per_step
+    )
+    if cost is None:
+        return finding
+    steps = finding.count / finding.per_step
+    return replace(finding, cost_ns=(round(cost[0] * steps), round(cost[1] * steps)))
+
+
+def _sites(finding: Finding) -> list[Site]:
+    """Its lines that wait: related ones may be where a tensor was made."""
+    related = finding.related_sites if finding.related_as == "also at" or finding.id == "MPS403" else ()
+    return [site for site in (finding.site, *related) if site.known]
+
+
+def _line(site: Site) -> tuple[str, int]:
+    return site.file, site.line
