@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from anymps.metal._launchers import places
-from anymps.metal._rewrite import Unsupported
+from anymps.metal._parameters import Unsupported, buffer_places
 from anymps.metal._structure import Function, Parameter
 
 MAX_BUFFERS = 31
@@ -28,7 +27,7 @@ def refused_buffers(kernels: Iterable[Function]) -> Refused | None:
     for function in kernels:
         parameters = function.parameters
         try:
-            found = places(parameters)
+            found = buffer_places(parameters)
         except Unsupported:
             continue  # it is refused by itself
         constants = [it for it in parameters if it.attribute in ("", "buffer") and _is_constant(it)]

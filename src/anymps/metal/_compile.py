@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,25 +15,31 @@ from anymps.metal._compiler import CHECKING, RUNTIME, SHIM, Compiler, find_compi
 from anymps.metal._diagnostics import source_line, syntax_error
 from anymps.metal._headers import includes_torch, precompiled, translated_headers
 from anymps.metal._launchers import launchers
+from anymps.metal._parameters import Unsupported
 from anymps.metal._preprocess import SOURCE_NAME, PreprocessorError, prepare
-from anymps.metal._rewrite import Unsupported, translate
+from anymps.metal._rewrite import translate
+
+FIBERS_VARIABLE = "ANYMPS_METAL_FIBERS"  # set: no kernel runs as loops over the threads of a group
 
 
-def compile_shader(source: str, checked: bool = False) -> Path:
+def compile_shader(source: str, checked: bool = False, loops: bool = True) -> Path:
     """The compiled library of a source, from the cache if it is there; `checked`: in the form that tells what it does.
+
+    With `loops`, kernels whose threads meet at the top of their bodies alone run without fibers.
 
     Raises SyntaxError, in the form of Metal's own compiler, for what does not compile; RuntimeError for a feature that
     is not there; BuildError without a compiler or a place to keep the result.
     """
     compiler = replace(find_compiler(), checked=checked)
     directory = cache_directory("kernels")
-    key = _key(source, compiler)
+    loops = loops and not checked and not os.environ.get(FIBERS_VARIABLE)
+    key = _key(source, compiler, loops)
     found = find(directory, key, ".so")
     if found is not None:
         return found
     with work_folder(directory) as folder:
         library = folder / "made.so"
-        _make(source, compiler, library)
+        _make(source, compiler, library, loops)
         return keep(library, directory, key, ".so")
 
 
@@ -69,15 +76,15 @@ def _compile_own(name: str, sources: Path, flags: Sequence[str]) -> Path:
         return keep(library, directory, key, ".so")
 
 
-def _key(source: str, compiler: Compiler) -> str:
-    digest = hashlib.sha256(f"{tool_key(compiler)}\0".encode())
+def _key(source: str, compiler: Compiler, loops: bool) -> str:
+    digest = hashlib.sha256(f"{tool_key(compiler)}\0{loops:d}\0".encode())
     if includes_torch(source):
         digest.update(translated_headers()[0].name.encode() + b"\0")
     digest.update(source.encode())
     return digest.hexdigest()[:24]
 
 
-def _make(source: str, compiler: Compiler, library: Path) -> None:
+def _make(source: str, compiler: Compiler, library: Path, loops: bool) -> None:
     try:
         prepared = prepare(source, compiler)
     except PreprocessorError as said:
@@ -91,7 +98,7 @@ def _make(source: str, compiler: Compiler, library: Path) -> None:
         return f"anymps: {missing} ({SOURCE_NAME}:{line}) cannot be used on the virtual mps device"
 
     try:
-        translation = translate(text, synced)
+        translation = translate(text, synced, loops)
     except Unsupported as missing:
         raise RuntimeError(say(missing)) from None
     refused = refused_buffers(kernel.function for kernel in translation.kernels)
@@ -116,7 +123,9 @@ def _make(source: str, compiler: Compiler, library: Path) -> None:
             str(made),
         ]
     )
-    if answer.returncode != 0:
+    if answer.returncode != 0 and any(kernel.group for kernel in translation.kernels):
+        _make(source, compiler, library, loops=False)  # what is wrong is said of the source as it stands
+    elif answer.returncode != 0:
         raise syntax_error(answer.stderr, source, prepared, translation.rewritten)
     if compiler.checked:  # linked apart: with the flags above it would ask for the sanitizers' own libraries
         answer = compiler.run(["-shared", str(made), "-o", str(library)])

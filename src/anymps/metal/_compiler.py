@@ -134,6 +134,12 @@ def _answer(command: list[str]) -> str:
     return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
+_TRANSLATION = (
+    *("tokens", "structure", "statements", "parameters", "rewrite", "launchers", "preprocess"),
+    *("fission", "fission_text", "compile"),
+)
+
+
 @functools.cache
 def shim_digest() -> str:
     """Tells one state of the shim, the runtime and the translation from another."""
@@ -143,7 +149,7 @@ def shim_digest() -> str:
         *SHIM.rglob("*"),
         *RUNTIME.iterdir(),
         *CHECKING.iterdir(),
-        *(here / f"_{name}.py" for name in ("tokens", "structure", "rewrite", "launchers", "preprocess", "compile")),
+        *(here / f"_{name}.py" for name in _TRANSLATION),
     ]
     for path in sorted(files):
         if path.is_file():

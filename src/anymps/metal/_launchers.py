@@ -6,36 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from anymps.metal._rewrite import KernelSource, Unsupported
-from anymps.metal._structure import Parameter
+from anymps.metal._parameters import Unsupported, buffer_places
+from anymps.metal._rewrite import KernelSource
 
 MAX_THREADS = 1024  # of a group, on every Apple GPU; what a kernel's registers allow of it is not known here
-
-_VALUES = frozenset(
-    (
-        "thread_position_in_grid",
-        "thread_position_in_threadgroup",
-        "threadgroup_position_in_grid",
-        "threads_per_threadgroup",
-        "dispatch_threads_per_threadgroup",
-        "threads_per_grid",
-        "threadgroups_per_grid",
-        "thread_index_in_threadgroup",
-        "thread_index_in_simdgroup",
-        "thread_index_in_quadgroup",
-        "simdgroup_index_in_threadgroup",
-        "quadgroup_index_in_threadgroup",
-        "threads_per_simdgroup",
-        "thread_execution_width",
-        "simdgroups_per_threadgroup",
-        "quadgroups_per_threadgroup",
-        "dispatch_simdgroups_per_threadgroup",
-        "dispatch_quadgroups_per_threadgroup",
-        "grid_origin",
-        "grid_size",
-    )
-)
-_UNFIT = {"threadgroup": "threadgroup memory as a parameter, whose size torch.mps.compile_shader cannot set"}
 
 
 def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str], checked: bool = False) -> str:
@@ -52,19 +26,24 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         try:
             lines += _launcher(number, kernel)
         except Unsupported as missing:
-            rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0}}')
+            rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0, 0}}')
             refusals.append(json.dumps(say(missing)))
             continue
         refusals.append("nullptr")
-        form = "Fibers" if kernel.synced else "Plain"
+        scope = "::".join(("", *kernel.function.scope))
+        form = "Groups" if kernel.group else "Fibers" if kernel.synced else "Plain"
         maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
         if kernel.function.template and not kernel.function.max_threads.isdigit():
             maximum = str(MAX_THREADS)
         rows.append(
             f'{{"{kernel.name}", anymps_rt::Form::{form}, '
-            f"{'nullptr' if kernel.synced else f'anymps_plain_{number}'}, "
-            f"{f'anymps_thread_{number}' if kernel.synced else 'nullptr'}, nullptr, "
-            f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}}}"
+            + ", ".join(
+                f"{scope if how == 'group' else ''}::anymps_{how}_{number}" if form == given else "nullptr"
+                for given, how in (("Plain", "plain"), ("Fibers", "thread"), ("Groups", "group"))
+            )
+            + ", "
+            f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}, "
+            f"{kernel.group.axis if kernel.group else 0}}}"
         )
     visible = 'extern "C" __attribute__((visibility("default"), used))'
     lines.append(
@@ -75,29 +54,8 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
     return "\n".join(lines) + "\n"
 
 
-def places(parameters: Sequence[Parameter]) -> list[int | None]:
-    """The buffer of each parameter: the one it names, else the next that nobody names; None for a position."""
-    named = {int(p.argument) for p in parameters if p.attribute == "buffer" and p.argument.isdigit()}
-    places: list[int | None] = []
-    following = 0
-    for parameter in parameters:
-        if parameter.attribute == "buffer" and parameter.argument.isdigit():
-            places.append(int(parameter.argument))
-        elif parameter.attribute in _VALUES:
-            places.append(None)
-        elif parameter.attribute in ("", "buffer"):
-            while following in named:
-                following += 1
-            places.append(following)
-            following += 1
-        else:
-            feature = _UNFIT.get(parameter.attribute, f"the attribute [[{parameter.attribute}]]")
-            raise Unsupported(feature, parameter.tokens[0].start)
-    return places
-
-
 def _buffer_count(kernel: KernelSource) -> int:
-    return max((place + 1 for place in places(kernel.function.parameters) if place is not None), default=0)
+    return max((place + 1 for place in buffer_places(kernel.function.parameters) if place is not None), default=0)
 
 
 def _launcher(number: int, kernel: KernelSource) -> list[str]:
@@ -105,7 +63,7 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
     parameters = kernel.function.parameters
     named = kernel.pointer.startswith("&")
     binds, arguments = [], []
-    for index, place in enumerate(places(parameters)):
+    for index, place in enumerate(buffer_places(parameters)):
         kind = f"{types}::at<{index}>"
         if place is None and not kernel.synced and parameters[index].attribute == "thread_position_in_grid":
             position = "unsigned(anymps_x), anymps_y, anymps_z"
@@ -121,7 +79,18 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
     # By its name where that is enough: a call through a pointer is inlined later, or not at all.
     call = f"{kernel.pointer.removeprefix('&') if named else f'({kernel.pointer})'}({', '.join(arguments)});"
     lines = [f"using {types} = anymps_launch::params<decltype({kernel.pointer})>;"]
-    if kernel.synced:
+    if kernel.group:
+        # In the kernel's own namespace, as its statements are.
+        spaces = [f"namespace {name} {{" for name in kernel.function.scope]
+        lines = [
+            *spaces,
+            f"static void anymps_group_{number}(const anymps_rt::Group& anymps_g) {{",
+            f"using anymps_types = anymps_launch::params<decltype({kernel.pointer})>;",
+            kernel.group.text,
+            "}",
+            *("}" for _ in spaces),
+        ]
+    elif kernel.synced:
         lines += [
             f"static ANYMPS_UNCHECKED void anymps_thread_{number}(const anymps_rt::Thread& anymps_t) {{",
             "ANYMPS_IF_CHECKED(anymps_check_thread(anymps_t);)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from anymps.metal._compile import compile_shader
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text
-from anymps.metal._runtime import KernelEntry, Report, Triple, load_kernels, runtime
+from anymps.metal._runtime import GROUPS, KernelEntry, Report, Triple, load_kernels, runtime
 from anymps.metal._tape import launch_on_tape
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
@@ -35,8 +35,10 @@ class ShaderLibrary:
         path = compile_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
         self._check = functools.partial(CheckedLaunch, source, path) if checked else None
+        self._source = source
         self._device = device
         self._kernels: dict[str, MetalKernel] = {}
+        self._fibers: tuple[ctypes.CDLL, dict[str, KernelEntry | str]] | None = None
 
     def __getattr__(self, name: str) -> MetalKernel:
         kernels = self.__dict__.get("_kernels", {})
@@ -46,9 +48,15 @@ class ShaderLibrary:
                 raise RuntimeError(f"Failed to create function state object for: {name}")
             if isinstance(entry, str):
                 raise RuntimeError(entry)
-            kernels[name] = MetalKernel(name, entry, self._handle, self._device, self._check)
+            kernels[name] = MetalKernel(name, entry, self._handle, self._device, self._check, self._with_fibers)
         kernel: MetalKernel = kernels[name]
         return kernel
+
+    def _with_fibers(self) -> dict[str, KernelEntry | str]:
+        """The same kernels with each thread as a fiber, compiled when a launch needs them."""
+        if self._fibers is None:
+            self._fibers = load_kernels(compile_shader(self._source, loops=False))
+        return self._fibers[1]
 
     def __dir__(self) -> list[str]:
         return list(self._entries)
@@ -68,11 +76,13 @@ class MetalKernel:
         library: ctypes.CDLL,
         device: Device,
         check: Callable[[str], CheckedLaunch] | None = None,
+        with_fibers: Callable[[], Mapping[str, KernelEntry | str]] | None = None,
     ) -> None:
         self._name = name
         self._device = device
         self._entry = entry
         self._check = check
+        self._with_fibers = with_fibers
         self._library = library  # the code lives as long as this
         self._shared = int(entry.shared_bytes())
         if self._shared > MAX_SHARED_BYTES:
@@ -132,6 +142,10 @@ class MetalKernel:
         check: CheckedLaunch | None,
     ) -> None:
         """Runs it on tensors whose addresses are this machine's."""
+        if self._with_fibers and self._entry.form == GROUPS and not _lies_along(self._entry.axis, grid, group):
+            fibers = self._with_fibers()[self._name]
+            assert isinstance(fibers, KernelEntry)
+            self._entry = fibers
         errors = None if error_index is None else (error_index, ErrorBuffer())
         report = Report()
         why = ""
@@ -151,6 +165,11 @@ class MetalKernel:
         message = errors[1].first() if errors is not None else None
         if message is not None:
             self._device.note_shader_error(self._name, message)
+
+
+def _lies_along(axis: int, grid: tuple[int, int, int], group: tuple[int, int, int]) -> bool:
+    """Whether groups have more than one thread along that axis alone."""
+    return all(min(grid[i], group[i]) == 1 for i in range(3) if i != axis)
 
 
 def _pointers(

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from anymps.metal._fission import GroupForm, group_form
+from anymps.metal._parameters import Unsupported
 from anymps.metal._structure import (
     SPACES,
     Function,
@@ -51,14 +53,6 @@ _DECLINED = (
 )
 
 
-class Unsupported(Exception):
-    """A feature of Metal that is not there; `str` names it, `offset` is where it stands in the source."""
-
-    def __init__(self, feature: str, offset: int) -> None:
-        super().__init__(feature)
-        self.offset = offset
-
-
 @dataclass(frozen=True)
 class KernelSource:
     """A kernel as `dir(lib)` names it, and what its launcher is made from."""
@@ -67,6 +61,7 @@ class KernelSource:
     function: Function
     pointer: str  # its address in C++
     synced: bool  # its threads need each other: barriers, SIMD groups, threadgroup memory
+    group: GroupForm | None = None  # how a whole group of it runs without fibers
 
 
 @dataclass(frozen=True)
@@ -77,10 +72,10 @@ class Translation:
     kernels: tuple[KernelSource, ...]
 
 
-def translate(text: str, synced_names: Iterable[str] = ()) -> Translation:
+def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False) -> Translation:
     """Rewrites a source and finds its kernels. `synced_names` are functions of included headers that synchronise.
 
-    Raises Unsupported for a feature that is not there.
+    With `loops`, kernels that can do without fibers do. Raises Unsupported for a feature that is not there.
     """
     tokens = tokenize(text)
     code = [token for token in tokens if not token.directive]
@@ -89,8 +84,35 @@ def translate(text: str, synced_names: Iterable[str] = ()) -> Translation:
     edits = _token_edits(text, tokens, structure)
     edits += _structure_edits(text, code, structure)
     synced = closure(call_names(tokens, structure), synced_names)
-    kernels = tuple(_kernels(structure, code, synced))
+    groups: dict[int, GroupForm] = {}
+    if loops:
+        own = {function.name for function in structure.functions}
+
+        def render(first: int, last: int, replaced: Mapping[tuple[int, int], str]) -> str:
+            changes = [
+                Edit(code[a].start, code[b].end, name) for (a, b), name in replaced.items() if first <= a and b <= last
+            ]
+            kept = [e for e in edits if not any(c.start <= e.start and e.end <= c.end for c in changes)]
+            return _part(text, code[first].start, code[last].end, [*kept, *changes])
+
+        for function in structure.functions:
+            if function.kernel and function.template is None and _is_synced(function, synced):
+                group = group_form(function, code, synced, own, render)
+                if group is not None:
+                    groups[id(function)] = group
+        for function in structure.functions:
+            if id(function) in groups:  # the kernel itself is there for its type alone
+                start, end = code[function.body[0]].end, code[function.body[1]].start
+                edits = [edit for edit in edits if not start <= edit.start < end]
+                edits.append(blank(text, start, end))
+    kernels = tuple(_kernels(structure, code, synced, groups))
     return Translation(apply(text, edits), kernels)
+
+
+def _part(text: str, start: int, end: int, edits: Iterable[Edit]) -> str:
+    """A part of the source after the edits within it."""
+    inside = [Edit(e.start - start, e.end - start, e.text) for e in edits if start <= e.start and e.end <= end]
+    return apply(text[start:end], inside).text
 
 
 def call_names(tokens: list[Token], structure: Structure) -> dict[str, set[str]]:
@@ -307,12 +329,15 @@ def _shared_declaration(code: list[Token], function: Function, statement: list[T
     ]
 
 
-def _kernels(structure: Structure, code: list[Token], synced: set[str]) -> Iterable[KernelSource]:
+def _kernels(
+    structure: Structure, code: list[Token], synced: set[str], groups: Mapping[int, GroupForm]
+) -> Iterable[KernelSource]:
     kernels = [function for function in structure.functions if function.kernel]
     for function in kernels:
         if function.template is None:
             pointer = "&" + "::".join(("", *function.scope, function.name))
-            yield KernelSource(function.host_name or function.name, function, pointer, _is_synced(function, synced))
+            name = function.host_name or function.name
+            yield KernelSource(name, function, pointer, _is_synced(function, synced), groups.get(id(function)))
     for instance in structure.instances:
         name = instance.target.split("::")[-1]
         # The template nearest by scope; its overloads are told apart by the number of parameters.

@@ -22,6 +22,7 @@ class KernelEntry(ctypes.Structure):
         ("shared_bytes", ctypes.CFUNCTYPE(ctypes.c_uint)),
         ("max_threads", ctypes.c_uint),
         ("buffers", ctypes.c_uint),
+        ("axis", ctypes.c_int),
     )
 
 
@@ -36,6 +37,7 @@ class Report(ctypes.Structure):
     )
 
 
+GROUPS = 2  # `anymps_rt::Form::Groups`
 Triple = ctypes.c_uint * 3
 FAULTS = {
     signal.SIGSEGV: "read or wrote memory that is not there",

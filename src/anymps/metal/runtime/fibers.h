@@ -28,9 +28,6 @@
 #include "stacks.h"
 
 extern "C" {
-typedef void (*anymps_rt_entry)(void* context, unsigned thread);
-// Runs a group of at most 1024 threads on this OS thread. Not to be called from within one of its threads.
-void anymps_rt_group(unsigned threads, anymps_rt_entry entry, void* context);
 unsigned anymps_rt_thread();
 }
 

@@ -44,6 +44,7 @@ struct Kernel {
   unsigned (*shared_bytes)();  // threadgroup memory that the kernel declares
   unsigned max_threads;        // of a group
   unsigned buffers;            // how many it binds
+  int axis;                    // of Form::Groups: along which the threads of a group must lie
 };
 
 // Runs once for the lanes of a SIMD group that wait at one call: `slots[lane]` is what each lane brought.
@@ -55,6 +56,9 @@ extern "C" {
 void anymps_rt_barrier(int line);
 void anymps_rt_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site);
 unsigned anymps_rt_lane();
+typedef void (*anymps_rt_entry)(void* context, unsigned thread);
+// Runs a group of at most 1024 threads as fibers on this OS thread. Not to be called from within one of them.
+void anymps_rt_group(unsigned threads, anymps_rt_entry entry, void* context);
 char* anymps_rt_shared();  // the threadgroup memory of the group that runs on this thread
 #if defined(ANYMPS_CHECKED)  // these are checking/checker.cpp's
 void anymps_check_thread(const anymps_rt::Thread& thread);

@@ -1,0 +1,273 @@
+"""The C++ text of a kernel that runs a whole group: loops over its threads, and between them what they do together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from anymps.metal._structure import Function
+
+_RETURN = re.compile(r"\breturn\s*;")
+_DIE = (
+    "{ if constexpr (decltype(anymps_keep)::probe) __builtin_trap(); "
+    "else { anymps_all[anymps_i] = 0; anymps_alive = anymps_all; return; } }"
+)
+_PER_THREAD = {
+    "thread_index_in_threadgroup": "unsigned(anymps_i)",
+    "thread_index_in_simdgroup": "unsigned(anymps_i) % 32",
+    "thread_index_in_quadgroup": "unsigned(anymps_i) % 4",
+    "simdgroup_index_in_threadgroup": "unsigned(anymps_i) / 32",
+    "quadgroup_index_in_threadgroup": "unsigned(anymps_i) / 4",
+}
+
+
+class NoText(Exception):
+    """A value lives across a cut that cannot be kept in an array."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A statement of one thread."""
+
+    text: str
+    used: frozenset[str]
+    declared: tuple[str, ...] = ()
+    stores: bool = False
+    changed: frozenset[str] = frozenset()
+    again: bool = False  # what it declares is computed again wherever it is needed
+    kept: bool = True  # what it declares can be kept
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What threads do on their own; `only` is the one thread that has something to do."""
+
+    items: Sequence[Item]
+    only: str = ""
+
+    @property
+    def used(self) -> frozenset[str]:
+        """All names in it."""
+        return frozenset().union(*(item.used for item in self.items))
+
+
+@dataclass(frozen=True)
+class Once:
+    """A statement that is done once for the group."""
+
+    text: str
+    used: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A barrier."""
+
+    used: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function that all threads call together."""
+
+    result: str
+    word: str
+    path: str
+    arguments: tuple[str, ...]
+    lane: int | None  # which argument is the thread's index; its text is from where that counts
+    uniform: bool  # one result for the group
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The names of its arguments."""
+        return frozenset(self.arguments)
+
+
+Step = Piece | Once | Cut | Call
+
+
+def group_function(
+    function: Function,
+    parameters: Sequence[tuple[str, int | None]],
+    axis: int,
+    steps: Sequence[Step],
+    varying: Collection[str],
+    returns: bool,
+) -> str:
+    """The body of the function; `parameters` are names and buffers. Raises NoText."""
+    writer = _Writer(function, parameters, axis, steps, varying, returns)
+    return "\n".join(writer.lines())
+
+
+class _Writer:
+    def __init__(
+        self,
+        function: Function,
+        parameters: Sequence[tuple[str, int | None]],
+        axis: int,
+        steps: Sequence[Step],
+        varying: Collection[str],
+        returns: bool,
+    ) -> None:
+        self.function, self.parameters, self.axis, self.steps = function, parameters, axis, steps
+        self.varying, self.returns = varying, returns
+        self.again = {
+            name: item
+            for step in steps
+            if isinstance(step, Piece)
+            for item in step.items
+            if item.again
+            for name in item.declared
+        }
+        self.later: list[set[str]] = []  # by step, the names used behind it
+        names: set[str] = set()
+        for step in reversed(steps):
+            self.later.append(set(names))
+            names |= self._with_again(step.used)
+        self.later.reverse()
+        self.arrays: dict[str, str] = {}
+        self.unkept = {
+            name
+            for step in steps
+            if isinstance(step, Piece)
+            for item in step.items
+            if not item.kept
+            for name in item.declared
+        }
+
+    def lines(self) -> list[str]:
+        """All of it, in braces."""
+        lines = [
+            "{",
+            "const anymps_rt::Launch& anymps_l = *anymps_g.launch;",
+            f"const anymps_fission::Line anymps_line(anymps_g, {self.axis});",
+            "const int anymps_n = int(anymps_g.threads);",
+            "if (anymps_n < 0 || anymps_n > 1024) __builtin_unreachable();",
+        ]
+        if self.returns:
+            lines.append("unsigned char anymps_all[1024]; __builtin_memset(anymps_all, 1, sizeof(anymps_all));")
+            lines.append("const unsigned char* anymps_alive = nullptr;  // until a thread returns")
+        else:
+            lines.append("constexpr const unsigned char* anymps_alive = nullptr;")
+        for index, (name, place) in enumerate(self.parameters):
+            kind = f"anymps_types::at<{index}>"
+            if place is not None:
+                lines.append(
+                    f"anymps_launch::buffer<{kind}>::held {name} = "
+                    f"anymps_launch::buffer<{kind}>::bind(anymps_l.buffers[{place}]);"
+                )
+            elif self.function.parameters[index].attribute not in _PER_THREAD:
+                lines += [self._position(index, "0")]
+        for number, step in enumerate(self.steps):
+            if isinstance(step, Piece):
+                lines += self._piece(number, step)
+            elif isinstance(step, Once):
+                lines.append(step.text)
+            elif isinstance(step, Call):
+                lines += self._call(step)
+        return [*lines, "}"]
+
+    def _position(self, index: int, thread: str) -> str:
+        """A declaration of the parameter for a thread of the group."""
+        name, attribute = self.parameters[index][0], self.function.parameters[index].attribute
+        kind = f"anymps_types::at<{index}>"
+        if attribute in _PER_THREAD:
+            value = f"anymps_launch::grid_position<{kind}>::from({_PER_THREAD[attribute]}, 0, 0)"
+        elif attribute in ("thread_position_in_grid", "thread_position_in_threadgroup"):
+            where = "grid" if attribute == "thread_position_in_grid" else "group"
+            places = [
+                f"unsigned(anymps_line.{where}[{axis}]{f' + {thread}' if axis == self.axis else ''})"
+                for axis in range(3)
+            ]
+            value = f"anymps_launch::grid_position<{kind}>::from({', '.join(places)})"
+        else:
+            value = f"anymps_launch::attribute<{kind}>::from(anymps_launch::{attribute}(anymps_line.member))"
+        return f"[[maybe_unused]] const auto {name} = {value};"
+
+    def _with_again(self, names: Collection[str]) -> set[str]:
+        """Names, and those from which they are computed again."""
+        found = set(names)
+        todo = list(names)
+        while todo:
+            item = self.again.get(todo.pop())
+            more = set(item.used) - found if item else set()
+            found |= more
+            todo += more
+        return found
+
+    def _piece(self, number: int, piece: Piece) -> list[str]:
+        own = {name for item in piece.items for name in item.declared}
+        needed = self._with_again(piece.used)
+        lines = [f"auto anymps_p{number} = [&](int anymps_i, auto anymps_keep) __attribute__((always_inline)) {{"]
+        for index, (name, place) in enumerate(self.parameters):
+            if place is None and name in self.varying and name in needed:
+                lines.append(self._position(index, "anymps_i"))
+        lines += [item.text for name, item in self.again.items() if name in needed - own]
+        changed = set().union(*(item.changed for item in piece.items)) - own
+        for name, array in self.arrays.items():
+            if name in needed - own:
+                constant = "" if name in changed else "const "
+                lines.append(f"[[maybe_unused]] {constant}auto {name} = {array}[anymps_i];")
+        lines += [_RETURN.sub(_DIE, item.text) if item.stores else item.text for item in piece.items]
+        kept = [name for item in piece.items if not item.again for name in item.declared if name in self.later[number]]
+        if self.unkept.intersection(kept):
+            raise NoText
+        types = ", ".join(f"decltype({name})" for name in kept)
+        lines.append(f"if constexpr (decltype(anymps_keep)::probe) return anymps_fission::Kept<{types}>(); else {{")
+        lines += [f"anymps_keep.template put<{place}>(anymps_i, {name});" for place, name in enumerate(kept)]
+        lines += [
+            f"{self.arrays[name]}[anymps_i] = {name};"
+            for name in sorted(changed)
+            if name in self.arrays and name in self.later[number]
+        ]
+        lines += ["}", "};"]
+        keep = "anymps_fission::Nowhere()"
+        if kept:
+            lines.append(f"decltype(anymps_p{number}(0, anymps_fission::Probe()))::Stores anymps_s{number};")
+            keep = f"anymps_fission::into(anymps_s{number})"
+            for place, name in enumerate(kept):
+                self.arrays[name] = f"anymps_s{number}.template get<{place}>()"
+        alive = "if (anymps_all[anymps_i]) " if self.returns else ""
+        call = f"{alive}anymps_p{number}(anymps_i, {keep});"
+        if piece.only:
+            return [
+                *lines,
+                f"if (const int anymps_i = {piece.only}; anymps_i >= 0 && anymps_i < anymps_n) {{ {call} }}",
+            ]
+        return [*lines, "ANYMPS_ANY_ORDER", f"for (int anymps_i = 0; anymps_i < anymps_n; ++anymps_i) {call}"]
+
+    def _call(self, call: Call) -> list[str]:
+        number = call.result.removeprefix("anymps_r")
+        given = [
+            f"unsigned({argument} + anymps_i)"
+            if place == call.lane
+            else f"{self.arrays[argument]}[anymps_i]"
+            if argument in self.arrays
+            else argument
+            for place, argument in enumerate(call.arguments)
+        ]
+        one = f"auto anymps_f{number} = [&](int anymps_i) {{ return {call.path}({', '.join(given)}); }};"
+        function = f"anymps_fission::{call.word}"
+        whole = [
+            "int(" + argument + ") == 0" if place == call.lane else self.arrays.get(argument, argument)
+            for place, argument in enumerate(call.arguments)
+        ]
+        if call.uniform:
+            return [
+                one,
+                f"[[maybe_unused]] const auto {call.result} = "
+                f"{function}({', '.join(['anymps_n', 'anymps_alive', f'anymps_f{number}', *whole])});",
+            ]
+        self.arrays[call.result] = f"anymps_c{number}"
+        name = (
+            call.word
+            if call.word in ("simd_sum", "simd_product", "simd_min", "simd_max") and "c10" not in call.path
+            else "each"
+        )
+        values = f", {whole[0]}" if name != "each" else ""
+        return [
+            one,
+            f"decltype(anymps_f{number}(0)) anymps_c{number}[1024];",
+            f"anymps_fission::{name}(anymps_n, anymps_alive, anymps_f{number}, anymps_c{number}{values});",
+        ]

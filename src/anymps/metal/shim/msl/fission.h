@@ -1,0 +1,189 @@
+// Groups that run as loops over their threads: arrays for what lives across a cut, and what threads do together.
+//
+// Each function is given the threads, who of them has not returned (or null: all of them), and a function that makes the call
+// for one thread. Where there is no shorter way, all threads make that call as fibers; the results are the same to the bit.
+#pragma once
+
+#include <msl/launch.h>
+
+namespace anymps_fission {
+
+using namespace anymps_sync;
+
+template <class T> struct plain { using type = T; };
+template <class T> struct plain<const T> { using type = T; };
+
+template <class... T> struct Columns {};
+template <class H, class... R> struct Columns<H, R...> {
+  alignas(64) H head[1024];
+  Columns<R...> rest;
+  template <unsigned I> auto& get() {
+    if constexpr (I == 0) return head;
+    else return rest.template get<I - 1>();
+  }
+};
+template <class... T> struct Kept { using Stores = Columns<typename plain<T>::type...>; };
+struct Probe { static constexpr bool probe = true; };
+struct Nowhere { static constexpr bool probe = false; };
+template <class S> struct Into {
+  static constexpr bool probe = false;
+  S& stores;
+  template <unsigned I, class V> ANYMPS_INLINE void put(int i, const V& value) const { stores.template get<I>()[i] = value; }
+};
+template <class S> ANYMPS_INLINE Into<S> into(S& stores) { return {stores}; }
+
+// Where the threads of a group lie in the grid: along one axis.
+struct Line {
+  int grid[3], group[3] = {0, 0, 0};
+  int start;
+  anymps_launch::Member member;
+  Line(const anymps_rt::Group& g, int axis) : member{*g.launch, g, {{0, 0, 0}}, 0} {
+    for (int i = 0; i < 3; ++i) {
+      grid[i] = int(g.position[i] * g.launch->group[i]);
+      if (grid[i] < 0) __builtin_unreachable();  // so that `grid[i] + thread` cannot wrap
+    }
+    start = grid[axis];
+  }
+};
+
+// Calls `f` for each thread, as fibers.
+template <class F> void by_fibers(int n, const unsigned char* alive, F& f) {
+  struct Context { F& f; const unsigned char* alive; } context{f, alive};
+  anymps_rt_group(unsigned(n), [](void* given, unsigned i) {
+    Context& c = *static_cast<Context*>(given);
+    if (c.alive == nullptr || c.alive[i] != 0) c.f(int(i));
+  }, &context);
+}
+template <class F, class R> void each(int n, const unsigned char* alive, F& f, R* results) {
+  auto one = [&](int i) { results[i] = f(i); };
+  by_fibers(n, alive, one);
+}
+// A call that gives all threads the same result.
+template <class F> auto same(int n, const unsigned char* alive, F& f) {
+  typename plain<decltype(f(0))>::type result{};
+  auto one = [&](int i) { result = f(i); };
+  by_fibers(n, alive, one);
+  return result;
+}
+
+// The tree of `anymps_sync::reduce` over the first `lanes` of 32.
+template <class Op, class T> ANYMPS_INLINE T tree(const T* values, int lanes) {
+  using W = typename wider<T>::type;
+  W v[32];
+  if (lanes >= 32) {
+    for (int i = 0; i < 16; ++i) v[i] = Op::apply(W(values[i]), W(values[i + 16]));
+    for (int i = 0; i < 8; ++i) v[i] = Op::apply(v[i], v[i + 8]);
+    for (int i = 0; i < 4; ++i) v[i] = Op::apply(v[i], v[i + 4]);
+    for (int i = 0; i < 2; ++i) v[i] = Op::apply(v[i], v[i + 2]);
+    return T(Op::apply(v[0], v[1]));
+  }
+  for (int i = 0; i < lanes; ++i) v[i] = W(values[i]);
+  for (int half_width = 16; half_width > 0; half_width /= 2) {
+    for (int i = 0; i < half_width && i + half_width < lanes; ++i) v[i] = Op::apply(v[i], v[i + half_width]);
+    lanes = lanes < half_width ? lanes : half_width;
+  }
+  return T(v[0]);
+}
+template <class Op, class F, class T> void simd(int n, const unsigned char* alive, F& f, T* results, const T* values) {
+  if (alive != nullptr) return each(n, alive, f, results);
+  for (int s = 0; s < n; s += 32) {
+    const int lanes = n - s < 32 ? n - s : 32;
+    const T value = tree<Op>(values + s, lanes);
+    for (int i = 0; i < lanes; ++i) results[s + i] = value;
+  }
+}
+#define ANYMPS_SIMD(NAME, OPERATION) \
+  template <class F, class T> void NAME(int n, const unsigned char* alive, F& f, T* results, const T* values) { \
+    simd<OPERATION>(n, alive, f, results, values); \
+  }
+ANYMPS_SIMD(simd_sum, Sum)
+ANYMPS_SIMD(simd_product, Product)
+ANYMPS_SIMD(simd_min, Min)
+ANYMPS_SIMD(simd_max, Max)
+#undef ANYMPS_SIMD
+
+// The collectives of c10/metal/reduction_utils.h: a tree in each SIMD group, whose results go to threadgroup memory, and a
+// tree over those. With 64-bit integers theirs go another way.
+template <class T> inline constexpr bool narrow = metal::is_arithmetic_v<T> && sizeof(T) <= 4;
+template <class T> ANYMPS_INLINE bool is_nan(T value) { return value != value; }
+
+template <class Op, bool Spread, class R> ANYMPS_INLINE R c10_tree(const R* values, int lanes) {
+  if constexpr (Spread && metal::is_floating_point_v<R>) {  // min and max: a NaN wins
+    bool nan = false;
+    for (int i = 0; i < lanes; ++i) nan |= is_nan(values[i]);
+    if (nan) return metal::numeric_limits<R>::quiet_NaN();
+  }
+  return tree<Op>(values, lanes);
+}
+template <class Op, bool Spread, class F, class R, class T>
+R reduced(int n, const unsigned char* alive, F& f, R* data, const T* values, bool straight, unsigned size) {
+  if constexpr (narrow<R> && metal::is_arithmetic_v<T>) {
+    if (alive == nullptr && straight && size == unsigned(n)) {
+      R wide[32];
+      for (int s = 0; s < n; s += 32) {
+        const int lanes = n - s < 32 ? n - s : 32;
+        for (int i = 0; i < lanes; ++i) wide[i] = static_cast<R>(values[s + i]);
+        data[s / 32] = c10_tree<Op, Spread>(wide, lanes);
+      }
+      if (n > 32) data[0] = c10_tree<Op, Spread>(data, (n + 31) / 32);
+      return data[0];
+    }
+  }
+  return same(n, alive, f);
+}
+#define ANYMPS_REDUCED(NAME, OPERATION, SPREAD) \
+  template <class F, class R, class T, class N> R NAME(int n, const unsigned char* alive, F& f, R* data, const T* values, bool straight, N size) { \
+    return reduced<OPERATION, SPREAD>(n, alive, f, data, values, straight, unsigned(size)); \
+  }
+ANYMPS_REDUCED(threadgroup_sum, Sum, false)
+ANYMPS_REDUCED(threadgroup_prod, Product, false)
+ANYMPS_REDUCED(threadgroup_max, Max, true)
+ANYMPS_REDUCED(threadgroup_min, Min, true)
+#undef ANYMPS_REDUCED
+
+// The first lane whose value is the winner or NaN.
+template <class Op, class R> ANYMPS_INLINE int winner(const R* values, int lanes, R& value) {
+  value = c10_tree<Op, true>(values, lanes);
+  for (int i = 0; i < lanes; ++i) {
+    if (values[i] == value || is_nan(values[i])) return i;
+  }
+  return 0;
+}
+template <class Op, class F, class R, class I, class T, class J>
+I placed(int n, const unsigned char* alive, F& f, R* data, I* places, const T* values, const J* at, bool straight, unsigned size) {
+  if constexpr (narrow<R>) {
+    if (alive == nullptr && straight && size == unsigned(n)) {
+      R wide[32], value;
+      for (int s = 0; s < n; s += 32) {
+        const int lanes = n - s < 32 ? n - s : 32;
+        for (int i = 0; i < lanes; ++i) wide[i] = values[s + i];
+        const I place = at[s + winner<Op>(wide, lanes, value)];
+        if (n <= 32) return place;
+        data[s / 32] = value;
+        places[s / 32] = place;
+      }
+      return places[0] = places[winner<Op>(data, (n + 31) / 32, value)];
+    }
+  }
+  return same(n, alive, f);
+}
+#define ANYMPS_PLACED(NAME, OPERATION) \
+  template <class F, class R, class I, class T, class J, class N> \
+  I NAME(int n, const unsigned char* alive, F& f, R* data, I* places, const T* values, const J* at, bool straight, N size) { \
+    return placed<OPERATION>(n, alive, f, data, places, values, at, straight, unsigned(size)); \
+  }
+ANYMPS_PLACED(threadgroup_argmax, Max)
+ANYMPS_PLACED(threadgroup_argmin, Min)
+#undef ANYMPS_PLACED
+
+// Read threadgroup memory alone: one thread does what each of them would.
+template <class F> auto first(F& f) {
+  typename plain<decltype(f(0))>::type result{};
+  auto one = [&](int i) { result = f(i); };
+  by_fibers(1, nullptr, one);
+  return result;
+}
+template <class F, class T, class N> auto threadgroup_welford_reduce(int, const unsigned char*, F& f, T*, N) { return first(f); }
+template <class F, class T, class N> auto threadgroup_welford_combine(int, const unsigned char*, F& f, T*, N) { return first(f); }
+
+}  // namespace anymps_fission

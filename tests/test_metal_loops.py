@@ -1,0 +1,194 @@
+"""Kernels whose threads meet at the top of the body alone run as loops, and give what fibers give, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from metal_shaders import HEAD
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+GROUPS, FIBERS = 2, 1
+TORCH = "#include <c10/metal/reduction_utils.h>\n#include <c10/metal/utils.h>\n"
+
+
+def in_style_of_inductor(name: str, element: str = "float") -> str:
+    """A row a group: a collective, and something that needs both its result and the thread's own value."""
+    return f"""
+    [[max_total_threads_per_threadgroup(1024)]]
+    kernel void {name}_{element}(device {element}* out, device {element}* all, constant {element}* in,
+        constant long& size, uint2 thread_pos [[thread_position_in_grid]],
+        uint2 group_pos [[thread_position_in_threadgroup]]) {{
+      auto xindex = thread_pos.x;
+      auto r0_index = thread_pos.y;
+      int r0_1 = r0_index;
+      int x0 = xindex;
+      threadgroup {element} shared[32];
+      auto tmp0 = in[r0_1 + size * x0];
+      auto tmp1 = c10::metal::threadgroup_{name}(shared, tmp0, r0_index * 1, size);
+      if (r0_index == 0) all[x0] = static_cast<{element}>(tmp1);
+      auto tmp2 = tmp0 - tmp1;
+      out[r0_1 + size * x0] = static_cast<{element}>(tmp2);
+    }}"""
+
+
+def forms(monkeypatch: pytest.MonkeyPatch, source: str, kernel: str) -> tuple[Any, Any]:
+    """A kernel as loops and the same one as fibers."""
+    monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
+    loops = getattr(torch.mps.compile_shader(source), kernel)
+    monkeypatch.setenv("ANYMPS_METAL_FIBERS", "1")
+    fibers = getattr(torch.mps.compile_shader(source), kernel)
+    assert (loops._entry.form, fibers._entry.form) == (GROUPS, FIBERS)
+    return loops, fibers
+
+
+SIZES = (1, 31, 32, 33, 100, 1024)
+DTYPES = {"float": torch.float32, "int": torch.int32, "long": torch.int64}
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+def test_reductions_of_rows(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Every type and whole and partial SIMD groups; a NaN; integers of 64 bits."""
+    source = TORCH + "".join(in_style_of_inductor(name, element) for element in DTYPES)
+    for element, dtype in DTYPES.items():
+        loops, fibers = forms(monkeypatch, source, f"{name}_{element}")
+        for size in SIZES:
+            x = torch.randn(5, size).mul(4 if dtype != torch.float32 else 1).to(dtype)
+            if dtype == torch.float32 and size > 1:
+                x[2, size // 2] = torch.nan
+            results = []
+            for kernel in (loops, fibers):
+                out, whole = torch.zeros(5, size, dtype=dtype, device="mps"), torch.zeros(5, dtype=dtype, device="mps")
+                kernel(out, whole, x.to("mps"), size, threads=(5, size), group_size=(1, size))
+                results.append((out.cpu(), whole.cpu()))
+            for left, right in zip(*results, strict=True):
+                assert torch.equal(left.nan_to_num(7), right.nan_to_num(7))
+            if name == "sum" and dtype != torch.float32:
+                assert torch.equal(results[0][1], x.sum(1, dtype=dtype))
+
+
+BODIES = (
+    HEAD
+    + TORCH
+    + """
+kernel void norm(device float* out, constant float* in, constant uint& size, uint2 at [[thread_position_in_grid]]) {
+  int x = at.x;
+  auto r = at.y;
+  threadgroup float shared[1024];
+  auto value = in[r + size * x];
+  shared[r * 1] = value;
+  auto found = c10::metal::threadgroup_welford_reduce(shared, size);
+  auto scale = metal::precise::rsqrt(found.y / size + 1e-5);
+  out[r + size * x] = (value - found.x) * scale;
+}
+kernel void softmax(device float* out, constant float* in, constant uint& size,
+                    uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  float top = -INFINITY, sum = 0;
+  for (uint i = lane; i < size; i += 32) top = max(top, in[row * size + i]);
+  top = simd_max(top);
+  for (uint i = lane; i < size; i += 32) sum += exp(in[row * size + i] - top);
+  const float scale = 1.0 / simd_sum(sum);
+  for (uint i = lane; i < size; i += 32) out[row * size + i] = exp(in[row * size + i] - top) * scale;
+}
+kernel void turned(device float* out, constant float* in, constant uint& size, uint i [[thread_position_in_grid]],
+                   uint lane [[thread_index_in_threadgroup]]) {
+  if (i >= size) return;
+  float mine = in[i];
+  mine += simd_shuffle_xor(mine, 1) * simd_sum(mine);
+  threadgroup float all[1024];
+  all[lane] = mine;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[i] = all[lane ^ 1] + simd_prefix_inclusive_sum(mine);
+}
+"""
+)
+
+
+@pytest.mark.parametrize("size", [7, 32, 100, 640])
+def test_bodies_of_people(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Values that change across cuts, SIMD calls within expressions, barriers, threads that return early."""
+    x = torch.randn(6, size)
+    grids = {
+        "norm": {"threads": (6, size), "group_size": (1, size)},
+        "softmax": {"threads": 6 * 32, "group_size": 32},
+        "turned": {"threads": 6 * size + 9, "group_size": 256},
+    }
+    for name, grid in grids.items():
+        loops, fibers = forms(monkeypatch, BODIES, name)
+        results = []
+        for kernel in (loops, fibers):
+            out = torch.zeros(6, size, device="mps")
+            kernel(out, x.to("mps"), 6 * size if name == "turned" else size, **grid)
+            results.append(out.cpu())
+        assert torch.equal(*results), name
+        if name == "softmax":
+            torch.testing.assert_close(results[0], x.softmax(1))
+        if name == "norm":
+            torch.testing.assert_close(results[0], torch.nn.functional.layer_norm(x, (size,)), rtol=1e-4, atol=1e-4)
+
+
+def test_what_all_threads_of_a_group_change_changes_once() -> None:
+    """A mean that every thread reads and writes in place, as Inductor has it: lanes read before one of them writes."""
+    library = torch.mps.compile_shader(
+        TORCH
+        + """
+kernel void update(device float* mean, constant float* before, constant float* in,
+                   uint2 at [[thread_position_in_grid]]) {
+  auto r = at.y;
+  int x = at.x;
+  threadgroup float shared[32];
+  auto tmp0 = in[r + 64 * x];
+  auto tmp1 = c10::metal::threadgroup_sum(shared, tmp0, r * 1, 64);
+  auto tmp2 = before[x];
+  auto tmp3 = tmp2 * 0.5 + tmp1;
+  mean[x] = tmp3;
+}
+"""
+    )
+    mean = torch.tensor([2.0, 4.0, 8.0], device="mps")
+    library.update(mean, mean, torch.ones(3, 64, device="mps"), threads=(3, 64), group_size=(1, 64))
+    assert mean.tolist() == [65.0, 66.0, 68.0]
+
+
+def test_a_group_along_two_axes_runs_as_fibers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop is along one axis; a launch that has another shape is right, too."""
+    monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
+    library = torch.mps.compile_shader(
+        HEAD
+        + """
+kernel void place(device float* out, uint2 at [[thread_position_in_grid]], uint i [[thread_index_in_threadgroup]]) {
+  threadgroup float all[64];
+  all[i] = at.x;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[at.x + 8 * at.y] = all[63 - i];
+}
+"""
+    )
+    out = torch.zeros(8, 8, device="mps")
+    library.place(out, threads=(8, 8), group_size=(8, 8))
+    assert out.cpu().equal(torch.arange(7, -1, -1.0).expand(8, 8))
+    assert library.place._entry.form == FIBERS
+
+
+def test_bodies_that_need_fibers() -> None:
+    """Threads that meet in a loop, and functions of the program's own that synchronise."""
+    library = torch.mps.compile_shader(
+        HEAD
+        + """
+float all(float x) { return simd_sum(x); }
+kernel void in_a_loop(device float* out, uint i [[thread_position_in_grid]]) {
+  for (int n = 0; n < 2; ++n) out[i] = simd_sum(out[i]);
+}
+kernel void in_a_function(device float* out, uint i [[thread_position_in_grid]]) { out[i] = all(out[i]); }
+kernel void in_a_branch(device float* out, uint i [[thread_position_in_grid]]) {
+  out[i] = i < 16 ? simd_sum(out[i]) : 0;
+}
+"""
+    )
+    for name, expected in (("in_a_loop", 32 * 32), ("in_a_function", 32), ("in_a_branch", 16)):
+        out = torch.ones(32, device="mps")
+        getattr(library, name)(out)
+        assert out[0].item() == expected
+        assert getattr(library, name)._entry.form == FIBERS
