@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import jsonschema
 import pytest
 
 from anymps import parse_mac
 from anymps.cost import OperatorCall, predict_operator
+from anymps.forecast import forecast
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, Wait
-from anymps.report import render_summary, render_terminal, renderer
+from anymps.report import compare, render_diff_json, render_diff_terminal, render_summary, render_terminal, renderer
 from anymps.report._predicted import predicted_sentence, predicted_step
+from anymps.report.diff._html import render_diff_html
 from recordings import META
 
+SCHEMAS = Path(__file__).parents[1] / "docs" / "schema"
 SIDE = "float32[2048, 2048]"
 PRODUCT = OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,))
 
@@ -86,3 +91,37 @@ def test_a_few_calls_may_be_unknown() -> None:
     report = json.loads("".join(renderer("json").pieces(recording(10, 1), [])))
     reason = "aten::linalg_svd has no class of cost: its time is not predicted"
     assert report["predicted_step"]["left_out"] == [{"reason": reason, "calls": 1}]
+
+
+def test_a_comparison_has_the_macs_times() -> None:
+    """Before and after by phase, where both recordings have a time; the JSON keeps to its schema."""
+    before, after, without = recording(20, 0), recording(10, 0), recording(8, 2)
+    diff = compare(before, after, [], [])
+    shown = render_diff_terminal(diff)
+    (whole,) = (line for line in shown.splitlines() if line.strip().startswith("whole step"))
+    assert "on the Mac  its ratio" in shown
+    assert whole.rstrip().endswith("63.5 ms -> 30.2 ms       0.48")
+    document = json.loads(render_diff_json(diff))
+    schema = json.loads((SCHEMAS / "diff-1.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert document["step"][-1]["predicted_seconds"]["before"] == pytest.approx(forecast(before).time.seconds)
+    assert ">on the Mac</th>" in render_diff_html(diff)
+    other = compare(before, without, [], [])
+    assert "on the Mac" not in render_diff_terminal(other)
+    assert json.loads(render_diff_json(other))["step"][-1]["predicted_seconds"] is None
+
+
+def test_a_trace_has_the_step_in_the_macs_time() -> None:
+    """A process of its own with host and GPU; none without a prediction."""
+    events = json.loads("".join(renderer("trace").pieces(recording(20, 0), [])))["traceEvents"]
+    ours = [event for event in events if event["pid"] == 2]
+    names = [event["args"]["name"] for event in ours if event["ph"] == "M"]
+    assert names == ["the typical step (number 1) on an M3 Pro 18GB, predicted", "host", "GPU"]
+    device = [event for event in ours if event["ph"] == "X" and event["tid"] == 2]
+    assert [event["name"] for event in device] == ["aten::mm"] * 19
+    one = predict_operator(PRODUCT, parse_mac("M3 Pro 18GB"), "2.13")
+    assert device[0]["dur"] == pytest.approx(1e6 * one.device, abs=0.01)
+    assert device[0]["args"] == {"bound by": "compute"}
+    assert {event["name"] for event in ours if event["ph"] == "X" and event["tid"] == 1} >= {"launches", "waits"}
+    plain = json.loads("".join(renderer("trace").pieces(recording(8, 2), [])))["traceEvents"]
+    assert {event["pid"] for event in plain} == {1}

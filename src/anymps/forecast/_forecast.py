@@ -56,6 +56,8 @@ class Forecast:
     time: WalkedStep
     no_time: str = ""
     workers: bool = False
+    calls: tuple[str, ...] = ()
+    """The operator of each happening that the tracks name, empty for one without; only with tracks."""
 
     @property
     def waits(self) -> tuple[PlacedWait, ...]:
@@ -128,7 +130,8 @@ def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool) -> Forecas
         raise CostError(f"anymps: only {time.predicted:,} of the step's {time.calls:,} calls have a predicted time")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
     loading = sum(it.work or 0.0 for it in found if it.kind == "batch") / speed
-    return Forecast(mac, torch, step.step, time, _no_time(recording, mac, time, loading), workers)
+    calls = tuple(it.call.operator if it.call is not None else "" for it in found) if tracks else ()
+    return Forecast(mac, torch, step.step, time, _no_time(recording, mac, time, loading), workers, calls)
 
 
 def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, list[Happening], float]:

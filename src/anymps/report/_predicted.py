@@ -37,13 +37,18 @@ def predicted_in_short(recording: Recording) -> str:
     return f"A step: about {duration(1e9 * time.seconds)} ({span}), bound by {found.bound}."
 
 
-def mac_times(recording: Recording) -> Callable[[Phase | None], str]:
-    """What a phase of the typical step, or all of it, takes on the Mac, as a cell; empty where no time is told."""
+def mac_seconds(recording: Recording) -> dict[Phase, float]:
+    """What each phase of the typical step takes on the Mac; empty where no time is told."""
     found = predicted_step(recording)
     if found is None or found.no_time:
-        return lambda _: ""
-    time = found.time
-    return lambda phase: duration(1e9 * (time.seconds if phase is None else time.parts.get(phase, 0.0)))
+        return {}
+    return {phase: found.time.parts.get(phase, 0.0) for phase in Phase}
+
+
+def mac_times(recording: Recording) -> Callable[[Phase | None], str]:
+    """What a phase of the typical step, or all of it, takes on the Mac, as a cell; empty where no time is told."""
+    seconds = mac_seconds(recording)
+    return lambda phase: duration(1e9 * (sum(seconds.values()) if phase is None else seconds.get(phase, 0.0)))
 
 
 def predicted_object(recording: Recording) -> dict[str, object] | None:

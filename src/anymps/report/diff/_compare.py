@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from anymps.findings import Finding
 from anymps.record import Fate, PhaseShare, Recording
 from anymps.report._identity import Key, key
+from anymps.report._predicted import mac_seconds
 from anymps.report._step_rows import by_place, title, total
 from anymps.report._words import fact
 
@@ -43,6 +44,8 @@ class PhaseChange:
     phase: str
     before: PhaseShare
     after: PhaseShare
+    on_mac: tuple[float, float] | None = None
+    """Predicted seconds on the Macs of both recordings; None unless both have a time."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +140,14 @@ def _phases(before: Recording, after: Recording) -> tuple[PhaseChange, ...]:
     first, second = (table.typical for table in (before.step_table(), after.step_table()))
     if not first or not second:
         return ()
+    was, now = mac_seconds(before), mac_seconds(after)
+    known = bool(was and now)
     rows = [
-        PhaseChange(old.phase.label, old, new)
+        PhaseChange(old.phase.label, old, new, (was[old.phase], now[old.phase]) if known else None)
         for old, new in zip(sorted(first, key=by_place), sorted(second, key=by_place), strict=True)
     ]
-    return (*rows, PhaseChange("", total(first), total(second)))
+    sums = (sum(was.values()), sum(now.values()))
+    return (*rows, PhaseChange("", total(first), total(second), sums if known else None))
 
 
 def _operators(recording: Recording) -> tuple[set[str], set[str]]:

@@ -56,6 +56,7 @@ def _page(diff: Diff) -> dict[str, Any]:
         ],
         "groups": groups,
         "step_title": diff.step_title,
+        "step_columns": words.step_columns(diff),
         "step": [words.step_row(row) for row in diff.phases],
         "operators": operators,
         **assets(),
@@ -95,7 +96,7 @@ def _figures(diff: Diff) -> list[dict[str, str]]:
     ]
     if diff.phases:
         whole = words.step_row(diff.phases[-1])
-        columns = dict(zip(words.STEP_COLUMNS, whole[1:], strict=True))
+        columns = dict(zip(words.step_columns(diff), whole[1:], strict=True))
         figures += [
             {"name": "operators on CPU, a step", "value": columns["on CPU"] or "0"},
             {"name": "waits, a step", "value": columns["waits"] or "0"},

@@ -39,6 +39,7 @@ def render_diff_json(diff: Diff) -> str:
                 "phase": it.phase or None,
                 "before": {**share_object(it.before), "phase": it.phase or None},
                 "after": {**share_object(it.after), "phase": it.phase or None},
+                "predicted_seconds": {"before": it.on_mac[0], "after": it.on_mac[1]} if it.on_mac else None,
             }
             for it in diff.phases
         ],

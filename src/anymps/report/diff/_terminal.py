@@ -68,7 +68,7 @@ def _step(diff: Diff) -> Iterator[RenderableType]:
     yield from heading(diff.step_title, "before, after, and after / before of the times")
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
     grid.add_column("phase", no_wrap=True)
-    for name in words.STEP_COLUMNS:
+    for name in words.step_columns(diff):
         grid.add_column(name, justify="right", no_wrap=True)
     for row in diff.phases:
         if not row.phase:

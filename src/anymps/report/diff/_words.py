@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from anymps.record import PhaseShare
 from anymps.report import _text as text
+from anymps.report._predicted import ON_MAC
 from anymps.report.diff._compare import Change, Diff, PhaseChange, Side, frequency
 
 STEP_COLUMNS = ("on mps", "on CPU", "waits", "time", "ratio")
+MAC_COLUMNS = (ON_MAC, "its ratio")
+"""Those of the predicted time, where both recordings have one."""
 
 
 def verdict(diff: Diff) -> str:
@@ -39,11 +42,20 @@ def numbers(change: Change) -> str:
     return f"{text.count(before) or '0'} {unit} before, {text.count(after) or '0'} after{ratio_words(before, after)}"
 
 
+def step_columns(diff: Diff) -> tuple[str, ...]:
+    """The columns of the step's table, behind the phase."""
+    return (*STEP_COLUMNS, *MAC_COLUMNS) if any(row.on_mac for row in diff.phases) else STEP_COLUMNS
+
+
 def step_row(row: PhaseChange) -> list[str]:
-    """The phase and its `STEP_COLUMNS`."""
+    """The phase and its `step_columns`."""
     cells = [_both(*map(text.count, pair)) for pair in _numbers(row.before, row.after)]
     times = _both(text.duration(row.before.time_ns), text.duration(row.after.time_ns))
-    return [row.phase or "whole step", *cells, times, _ratio(row.before.time_ns, row.after.time_ns)]
+    on_mac = []
+    if row.on_mac is not None:
+        was, now = row.on_mac
+        on_mac = [_both(text.duration(1e9 * was), text.duration(1e9 * now)), _ratio(was, now)]
+    return [row.phase or "whole step", *cells, times, _ratio(row.before.time_ns, row.after.time_ns), *on_mac]
 
 
 def operator_rows(diff: Diff) -> list[tuple[str, list[str]]]:

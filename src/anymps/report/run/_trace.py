@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from anymps.findings import Finding
 from anymps.record import Fate, Flag, Phase, Recording, Wait
 from anymps.report._words import environment, verdict
+from anymps.report.run._trace_on_mac import events_on_mac
 
 _PROCESS: Final = 1
 _STEPS, _PHASES, _THREADS = 1, 2, 10  # numbers of tracks; a thread has two, its calls and its waits
@@ -81,6 +82,7 @@ class _Events:
         yield [_name("process_name", _PROCESS, None, "anymps")]
         yield from self._calls()
         yield list(chain(self._steps(), self._memory(), self._tracks()))
+        yield list(events_on_mac(self.recording, self._zero))
 
     def _calls(self) -> Iterator[list[str]]:
         """The calls' events: each itself, its wait, its arrow; and a slice for calls of one phase that follow another.
