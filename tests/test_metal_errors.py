@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -197,3 +198,43 @@ def test_interrupt_ends_an_endless_kernel() -> None:
             if process.stdout.readable():
                 break
         assert process.communicate(timeout=60)[0] == "interrupted\n"
+
+
+def test_an_endless_kernel_is_stopped_after_the_limit() -> None:
+    """In a loop over the grid and in fibers, on two threads; the process goes on. A limit that is no number."""
+    script = (
+        "import torch, anymps\nanymps.enable(quiet=True)\ntorch.set_num_threads(2)\n"
+        "source = 'kernel void endless(device float* x, uint i [[thread_position_in_grid]]) { while (x[i] == 0) {} }'\n"
+        "source += 'kernel void together(device float* x, uint i [[thread_position_in_grid]]) {'\n"
+        "source += ' while (x[0] == 0) simdgroup_barrier(metal::mem_flags::mem_none); }'\n"
+        "source = source.replace('device', 'volatile device')\n"
+        "library = torch.mps.compile_shader(source)\nx = torch.zeros(100000, device='mps')\n"
+        "for name in ('endless', 'together'):\n"
+        "    try:\n        getattr(library, name)(x, group_size=32)\n"
+        "    except RuntimeError as error:\n        print(error)\n"
+        "x += 1\nlibrary.endless(x)\nprint(x.sum().item())\n"
+    )
+    answer = run(script, {"ANYMPS_SHADER_SECONDS": "0.3"})
+    after = (
+        "ran for more than 0.3 s and was stopped. A Mac stops one after some seconds and goes on with wrong numbers. "
+        "ANYMPS_SHADER_SECONDS sets another limit"
+    )
+    assert answer.splitlines() == [
+        f"anymps: the Metal kernel 'endless' {after}",
+        f"anymps: the Metal kernel 'together' {after}",
+        "100000.0",
+    ]
+    wrong = "import torch, anymps\nanymps.enable(quiet=True)\ntry:\n    torch.mps.compile_shader('')\n"
+    wrong += "except Exception as error:\n    print(type(error).__name__, error)\n"
+    assert run(wrong, {"ANYMPS_SHADER_SECONDS": "soon"}) == (
+        "UsageError ANYMPS_SHADER_SECONDS=soon is no number of seconds: name one, or 0 for no limit\n"
+    )
+
+
+def run(script: str, variables: dict[str, str]) -> str:
+    """What a process prints."""
+    environment = {**os.environ, **variables}
+    answer = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    return answer.stdout + answer.stderr

@@ -6,6 +6,7 @@ aten/src/ATen/native/mps/OperationUtils.h (`mtl_setBuffer`). Errors are theirs, 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -170,4 +171,7 @@ def _bytes(value: float, cast: str, default: str) -> bytes:
         if not -(1 << 63) <= value < 1 << 63:
             raise RuntimeError(_CAST.format(int))
         return struct.pack("q", value)
-    return torch.tensor([value], dtype=torch.float32).numpy().tobytes()
+    try:
+        return struct.pack("f", value)
+    except OverflowError:  # beyond the largest float32
+        return struct.pack("f", math.copysign(math.inf, value))

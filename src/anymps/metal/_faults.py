@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from anymps.metal._runtime import FAULTS, Report
+from anymps.metal._runtime import FAULTS, SECONDS_VARIABLE, Report, shader_seconds
 
 _NEAR = 1 << 20
 
@@ -13,6 +13,11 @@ _NEAR = 1 << 20
 def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]], missing: int) -> str:
     """One sentence or two. `ranges` are (argument, address, bytes) of the buffers; `missing` buffers were not given."""
     number = signal.Signals(report.signal)
+    if number == signal.SIGXCPU:
+        return (
+            f"anymps: the Metal kernel '{name}' ran for more than {shader_seconds():g} s and was stopped. A Mac stops "
+            f"one after some seconds and goes on with wrong numbers. {SECONDS_VARIABLE} sets another limit"
+        )
     text = f"anymps: the Metal kernel '{name}' {FAULTS.get(number, f'was stopped by {number.name}')}"
     if report.has_thread:
         text += f", in the thread at ({', '.join(map(str, report.position))}) of the grid"

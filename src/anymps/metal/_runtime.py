@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
+import os
 import signal
 from pathlib import Path
 
+from anymps._errors import UsageError
 from anymps.metal._compile import compile_runtime
 
 
@@ -37,6 +40,7 @@ class Report(ctypes.Structure):
     )
 
 
+SECONDS_VARIABLE = "ANYMPS_SHADER_SECONDS"
 GROUPS = 2  # `anymps_rt::Form::Groups`
 Triple = ctypes.c_uint * 3
 FAULTS = {
@@ -47,6 +51,18 @@ FAULTS = {
 }
 
 
+def shader_seconds() -> float:
+    """How long a launch may take, in seconds; 0: as long as it likes. Raises UsageError for what is no such number."""
+    text = os.environ.get(SECONDS_VARIABLE, "").strip() or "600"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise UsageError(f"{SECONDS_VARIABLE}={text} is no number of seconds: name one, or 0 for no limit")
+    return seconds
+
+
 @functools.cache
 def runtime() -> ctypes.CDLL:
     """The runtime, compiled at first use; its names are there for the shaders that are loaded after it.
@@ -54,6 +70,7 @@ def runtime() -> ctypes.CDLL:
     Raises BuildError without a compiler or a place to keep the result.
     """
     library = ctypes.CDLL(str(compile_runtime()), mode=ctypes.RTLD_GLOBAL)
+    ctypes.c_double.in_dll(library, "anymps_rt_limit").value = shader_seconds()
     library.anymps_rt_launch.restype = ctypes.c_int
     library.anymps_rt_launch.argtypes = (
         ctypes.POINTER(KernelEntry),

@@ -1,10 +1,16 @@
 // Signals of kernels: handlers that jump only if their thread runs a kernel, and else ask what was there before them.
 #include "guard.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <mutex>
 #include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
 #include <vector>
+
+double anymps_rt_limit = 0;
 
 namespace anymps_rt {
 namespace {
@@ -57,8 +63,8 @@ std::vector<pthread_t> pool_threads;
 
 void on_stop(int, siginfo_t*, void*) {
   Guard* const here = the_guard;
-  if (here != nullptr && here->guarded != 0) {
-    here->caught = SIGINT;
+  if (here != nullptr && here->guarded != 0 && here->of->stopped.load()) {
+    here->caught = here->of->why.load();
     siglongjmp(here->out, 1);
   }
 }
@@ -67,18 +73,24 @@ int stop_signal() {
   return SIGRTMAX - 3;
 }
 
+// Has all threads that work for a launch jump out of it; those of others look, and go on.
+void stop(Stoppable& launch, int why) {
+  launch.why.store(why);
+  launch.stopped.store(true);
+  for (const pthread_t thread : pool_threads) {
+    pthread_kill(thread, stop_signal());
+  }
+  if (pthread_equal(launch.caller, pthread_self()) == 0) {
+    pthread_kill(launch.caller, stop_signal());
+  }
+}
+
 void on_interrupt(int number, siginfo_t* info, void* context) {
   const int saved = errno;
   pass_on(number, info, context);
   Stoppable* const launch = running.load();
   if (launch != nullptr) {
-    launch->stopped.store(true);
-    for (const pthread_t thread : pool_threads) {
-      pthread_kill(thread, stop_signal());
-    }
-    if (pthread_equal(launch->caller, pthread_self()) == 0) {
-      pthread_kill(launch->caller, stop_signal());
-    }
+    stop(*launch, SIGINT);
     errno = saved;
     on_stop(number, info, context);
   }
@@ -105,6 +117,41 @@ void install_handlers() {
     install(number, on_fault);
   }
   install(stop_signal(), on_stop);
+}
+
+// Launches that run, and the thread that looks after their time. It is there from the first launch on.
+struct Watcher {
+  std::mutex mutex;
+  std::vector<Stoppable*> launches;
+  bool started = false;
+};
+Watcher* watcher = new Watcher;  // never destroyed: its thread may outlive `main`
+
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+void watch() {
+  for (;;) {
+    usleep(100000);
+    const std::lock_guard<std::mutex> lock(watcher->mutex);
+    for (Stoppable* const launch : watcher->launches) {
+      if (anymps_rt_limit > 0 && !launch->stopped.load() && now() - launch->since > anymps_rt_limit) {
+        stop(*launch, SIGXCPU);
+      }
+    }
+  }
+}
+
+void start_watcher() {
+  pthread_atfork(nullptr, nullptr, [] { watcher = new Watcher; });  // a forked child has none of its parent's threads
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread(watch).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace
@@ -143,6 +190,15 @@ Guard::~Guard() {
 
 Watch::Watch(Stoppable& launch) : launch_(launch) {
   launch.caller = pthread_self();
+  launch.since = now();
+  {
+    const std::lock_guard<std::mutex> lock(watcher->mutex);
+    if (!watcher->started) {
+      watcher->started = true;
+      start_watcher();
+    }
+    watcher->launches.push_back(&launch);
+  }
   install_handlers();
   Stoppable* idle = nullptr;
   running.compare_exchange_strong(idle, &launch);
@@ -151,6 +207,11 @@ Watch::Watch(Stoppable& launch) : launch_(launch) {
 }
 
 Watch::~Watch() {
+  {
+    const std::lock_guard<std::mutex> lock(watcher->mutex);
+    auto& all = watcher->launches;
+    all.erase(std::find(all.begin(), all.end(), &launch_));
+  }
   Stoppable* mine = &launch_;
   running.compare_exchange_strong(mine, nullptr);
   sigaction(SIGINT, &before_, nullptr);

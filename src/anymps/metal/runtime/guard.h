@@ -12,7 +12,9 @@ namespace anymps_rt {
 // What can be stopped from outside: one launch.
 struct Stoppable {
   std::atomic<bool> stopped{false};
+  std::atomic<int> why{0};  // SIGINT, or SIGXCPU where it ran too long
   pthread_t caller{};
+  double since = 0;
 };
 
 // The guard of one OS thread. Between `guarded = 1` and `guarded = 0` a signal of the kernel jumps to `out`.
@@ -23,6 +25,7 @@ class Guard {
   ~Guard();
 
   sigjmp_buf out;
+  Stoppable* of = nullptr;  // the launch that this thread works for
   volatile sig_atomic_t guarded = 0;
   int caught = 0;  // the signal
   uintptr_t address = 0;
@@ -33,7 +36,7 @@ class Guard {
 };
 
 // Where a launch begins and ends, on the thread that called it. A Ctrl-C in between reaches its threads, too; Python's own
-// handler notes it, and raises it when the launch is over.
+// handler notes it, and raises it when the launch is over. One that runs for longer than `anymps_rt_limit` is stopped, too.
 class Watch {
  public:
   explicit Watch(Stoppable& launch);
@@ -50,3 +53,5 @@ void add_pool_thread(pthread_t thread);
 void forget_pool_threads();
 
 }  // namespace anymps_rt
+
+extern "C" double anymps_rt_limit;  // seconds that a launch may take; 0: as long as it likes

@@ -72,6 +72,7 @@ void work(void* context) {
   Group group{&job.launch, {}, {}, 0};
   Team team{job.kernel, &group};
   if (sigsetjmp(guard.out, 0) == 0) {
+    guard.of = &job;
     guard.guarded = 1;
     while (!job.stopped.load(std::memory_order_relaxed)) {
       const uint64_t piece = job.next.fetch_add(1, std::memory_order_relaxed);
