@@ -65,5 +65,6 @@ def test_without_a_prediction_the_public_ranges_stand() -> None:
     )
     assert limits(recording)[0] == (
         "Times are of this machine, unless they are said to be the M3 Pro 18GB's: those are predicted. What a wait "
-        "costs is what the predicted step would save without it; other costs are ranges from public measurements."
+        "costs is what the predicted step would save without it; other costs are ranges from public measurements. "
+        "The program's own code was timed here, and is scaled to that Mac's CPU."
     )

@@ -15,6 +15,10 @@ from anymps.cost import Happening, HappeningKind, OperatorCall
 from anymps.record import Direction, Fate, Flag, Phase, Recording, Signature, Step, Wait
 
 _ALIKE: Final = 5  # steps of which the gaps are taken
+_MOST_READ: Final = 100_000  # calls of other steps that are read for their gaps: that many take a second
+# Plain numbers: a step may have a hundred thousand calls, and an operation with an enumeration takes a microsecond.
+_VIEW, _PAIR = int(Flag.VIEW), int(Flag.PAIR)
+_PHASES: Final = {int(phase): phase for phase in Phase}
 _ENTRIES: Final = (
     "SELECT step, start_ns, duration_ns, signature, site, phase, wait, direction, flags, moved_bytes FROM entries "
     "WHERE step IN ({steps}) ORDER BY step, start_ns, id"
@@ -76,7 +80,8 @@ def happenings(recording: Recording, step: Step, speed: float) -> list[Happening
     near = sorted(
         steps[1:] or steps, key=lambda number: abs(steps.index(number) - at) if speed else number != step.step
     )
-    chosen = {step.step, *(near[:_ALIKE] if speed else ())}
+    others = min(_ALIKE, _MOST_READ * len(steps) // max(1, recording.entry_count))
+    chosen = {step.step, *(near[:others] if speed else ())}
     entries: dict[int, list[_Entry]] = {number: [] for number in chosen}
     listed = ", ".join(map(str, sorted(chosen)))
     for row in recording.stream(_ENTRIES.format(steps=listed)):
@@ -116,9 +121,9 @@ class _Reader:
         loading = nested = clock  # until when a loader makes a batch, until when a fallback runs
         for it in entries:
             signature, call = self._call(it.signature)
-            part = Phase(it.phase)
+            part = _PHASES[it.phase]
             if signature.fate is Fate.MARK:
-                if it.phase == Phase.BATCH and it.length and not it.flags & Flag.PAIR:
+                if it.phase == Phase.BATCH and it.length and not it.flags & _PAIR:
                     found.append(Happening("wait", host_code=self._seconds(it.start - clock), part=part))
                     clock, loading = max(clock, it.start), it.start + it.length
                 continue
@@ -150,7 +155,7 @@ class _Reader:
         elif it.direction in (Direction.CPU_TO_MPS, Direction.MPS_TO_CPU):
             yield Happening("copy", call, code, None, it.moved, waits, part, place)
         elif fate in (Fate.NATIVE, Fate.COPY):
-            kind: HappeningKind = "view" if it.flags & Flag.VIEW else "kernel"
+            kind: HappeningKind = "view" if it.flags & _VIEW else "kernel"
             yield Happening(kind, call, code, None, it.moved, waits, part, place)
         else:
             yield Happening("wait", None, code, part=part)  # refused: nothing came of it
