@@ -96,6 +96,8 @@ def test_the_observer_needs_no_device() -> None:
         "feeds/observe",
         "feeds/raised",
         "bindings/law",
+        "bindings/tape",
+        "bindings/progress",
         "bindings/observer",
         "bindings/hazard",
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
 from anymps.device._law import law
+from anymps.device._machine import machine
 from anymps.device._real_mac import hazards_of_this_mac
 from anymps.device._start_method import START_METHOD_VARIABLE, SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
@@ -245,14 +246,7 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) ->
             "after that; call anymps.enable() before the first backward, best right after `import torch`"
         )
     core.configure(law(version))
-    core.install_device(
-        version.release[1],
-        mac.recommended_max_memory,
-        mac.max_buffer_length,
-        mac.macos[0],
-        mac.macos[1],
-        substrate,
-    )
+    core.install_device(machine(version, mac, substrate))
     core.allow_fallback(fallback)
     _native = core
     enforce_hazards(hazards(version, mac.macos, mac.metal_family))
@@ -271,7 +265,7 @@ def _load_core() -> NativeCore:
 
 
 def _end_threads_at_exit(core: NativeCore) -> None:
-    """Ends the autograd engine's device thread while the interpreter lives; see `end_device_threads` in module.cpp."""
+    """Ends the autograd engine's device thread while the interpreter lives; see `end_device_threads` in device_bindings.cpp."""
     process = os.getpid()
 
     def end() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from anymps.device._law import Law
+from anymps.device._machine import Machine
 from anymps.rules.faults import HazardRow
 
 # Entries, signatures, steps, places, names of operators, how many entries were dropped, rounds.
@@ -18,16 +19,7 @@ Total = tuple[int, int, int, int, int, int, int, int, int]
 class NativeCore(Protocol):
     # set-up
     def configure(self, law: Law, /) -> None: ...
-    def install_device(
-        self,
-        torch_minor: int,
-        recommended_max: int,
-        max_buffer: int,
-        macos_major: int,
-        macos_minor: int,
-        substrate: str,
-        /,
-    ) -> None: ...
+    def install_device(self, machine: Machine, /) -> None: ...
     def allow_fallback(self, allowed: bool, /) -> None: ...
     def hold_back_copies(self, held_back: bool, /) -> None: ...
     def keep_values_up_to(self, size: int, /) -> None: ...

@@ -1,5 +1,17 @@
-// The parts of the Python module `_native`.
+// The parts of the Python module `_native`: a table of functions each, in the file of its name.
 #pragma once
 
-#include "bindings/hazard_bindings.h"
-#include "bindings/observer_bindings.h"
+#include <Python.h>
+
+namespace anymps {
+
+extern PyMethodDef law_methods[];
+extern PyMethodDef hazard_methods[];
+extern PyMethodDef device_methods[];
+extern PyMethodDef memory_methods[];
+extern PyMethodDef tape_methods[];
+extern PyMethodDef progress_methods[];
+extern PyMethodDef observer_methods[];
+extern PyMethodDef shader_methods[];
+
+}  // namespace anymps

@@ -5,6 +5,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -35,6 +36,23 @@ inline std::string to_string(PyObject* object) {
     throw PythonRaised();
   }
   return text;
+}
+
+inline uint64_t to_number(PyObject* object) {
+  const unsigned long long number = PyLong_AsUnsignedLongLong(object);
+  if (PyErr_Occurred() != nullptr) {
+    throw PythonRaised();
+  }
+  return number;
+}
+
+// The value of a dictionary's field; its name, in an error.
+inline PyObject* field(PyObject* table, const char* name) {
+  PyObject* value = PyDict_Check(table) ? PyDict_GetItemString(table, name) : nullptr;
+  if (value == nullptr) {
+    throw std::invalid_argument(std::string("anymps: the native core was told no ") + name);
+  }
+  return value;
 }
 
 // The values of a tuple, as PyArg_ParseTuple reads them.

@@ -1,5 +1,5 @@
 // Python's way to the hazards: putting them in force, and asking which ones a call would meet.
-#include "bindings/hazard_bindings.h"
+#include "bindings/bindings.h"
 
 #include "law/law.h"
 
@@ -59,8 +59,7 @@ c10::IValue value_of(PyObject* object) {
   return PyLong_Check(object) ? c10::IValue(static_cast<int64_t>(PyLong_AsLongLong(object))) : c10::IValue();
 }
 
-}  // namespace
-
+// set_hazards(rows): anymps.rules.hazard_table()
 PyObject* set_hazards_from_python(PyObject*, PyObject* rows) {
   try {
     std::vector<HazardRow> table;
@@ -91,6 +90,7 @@ PyObject* set_hazards_from_python(PyObject*, PyObject* rows) {
   }
 }
 
+// hazards_of(operator, arguments) -> ids; arguments are tensors, numbers, bools, None and lists of one kind of them.
 PyObject* hazards_of_from_python(PyObject*, PyObject* args) {
   const char* name;
   PyObject* arguments;
@@ -118,5 +118,12 @@ PyObject* hazards_of_from_python(PyObject*, PyObject* args) {
     return nullptr;
   }
 }
+
+}  // namespace
+
+PyMethodDef hazard_methods[] = {
+    {"set_hazards", set_hazards_from_python, METH_O, "Puts these known faults of MPS in force, and no others."},
+    {"hazards_of", hazards_of_from_python, METH_VARARGS, "The known faults in force that a call would meet."},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace anymps

@@ -1,5 +1,5 @@
 // The law as Python tells it: one small function reads each table, and one puts all of them in force.
-#include "bindings/law_bindings.h"
+#include "bindings/bindings.h"
 
 #include "bindings/guarded.h"
 #include "law/law.h"
@@ -19,15 +19,6 @@ struct Law {
   Checks checks;
   Texts texts;
 };
-
-// The value of a field; its name, in an error.
-PyObject* field(PyObject* law, const char* name) {
-  PyObject* value = PyDict_Check(law) ? PyDict_GetItemString(law, name) : nullptr;
-  if (value == nullptr) {
-    throw std::invalid_argument(std::string("anymps: the native core was told no ") + name);
-  }
-  return value;
-}
 
 std::vector<std::string> read_names(PyObject* list) {
   std::vector<std::string> names;
@@ -155,13 +146,18 @@ void put_in_force(Law law) {
   enter_rules(law.operators, law.dtypes, std::move(law.checks));
 }
 
-}  // namespace
-
+// configure(law): anymps.device._law.Law. A table that is missing or has another shape raises before anything changes.
 PyObject* configure_from_python(PyObject*, PyObject* law) {
   return guarded([&]() -> PyObject* {
     put_in_force(read(law));
     Py_RETURN_NONE;
   });
 }
+
+}  // namespace
+
+PyMethodDef law_methods[] = {
+    {"configure", configure_from_python, METH_O, "Says what MPS does with a call. Once a process, before all else."},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace anymps

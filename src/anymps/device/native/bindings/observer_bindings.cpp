@@ -1,5 +1,5 @@
 // Starting and stopping the observer, and what Python sees of the device in its place: waits, refusals, buffers.
-#include "bindings/observer_bindings.h"
+#include "bindings/bindings.h"
 
 #include "feeds/feeds.h"
 #include "law/law.h"

@@ -1,5 +1,6 @@
 // Who tells the recorder of calls.
 #pragma once
 
+#include "feeds/observed_waits.h"
 #include "feeds/observer.h"
 #include "feeds/redirect.h"

@@ -3,10 +3,6 @@
 
 #include <Python.h>
 
-#include <cstdint>
-#include <string>
-#include <utility>
-
 namespace anymps::observer {
 
 // Observes from now on, on all threads. `raised` is a Python callable, asked once for each call that ends with an exception:
@@ -21,12 +17,5 @@ enum class Answer : int {
   Late = 2,     // of another call: this one was done
   Foreign = 3,  // a Python exception thrown through the call, such as a checkpoint's early stop: no kernel has run
 };
-
-// The host has waited, by something that is no operator.
-void waited();
-
-// The calls whose indices the device has looked at since the last wait: the first one's operator, and its line if all have
-// that one, else 0.
-std::pair<std::string, uint32_t> take_checked();
 
 }  // namespace anymps::observer

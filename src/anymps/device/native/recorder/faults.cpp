@@ -2,10 +2,11 @@
 #include "recorder/faults.h"
 
 #include "recorder/call_sites.h"
+#include "recorder/marks.h"
 #include "recorder/overwritten.h"
+#include "recorder/places.h"
 #include "recorder/progress.h"
 #include "recorder/python_bridge.h"
-#include "recorder/tape.h"
 
 namespace anymps {
 namespace {

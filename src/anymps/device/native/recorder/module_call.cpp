@@ -3,7 +3,6 @@
 
 #include "recorder/progress.h"
 #include "recorder/python_bridge.h"
-#include "recorder/tape.h"
 
 #include <unordered_map>
 

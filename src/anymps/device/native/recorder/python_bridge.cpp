@@ -3,9 +3,9 @@
 
 #include "recorder/autograd.h"
 #include "recorder/call_sites.h"
+#include "recorder/marks.h"
 #include "recorder/progress.h"
 #include "recorder/repeats.h"
-#include "recorder/tape.h"
 
 #include <unordered_set>
 

@@ -3,7 +3,6 @@
 
 #include "recorder/progress.h"
 #include "recorder/roundtrip.h"
-#include "recorder/tape.h"
 
 #include <mutex>
 #include <unordered_map>

@@ -4,8 +4,8 @@
 #include "law/law.h"
 #include "recorder/autograd.h"
 #include "recorder/call_sites.h"
+#include "recorder/marks.h"
 #include "recorder/progress.h"
-#include "recorder/tape.h"
 
 #include <ATen/record_function.h>
 

@@ -1,0 +1,38 @@
+// The values of a call as an observer gets them: the tensors among them, and whether they are on mps.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/util/ArrayRef.h>
+
+namespace anymps::observer {
+
+template <class Each>
+void each_tensor(const c10::IValue& value, const Each& each) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) {
+      each(value.toTensor());
+    }
+  } else if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
+    for (const c10::IValue& item : value.toListRef()) {
+      if (item.isTensor() && item.toTensor().defined()) {
+        each(item.toTensor());
+      }
+    }
+  }
+}
+
+struct Looked {
+  bool on_mps = false, sparse = false;
+  c10::DispatchKeySet keys;
+};
+Looked look(c10::ArrayRef<const c10::IValue> values);
+
+// Whether one of the values, a tensor or a dtype, is complex128 and none before it float64.
+bool has_wide_complex(c10::ArrayRef<const c10::IValue> values);
+
+// Without the wrappers in which torch.func has its tensors.
+c10::IValue unwrapped(const c10::IValue& value);
+
+}  // namespace anymps::observer
