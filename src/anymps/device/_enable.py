@@ -265,7 +265,7 @@ def _load_core() -> NativeCore:
 
 
 def _end_threads_at_exit(core: NativeCore) -> None:
-    """Ends the autograd engine's device thread while the interpreter lives; see `end_device_threads` in device_bindings.cpp."""
+    """Ends the engine's device thread while the interpreter lives; see `end_device_threads` in device_bindings.cpp."""
     process = os.getpid()
 
     def end() -> None:
