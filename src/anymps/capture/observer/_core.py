@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Answer(IntEnum):
-    """What an exception of a call means; the numbers are those of native/feeds/observer.h."""
+    """What an exception of a call means; the numbers are those of native/feeds/observed_exceptions.h."""
 
     RAISED = 0
     REFUSED = 1

@@ -2,7 +2,6 @@
 #include "feeds/observed_exceptions.h"
 
 #include "feeds/observed_waits.h"
-#include "feeds/observer.h"
 #include "feeds/raised_calls.h"
 
 #include <torch/csrc/autograd/python_variable.h>

@@ -11,6 +11,14 @@
 
 namespace anymps::observer {
 
+// What an exception means, as Python tells it.
+enum class Answer : int {
+  Raised = 0,   // any device would have raised it
+  Refused = 1,  // noted as a refusal by who was asked
+  Late = 2,     // of another call: this one was done
+  Foreign = 3,  // a Python exception thrown through the call, such as a checkpoint's early stop: no kernel has run
+};
+
 // Whom to ask; nullptr: nobody.
 void set_asked(PyObject* raised);
 

@@ -10,12 +10,4 @@ namespace anymps::observer {
 void start(PyObject* raised);
 void stop();
 
-// What an exception means, as Python tells it.
-enum class Answer : int {
-  Raised = 0,   // any device would have raised it
-  Refused = 1,  // noted as a refusal by who was asked
-  Late = 2,     // of another call: this one was done
-  Foreign = 3,  // a Python exception thrown through the call, such as a checkpoint's early stop: no kernel has run
-};
-
 }  // namespace anymps::observer

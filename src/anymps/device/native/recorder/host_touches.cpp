@@ -3,7 +3,6 @@
 
 #include "recorder/host_touches.h"
 
-#include "recorder/nonblocking.h"
 #include "recorder/pending_copies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

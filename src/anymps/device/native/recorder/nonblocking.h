@@ -5,17 +5,16 @@
 // what the program does to their host side meanwhile is noted on the tape, with the line of the copy.
 #pragma once
 
+#include "recorder/pending_copies.h"
+
 #include <ATen/core/Tensor.h>
 
-#include <atomic>
 #include <cstdint>
 #include <limits>
 
 typedef struct _object PyObject;
 
 namespace anymps::nonblocking {
-
-extern std::atomic<bool> pending;
 
 // Strict: what arrives on the CPU is not a number (of integers: far from any) until the host has waited.
 void hold_back(bool strict);

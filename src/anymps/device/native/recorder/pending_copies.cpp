@@ -4,7 +4,6 @@
 #include "law/law.h"
 #include "recorder/call_sites.h"
 #include "recorder/marks.h"
-#include "recorder/nonblocking.h"
 #include "recorder/progress.h"
 
 #include <ATen/ops/copy_native.h>

@@ -5,12 +5,15 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/FunctionRef.h>
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 
 namespace anymps::nonblocking {
+
+extern std::atomic<bool> pending;  // whether there are any
 
 struct Copy {
   uint64_t number = 0;
@@ -66,6 +69,6 @@ uint64_t copies_so_far();
 struct Pending {
   bool any, to_cpu;
 };
-Pending what_is_pending();  // sets `pending`, too
+Pending what_is_pending();  // and sets `pending`
 
 }  // namespace anymps::nonblocking

@@ -4,18 +4,46 @@
 #include "recorder/thread_tape.h"
 
 #include <mutex>
+#include <unordered_map>
 
 namespace anymps::tape {
+namespace {
+
+// What was taken off the tape so far; guarded by its mutex.
+struct Taken {
+  struct TotalKey {
+    uint64_t a, b;
+    bool operator==(const TotalKey& other) const {
+      return a == other.a && b == other.b;
+    }
+  };
+  struct TotalHash {
+    size_t operator()(const TotalKey& key) const {
+      return mix(key.a, key.b);
+    }
+  };
+  std::unordered_map<TotalKey, Total, TotalHash> totals;
+  uint64_t detail_limit = 0;
+  uint64_t detailed = 0;
+};
+
+Taken& taken() {
+  static Taken* the_taken = new Taken;  // as long as the tape
+  return *the_taken;
+}
+
+}  // namespace
 
 void start(uint64_t detail_limit, bool by_observer) {
   TapeState& s = tape_state();
   std::lock_guard<std::mutex> lock(s.mutex);
+  Taken& t = taken();
   signatures::forget_all();
-  s.totals.clear();
+  t.totals.clear();
   s.spare.insert(s.spare.end(), s.chunks.begin(), s.chunks.end());
   s.chunks.clear();
-  s.detail_limit = detail_limit;
-  s.detailed = 0;
+  t.detail_limit = detail_limit;
+  t.detailed = 0;
   s.threads = 0;
   s.refusals.store(0);
   s.plain.store(0);
@@ -36,6 +64,7 @@ void pause(bool paused) {
 Drained drain() {
   TapeState& s = tape_state();
   std::lock_guard<std::mutex> lock(s.mutex);
+  Taken& t = taken();
   Drained result;
   result.dropped = s.plain.exchange(0, std::memory_order_relaxed);
   std::vector<Chunk*> still_open;
@@ -43,10 +72,10 @@ Drained drain() {
     const uint32_t count = chunk->count.load(std::memory_order_acquire);
     for (uint32_t i = chunk->drained; i < count; ++i) {
       const Entry& e = chunk->entries[i];
-      const TapeState::TotalKey key{
+      const Taken::TotalKey key{
           (uint64_t(e.signature) << 32) | e.module,
           (uint64_t(e.site) << 32) | (uint64_t(e.phase) << 16) | (uint64_t(e.wait) << 8) | e.direction};
-      Total& total = s.totals[key];
+      Total& total = t.totals[key];
       if (total.count == 0) {
         total.signature = e.signature;
         total.module = e.module;
@@ -59,9 +88,9 @@ Drained drain() {
       total.duration_ns += e.duration_ns;
       total.moved_bytes += e.moved_bytes;
       const bool matters = e.wait != 0 || e.refusal != 0 || e.direction == 1 || e.direction == 2 || (e.flags & (kHazard | kUnsafeCopy | kPair)) != 0;
-      if (s.detailed < s.detail_limit || matters) {
+      if (t.detailed < t.detail_limit || matters) {
         result.entries.append(reinterpret_cast<const char*>(&e), sizeof(Entry));
-        ++s.detailed;
+        ++t.detailed;
       } else {
         ++result.dropped;
       }
@@ -83,9 +112,10 @@ Drained drain() {
 std::vector<Total> totals() {
   TapeState& s = tape_state();
   std::lock_guard<std::mutex> lock(s.mutex);
+  Taken& t = taken();
   std::vector<Total> result;
-  result.reserve(s.totals.size());
-  for (const auto& item : s.totals) {
+  result.reserve(t.totals.size());
+  for (const auto& item : t.totals) {
     result.push_back(item.second);
   }
   return result;

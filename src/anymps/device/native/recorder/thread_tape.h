@@ -5,13 +5,11 @@
 #include "recorder/entry.h"
 #include "recorder/positions.h"
 #include "recorder/progress.h"
-#include "recorder/tape.h"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 namespace anymps {
@@ -30,20 +28,6 @@ struct TapeState {
   std::vector<Chunk*> chunks;  // in use or not yet drained
   std::vector<Chunk*> spare;
   uint32_t threads = 0;
-  struct TotalKey {
-    uint64_t a, b;
-    bool operator==(const TotalKey& other) const {
-      return a == other.a && b == other.b;
-    }
-  };
-  struct TotalHash {
-    size_t operator()(const TotalKey& key) const {
-      return mix(key.a, key.b);
-    }
-  };
-  std::unordered_map<TotalKey, Total, TotalHash> totals;
-  uint64_t detail_limit = 0;
-  uint64_t detailed = 0;
   std::atomic<uint32_t> refusals{0};
   std::atomic<uint64_t> plain{0};  // calls since the last drain that wrote no entry because of that
   std::atomic<uint32_t> generation{0};  // one more at each start, so that threads drop what they remember of an older tape
