@@ -19,6 +19,7 @@ from anymps.metal._tokens import tokenize
 
 _INCLUDES = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](c10/metal/[^>"]+)[>"]', re.MULTILINE)
 _SYNCED = "synced.json"
+_precompiled: dict[Path, Path] = {}  # by folder
 
 
 def includes_torch(text: str) -> bool:
@@ -88,7 +89,10 @@ def precompiled(compiler: Compiler) -> list[str]:
         if answer.returncode != 0:
             path.write_text("")  # compilers differ: the header itself serves as well
 
-    found = find_or_make(directory, "all", f".{name}", make)
+    # Found once a process: to see that so large a file is whole takes as long as a small kernel.
+    found = _precompiled.get(directory)
+    if found is None or not found.is_file():
+        found = _precompiled[directory] = find_or_make(directory, "all", f".{name}", make)
     if found.stat().st_size == 0:
         return ["-include", str(SHIM / "msl" / "all.h")]
     if compiler.is_clang:
