@@ -238,6 +238,22 @@ def test_simd_moves_and_votes(tmp_path: Path) -> None:
     assert out.cpu().tolist()[33:] == [11 * (i - 1) for i in range(33, 40)]
 
 
+def test_a_shuffle_of_short_numbers(tmp_path: Path) -> None:
+    """Where value, fill and distance are of one type."""
+    body = """
+      %k = zext i32 %i to i64
+      %a = trunc i32 %i to i16
+      %s = call i16 @air.simd_shuffle_and_fill_up.s.i16(i16 %a, i16 -5, i16 2, i16 32)
+      %to = getelementptr i16, ptr addrspace(1) %out, i64 %k
+      store i16 %s, ptr addrspace(1) %to
+      ret void"""
+    declared = "declare i16 @air.simd_shuffle_and_fill_up.s.i16(i16, i16, i16, i16)"
+    text = module("moves", [("out", "short", 0)], INDEX, body, declared)
+    out = torch.zeros(32, dtype=torch.int16, device="mps")
+    kernels(tmp_path, moves=text).moves(out, threads=32)
+    assert out.cpu().tolist() == [-5, -5, *range(30)]
+
+
 def test_atomics(tmp_path: Path) -> None:
     """Each thread adds one; a weak exchange gives the value that was there."""
     body = """

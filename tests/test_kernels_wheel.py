@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,51 @@ def test_what_was_added_stays_until_the_next_is_whole(tmp_path: Path) -> None:
     kept.path.write_bytes(kept.path.read_bytes()[:-1])
     with pytest.raises(KernelsError, match=r"torch-2\.13\.0\.metallib was damaged \(it has .* add the wheel again"):
         open_kernels(RELEASE)
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be kept is gone again, and what was there stays."""
+    add_kernels(made(tmp_path, metallib({"a": b"BC"})), RELEASE)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(KernelsError) as caught:
+        add_kernels(made(tmp_path, metallib({"b": b"BC"})), RELEASE)
+    assert str(caught.value) == (
+        f"Metal kernels cannot be kept in {cache} (No space left on device): make room there, "
+        "or name another place in ANYMPS_CACHE_DIR"
+    )
+    assert [path.name for path in cache.iterdir()] == ["torch-2.13.0.metallib"]
+    assert list(open_kernels(RELEASE).kernels) == ["a"]
+
+
+def test_pip_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is asked for the macOS wheel of the installed release; what it says when it fails is the line."""
+    asked: list[str] = []
+    answers = iter([0, 1])
+
+    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked[:] = command
+        if status := next(answers):
+            return subprocess.CompletedProcess(command, status, "", "warning\nERROR: no matching distribution\n")
+        wheel(
+            Path(command[command.index("-d") + 1]) / "torch-x.whl",
+            library("metal_basic", metallib({"a": b"BC"})),
+            INSTALLED,
+        )
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("subprocess.run", pip)
+    assert main(["kernels", "add", "--download"]) == 0
+    assert capsys.readouterr().out.startswith(f"added 1 kernel of torch {INSTALLED}, ")
+    assert asked[-1] == f"torch=={INSTALLED}"
+    assert asked[asked.index("--platform") + 1] == "macosx_14_0_arm64"
+    assert main(["kernels", "add", "--download"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"anymps: pip cannot download torch {INSTALLED} for macosx_14_0_arm64: ERROR: no matching distribution"
+    )
 
 
 def test_signature_of_a_kernel() -> None:

@@ -35,8 +35,7 @@ class KernelLibrary:
 
     def __getitem__(self, name: str) -> CompiledKernel:
         if name not in self._loaded:
-            bitcode = self._stored.bitcode(name)
-            loaded = load_object(name, bitcode, self._stored.kernels[name].digest)
+            loaded = load_object(name, self._stored.bitcode(name))
             self._loaded[name] = CompiledKernel(name, loaded, self._device)
         return self._loaded[name]
 

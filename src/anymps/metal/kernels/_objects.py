@@ -1,4 +1,4 @@
-"""Machine code of compiled kernels: made once, kept by the kernel's own digest, loaded into this process."""
+"""Machine code of compiled kernels: made once, kept by the digest of what it was made of, loaded into this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anymps.metal.kernels._metadata import Signature, read_signature
 from anymps.metal.kernels._support import address_of
 from anymps.metal.kernels._translate import SHARED_TYPE, translate
 
-_SOURCES = ("_intrinsics.py", "_together.py", "_translate.py", "_entries.py", "_metadata.py", "_objects.py")
+_KEY = "0" * 20  # stands for the key in the text of which the key is made
 _UNDEFINED = 0
 _SYMBOL = struct.Struct("<IBBHQQ")
 
@@ -35,8 +35,8 @@ class LoadedKernel:
 _lock = threading.Lock()  # LLVM's engine serves one thread
 
 
-def load_object(name: str, bitcode: bytes, digest: bytes) -> LoadedKernel:
-    """A kernel of that bitcode, ready to be run. `digest` is what the container says of it.
+def load_object(name: str, bitcode: bytes) -> LoadedKernel:
+    """A kernel of that bitcode, ready to be run.
 
     Raises KernelsError for a kernel that cannot run here, and BuildError where its code cannot be kept.
     """
@@ -47,11 +47,12 @@ def load_object(name: str, bitcode: bytes, digest: bytes) -> LoadedKernel:
         except RuntimeError as error:
             raise KernelsError(f"LLVM cannot read the bitcode of the kernel {name}: {_last(error)}") from None
         signature = read_signature(text)
-        key = hashlib.sha256(digest + _translator() + processor.encode()).hexdigest()[:20]
-        translated = translate(text, signature, key, layout, triple)
+        translated = translate(text, signature, _KEY, layout, triple)
+        key = hashlib.sha256(f"{processor}\0{translated.text}".encode()).hexdigest()[:20]
+        text = translated.text.replace(_KEY, key)
 
         def make(path: Path) -> None:
-            path.write_bytes(_compile(name, translated.text, machine))
+            path.write_bytes(_compile(name, text, machine))
 
         data = find_or_make(cache_directory("objects"), key, ".o", make).read_bytes()
         _provide(name, data)
@@ -60,7 +61,7 @@ def load_object(name: str, bitcode: bytes, digest: bytes) -> LoadedKernel:
         engine.add_object_file(binding.ObjectFileRef.from_data(data))
         engine.finalize_object()
         address = engine.get_function_address(f"anymps_{word}_{key}")
-        return LoadedKernel(signature, address, translated.together, _shared_bytes(translated.text))
+        return LoadedKernel(signature, address, translated.together, _shared_bytes(text))
 
 
 @functools.cache
@@ -72,14 +73,6 @@ def _target() -> tuple[Any, str, str, str]:
     machine = binding.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
     version = ".".join(map(str, binding.llvm_version_info))
     return machine, str(machine.target_data), triple, "\0".join((version, triple, cpu, features))
-
-
-@functools.cache
-def _translator() -> bytes:
-    digest = hashlib.sha256()
-    for name in _SOURCES:
-        digest.update(Path(__file__).with_name(name).read_bytes())
-    return digest.digest()
 
 
 @functools.cache

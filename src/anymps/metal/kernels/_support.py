@@ -25,9 +25,10 @@ _CONVERSIONS = {
     "__gnu_h2f_ieee": "anymps_k_from_half",
 }
 _FLOATS = (
-    "acos asin atan atan2 cos cosh exp exp10 exp2 fma fmod ldexp log log10 log2 pow round roundeven sin sinh sqrt tan"
+    "acos asin atan atan2 ceil cos cosh exp exp10 exp2 floor fma fmax fmin fmod ldexp log log10 log2 pow rint round "
+    "roundeven sin sincos sinh sqrt tan tanh trunc"
 )
-_LIBC = (*(f"{name}f" for name in (*_FLOATS.split(), "tanh", "sincos")), "memcpy", "memset", "memmove")
+_LIBC = (*(f"{name}f" for name in _FLOATS.split()), "memcpy", "memset", "memmove")
 
 
 @functools.cache

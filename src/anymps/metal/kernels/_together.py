@@ -61,13 +61,13 @@ def _exchange(it: Declaration, width: str, operation: str, flush: str) -> str | 
     kind = _kind(element, it.name)
     if kind is None:
         return None
-    numbers = [at for at, type_ in enumerate(it.parameters) if at and type_ != it.result]
+    fills = "_and_fill_" in operation
+    numbers = list(range(1 + fills, len(it.parameters)))
     more: dict[int, tuple[str, str]] = {}
     begin = ""
     if numbers:  # the lane, or the distance
         begin = f"  %by = zext {it.parameters[numbers[0]]} %a{numbers[0]} to i32\n"
         more[3] = ("i32", "%by")
-    fills = len(it.parameters) > 1 and it.parameters[1] == it.result
     resolve = f"anymps_k_{prefix}{operation}_{kind}"
     if not count:
         if fills:

@@ -1,0 +1,49 @@
+"""`python -m tests.oracle`: compares the device with the Metal kernels that were added (anymps kernels add).
+
+`--write docs/fidelity` replaces the numbers of the installed release and renders docs/fidelity-kernels.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+import anymps
+
+
+def main() -> int:
+    """Compares and prints; returns 0."""
+    parser = argparse.ArgumentParser(prog="python -m tests.oracle")
+    parser.add_argument("names", nargs="*", help="kernels to compare, all by default")
+    parser.add_argument("--write", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    anymps.enable("M3 Pro 18GB", quiet=True)
+    from .page import load, render, save
+    from .pairs import compare_all
+
+    rows = []
+    for row in compare_all(anymps.metal_kernels(), options.names):
+        rows.append(row)
+        print(
+            f"{row['operator']:<34} {row['dtype']:<10} {row['verdict']:<10} {row['ulps']:>3}  {row['example']}",
+            flush=True,
+        )
+    verdicts = [row["verdict"] for row in rows]
+    print({verdict: verdicts.count(verdict) for verdict in ("equal", "ulp", "different")}, len(rows), "pairs")
+    if options.write:
+        release = torch.__version__.partition("+")[0]
+        minor = ".".join(release.split(".")[:2])
+        path = options.write / f"kernels-{minor}.json"
+        path.write_text(save({"torch": release, "rows": rows}), encoding="utf-8")
+        page = options.write.with_name("fidelity-kernels.md")
+        page.write_text(render(load(options.write)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

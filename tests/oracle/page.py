@@ -1,0 +1,85 @@
+"""Renders docs/fidelity-kernels.md from the numbers of each release."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .reasons import reason
+
+Row = dict[str, Any]
+
+_HEAD = """# Beside PyTorch's own kernels
+
+Operators of the virtual device were compared with the Metal kernels of PyTorch's macOS wheel, which
+[run here](kernels.md): the same kernel code as the Mac's, up to what Apple's driver does with `exp`, `log`, `sin` and
+division, and to the order inside a SIMD group. No Mac was asked.
+
+Do not edit this page: add the kernels of the installed release (`anymps kernels add`) and run
+`python -m tests.oracle --write docs/fidelity`.
+
+One pair is an operator and a dtype. It is asked with values at the edges of the dtype, random ones, and the samples of
+torch's database of operators that consist of tensors alone; dense, transposed and broadcast. Sums, scans and norms get
+rows of 3 to 1000 numbers, in one launch that was chosen for this comparison.
+
+- *equal*: every bit of every result, where any NaN equals any other.
+- *within n ulp*: no result is further away than n units in the last place, 64 at most.
+- *different*: at least one result is another number, or NaN or infinite on one side alone.
+
+Subnormal results, which the kernels give as zero, are left out.
+Integers are not divided by zero or shifted by more than their width: that is undefined on a GPU.
+Polynomials have orders up to 30.
+"""
+
+
+def load(folder: Path) -> list[dict[str, Any]]:
+    """The numbers of all releases, the oldest first."""
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("kernels-*.json")]
+    return sorted(documents, key=lambda document: [int(part) for part in document["torch"].split(".")])
+
+
+def save(document: dict[str, Any]) -> str:
+    """The numbers of a release as JSON, a row a line."""
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in document["rows"])
+    return f'{{"torch": {json.dumps(document["torch"])}, "rows": [\n{rows}\n]}}\n'
+
+
+def render(documents: Iterable[dict[str, Any]]) -> str:
+    """The page."""
+    documents = list(documents)
+    lines = [_HEAD, "| torch | pairs | equal | within n ulp | different |", "| --- | ---: | ---: | ---: | ---: |"]
+    for document in documents:
+        verdicts = [row["verdict"] for row in document["rows"]]
+        counts = " | ".join(str(verdicts.count(verdict)) for verdict in ("equal", "ulp", "different"))
+        lines.append(f"| {document['torch']} | {len(verdicts)} | {counts} |")
+    for document in documents:
+        lines += ["", f"## torch {document['torch']}", ""]
+        lines += ["| operator | equal | within n ulp | different |", "| --- | --- | --- | --- |"]
+        operators: dict[str, list[Row]] = {}
+        for row in document["rows"]:
+            operators.setdefault(row["operator"], []).append(row)
+        lines += [_line(name, rows) for name, rows in operators.items()]
+        lines += ["", f"### What differs in torch {document['torch']}, and why", ""]
+        for name, rows in operators.items():
+            far = [row for row in rows if row["verdict"] == "different"]
+            if far:
+                dtypes = ", ".join(row["dtype"] for row in far)
+                lines += [
+                    f"- `{name}` ({dtypes}): {reason(far[0]['kernel'], far[0]['dtype'])}",
+                    f"  First seen: {_example(far[0])}.",
+                ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, rows: list[Row]) -> str:
+    cells = []
+    for verdict in ("equal", "ulp", "different"):
+        these = [row for row in rows if row["verdict"] == verdict]
+        cells.append(", ".join(row["dtype"] + (f" ({row['ulps']})" if verdict == "ulp" else "") for row in these))
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _example(row: Row) -> str:
+    return f"{row['dtype']} {row['example']}"

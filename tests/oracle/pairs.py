@@ -1,0 +1,93 @@
+"""Runs each operator and dtype on the device and by its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from anymps.metal.kernels import KernelLibrary
+
+from .compare import Difference
+from .launches import NAMES, run_cast, run_kernel
+from .operators import OPERATORS, Operator
+from .rows import ROWS, compare_rows
+from .values import DTYPES, inputs, line
+
+Row = dict[str, Any]
+
+
+def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[Row]:
+    """A row for each operator and dtype that has a kernel; with names, of those alone."""
+    wanted = set(names)
+    for operator in OPERATORS:
+        if wanted and operator.kernel not in wanted:
+            continue
+        for dtype in DTYPES:
+            found = compare(library, operator, dtype)
+            if found is not None:
+                yield _row(operator.title, operator.kernel, dtype, found)
+    for rows in ROWS:
+        for dtype in DTYPES if not wanted or rows.kernel in wanted else ():
+            found = compare_rows(library, rows, dtype)
+            if found is not None:
+                yield _row(rows.title, rows.kernel, dtype, found)
+    if not wanted or "to" in wanted:
+        yield from compare_casts(library)
+
+
+def compare(library: KernelLibrary, operator: Operator, dtype: torch.dtype) -> Difference | None:
+    """One operator over its inputs of a dtype; None if the device refuses them or no kernel has them."""
+    found = Difference()
+    if isinstance(operator.alpha, float) and not dtype.is_floating_point:
+        return None  # the kernel of integers takes the number as an integer
+    for given in inputs(operator, dtype):
+        on_device = tuple(one.detach().to("mps") for one in given)
+        try:
+            result = operator.call(*on_device)
+        except (RuntimeError, NotImplementedError, TypeError):
+            continue  # refused on a Mac, too
+        by_kernel = run_kernel(library, operator, on_device, result)
+        if by_kernel is not None:
+            found.add(result.cpu(), by_kernel.cpu(), given)
+    return found if found.elements else None
+
+
+def compare_casts(library: KernelLibrary) -> Iterator[Row]:
+    """A copy to each other dtype."""
+    for target in DTYPES:
+        for source in DTYPES:
+            if source == target or (source.is_complex and not target.is_complex):
+                continue
+            given = line(source, 5)
+            if not source.is_floating_point:
+                values = given
+            else:  # what no integer holds is undefined
+                values = (
+                    given
+                    if target.is_floating_point or target.is_complex or target == torch.bool
+                    else given[given.abs() < 100]
+                )
+                values = values.abs() if target == torch.uint8 else values
+            by_kernel = run_cast(library, values.to("mps"), target)
+            if by_kernel is None:
+                continue
+            found = Difference()
+            found.add(values.to("mps").to(target).cpu(), by_kernel.cpu(), (values,))
+            yield _row(f"to {str(target).removeprefix('torch.')}", f"copy_identity, {NAMES[target]}", source, found)
+
+
+def _row(operator: str, kernel: str, dtype: torch.dtype, found: Difference) -> Row:
+    return {
+        "operator": operator,
+        "kernel": kernel,
+        "dtype": str(dtype).removeprefix("torch."),
+        "verdict": found.verdict,
+        "elements": found.elements,
+        "unequal": found.unequal,
+        "flushed": found.flushed,
+        "ulps": found.ulps,
+        "far": found.far,
+        "example": found.example,
+    }

@@ -1,0 +1,77 @@
+"""Why a kernel gives another number than the device does: read from the kernels, one sentence each."""
+
+from __future__ import annotations
+
+_EXACT_AT_ENDS = "The kernel's formula has no case for this end of the range."
+_HALF = "The kernel computes in the 16-bit type from beginning to end; the device does so in float32 and rounds once."
+_COMPLEX = "The kernel's formula for complex numbers loses digits where terms cancel, and at zeros and branch points."
+_ORDER = "Numbers are taken together in another order, which shows where they cancel."
+_POLYNOMIAL = "NaN is treated differently by the CPU's code, and digits are lost where terms cancel."
+_OWN = "The kernel has a polynomial or a series of its own, with fewer digits than the CPU's."
+
+_REASONS = {
+    "abs": "The kernel goes through float32: integers above 2²⁴ lose digits, and the smallest one becomes the largest.",
+    "acos": "The kernel returns π for exactly 1 and -π for -1, and loses digits where terms cancel.",
+    "erfc": "The kernel is 1 - erf(x), which has few digits left from about 2 on, and none where erf(x) rounds to 1.",
+    "erf": "The smallest normal number is zero for the CPU's code in this type.",
+    "expm1": "The kernel subtracts 1 from exp(x) for all but the smallest numbers, which costs digits near 0.",
+    "cosh": "The CPU's code overflows at 88.7; the kernel only where the result does.",
+    "sinh": "The CPU's code overflows at 88.7; the kernel only where the result does.",
+    "sinc": "The kernel of complex numbers gives 0 where the limit is 1.",
+    "silu": "Of integers: the kernel computes in float32, where the sigmoid of 17 is 1; the device does so in float64.",
+    "gelu": "Of infinity the CPU's code makes NaN; the tails of the kernel are zero.",
+    "lgamma": _OWN,
+    "hypot": "The kernel is sqrt(x² + y²): it overflows early, and NaN wins over infinity.",
+    "nextafter": "The kernel of bfloat16 takes the next float32 and rounds it, which gives the number itself.",
+    "gcd": "The smallest integer has no absolute value; the two go on with different numbers.",
+    "div_floor": "The kernel divides and rounds down; the CPU corrects the remainder, so -0.0 of infinity is -1 there.",
+    "remainder": "The kernel is x - y·floor(x/y), which is NaN of an infinite y.",
+    "fmod": "The CPU's code gives NaN where the quotient overflows.",
+    "silu_backward": "The kernel computes x + 1 - x·sigmoid(x), where the 1 is lost for large x.",
+    "hardswish_backward": "The CPU's code lets NaN through as any number; the kernel gives NaN.",
+    "hardsigmoid_backward": "The CPU's code and the kernel treat NaN differently.",
+    "gelu_backward": "The tails of the CPU's code are zero; the kernel goes on.",
+    "gelu_tanh_backward": "The tails of the CPU's code are zero; the kernel goes on.",
+    "shrink_backward": "NaN counts as small for the CPU's code, and as large for the kernel.",
+    "add_alpha": "The kernel rounds the product before the sum; the CPU's vector code does both in one.",
+    "sub_alpha": "The kernel rounds the product before the difference; the CPU's vector code does both in one.",
+    "lerp_alpha": "The formula is a + w·(b - a) in both; the kernel rounds each step in the type itself.",
+    "igamma": _OWN,
+    "igammac": _OWN,
+    "zeta": "The kernel has no case for very large arguments, and gives NaN or zero.",
+    "digamma": _OWN,
+    "i0": _HALF,
+    "i1": _HALF,
+    "erfcx": _HALF,
+    "cumsum_innermost": _ORDER,
+    "cumprod_innermost": _ORDER,
+    "layer_norm": _ORDER,
+    "logcumsumexp_innermost": "The angle of a complex number may differ by a full turn.",
+    "bessel_j0_forward": _HALF,
+    "bessel_j1_forward": _OWN,
+    "bessel_y0_forward": _HALF,
+    "bessel_y1_forward": _OWN,
+    "modified_bessel_i0_forward": _HALF,
+    "modified_bessel_i1_forward": _HALF,
+    "modified_bessel_k0_forward": _EXACT_AT_ENDS,
+    "modified_bessel_k1_forward": _EXACT_AT_ENDS,
+    "scaled_modified_bessel_k0_forward": _EXACT_AT_ENDS,
+    "scaled_modified_bessel_k1_forward": _EXACT_AT_ENDS,
+}
+
+
+_FAMILIES = {
+    "chebyshev_polynomial": _POLYNOMIAL,
+    "shifted_chebyshev_polynomial": _POLYNOMIAL,
+    "hermite_polynomial": _POLYNOMIAL,
+}
+
+
+def reason(kernel: str, dtype: str) -> str:
+    """The sentence for a kernel; that of complex numbers where it has none of its own."""
+    if kernel in _REASONS:
+        return _REASONS[kernel]
+    for family, text in _FAMILIES.items():
+        if kernel.startswith(family):
+            return text
+    return _COMPLEX if dtype.startswith("complex") else ""

@@ -1,0 +1,79 @@
+"""The comparison with PyTorch's own kernels: how results are judged, and that the page tells its numbers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from .compare import Difference
+from .page import load, render
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def judged(device: object, kernel: object, dtype: torch.dtype) -> Difference:
+    """What is said of two results."""
+    found = Difference()
+    left, right = torch.tensor(device, dtype=dtype), torch.tensor(kernel, dtype=dtype)
+    found.add(left, right, (left,))
+    return found
+
+
+def test_equal_bits_are_equal() -> None:
+    """Any NaN equals any other; zeros of two signs do not."""
+    values = [1.0, -0.0, math.inf, math.nan]
+    assert judged(values, values, torch.float32).verdict == "equal"
+    assert judged([0.0], [-0.0], torch.float32).ulps == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_distance_in_units_of_the_last_place(dtype: torch.dtype) -> None:
+    """Neighbours are one unit apart, across powers of two and zero, too."""
+    one = torch.tensor(1.0, dtype=dtype)
+    below = (1 - torch.finfo(dtype).eps / 2) * one
+    assert judged([one.item()], [below.item()], dtype).ulps == 1
+    assert judged([-one.item()], [-below.item()], dtype).verdict == "ulp"
+
+
+def test_another_number_is_different() -> None:
+    """Far apart, NaN on one side, infinite on one side, another integer; the first is told."""
+    assert judged([1.0], [1.1], torch.float32).verdict == "different"
+    assert judged([math.nan], [1.0], torch.float32).verdict == "different"
+    assert judged([math.inf], [3e38], torch.float32).verdict == "different"
+    found = judged([1, 5], [1, 6], torch.int32)
+    assert (found.far, found.example) == (1, "of 5: 5 on the device, 6 by the kernel")
+    assert judged([1 + 2j], [1 + 3j], torch.complex64).verdict == "different"
+
+
+def test_subnormal_results_are_left_out() -> None:
+    """The kernels give zero for them; half precision has no such rule."""
+    found = judged([1e-40, 1.0], [0.0, 1.0], torch.float32)
+    assert (found.verdict, found.flushed) == ("equal", 1)
+    assert judged([1e-7], [0.0], torch.float16).verdict == "ulp"
+
+
+def test_the_page_tells_its_numbers() -> None:
+    """docs/fidelity-kernels.md is what `python -m tests.oracle --write docs/fidelity` renders."""
+    documents = load(DOCS / "fidelity")
+    assert (DOCS / "fidelity-kernels.md").read_text(encoding="utf-8") == render(documents)
+    assert all(len(document["rows"]) >= 400 for document in documents)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
+def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.device) -> None:
+    """A slice: an operator whose kernels are exact equals the device bit for bit."""
+    import anymps
+    from anymps.metal.kernels import added_releases
+
+    release = torch.__version__.partition("+")[0]
+    if release not in added_releases():
+        pytest.skip(f"the Metal kernels of torch {release} were not added (anymps kernels add)")
+    pytest.importorskip("llvmlite", reason="needs anymps[kernels]")
+    from .pairs import compare_all
+
+    rows = list(compare_all(anymps.metal_kernels(), ["bitwise_not"]))
+    assert len(rows) > 5
+    assert {row["verdict"] for row in rows} == {"equal"}
