@@ -140,13 +140,13 @@ GROUP = {"threads": 64, "group_size": 64}
 
 def test_reads_and_writes_outside_of_a_buffer(faulty: Any) -> None:
     """Behind the end and before the start, at the line; what lies beside stays, and the others are computed."""
-    y, x = torch.zeros(100, device="mps"), _floats(100)
-    beside = torch.zeros(1000, device="mps")
+    y, x = torch.zeros(200, device="mps"), _floats(100)
+    beside = _floats(1000)
     assert _said(faulty.saxpy, y, x, 2.0, threads=110) == [
-        f"The Metal kernel `saxpy` reads behind the end of argument 0 {_at('y[i] += a * x[i];')}: 4 bytes at byte 400 "
-        "of 400 (first in thread 100, group 0; 30 times in the launch)."
+        f"The Metal kernel `saxpy` reads behind the end of argument 1 {_at('y[i] += a * x[i];')}: 4 bytes at byte 400 "
+        "of 400 (first in thread 100, group 0; 10 times in the launch)."
     ]
-    assert (y.tolist(), beside.sum().item()) == ([2.0] * 100, 0)
+    assert (y.tolist(), beside.sum().item()) == ([2.0] * 100 + [0.0] * 100, 1000)
     line = "kernel void before(device float* y, int i [[thread_position_in_grid]]) { y[i - 1] = 1; }"
     assert _said(faulty.before, x, threads=(2, 2)) == [
         f"The Metal kernel `before` writes before the start of argument 0 {_at(line)}: 4 bytes at byte -4 of 400 "
@@ -180,6 +180,16 @@ def test_an_element_that_an_array_lacks(faulty: Any) -> None:
     assert _said(faulty.element, _floats(), 9, threads=1) == [
         "The Metal kernel `element` takes the element 8 of a `float [8]` "
         f"{_at('for (int j = 0; j < n; ++j) x[0] += a[j];')} (first in thread 0, group 0; once in the launch)."
+    ]
+
+
+def test_a_constant_that_is_too_small(faulty: Any) -> None:
+    """A number is 8 bytes as an int and 4 as a float, unless `arg_casts` says otherwise."""
+    assert _said(faulty.wild, _floats(), 0.0, threads=1) == [
+        "The Metal kernel `wild` takes 8 bytes as argument 1, and the call gave it 4."
+    ]
+    assert _said(faulty.saxpy, _floats(), _floats(), 1.0, arg_casts={2: "fp16"}) == [
+        "The Metal kernel `saxpy` takes 4 bytes as argument 2, and the call gave it 2."
     ]
 
 

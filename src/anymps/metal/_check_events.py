@@ -29,6 +29,7 @@ class Kind(IntEnum):
     LANE = 10
     MATRIX = 11
     SIMD_MISSING = 12
+    NARROW = 13
 
 
 class Area(ctypes.Structure):

@@ -54,19 +54,20 @@ class _Words:
         self._lines = launched.source.splitlines()
 
     def faults(self, events: Sequence[Event]) -> list[ShaderFault]:
-        together: dict[tuple[int, Place], list[Event]] = {}
+        together: dict[tuple[int, Place, int], list[Event]] = {}
         for event in events:
             if event.kind == Kind.PLACES and self._chain(event.pcs[0]) == self._chain(event.other_pc):
                 continue  # one barrier of the source, of which the compiler made several
-            together.setdefault((event.kind, self._place(event)), []).append(event)
+            apart = event.area if event.kind == Kind.NARROW else -1  # it has no line
+            together.setdefault((event.kind, self._place(event), apart), []).append(event)
         found = []
-        for (number, place), same in together.items():
+        for (number, place, _), same in together.items():
             kind, first = Kind(number), same[0]
             what = _SENTENCES[kind](self, first, self._where(place))
             first_case = f"first in {_thread(first.thread)}, {_group(first.group)}"
             count = sum(event.count for event in same)
             times = {1: "once", 2: "twice"}.get(count, f"{count:,} times")
-            what = f"{what} ({first_case}; {times} in the launch)."
+            what = f"{what}." if kind is Kind.NARROW else f"{what} ({first_case}; {times} in the launch)."
             found.append(
                 ShaderFault(kind.name.lower(), self._launched.kernel, place.line, what, serious=kind not in _UNSURE)
             )
@@ -115,6 +116,13 @@ class _Words:
                 f"{self._subject()} {verb} a buffer that it was not given{where}: it has {more} than the call gave it"
             )
         return f"{self._subject()} {verb} memory far from all that it was given{where}"
+
+    def narrow(self, event: Event, where: str) -> str:
+        name, _ = self._area(event)
+        return (
+            f"The Metal kernel `{self._launched.kernel}` takes {_bytes(event.size)} as {name}, and the call gave it "
+            f"{event.value:,}{where}"
+        )
 
     def race(self, event: Event, where: str) -> str:
         name, _ = self._area(event)

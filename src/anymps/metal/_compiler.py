@@ -46,7 +46,10 @@ _SHADER_FLAGS = (
     *METAL_MACROS,
 )
 # Of the checked form. The sanitizers' own libraries are not linked: checking/hooks.cpp has what they would have.
-_CHECKED_FLAGS = ("-O1", "-g1", "-fno-omit-frame-pointer", "-DANYMPS_CHECKED=1", "-fsanitize=thread")
+_CHECKED_FLAGS = (
+    *("-O1", "-g1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"),
+    *("-DANYMPS_CHECKED=1", "-fsanitize=thread"),
+)
 _CHECKED_CLANG = (
     "-fsanitize=shift-exponent,integer-divide-by-zero,array-bounds",
     *("-mllvm", "-tsan-instrument-func-entry-exit=0"),

@@ -181,6 +181,7 @@ _RULE_OF: Final = {
     "outside": OUTSIDE,
     "wild": OUTSIDE,
     "index": OUTSIDE,
+    "narrow": OUTSIDE,
     "race": RACE,
     "same_value": RACE,
     "places": BARRIER,

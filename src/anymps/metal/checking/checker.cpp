@@ -260,6 +260,22 @@ void Checker::opened(unsigned calls) {
   }
 }
 
+// Launchers copy small constants, and that is not watched: whether they are there as a whole is asked once a thread.
+void Checker::constant(const void* at, unsigned size) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  if (!arena_.has(address)) return;
+  const unsigned index = arena_.find(address);
+  const Area& area = arena_.area(index);
+  const uint64_t left = area.bytes - std::min<uint64_t>(area.bytes, address - reinterpret_cast<uintptr_t>(area.start));
+  if (left >= size) return;
+  Event found = blank(Narrow, Frames{});
+  found.area = static_cast<int>(index);
+  found.size = size;
+  found.value = static_cast<int64_t>(left);
+  found.other_pc = index;  // one for each
+  events.add(found);
+}
+
 void Checker::simd(void* slot, Resolve resolve, unsigned long site, const Caller& caller) {
   settle();
   Lane lane{slot, resolve, current_, 0, frames(caller)};
@@ -361,6 +377,9 @@ void anymps_check_simd(void* slot, Resolve resolve, unsigned long site) {
 }
 void anymps_check_simd_barrier(unsigned flags, unsigned long site) {
   checker.simd_barrier(flags, site, ANYMPS_CALLER);
+}
+void anymps_check_constant(const void* address, unsigned size) {
+  checker.constant(address, size);
 }
 void anymps_check_lane(unsigned lane, unsigned source) {
   checker.missing_lane(lane, source);

@@ -35,6 +35,7 @@ class Checker {
   void barrier(unsigned flags, int line, const Caller& caller);
   void simd(void* slot, anymps_rt::Resolve resolve, unsigned long site, const Caller& caller);
   void simd_barrier(unsigned flags, unsigned long site, const Caller& caller);
+  void constant(const void* address, unsigned size);
   void missing_lane(unsigned lane, unsigned source);
   void missing_matrix(unsigned lanes);
 

@@ -20,7 +20,8 @@ enum Kind {
   Index = 9,        // outside of an array whose size the source gives
   Lane = 10,        // a lane that is not there was read
   Matrix = 11,      // a matrix whose lanes are not all there
-  SimdMissing = 12  // a barrier of a SIMD group that lanes do not come to
+  SimdMissing = 12,  // a barrier of a SIMD group that lanes do not come to
+  Narrow = 13        // a constant that has fewer bytes than its parameter
 };
 enum How { Read = 0, Write = 1, AtomicRead = 2, AtomicWrite = 3 };
 

@@ -45,7 +45,18 @@ template <class T> struct constant_buffer<T, false> {
   using held = const T&;
   static ANYMPS_INLINE held bind(void* address) { return *static_cast<const T*>(address); }
 };
+#if defined(ANYMPS_CHECKED)
+template <class T> inline constexpr unsigned given = sizeof(T);  // bytes that a call has to give; not those of a gap
+template <class T> inline constexpr unsigned given<anymps_vectors::vec<T, 3>> = 3 * sizeof(T);
+template <class T> struct buffer<const T&> : constant_buffer<T> {
+  static ANYMPS_INLINE typename constant_buffer<T>::held bind(void* address) {
+    anymps_check_constant(address, given<T>);
+    return constant_buffer<T>::bind(address);
+  }
+};
+#else
 template <class T> struct buffer<const T&> : constant_buffer<T> {};
+#endif
 template <class T, size_t N> struct buffer<const T (&)[N]> {
   using held = const T (&)[N];
   static ANYMPS_INLINE held bind(void* address) { return *static_cast<const T(*)[N]>(address); }

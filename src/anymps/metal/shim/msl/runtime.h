@@ -65,6 +65,7 @@ void anymps_check_thread(const anymps_rt::Thread& thread);
 void anymps_check_barrier(unsigned flags, int line);
 void anymps_check_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site);
 void anymps_check_simd_barrier(unsigned flags, unsigned long site);
+void anymps_check_constant(const void* address, unsigned size);
 void anymps_check_lane(unsigned lane, unsigned source);
 void anymps_check_matrix(unsigned lanes);
 char* anymps_check_shared();
