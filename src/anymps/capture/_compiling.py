@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from anymps.capture._core import Core
-from anymps.capture._generated_kernels import repeated_scatters
+from anymps.capture._generated_kernels import repeated_scatters, scattering_line
 
 _DYNAMO = "torch._dynamo.convert_frame"
 _ASKED_FOR = ("Call to `torch._dynamo.graph_break()`", "Skip calling `torch.compiler.disable()`d function")
@@ -44,12 +44,16 @@ class CompileWatch:
         self._core = core
         self._undo: Undo = []
         self._loaded = False
+        self._writing = False
         self._told: set[tuple[int, str]] = set()
+        self._scatter_sites: dict[str, int] = {}  # by the name of a kernel that was written and not compiled yet
         self._recompiled: _Recompiled | None = None  # Dynamo compiles under a lock of its own
 
     def start(self) -> Callable[[], None]:
         """Start to watch, Dynamo as soon as the program loads it (`loaded`); what is returned ends it."""
         self._replace(torch.mps, "compile_shader", self._core.watch_calls(torch.mps.compile_shader, self._shader))
+        inductor = torch._TorchCompileInductorWrapper
+        self._replace(inductor, "__call__", self._core.watch_calls(inductor.__call__, self._inductor))
         self.loaded()
         return self._stop
 
@@ -79,9 +83,27 @@ class CompileWatch:
         setattr(owner, name, replacement)
         self._undo.append(lambda: setattr(owner, name, original))
 
+    def _inductor(self, *_: Any, **__: Any) -> None:
+        """Inductor begins. Its Metal backend is loaded here, as it would be a moment later."""
+        if not self._writing:
+            from torch._inductor.codegen.mps import MetalScheduling
+
+            self._writing = True
+            written = _telling(MetalScheduling.define_kernel, self._kernel_written)
+            self._replace(MetalScheduling, "define_kernel", written)
+
+    def _kernel_written(self, name: Any, _: Any, __: Any, scheduled: Any, *___: Any) -> None:
+        # In torch 2.11 the name is that of a library with one kernel, and no line is found.
+        place = scattering_line(scheduled, self._core.is_internal)
+        if place is not None:
+            self._scatter_sites[str(name)] = self._core.site(*place, "")
+
     def _shader(self, source: Any, *_: Any, **__: Any) -> None:
+        # A graph's kernels are compiled right after they were written. Those of Inductor's cache have no lines.
+        sites, self._scatter_sites = self._scatter_sites, {}
+        call = self._core.current_site()
         for scatter in repeated_scatters(str(source)):
-            self._write("repeated_scatter", self._core.current_site(), 0, scatter._asdict())
+            self._write("repeated_scatter", sites.get(scatter.kernel, call), call, scatter._asdict())
 
     def _broken(self, _: Any, *given: Any, **named: Any) -> None:
         error = named.get("exc", given[-1] if given else None)

@@ -1,16 +1,20 @@
-"""What the Metal source of Inductor's kernels shows: a scatter that each thread of a reduction does again."""
+"""What Inductor's kernels show: a scatter that each thread of a reduction does again, and the line it came from."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 _KERNEL = re.compile(r"kernel\s+void\s+(generated_kernel\w*)\s*\(")
 _GROUP = re.compile(r"max_total_threads_per_threadgroup\((\d+)\)")
 _ASSIGNED = re.compile(r"^(?:[\w:<>*]+\s+)*?(?P<name>\w+)(?:\[[^\]]*\])?\s*[-+*/|&]?=(?!=)\s*(?P<value>.+);$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _THREAD = re.compile(r"^r\d_index$")  # the thread's place in its group
+
+
+_FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+_SCATTERS = ("index_put", "index_add", "scatter", "embedding_dense_backward")
 
 
 class RepeatedScatter(NamedTuple):
@@ -56,3 +60,18 @@ def _repeats(body: str) -> bool:
             else:
                 own.add(assigned["name"])
     return False
+
+
+def scattering_line(scheduled: Iterable[Any], is_internal: Callable[[str], bool]) -> tuple[str, int, str] | None:
+    """File, line and function of the program for the addition at an index in what Inductor makes one kernel of.
+
+    Its nodes (torch/_inductor/scheduler.py) know the nodes of the graph that they come from, and these the stack of
+    the forward. None if no such line is known.
+    """
+    for part in scheduled:
+        for origin in getattr(getattr(part, "node", None), "origins", None) or ():
+            if any(name in str(origin.target) for name in _SCATTERS):
+                for file, line, function in reversed(_FRAME.findall(origin.meta.get("stack_trace") or "")):
+                    if not is_internal(file):
+                        return file, int(line), function.strip()
+    return None

@@ -21,6 +21,7 @@ SCATTER = Rule(
         "Read positions without an index: `table.weight[:length]`. Leave any other `embedding`, `x[index]`, "
         "`index_add` or `scatter_add` uncompiled: call it in a function with `@torch.compiler.disable`."
     ),
+    related_as="run at",
     source=(
         "torch/_inductor/codegen/mps.py (MetalKernel.store with atomic_add), torch 2.11 to 2.15; run with 2.11, 2.13 "
         "and 2.15: sums over 40 numbers came out 40 times too large, longer ones 1024 times"
@@ -51,14 +52,16 @@ RULES = (SCATTER,)
 def find(recording: Recording) -> Iterator[Finding]:
     """One finding for each kernel and line."""
     for scatter in recording.noted("repeated_scatter"):
+        site, call = scatter.occurrence.site, scatter.other
         threads, kernel = scatter.facts.get("threads"), scatter.facts.get("kernel")
         count = f"{threads:,}" if isinstance(threads, int) and threads > 1 else "all"
         factor = f" {count} times too large" if count != "all" else " too large"
         yield SCATTER.finding(
-            scatter.occurrence.site,
+            site,
             what=(
                 f"torch.compile made `{kernel}` for this line. In it {count} threads add the same sum, so what it adds "
                 f"is{factor}."
             ),
             count=scatter.occurrence.count,
+            related_sites=[call] if (call.file, call.line) != (site.file, site.line) else [],
         )
