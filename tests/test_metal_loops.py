@@ -173,7 +173,7 @@ kernel void place(device float* out, uint2 at [[thread_position_in_grid]], uint 
 
 
 def test_bodies_that_need_fibers() -> None:
-    """Threads that meet in a loop, and functions of the program's own that synchronise."""
+    """Threads that meet in a loop, own functions that synchronise, addresses of a thread's variables."""
     library = torch.mps.compile_shader(
         HEAD
         + """
@@ -182,12 +182,31 @@ kernel void in_a_loop(device float* out, uint i [[thread_position_in_grid]]) {
   for (int n = 0; n < 2; ++n) out[i] = simd_sum(out[i]);
 }
 kernel void in_a_function(device float* out, uint i [[thread_position_in_grid]]) { out[i] = all(out[i]); }
+kernel void by_address(device float* out, uint i [[thread_position_in_grid]]) {
+  float own = out[i];
+  thread float* to = &own;
+  threadgroup_barrier(mem_flags::mem_none);
+  *to += 1;
+  out[i] = *to;
+}
+kernel void of_an_array(device float* out, uint i [[thread_position_in_grid]]) {
+  float many[2] = {0, 1};
+  thread float* to = many;
+  threadgroup_barrier(mem_flags::mem_none);
+  out[i] += to[1];
+}
 kernel void in_a_branch(device float* out, uint i [[thread_position_in_grid]]) {
   out[i] = i < 16 ? simd_sum(out[i]) : 0;
 }
 """
     )
-    for name, expected in (("in_a_loop", 32 * 32), ("in_a_function", 32), ("in_a_branch", 16)):
+    for name, expected in (
+        ("in_a_loop", 32 * 32),
+        ("in_a_function", 32),
+        ("in_a_branch", 16),
+        ("by_address", 2),
+        ("of_an_array", 2),
+    ):
         out = torch.ones(32, device="mps")
         getattr(library, name)(out)
         assert out[0].item() == expected

@@ -95,6 +95,7 @@ class _Reader:
         self.steps: list[Step] = []
         self.open: list[Item] = []
         self.calls = 0
+        self.arrays: set[str] = set()  # a thread's own arrays and references
         vectors = [p for p in function.parameters if p.attribute in _PLACES and _is_vector(p)]
         self.axis = 1 if vectors else 0
 
@@ -289,17 +290,28 @@ class _Reader:
         else:
             names.varying |= declared
             if not statement.plain:
-                text = f"/* no value */ {text}"
+                self.arrays |= declared
             self.open.append(
                 Item(
                     text,
                     used - declared,
                     tuple(statement.declared),
-                    statement.kind != "declaration",
+                    statement.kind != "declaration" or self._may_store(used),
                     frozenset(used & names.changed),
-                    kept=statement.plain,
+                    kept=statement.plain and not self._may_point(statement, used),
                 )
             )
+
+    def _may_point(self, statement: Statement, used: Collection[str]) -> bool:
+        """Whether a declared value may be the address of a thread's own variable, which is gone behind a cut."""
+        own = set(used) & self.names.varying - self.names.indices
+        words = [token.text for token in statement.tokens]
+        behind = words.index("=") if "=" in words else len(words)
+        arrays = own & self.arrays
+        return bool(own and ("*" in words[:behind] or "&" in words[behind:])) or bool(arrays)
+
+    def _may_store(self, used: Collection[str]) -> bool:
+        return any(name in self.names.own_functions or "atomic" in name.lower() for name in used)
 
     def _close(self, only: str = "") -> None:
         if self.open:
