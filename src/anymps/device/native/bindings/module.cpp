@@ -4,7 +4,7 @@
 namespace anymps {
 namespace {
 
-PyMethodDef* const parts[] = {
+PyMethodDef* const method_tables[] = {
     law_methods, hazard_methods, device_methods, memory_methods, tape_methods, progress_methods, observer_methods, shader_methods,
 };
 
@@ -15,8 +15,8 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native core of 
 
 PyMODINIT_FUNC PyInit__native() {
   PyObject* module = PyModule_Create(&anymps::definition);
-  for (PyMethodDef* part : anymps::parts) {
-    if (module != nullptr && PyModule_AddFunctions(module, part) != 0) {
+  for (PyMethodDef* table : anymps::method_tables) {
+    if (module != nullptr && PyModule_AddFunctions(module, table) != 0) {
       Py_CLEAR(module);
     }
   }
