@@ -178,7 +178,7 @@ def test_access_far_away_ends_the_kernel(faulty: Any) -> None:
 def test_an_element_that_an_array_lacks(faulty: Any) -> None:
     """Of a thread's own memory, too."""
     assert _said(faulty.element, _floats(), 9, threads=1) == [
-        "The Metal kernel `element` takes the element 8 of a `float [8]` "
+        "The Metal kernel `element` takes the element 8 of a `float[8]` "
         f"{_at('for (int j = 0; j < n; ++j) x[0] += a[j];')} (first in thread 0, group 0; once in the launch)."
     ]
 

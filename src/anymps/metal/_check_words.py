@@ -199,7 +199,7 @@ def _bytes(size: int) -> str:
 
 def _type(event: Event) -> str:
     text: bytes = event.text
-    return text.decode(errors="replace").strip("'")
+    return text.decode(errors="replace").strip("'").replace(" [", "[")  # compilers write arrays differently
 
 
 def _position(values: Sequence[int]) -> str:

@@ -71,6 +71,13 @@ void* __tsan_memset(void* to, int value, uintptr_t size) {
     ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                                                                \
     return __atomic_compare_exchange_n(at, expected, desired, WEAK, __ATOMIC_RELAXED, __ATOMIC_RELAXED);      \
   }
+#define ANYMPS_EXCHANGE_VALUE(BITS, T)                                                                        \
+  T __tsan_atomic##BITS##_compare_exchange_val(volatile T* at, T expected, T desired, int, int) {             \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                                                                 \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                                                                \
+    __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);           \
+    return expected;                                                                                          \
+  }
 #define ANYMPS_ATOMICS(BITS, T)                                   \
   T __tsan_atomic##BITS##_load(const volatile T* at, int) {       \
     ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                     \
@@ -91,6 +98,7 @@ void* __tsan_memset(void* to, int value, uintptr_t size) {
   ANYMPS_CHANGE(BITS, T, fetch_or)                                \
   ANYMPS_CHANGE(BITS, T, fetch_xor)                               \
   ANYMPS_CHANGE(BITS, T, fetch_nand)                              \
+  ANYMPS_EXCHANGE_VALUE(BITS, T)                                  \
   ANYMPS_EXCHANGE(BITS, T, weak, true)                            \
   ANYMPS_EXCHANGE(BITS, T, strong, false)
 ANYMPS_ATOMICS(8, uint8_t)

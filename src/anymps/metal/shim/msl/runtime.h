@@ -62,9 +62,14 @@ void anymps_rt_group(unsigned threads, anymps_rt_entry entry, void* context);
 char* anymps_rt_shared();  // the threadgroup memory of the group that runs on this thread
 #if defined(ANYMPS_CHECKED)  // these are checking/checker.cpp's
 void anymps_check_thread(const anymps_rt::Thread& thread);
-void anymps_check_barrier(unsigned flags, int line);
-void anymps_check_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site);
-void anymps_check_simd_barrier(unsigned flags, unsigned long site);
+#if defined(__clang__)  // two calls in two branches stay two
+#define ANYMPS_APART __attribute__((convergent, nomerge))
+#else
+#define ANYMPS_APART
+#endif
+ANYMPS_APART void anymps_check_barrier(unsigned flags, int line);
+ANYMPS_APART void anymps_check_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site);
+ANYMPS_APART void anymps_check_simd_barrier(unsigned flags, unsigned long site);
 void anymps_check_constant(const void* address, unsigned size);
 void anymps_check_lane(unsigned lane, unsigned source);
 void anymps_check_matrix(unsigned lanes);
