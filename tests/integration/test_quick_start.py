@@ -46,11 +46,17 @@ def test_the_quick_start(tmp_path: Path) -> None:
                 said[line] = ended.stdout + ended.stderr
     (shown,) = blocks("quick-start.md", "text")
     report = said['anymps run --mac "M1 8GB" --record before.anymps train.py']
-    assert shown in report
+    assert _without_times(shown) in _without_times(report)
     (front,) = blocks("../README.md", "text")
     assert front == shown
     assert {path.name for path in tmp_path.iterdir()} >= {"after.anymps", "model-mps.pt", "report.html"}
     assert "MPS202" in said["anymps explain MPS202"]
+
+
+def _without_times(report: str) -> str:
+    """The report without predicted times, in which this machine's own code has a part, nor what binds the step."""
+    span = r"about [\d.]+ (us|ms) \([^)]*\), bound\s+by\s+[^.]*\."
+    return re.sub(r"about [\d.]+( us| ms)? to [\d.]+ (us|ms) a step", "about", re.sub(span, "about", report))
 
 
 def test_the_step_table_that_is_explained(tmp_path: Path) -> None:
