@@ -74,6 +74,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--strict-copies", "train.py"], Target("train.py"), RunOptions(strict_copies=True)),
         (["--check-shaders", "train.py"], Target("train.py"), RunOptions(check_shaders=True)),
         (["--start-method", "fork", "train.py"], Target("train.py"), RunOptions(start_method="fork")),
+        (["--cuda-as-mps", "train.py"], Target("train.py"), RunOptions(cuda_as_mps=True)),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
         (
             ["--report-to", "r.HTML", "--report", "json=r.json", "train.py"],
@@ -297,7 +298,7 @@ def test_session_in_order(log: list[Any], capsys: pytest.CaptureFixture[str]) ->
     session = RunSession(RunOptions(mac="M1 8GB", fallback=True, require="virtual", record=Path("x.db")))
     session.start(Target("train.py", ("--lr", "3")))
     assert log == [
-        ("enable", "M1 8GB", {"fallback": True, "require": "virtual", "start_method": None}),
+        ("enable", "M1 8GB", {"fallback": True, "require": "virtual", "start_method": None, "cuda_as_mps": None}),
         ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"], "source": None}),
     ]
     assert session.finish({"status": 0}) == 0

@@ -33,6 +33,7 @@ from anymps.capture._compiling import CompileWatch
 from anymps.capture._core import Core
 from anymps.capture._keepers import Keepers
 from anymps.capture._origins import user_frames
+from anymps.device.cuda import on_use
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
 _BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")
@@ -70,6 +71,8 @@ class Habits:
         self._replace(undo, torch.autograd, "backward", self._backward)
         self._replace(undo, torch, "compile", self._compile)
         self._replace(undo, torch.cuda, "_lazy_init", self._cuda)
+        on_use(self._cuda_answered)
+        undo.append(lambda: on_use(None))
         return [*undo, self._compiling.start(), *watch_clocks(self._core)]
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
@@ -152,7 +155,7 @@ class Habits:
         def made(error: BaseException | None) -> None:
             if error is None:
                 dtype = str(region.fast_dtype).removeprefix("torch.")
-                self._note_once("autocast", device=device, dtype=dtype, refused=not region._enabled)
+                self._note_once("autocast", device=str(region.device), dtype=dtype, refused=not region._enabled)
 
         return made
 
@@ -194,6 +197,12 @@ class Habits:
                 self._note_once("cuda")
 
         return asked
+
+    def _cuda_answered(self, refused: str) -> None:
+        if refused:
+            self._note("cuda_refused", sentence=refused)
+        else:
+            self._note_once("cuda_answered")
 
     def _replace(self, undo: Undo, owner: Any, name: str, watched: Callable[..., Finish | None]) -> None:
         """Tell `watched` of each call, with its arguments; what it gives is called when the call is through."""

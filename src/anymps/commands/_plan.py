@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["plan"]
 
+import os
 import sys
 from pathlib import Path
 
@@ -48,6 +49,11 @@ from anymps.commands._target import Target
     "--fallback/--no-fallback", default=None, help="Run operators without an MPS kernel on the CPU, or raise."
 )
 @click.option(
+    "--cuda-as-mps",
+    is_flag=True,
+    help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
+)
+@click.option(
     "--allow-writes", is_flag=True, help="Let the script write its files; otherwise they are dropped after the plan."
 )
 @click.option(
@@ -68,6 +74,7 @@ def plan(
     steps: int,
     seconds: float,
     fallback: bool | None,
+    cuda_as_mps: bool,
     allow_writes: bool,
     report_to: Path | None,
     measure: str | None,
@@ -89,11 +96,13 @@ def plan(
         return run_target(target, PlanSession(measure, fallback))
     target.check()
     from anymps.commands._plan_output import write_plan
-    from anymps.device import enable
+    from anymps.device import CUDA_VARIABLE, enable
     from anymps.mac import parse_mac
     from anymps.plan import Scenario, make_plan, parse_scenario
     from anymps.rules import installed_torch
 
+    if cuda_as_mps:
+        os.environ[CUDA_VARIABLE] = "1"  # the measured processes are this one's children
     changes = [parse_scenario(text) for text in what_if]
     chosen = [parse_mac(mac) for mac in dict.fromkeys(macs)]
     enable(

@@ -90,6 +90,11 @@ class ScriptCommand(click.Command):
     help="How DataLoader workers and other processes start, where the script does not choose. Default: spawn, as on "
     "macOS (ANYMPS_START_METHOD).",
 )
+@click.option(
+    "--cuda-as-mps",
+    is_flag=True,
+    help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
+)
 @click.option("--allow-unused", is_flag=True, help="End with 0 even if nothing ran on mps.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
@@ -114,6 +119,7 @@ def run(
     strict_copies: bool,
     check_shaders: bool,
     start_method: str | None,
+    cuda_as_mps: bool,
     verbose: bool,
     no_arguments: bool,
     no_report: bool,
@@ -151,6 +157,7 @@ def run(
         strict_copies=strict_copies,
         check_shaders=check_shaders,
         start_method=start_method,
+        cuda_as_mps=cuda_as_mps,
         arguments=not no_arguments,
         report=not no_report,
         verbose=verbose,

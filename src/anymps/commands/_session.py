@@ -35,6 +35,7 @@ class RunOptions:
     strict_copies: bool = False
     check_shaders: bool = False
     start_method: str | None = None
+    cuda_as_mps: bool = False
     arguments: bool = True
     report: bool = True
     verbose: bool = False
@@ -76,7 +77,13 @@ class RunSession:
         if options.check_shaders:
             os.environ[CHECK_VARIABLE] = "1"
         # The device's own job: the fallback variable, and to refuse before anything is built.
-        anymps.enable(mac, fallback=options.fallback, require=options.require, start_method=options.start_method)
+        anymps.enable(
+            mac,
+            fallback=options.fallback,
+            require=options.require,
+            start_method=options.start_method,
+            cuda_as_mps=options.cuda_as_mps or None,
+        )
         try:
             self._record(options.record or self._last.open(), target)
         except RecordingError:

@@ -7,14 +7,14 @@ import importlib.util
 import os
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
 from anymps.device._law import law
 from anymps.device._machine import machine
-from anymps.device._real_mac import hazards_of_this_mac
+from anymps.device._real_mac import hazards_of_this_mac, this_mac
 from anymps.device._start_method import START_METHOD_VARIABLE, SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import check_supported, installed_torch
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 MAC_VARIABLE = "ANYMPS_MAC"
 STRICT_COPIES_VARIABLE = "ANYMPS_STRICT_COPIES"
+CUDA_VARIABLE = "ANYMPS_CUDA_AS_MPS"
 # What `substrate` may be, each a file `native/device/<name>_substrate.cpp`, with what the banner says of it.
 SUBSTRATES = {
     "host": "computed on this machine's CPU",
@@ -41,7 +42,7 @@ class State:
 
     `virtual` tells a device made here from a Mac's own; `mac` is the Mac that the virtual device plays (None on a real
     one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version; `substrate` is
-    `host`, or `shape` where tensors have no values.
+    `host`, or `shape` where tensors have no values; `cuda_as_mps` whether mps answers for CUDA.
     """
 
     virtual: bool
@@ -49,6 +50,7 @@ class State:
     fallback: bool
     torch: str
     substrate: str = "host"
+    cuda_as_mps: bool = False
 
 
 _enabling = threading.Lock()
@@ -106,6 +108,7 @@ def enable(
     substrate: str | None = None,
     quiet: bool = False,
     start_method: str | None = None,
+    cuda_as_mps: bool | None = None,
 ) -> State:
     """Makes `torch.device("mps")` work in this process.
 
@@ -121,6 +124,9 @@ def enable(
     `"spawn"` as on macOS. Processes that start afresh have the device, too. `"system"` changes nothing: processes
     start as this system starts them, and a new one has no device.
 
+    With `cuda_as_mps=True`, else with `ANYMPS_CUDA_AS_MPS=1` in the environment, mps answers for CUDA, on a Mac's own
+    device too: `torch.cuda`, `.cuda()` and `"cuda"` (docs/cuda.md). False ends that again.
+
     With `ANYMPS_STRICT_COPIES=1` in the environment a copy to the CPU with `non_blocking=True` arrives at the next wait
     only: until then floats are not a number, integers 0xA5 or 0x5A in every byte, truth values the opposite.
 
@@ -135,16 +141,48 @@ def enable(
         raise EnableError(f"anymps: substrate must be {' or '.join(map(repr, SUBSTRATES))}, not {substrate!r}")
     with _enabling:  # several threads may ask; one of them does it
         method, first = choose_start_method(start_method), _state is None
-        current = _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet)
+        cuda = _cuda_asked_for(cuda_as_mps)
+        current = _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet, bool(cuda))
         if current.mac is not None and (first or start_method is not None):
             install_start_method(method, current.mac)
             if start_method not in (None, SYSTEM):
                 os.environ[START_METHOD_VARIABLE] = method  # child processes do the same
-        return current
+    return current if cuda is None else _answer_cuda(cuda)
+
+
+def _cuda_asked_for(asked: bool | None) -> bool | None:
+    """Whether mps shall answer for CUDA; None leaves it as it is."""
+    if asked is not None:
+        os.environ[CUDA_VARIABLE] = "1" if asked else "0"  # child processes do the same
+        return asked
+    text = os.environ.get(CUDA_VARIABLE, "0")
+    if text not in ("", "0", "1"):
+        raise EnableError(f"anymps: {CUDA_VARIABLE}={text!r} must be 1 or 0")
+    return True if text == "1" else None
+
+
+def _answer_cuda(wanted: bool) -> State:
+    """Switch it on or off. On a Mac's own device the native core is needed, for the names that torch reads in C++."""
+    global _state
+    from anymps.device.cuda import answer_cuda, stop_answering
+
+    assert _state is not None
+    if wanted:
+        answer_cuda(native(), _state.mac if _state.virtual else this_mac())
+    elif _state.cuda_as_mps:
+        stop_answering(native())
+    _state = replace(_state, cuda_as_mps=wanted)
+    return _state
 
 
 def _enable(
-    chosen: Mac, asked_for: bool, fallback: bool | None, require: str | None, substrate: str | None, quiet: bool
+    chosen: Mac,
+    asked_for: bool,
+    fallback: bool | None,
+    require: str | None,
+    substrate: str | None,
+    quiet: bool,
+    cuda: bool,
 ) -> State:
     global _state
     if _state is not None:
@@ -170,7 +208,7 @@ def _enable(
     native().hold_back_copies(strict)
     _state = State(True, chosen, allowed, torch.__version__, substrate or "host")
     if not quiet:
-        print(banner(_state), file=sys.stderr, flush=True)
+        print(banner(replace(_state, cuda_as_mps=cuda)), file=sys.stderr, flush=True)
     return _state
 
 
@@ -178,7 +216,7 @@ def banner(current: State) -> str:
     """The one line that says what the device is."""
     if not current.virtual or current.mac is None:
         return f"anymps: real mps device, torch {current.torch}"
-    how = SUBSTRATES[current.substrate]
+    how = SUBSTRATES[current.substrate] + (", answers for cuda" if current.cuda_as_mps else "")
     return f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, {how}; not a real Mac"
 
 

@@ -34,6 +34,7 @@ class Settings:
     update_manifest: bool
     rerun: bool
     default_device: bool
+    cuda_as_mps: bool | None
     allow_unused: bool
     recording: Path | None
     baseline: Path | None
@@ -65,6 +66,7 @@ OPTIONS = (
     Option("mps_fail_on_fallback", "flag", "a test fails if an operator runs on the CPU unmarked"),
     Option("mps_check_shaders", "flag", "a test fails if a Metal kernel has a race, or touches what is not its own"),
     Option("mps_default_device", "flag", "torch.set_default_device('mps') around each test"),
+    Option("mps_cuda_as_mps", "flag", "mps answers for CUDA: torch.cuda, .cuda() and 'cuda'"),
     Option("mps_allow_unused", "flag", "a session in which nothing ran on mps may pass"),
     Option("mps_manifest", "file", "the tests that are expected to fail, and how; all others must pass", "FILE"),
     Option("mps_update_manifest", "flag", "write how the tests of this run end to the manifest"),
@@ -136,6 +138,7 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
         rerun=_flag(config, options, "mps_rerun") is not False,
         check_shaders=_flag(config, options, "mps_check_shaders") is True,
         default_device=_flag(config, options, "mps_default_device") is True,
+        cuda_as_mps=_flag(config, options, "mps_cuda_as_mps"),
         allow_unused=_flag(config, options, "mps_allow_unused") is True,
         recording=_path(config, options, "mps_recording"),
         baseline=baseline,

@@ -29,7 +29,12 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Setti
         # Quiet, as the header says it: pytest captures, and with pytest-xdist would print the line below its last one.
         # How the tests' processes start is their own business, and none of those is judged.
         state = enable(
-            settings.mac, fallback=settings.fallback, require=settings.require, quiet=True, start_method="system"
+            settings.mac,
+            fallback=settings.fallback,
+            require=settings.require,
+            quiet=True,
+            start_method="system",
+            cuda_as_mps=settings.cuda_as_mps,
         )
     except AnympsError as error:
         text = str(error).removeprefix("anymps: ").replace("--require", "--mps-require")

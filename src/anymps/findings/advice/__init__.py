@@ -6,6 +6,7 @@ from anymps.findings.advice._chips import emulates_bfloat16
 from anymps.findings.advice._equivalents import Equivalent, equivalent
 from anymps.findings.advice._new_line import checked
 from anymps.findings.advice._optimizers import could_be_fused, fused_heeds_scaler, made_at
+from anymps.findings.advice._portable_cuda import portable
 from anymps.findings.advice._scaler import scaler_advice
 from anymps.findings.advice._user_line import UserLine, without_comment
 from anymps.findings.advice._wait_advice import (
@@ -31,6 +32,7 @@ __all__ = [
     "fused_heeds_scaler",
     "instead_of",
     "made_at",
+    "portable",
     "read_advice",
     "scaler_advice",
     "show_advice",

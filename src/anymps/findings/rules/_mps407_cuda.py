@@ -36,13 +36,19 @@ RULES = (CUDA,)
 def find(recording: Recording) -> Iterator[Finding]:
     """The finding about the line that asked for CUDA, if that ended the run."""
     mark = asked_for_cuda(recording)
-    if mark is not None:
+    if mark is not None and "sentence" not in mark.facts:
         words = "What needs CUDA raised AssertionError: Torch not compiled with CUDA enabled"
         yield CUDA.finding(mark.occurrence.site, what=words, count=1)
 
 
 def asked_for_cuda(recording: Recording) -> Noted | None:
-    """The line that asked for CUDA, if that ended the run: a program that catches the error knows what to do."""
-    if "not compiled with CUDA" not in ending(recording).message:
+    """The line that asked for CUDA, if that ended the run: a program that catches the error knows what to do.
+
+    With `--cuda-as-mps` it is one that asked for what no Mac has (MPS410).
+    """
+    ended = ending(recording)
+    if ended.message.startswith("anymps: ") and ended.exception == "NotImplementedError":
+        return next(iter(recording.noted("cuda_refused")[-1:]), None)
+    if "not compiled with CUDA" not in ended.message:
         return None
     return next(iter(recording.noted("cuda")[-1:]), None)

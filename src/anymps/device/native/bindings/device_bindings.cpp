@@ -118,6 +118,15 @@ PyObject* watch_factories_of(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// rename_cuda(answer, functions, types)
+PyObject* rename_cuda_in(PyObject*, PyObject* args) {
+  PyObject *answer, *functions, *types;
+  if (!PyArg_ParseTuple(args, "OOO", &answer, &functions, &types) || !rename_cuda(answer, functions, types)) {
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
 PyObject* default_device(PyObject*, PyObject* device) {
   set_default_device(device);
   Py_RETURN_NONE;
@@ -176,6 +185,7 @@ PyMethodDef device_methods[] = {
     {"run_backward", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_backward)), METH_VARARGS | METH_KEYWORDS,
      "Runs a backward, on the calling thread if nothing in the graph can tell."},
     {"watch_factories", watch_factories_of, METH_VARARGS, "Makes the functions that make tensors look at a default device."},
+    {"rename_cuda", rename_cuda_in, METH_VARARGS, "Asks for another name wherever functions and classes are given one of CUDA."},
     {"default_device", default_device, METH_O, "Sets the calling thread's default device for them; None for none."},
     {"release_event", release_event, METH_O, "Gives an event's id back to the pool."},
     {"current_stream", current_stream, METH_NOARGS, "The number of the calling thread's current stream."},

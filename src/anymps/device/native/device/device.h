@@ -6,6 +6,7 @@
 #include "device/backward_thread.h"
 #include "device/books.h"
 #include "device/call.h"
+#include "device/cuda_names.h"
 #include "device/default_device.h"
 #include "device/delayed.h"
 #include "device/determinism.h"

@@ -1,0 +1,23 @@
+"""CUDA answered by mps: `torch.cuda`, `.cuda()` and "cuda", for scripts that were written for another GPU.
+
+It works by the means of Python on a virtual and on a Mac's own device alike. Names of devices are changed where torch
+reads them, so a tensor tells the truth: it is on `mps`.
+"""
+
+from __future__ import annotations
+
+from anymps.device.cuda._install import answer_cuda, answers, is_answered, stop_answering
+from anymps.device.cuda._kept import KEPT
+from anymps.device.cuda._refused import REFUSED, REFUSED_MODULES
+from anymps.device.cuda._uses import on_use
+
+__all__ = [
+    "KEPT",
+    "REFUSED",
+    "REFUSED_MODULES",
+    "answer_cuda",
+    "answers",
+    "is_answered",
+    "on_use",
+    "stop_answering",
+]

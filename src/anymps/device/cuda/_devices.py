@@ -1,0 +1,175 @@
+"""`torch.cuda`: how many devices there are, which one is current, and what it is."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from anymps.device.cuda._names import index_of
+from anymps.device.cuda._uses import called_by
+from anymps.mac import Mac
+
+_MACOS_WITH_BFLOAT16 = (14, 0)  # torch/backends/mps/__init__.py and MPSDevice.mm: bfloat16 since macOS 14
+# What compiles for CUDA where it is there: told the truth, it compiles for mps.
+_COMPILERS = (
+    "torch._dynamo",
+    "torch._functorch",
+    "torch._inductor",
+    "torch._subclasses",
+    "torch.fx",
+    "torch.utils._triton",
+)
+_PROFILERS = ("torch.profiler", "torch.autograd.profiler")
+_EMULATING = ("apple7", "apple8")  # M1 and M2 compute bfloat16 by way of float32
+_sync_debug = 0
+
+
+def is_available() -> bool:
+    return not called_by(2, *_COMPILERS, *_PROFILERS)
+
+
+def device_count() -> int:
+    return 1
+
+
+def current_device() -> int:
+    return 0
+
+
+def set_device(device: Any) -> None:
+    index_of(device)
+
+
+def init() -> None:
+    """There is nothing to set up."""
+
+
+def is_initialized() -> bool:
+    return True
+
+
+def synchronize(device: Any = None) -> None:
+    index_of(device)
+    torch.mps.synchronize()
+
+
+def ipc_collect() -> None:
+    """Processes share no memory of the GPU on a Mac."""
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """None of NVIDIA's: what asks for tensor cores, Triton or flash attention finds them absent."""
+    index_of(device)
+    return 0, 0
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    index_of(device)
+    index_of(peer_device)
+    return False
+
+
+def is_tf32_supported() -> bool:
+    return False
+
+
+def get_arch_list() -> list[str]:
+    return []
+
+
+def get_gencode_flags() -> str:
+    return ""
+
+
+def is_current_stream_capturing() -> bool:
+    return False
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Kept, without an effect: a report says where the host waits."""
+    global _sync_debug
+    modes = {"default": 0, "warn": 1, "error": 2}
+    _sync_debug = modes[debug_mode] if isinstance(debug_mode, str) else int(debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    return _sync_debug
+
+
+class device:
+    """`with torch.cuda.device(0):`; there is no other device to go to."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = index_of(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = 0
+
+    def __exit__(self, *_: object) -> None:
+        self.idx = index_of()
+
+
+class device_of(device):
+    """`with torch.cuda.device_of(tensor):`"""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(0)
+
+
+ANSWERS = {
+    it.__name__: it
+    for it in (
+        is_available,
+        device_count,
+        current_device,
+        set_device,
+        init,
+        is_initialized,
+        synchronize,
+        ipc_collect,
+        get_device_capability,
+        can_device_access_peer,
+        is_tf32_supported,
+        get_arch_list,
+        get_gencode_flags,
+        is_current_stream_capturing,
+        set_sync_debug_mode,
+        get_sync_debug_mode,
+        device,
+        device_of,
+    )
+}
+
+
+def answers_of(mac: Mac | None) -> dict[str, Any]:
+    """What depends on the Mac; None is one that is not known."""
+    chip = mac.chip if mac is not None else "Apple GPU"
+    bfloat16 = mac is None or mac.macos >= _MACOS_WITH_BFLOAT16
+
+    def get_device_name(device: Any = None) -> str:
+        index_of(device)
+        return chip
+
+    def get_device_properties(device: Any = None) -> SimpleNamespace:
+        index_of(device)
+        return SimpleNamespace(
+            name=chip,
+            major=0,
+            minor=0,
+            total_memory=torch.mps.recommended_max_memory(),
+            multi_processor_count=mac.gpu_cores if mac is not None else 0,
+            is_integrated=1,
+            is_multi_gpu_board=0,
+            warp_size=32,
+            max_threads_per_block=1024,
+            max_threads_per_multi_processor=1024,
+            shared_memory_per_block=32768,
+        )
+
+    def is_bf16_supported(including_emulation: bool = True) -> bool:
+        return bfloat16 and (including_emulation or mac is None or mac.metal_family not in _EMULATING)
+
+    return {it.__name__: it for it in (get_device_name, get_device_properties, is_bf16_supported)}

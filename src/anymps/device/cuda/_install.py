@@ -1,0 +1,158 @@
+"""Switching it on and off: `torch.cuda`, the names of its devices, and what it has that a Mac lacks."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anymps.device.cuda import _amp, _devices, _libraries, _memory, _random, _streams, _tensors
+from anymps.device.cuda._names import functions_with_device, index_of, stand_in, types_with_device
+from anymps.device.cuda._patches import Patches
+from anymps.device.cuda._refused import REFUSED, REFUSED_MODULES, refusing, refusing_class
+from anymps.device.cuda._uses import tell_of_caller, told
+from anymps.mac import Mac
+
+if TYPE_CHECKING:
+    from anymps.device._native import NativeCore
+
+# Modules whose functions are also names of torch.cuda.
+_HOMES = ("memory", "streams", "random", "graphs", "green_contexts")
+_installed: Patches | None = None
+
+
+def is_answered() -> bool:
+    """Whether mps answers for CUDA in this process."""
+    return _installed is not None
+
+
+def answer_cuda(core: NativeCore, mac: Mac | None) -> None:
+    """Let mps answer for CUDA. `mac` is the one that is played or that this machine is, None if it is not known."""
+    global _installed
+    if _installed is not None:
+        return
+    functions, types = functions_with_device(), types_with_device()  # before anything stands in another's place
+    patches = Patches()
+    for name, answer in answers(mac).items():
+        _put(patches, name, answer)
+    for name, instead in REFUSED.items():
+        if hasattr(torch.cuda, name):
+            make = refusing_class if isinstance(getattr(torch.cuda, name), type) else refusing
+            _put(patches, name, make(f"torch.cuda.{name}", instead))
+    for module, instead in REFUSED_MODULES.items():
+        _refuse_module(patches, module, instead)
+    _quiet(patches)
+    patches.put(torch.cuda, "default_generators", (torch.mps._get_default_mps_generator(),))
+    patches.put(importlib.import_module("torch.cuda._utils"), "_get_device_index", _device_index)
+    _amp.install(patches)
+    _tensors.install(patches)
+    _libraries.install(patches)
+    _answer_data_parallel(patches)
+    core.rename_cuda(stand_in, functions, types)
+    _forget_functions()
+    _installed = patches
+
+
+def stop_answering(core: NativeCore) -> None:
+    """Put back what torch had."""
+    global _installed
+    if _installed is not None:
+        core.rename_cuda(None, [], [])
+        _installed.undo()
+        _installed = None
+
+
+def answers(mac: Mac | None) -> dict[str, Any]:
+    """The public names of torch.cuda that mps answers."""
+    functions = {
+        **_devices.ANSWERS,
+        **_devices.answers_of(mac),
+        **_memory.ANSWERS,
+        **_random.ANSWERS,
+        **_streams.ANSWERS,
+    }
+    return {
+        **{name: it if isinstance(it, type) else told(it) for name, it in functions.items()},
+        **_streams.CLASSES,
+        **_tensors.LEGACY,
+    }
+
+
+def _put(patches: Patches, name: str, value: object) -> None:
+    if not hasattr(torch.cuda, name):
+        return  # of another release
+    patches.put(torch.cuda, name, value)
+    for home in _HOMES:
+        module = sys.modules.get(f"torch.cuda.{home}")
+        if module is not None and name in vars(module):
+            patches.put(module, name, value)
+
+
+def _forget_functions() -> None:
+    """A function that is entered by another way has another hash: what torch kept by it is made anew."""
+    for module in (torch.overrides, torch.utils._device):
+        for value in list(vars(module).values()):
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
+def _refuse_module(patches: Patches, name: str, instead: str) -> None:
+    try:
+        module = importlib.import_module(f"torch.cuda.{name}")
+    except ImportError:
+        return  # of another release
+    names = getattr(module, "__all__", None) or ("_create_jit_fn", "_create_multi_output_jit_fn")
+    for function in names:
+        if callable(getattr(module, function, None)):
+            patches.put(module, function, refusing(f"torch.cuda.{name}.{function}", instead))
+
+
+def _quiet(patches: Patches) -> None:
+    """Marks and switches for NVIDIA's own tools, which see nothing of a Mac."""
+
+    def nothing(*_: object, **__: object) -> int:
+        tell_of_caller(1)
+        return 0
+
+    @contextlib.contextmanager
+    def block(*_: object, **__: object) -> Iterator[None]:
+        tell_of_caller(2)
+        yield
+
+    for module, name, stand in (
+        (torch.cuda.nvtx, "range_push", nothing),
+        (torch.cuda.nvtx, "range_pop", nothing),
+        (torch.cuda.nvtx, "range_start", nothing),
+        (torch.cuda.nvtx, "range_end", nothing),
+        (torch.cuda.nvtx, "mark", nothing),
+        (torch.cuda.nvtx, "range", block),
+        (torch.cuda.profiler, "start", nothing),
+        (torch.cuda.profiler, "stop", nothing),
+        (torch.cuda.profiler, "profile", block),
+    ):
+        if hasattr(module, name):
+            patches.put(module, name, stand)
+
+
+def _device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    if allow_cpu and str(device) == "cpu":
+        return -1
+    return index_of(device)
+
+
+class _OneDevice:
+    """How `nn.DataParallel` hands a batch to the only device: by moving it there."""
+
+    @staticmethod
+    def apply(target_gpus: Any, chunk_sizes: Any, dim: int, batch: torch.Tensor) -> tuple[torch.Tensor]:
+        return (batch.to("mps:0"),)
+
+
+def _answer_data_parallel(patches: Patches) -> None:
+    module: ModuleType = importlib.import_module("torch.nn.parallel.scatter_gather")
+    patches.put(module, "Scatter", _OneDevice)

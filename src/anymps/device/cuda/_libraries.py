@@ -1,0 +1,136 @@
+"""Libraries of CUDA that no Mac has: importing one says so, and asking for one finds it absent."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from anymps.device.cuda._patches import Patches
+from anymps.device.cuda._refused import refuse
+from anymps.device.cuda._uses import tell
+
+_ATTENTION = "use torch.nn.functional.scaled_dot_product_attention"
+_NORMS = "torch.nn has its layers, and torch.optim its optimizers"
+LIBRARIES: dict[str, str] = {
+    "apex": _NORMS,
+    "bitsandbytes": "use float16 or bfloat16 weights and an optimizer of torch.optim",
+    "cupy": "use tensors on mps",
+    "flash_attn": _ATTENTION,
+    "pycuda": "write the kernel in Metal, for torch.mps.compile_shader",
+    "transformer_engine": _NORMS,
+    "triton": "write the kernel in Metal, for torch.mps.compile_shader, or give the function to torch.compile",
+    "xformers": _ATTENTION,
+}
+_NCCL = "use the gloo backend with CPU tensors between processes; a Mac has one GPU"
+_METAL = "write the kernel in Metal, for torch.mps.compile_shader"
+
+
+_EXTENSIONS = "torch.utils.cpp_extension"
+
+
+class _Absent(MetaPathFinder):
+    """Comes before all other finders. It knows what is absent, and the module of torch that builds with CUDA."""
+
+    def __init__(self, patches: Patches) -> None:
+        self._patches = patches
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname in LIBRARIES:
+            sentence = f"{fullname} has no counterpart on a Mac; {LIBRARIES[fullname]}"
+            if not _imported_by_torch():
+                tell(sentence)
+            raise ModuleNotFoundError(f"anymps: {sentence}", name=fullname)
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == _EXTENSIONS else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Extensions(spec.loader, self._patches)
+        return spec
+
+
+class _Extensions(Loader):
+    """Loads `torch.utils.cpp_extension`, and refuses what it builds with CUDA."""
+
+    def __init__(self, loader: Loader, patches: Patches) -> None:
+        self._loader = loader
+        self._patches = patches
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        _refuse_extensions(self._patches, module)
+
+
+def _imported_by_torch() -> bool:
+    """Whether a module of torch tries the import: it does without."""
+    frame = sys._getframe(2)
+    while frame is not None and "importlib" in frame.f_code.co_filename:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "torch"
+
+
+def install(patches: Patches) -> None:
+    """Refuse the libraries, NCCL, and extensions with kernels of CUDA."""
+    finder = _Absent(patches)
+    sys.meta_path.insert(0, finder)
+    patches.at_end(lambda: sys.meta_path.remove(finder))
+    if _EXTENSIONS in sys.modules:
+        _refuse_extensions(patches, sys.modules[_EXTENSIONS])
+    original = importlib.util.find_spec
+
+    @functools.wraps(original)
+    def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
+        if name.partition(".")[0] in LIBRARIES and name.partition(".")[0] not in sys.modules:
+            return None
+        return original(name, package)
+
+    patches.put(importlib.util, "find_spec", find_spec)
+    _refuse_nccl(patches)
+
+
+def _refuse_nccl(patches: Patches) -> None:
+    if not torch.distributed.is_available():
+        return
+    original = torch.distributed.init_process_group
+
+    @functools.wraps(original)
+    def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(backend, str) and "nccl" in backend.lower():
+            refuse(f'torch.distributed.init_process_group("{backend}")', _NCCL)
+        return original(backend, *args, **kwargs)
+
+    patches.put(torch.distributed, "init_process_group", init_process_group)
+    patches.put(torch.distributed, "is_nccl_available", lambda: False)
+
+
+def _refuse_extensions(patches: Patches, module: ModuleType) -> None:
+    def with_cuda(*given: Any, **named: Any) -> bool:
+        sources = given[1] if len(given) > 1 else named.get("sources", ())
+        sources = [sources] if isinstance(sources, str) else sources
+        return bool(named.get("with_cuda")) or any(str(source).endswith((".cu", ".cuh")) for source in sources)
+
+    def inline(*given: Any, **named: Any) -> bool:
+        return bool((given[2] if len(given) > 2 else named.get("cuda_sources")) or named.get("with_cuda"))
+
+    for name, asks in (("load", with_cuda), ("load_inline", inline), ("CUDAExtension", lambda *_, **__: True)):
+        patches.put(module, name, _refusing(getattr(module, name), f"{_EXTENSIONS}.{name} with CUDA", asks))
+
+
+def _refusing(original: Callable[..., Any], name: str, asks: Callable[..., bool]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def built(*args: Any, **kwargs: Any) -> Any:
+        if asks(*args, **kwargs):
+            refuse(name, _METAL)
+        return original(*args, **kwargs)
+
+    return built

@@ -1,0 +1,80 @@
+"""Names of CUDA devices, as programs write them, and the functions of torch that take one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _device
+
+from anymps.device.cuda._uses import tell
+
+# Functions that take a device and are not in torch's own list of those that make tensors.
+_LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
+_OTHER = ("normal", "tensor", "as_tensor", "asarray", "from_file", "empty_quantized", "nested_tensor")
+_AUTOCAST = ("get_autocast_dtype", "is_autocast_enabled", "set_autocast_dtype", "set_autocast_enabled")
+_METHODS = ("to", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros", "new")
+_TYPES = ("device", "Generator", "Stream", "Event")
+
+
+def stand_in(function: str, name: str) -> str:
+    """What stands for `cuda` and `cuda:0` where a function of torch is given it.
+
+    Raises torch.AcceleratorError for another device of CUDA, as CUDA does with one GPU.
+    """
+    index = name[5:]
+    if index and index.isdigit() and int(index):
+        raise no_such_device(int(index))
+    tell()
+    return f"mps{name[4:]}"
+
+
+def no_such_device(index: int) -> Exception:
+    """The error of CUDA for a GPU that is not there."""
+    kind: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)  # since torch 2.8
+    return kind(
+        "CUDA error: invalid device ordinal\n"
+        f"anymps: a Mac has one GPU, so there is no cuda:{index}; use cuda or cuda:0"
+    )
+
+
+def index_of(device: Any = None) -> int:
+    """The index of a device of CUDA that a program names by text, number or object; None is the current one.
+
+    Raises ValueError for a device that is none of CUDA's, and torch.AcceleratorError for one that is not there.
+    """
+    if device is None:
+        return 0
+    if not isinstance(device, int):
+        device = torch.device(device)
+        if device.type != "mps":
+            raise ValueError(f"Expected a cuda device, but got: {device}")  # torch/cuda/_utils.py
+        return 0
+    if device > 0:
+        raise no_such_device(device)
+    return 0
+
+
+def functions_with_device() -> list[Callable[..., Any]]:
+    """Torch's functions, built in, that are given a device by name."""
+    return list(_functions())
+
+
+def _functions() -> Iterator[Callable[..., Any]]:
+    built_in = type(torch.empty)
+    for function in _device._device_constructors():
+        if isinstance(function, built_in):
+            yield function
+    for name in (*_LIKE, *_OTHER, *_AUTOCAST):
+        function = getattr(torch, name, None)
+        if isinstance(function, built_in):
+            yield function
+    yield torch._C._nn._parse_to  # what `Module.to` is given
+    for name in _METHODS:
+        yield getattr(torch._C.TensorBase, name)
+
+
+def types_with_device() -> list[type]:
+    """Torch's classes that are made with a device by name."""
+    return [getattr(torch, name) for name in _TYPES]

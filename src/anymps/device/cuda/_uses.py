@@ -1,0 +1,48 @@
+"""Who is told that the program used CUDA: a recording, while one runs."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Listener = Callable[[str], None]
+"""Gets what has no counterpart on a Mac and was refused, in a sentence; the empty text for what mps answered."""
+
+_listener: Listener | None = None
+
+
+def on_use(listener: Listener | None) -> None:
+    """Tell `listener` of each use from now on; None ends that."""
+    global _listener
+    _listener = listener
+
+
+def tell(refused: str = "") -> None:
+    """The running line of the program uses CUDA."""
+    if _listener is not None:
+        _listener(refused)
+
+
+def tell_of_caller(depth: int) -> None:
+    """The same, unless it is torch that calls: `torch.manual_seed` seeds every device that there may be."""
+    if _listener is not None and not called_by(depth + 1, "torch"):
+        _listener("")
+
+
+def called_by(depth: int, *packages: str) -> bool:
+    """Whether the caller so many frames up is code of one of the packages or modules."""
+    name = str(sys._getframe(depth + 1).f_globals.get("__name__", ""))
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, with each call from outside of torch told of."""
+
+    @functools.wraps(function)
+    def answered(*args: Any, **kwargs: Any) -> Any:
+        tell_of_caller(1)
+        return function(*args, **kwargs)
+
+    return answered
