@@ -186,6 +186,7 @@ def test_the_device() -> None:
     assert cuda.get_device_name(0).startswith("Apple M")
     properties = cuda.get_device_properties("cuda:0")
     assert properties.total_memory == torch.mps.recommended_max_memory()
+    assert properties.gcnArchName == ""
     with cuda.device(0), cuda.device_of(torch.ones(1)):
         cuda.synchronize()
     assert cuda.is_bf16_supported()

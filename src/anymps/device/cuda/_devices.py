@@ -157,6 +157,7 @@ def answers_of(mac: Mac | None) -> dict[str, Any]:
         index_of(device)
         return SimpleNamespace(
             name=chip,
+            gcnArchName="",  # Inductor reads it where torch.version.cuda is None
             major=0,
             minor=0,
             total_memory=torch.mps.recommended_max_memory(),
