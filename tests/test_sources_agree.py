@@ -31,7 +31,9 @@ for path in map(pathlib.Path, {paths!r}):
         with core, anymps.record(source={source!r}) as capture:
             exec(compile(path.read_text(), str(path), "exec"), {{"__name__": "__main__", "__file__": str(path)}})
     except Exception as error:
-        ended = f"{{type(error).__name__}}: {{re.sub('0x[0-9a-f]+', '0x', str(error))}}"  # an object's address
+        text = re.sub("0x[0-9a-f]+", "0x", str(error))  # an object's address
+        text = re.sub("#include <.*>", "", text)  # Inductor writes a set of them
+        ended = f"{{type(error).__name__}}: {{text}}"
     recording = capture.recording
     told[path.stem] = {{
         "source": recording.meta["source"],
@@ -215,6 +217,8 @@ LATE = "MPS106_bad"
 """A bad index comes out at a wait: the device knows the call that left it and records that as refused, the observer has
 recorded it as done by then."""
 OF_LATE_ERRORS = ("calls", "waits", "fates", "memory")
+OF_SHADERS = ("MPS682", "MPS836", "MPS851", "MPS852", "MPS853", "MPS854", "MPS855", "MPS856")
+"""Their examples launch Metal kernels, which torch's own runtime on a Mac does past the dispatcher: no observer sees it."""
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +246,8 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, To
 @pytest.mark.parametrize("identity", EXEMPLIFIED)
 def test_the_examples_of_the_rules(examples: dict[str, dict[str, Told]], identity: str, other: str) -> None:
     """The same findings at the same lines, as often, and the same calls, waits, fallbacks, refusals, steps, memory."""
+    if other == "as on a Mac" and identity in OF_SHADERS:
+        pytest.skip("an observer on a Mac sees no launches of shaders")
     for name in (f"{identity}_bad", f"{identity}_good"):
         native, told = examples["native"][name], examples[other][name]
         assert (native.source, told.source) == ("native", "observer")

@@ -84,8 +84,8 @@ Operator::Operator(const c10::OperatorHandle& handle) : rule(rule_of(handle)), c
   // Composite in torch, with a branch for mps inside; one operator in every recording.
   if (rule.name.rfind("aten::", 0) == 0 && one_of(base, {"copy_", "convolution", "_convolution", "convolution_backward"})) {
     dense = true;
-  } else if (!rule.listed && !composite && rule.fate == Fate::Native && rule.name.rfind("torchvision::", 0) == 0) {
-    dense = true;  // its wheels for macOS have kernels
+  } else if (!rule.listed && !composite && rule.fate == Fate::Native) {
+    dense = true;  // torchvision, whose wheels for macOS have kernels, and launches of shaders
   } else if (dense && implicit && !rule.listed) {
     dense = false;  // lstm, attention: made of others on a Mac; the virtual device has a kernel that does the same
   }
