@@ -30,6 +30,7 @@ for path in map(pathlib.Path, {paths!r}):
     ]
     os.environ.clear()
     os.environ.update(before)  # what a script sets is its own
+    torch.multiprocessing.set_start_method(None, force=True)  # Inductor's own processes settle it
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 print("\\n" + json.dumps(found))

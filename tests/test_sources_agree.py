@@ -218,7 +218,7 @@ LATE = "MPS106_bad"
 recorded it as done by then."""
 OF_LATE_ERRORS = ("calls", "waits", "fates", "memory")
 OF_SHADERS = ("MPS682", "MPS836", "MPS851", "MPS852", "MPS853", "MPS854", "MPS855", "MPS856")
-"""Their examples launch Metal kernels, which torch's own runtime on a Mac does past the dispatcher: no observer sees it."""
+"""Their examples launch Metal kernels, which torch on a Mac does past the dispatcher: no observer sees that."""
 
 
 @pytest.fixture(scope="module")
