@@ -14,6 +14,7 @@ def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]]
     """One sentence or two. `ranges` are (argument, address, bytes) of the buffers; `missing` buffers were not given."""
     number = signal.Signals(report.signal)
     if number == signal.SIGXCPU:
+        # pytorch pull request 193571 (August 2026): a command buffer that was aborted passes without a word.
         return (
             f"anymps: the Metal kernel '{name}' ran for more than {shader_seconds():g} s and was stopped. A Mac stops "
             f"one after some seconds and goes on with wrong numbers. {SECONDS_VARIABLE} sets another limit"
