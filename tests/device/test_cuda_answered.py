@@ -303,6 +303,24 @@ def test_compiled_code_may_name_cuda() -> None:
     assert double(torch.ones(2, device="cuda")).tolist() == [3.0, 3.0]
 
 
+@pytest.mark.skipif(importlib.util.find_spec("torch._dynamo") is None, reason="needs torch.compile")
+def test_dynamo_may_know_torch_before() -> None:
+    """Dynamo looks torch's functions up by their hashes, which change when CUDA is answered."""
+    code = """
+import anymps, torch
+@torch.compile(backend="eager", fullgraph=True)
+def before(x):
+    return x * torch.full((2,), 2.0)
+before(torch.ones(2))
+anymps.enable("M3 Pro 18GB", quiet=True, cuda_as_mps=True)
+@torch.compile(backend="eager", fullgraph=True)
+def after(x):
+    return x * torch.full((2,), 2.0, device="cuda")
+print(after(torch.ones(2, device="cuda")).tolist())
+"""
+    assert run_python(code).lines == ["[2.0, 2.0]"]
+
+
 # Libraries
 
 

@@ -95,7 +95,8 @@ def _put(patches: Patches, name: str, value: object) -> None:
 
 def _forget_functions() -> None:
     """A function that is entered by another way has another hash: what torch kept by it is made anew."""
-    for module in (torch.overrides, torch.utils._device):
+    rules = sys.modules.get("torch._dynamo.trace_rules")  # where something has been compiled already
+    for module in (torch.overrides, torch.utils._device, *([rules] if rules is not None else [])):
         for value in list(vars(module).values()):
             if hasattr(value, "cache_clear"):
                 value.cache_clear()

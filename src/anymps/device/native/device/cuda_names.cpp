@@ -175,7 +175,7 @@ PyObject* make_named(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return made;
 }
 
-PyMethodDef* definition(PyObject* function) {
+PyMethodDef* method_of(PyObject* function) {
   if (PyCFunction_CheckExact(function)) {
     return reinterpret_cast<PyCFunctionObject*>(function)->m_ml;
   }
@@ -188,7 +188,7 @@ PyMethodDef* definition(PyObject* function) {
 // The definition of a function is entered, so every object made from it is: a method bound to its tensor, too. CPython
 // hashes a built-in function by its definition's pointer, so sets that hold one must be made anew (_install.py).
 bool enter_function(PyObject* function) {
-  PyMethodDef* method = definition(function);
+  PyMethodDef* method = method_of(function);
   const int as_given = METH_VARARGS | METH_KEYWORDS;
   if (method == nullptr || (method->ml_flags & (as_given | METH_FASTCALL | METH_METHOD)) != as_given) {
     PyErr_Format(PyExc_TypeError, "anymps: %R is not called as torch's functions are", function);
