@@ -10,8 +10,9 @@ import pytest
 
 from anymps import parse_mac
 from anymps.cost import OperatorCall, predict_operator
+from anymps.findings import RULES
 from anymps.forecast import forecast
-from anymps.record import Fate, Phase, Recording, RecordingBuilder, Wait
+from anymps.record import Fate, Phase, Recording, RecordingBuilder, Site, Wait
 from anymps.report import compare, render_diff_json, render_diff_terminal, render_summary, render_terminal, renderer
 from anymps.report._predicted import predicted_sentence, predicted_step
 from anymps.report.diff._html import render_diff_html
@@ -56,6 +57,14 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     assert report["predicted_step"]["seconds"] == time.time.seconds
     assert report["predicted_step"]["bound"] == "compute"
     assert report["predicted_step"]["left_out"] == []
+
+
+def test_what_stops_on_a_mac_takes_no_time_there() -> None:
+    """The short report leaves the time out where a finding says that the script stops."""
+    made = recording(20, 0)
+    stopped = RULES["MPS802"].finding(Site("train.py", 9), what="", count=1)
+    assert "A step: about" in render_summary(made, [])
+    assert "A step: about" not in render_summary(made, [stopped])
 
 
 def test_the_step_table_has_a_column_of_the_macs_time() -> None:

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from anymps.findings import Finding, Severity, memory_limits
+from anymps.findings import Finding, Outcome, Severity, judge, memory_limits
 from anymps.record import Recording
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, indented, pairs, printed
@@ -20,6 +20,9 @@ from anymps.report._words import cost, fact, first_to_change, how_many, state, v
 from anymps.report.run._terminal import look_of, written_to
 
 _MOST_ROWS = 5  # of the table; the rest is one line
+
+_STOPPING = (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
+"""What ends on a Mac takes no time there."""
 
 
 def print_summary(
@@ -56,10 +59,12 @@ def render_summary(
 
 def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Iterator[RenderableType]:
     worst = state(recording, findings)
+    stops = judge(recording, findings).outcome in _STOPPING
+    predicted = "" if stops else predicted_in_short(recording)
     yield Text.assemble(
         (verdict(recording, findings)[0], STYLES.get(worst, "bold green") if worst is not None else "bold green"),
         " ",
-        " ".join(filter(None, (how_many(findings), predicted_in_short(recording)))),
+        " ".join(filter(None, (how_many(findings), predicted))),
     )
     first = first_to_change(findings)
     if first is not None:
