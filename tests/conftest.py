@@ -44,6 +44,12 @@ def virtual_device(mps_device: torch.device) -> torch.device:
     return mps_device
 
 
+@pytest.fixture(scope="session", autouse=True)
+def empty_inductor_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What Inductor compiled in an earlier run of the tests must not change what this one sees."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path_factory.mktemp("inductor"))
+
+
 @pytest.fixture
 def still_memory(mps_device: torch.device) -> None:
     """Counters of the device's memory that only the test moves, with nothing cached before it."""

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import anymps
@@ -71,6 +72,20 @@ def test_what_a_mode_of_the_script_calls_again_is_one_call() -> None:
     counts = {use.name: use.count for use in capture.recording.operators()}
     assert counts == {"aten::tanh": 1, "aten::add.Tensor": 1}
     assert Counting.names == ["aten::tanh", "aten::add.Tensor"]
+
+
+def test_what_the_dispatcher_in_python_hands_on_is_one_call() -> None:
+    """Python may pick a kernel itself, as Inductor does when it folds constants, or call another operator."""
+    x = torch.ones(2, device="mps")
+    with anymps.record(source="observer") as capture, enable_python_dispatcher():
+        torch.tanh(x)[0].item()
+        torch.nn.functional.linear(x, x)
+    with anymps.record() as native, enable_python_dispatcher():
+        torch.tanh(x)[0].item()
+        torch.nn.functional.linear(x, x)
+    counts, own = ({use.name: use.count for use in told.recording.operators()} for told in (capture, native))
+    assert counts == own
+    assert {"aten::tanh", "aten::_local_scalar_dense"} <= counts.keys()
 
 
 def test_gradients_pass_through_operators_without_a_derivative() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -198,7 +199,6 @@ class Told:
 
 def record(source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = False) -> dict[str, Told]:
     """Runs scripts one after the other in a process of their own; by file name without `.py`."""
-    environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0"}
     code = RUN.format(
         mac=mac,
         source="native" if source == "native" else "observer",
@@ -206,7 +206,9 @@ def record(source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = F
         paths=[str(path) for path in paths],
         tests=str(Path(__file__).parent),
     )
-    answer = run_python(code, environment)
+    with tempfile.TemporaryDirectory() as inductor:  # empty, as what Inductor compiles is work on the device, too
+        environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0", "TORCHINDUCTOR_CACHE_DIR": inductor}
+        answer = run_python(code, environment)
     return {name: Told(**told) for name, told in json.loads(answer.lines[-1]).items()}
 
 

@@ -292,7 +292,6 @@ def test_marks_for_tools_of_nvidia_do_nothing() -> None:
         pass
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch._dynamo") is None, reason="needs torch.compile")
 def test_compiled_code_may_name_cuda() -> None:
     """torch.compile sees torch's own functions, which keep their places."""
 
@@ -303,7 +302,6 @@ def test_compiled_code_may_name_cuda() -> None:
     assert double(torch.ones(2, device="cuda")).tolist() == [3.0, 3.0]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch._dynamo") is None, reason="needs torch.compile")
 def test_dynamo_may_know_torch_before() -> None:
     """Dynamo looks torch's functions up by their hashes, which change when CUDA is answered."""
     code = """

@@ -32,11 +32,20 @@ const DispatchKeySet kAskedBefore({
 
 std::optional<at::CallbackHandle> handle;
 
-// Whether the call goes to somebody else first, who makes it again.
-bool comes_again(const Operator& op, DispatchKeySet of_tensors) {
+// Who is asked about the call before the backend.
+enum class Asked { Nobody, WhoMakesItAgain, WhoMayHandItOn };
+
+Asked asked_before(const Operator& op, DispatchKeySet of_tensors) {
   const auto local = c10::impl::tls_local_dispatch_key_set();
   const DispatchKeySet keys = (of_tensors | local.included_) - local.excluded_;
-  return keys.has_any(kAskedBefore) || (op.autocast && keys.has(DispatchKey::AutocastMPS));
+  const DispatchKeySet asked = keys & kAskedBefore;
+  if (asked.empty() && !(op.autocast && keys.has(DispatchKey::AutocastMPS))) {
+    return Asked::Nobody;
+  }
+  // Inductor folds constants by torch's dispatcher in Python, which picks the kernel and calls it past this one.
+  const bool picked = asked == DispatchKeySet(DispatchKey::PythonDispatcher);
+  const bool transformed = local.included_.has(DispatchKey::FuncTorchDynamicLayerFrontMode);
+  return picked || transformed ? Asked::WhoMayHandItOn : Asked::WhoMakesItAgain;
 }
 
 // A copy of which nothing moves is no call of the device.
@@ -48,8 +57,8 @@ bool moves_nothing(const Operator& op, c10::ArrayRef<const c10::IValue> values) 
   return first.is_same(other) || first.numel() == 0 || other.numel() == 0 || first.is_meta() || other.is_meta();
 }
 
-// A call that goes to a transform of torch.func first. What the transform makes of it comes by here only where that is other
-// operators; if none was written, this one is, when it is over.
+// A call that goes to a transform of torch.func or to torch's dispatcher in Python first. What is made of it comes by here only
+// where that is other operators; if none was written, this one is, when it is over.
 struct Transformed : Context {
   Transformed(const Operator& its_op, c10::ArrayRef<const c10::IValue> its_values, bool its_sparse)
       : op(its_op), sparse(its_sparse), written(calls_written()), exceptions(std::uncaught_exceptions()) {
@@ -96,13 +105,15 @@ std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& function) 
   if (op->composite && !op->is_listed(seen.sparse)) {
     return nullptr;  // the operators that it is made of count
   }
-  if (comes_again(*op, seen.keys)) {
-    if (c10::impl::tls_local_dispatch_key_set().included_.has(DispatchKey::FuncTorchDynamicLayerFrontMode)) {
+  switch (asked_before(*op, seen.keys)) {
+    case Asked::WhoMakesItAgain:
+      return nullptr;
+    case Asked::WhoMayHandItOn:
       return std::make_unique<Transformed>(*op, values, seen.sparse);
-    }
-    return nullptr;
+    case Asked::Nobody:
+      return begin_call(*op, values, seen.sparse);
   }
-  return begin_call(*op, values, seen.sparse);
+  return nullptr;
 }
 
 void after(const at::RecordFunction& function, at::ObserverContext* context) {
