@@ -75,6 +75,8 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--check-shaders", "train.py"], Target("train.py"), RunOptions(check_shaders=True)),
         (["--start-method", "fork", "train.py"], Target("train.py"), RunOptions(start_method="fork")),
         (["--cuda-as-mps", "train.py"], Target("train.py"), RunOptions(cuda_as_mps=True)),
+        (["--steps", "10:30", "train.py", "--steps"], Target("train.py", ("--steps",)), RunOptions(steps=(10, 30))),
+        (["--steps=:30", "train.py"], Target("train.py"), RunOptions(steps=(0, 30))),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
         (
             ["--report-to", "r.HTML", "--report", "json=r.json", "train.py"],
@@ -299,7 +301,7 @@ def test_session_in_order(log: list[Any], capsys: pytest.CaptureFixture[str]) ->
     session.start(Target("train.py", ("--lr", "3")))
     assert log == [
         ("enable", "M1 8GB", {"fallback": True, "require": "virtual", "start_method": None, "cuda_as_mps": None}),
-        ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"], "source": None}),
+        ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"], "source": None, "steps": None}),
     ]
     assert session.finish({"status": 0}) == 0
     assert log[2:] == [("close", {"status": 0})]
@@ -382,7 +384,7 @@ def test_session_names_the_source(log: list[Any]) -> None:
     for source in (None, "observer"):
         log.clear()
         RunSession(RunOptions(source=source)).start(Target("train.py"))
-        assert log[1] == ("record", None, {"script": "train.py", "argv": [], "source": source})
+        assert log[1] == ("record", None, {"script": "train.py", "argv": [], "source": source, "steps": None})
 
 
 def test_report_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from anymps.capture._core import Assign, Core
 from anymps.capture._habits import Habits
+from anymps.capture._part import Part
 from anymps.record import Phase, Role, RoundKind, Wait
 
 _BATCH_MARK = "anymps::dataloader"
@@ -22,14 +23,18 @@ _ENGINE = "_engine_run_backward"  # what `backward` and `torch.autograd.grad` ha
 class Hooks:
     """Puts the hooks in place and takes them away again. One at a time in a process."""
 
-    def __init__(self, core: Core, assign: Assign, *, habits: bool = True) -> None:
+    def __init__(
+        self, core: Core, assign: Assign, *, habits: bool = True, marks: Core | None = None, part: Part | None = None
+    ) -> None:
         """`core` is the native module or an `ObserverCore`; `assign` says on its ledger what a storage is.
 
-        Without `habits`, only what belongs to operators is watched: steps, phases, modules.
+        Without `habits`, only what belongs to operators is watched: steps, phases, modules. `marks` is the core that
+        habits are told to, if it is another one; `part` is told of the optimizers' steps.
         """
         self._core = core
         self._assign_storage = assign
-        self.habits = Habits(core) if habits else None
+        self._part = part
+        self.habits = Habits(marks or core) if habits else None
         self._undo: list[Callable[[], None]] = []
         self._former_phase: list[tuple[int, int]] = []  # with the time when the optimizer began
         self._optimizers: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
@@ -120,6 +125,8 @@ class Hooks:
             number = self._optimizers[optimizer] = self._optimizer_count
         self._core.note_round(int(RoundKind.OPTIMIZER), number, start)
         self._core.end_step()
+        if self._part is not None:
+            self._part.stepped(optimizer)
 
     def _watch_loader(self) -> None:
         core = self._core

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
 from anymps._version import __version__
@@ -20,6 +20,7 @@ from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._origins import default_is_mps, find_caller, find_origin
+from anymps.capture._part import HeldMarks, Part, check_steps
 from anymps.device import CACHE_VARIABLE, State, children_used_mps, native, state, this_mac
 from anymps.record import Fate, Recording, RecordingWriter, RefusalKind
 from anymps.record.format import (
@@ -44,9 +45,6 @@ SOURCES = ("native", "observer")
 
 FLUSH_SECONDS = 1.0
 """What a killed process can lose at most."""
-
-if TYPE_CHECKING:
-    pass
 
 _VARIABLES = ("PYTORCH_", "ANYMPS_", "MTL_")
 _current: Capture | None = None
@@ -89,8 +87,10 @@ class Capture:
         detail_limit: int = DETAIL_LIMIT,
         allocation_limit: int = ALLOCATION_LIMIT,
         source: str | None = None,
+        steps: tuple[int, int] | None = None,
     ) -> None:
         self._path = path
+        self._part = Part(check_steps(steps), self._begin, self._end) if steps is not None else None
         self._source = source
         self._script = script
         self._argv = list(argv)
@@ -103,6 +103,7 @@ class Capture:
         self._operators = 0
         self._refusals: list[RefusalRow] = []
         self._delayed: dict[int, RefusalRow] = {}
+        self._seconds = 0.0  # of a part that is over
         self._reached = False  # whether any operator ran on mps
 
     def __enter__(self) -> Capture:
@@ -121,11 +122,15 @@ class Capture:
         self._writer = RecordingWriter(self._path, self._facts())
         self._started = time.monotonic()
         self.core, assign = _core_of(self._source, self.flush)
-        self._hooks = Hooks(self.core, assign, habits=self._habits)
+        waits = self._part is not None and not self._part.begun
+        self._held = HeldMarks(self.core) if waits else None
+        marks = cast("Core | None", self._held)
+        self._hooks = Hooks(self.core, assign, habits=self._habits, marks=marks, part=self._part)
         copied = self._hooks.habits.copied if self._hooks.habits is not None else None
         self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
         self.core.ledger_start(self._allocation_limit)
         self.core.tape_start(self._limit)
+        self.core.tape_pause(waits)
         self._hooks.install()
         _current = self
         os.register_at_fork(after_in_child=self._in_child)
@@ -140,6 +145,39 @@ class Capture:
             if error is not None:
                 ending = ending_of(error)
             self.close(ending)
+
+    @property
+    def steps_seen(self) -> int:
+        """How many steps the optimizer of the run has made, where only a part is recorded; else 0."""
+        return self._part.seen if self._part is not None else 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the part of the run that was to be recorded is over. Of a whole run it never is."""
+        return self._part is not None and self._part.done
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything could be recorded yet: the first step of a part may not have come."""
+        return self._part is None or self._part.begun
+
+    def _begin(self) -> None:
+        """The first step of the part is about to begin, on the program's thread."""
+        with self._lock:
+            if self._writer is None or self._closed.is_set():
+                return
+            self._started = time.monotonic()
+            self.core.ledger_start(self._allocation_limit)  # what died before is no concern of the part's
+            self.core.tape_pause(False)
+            if self._held is not None:
+                self._held.release()
+            with self._storing("The run goes on."):
+                self._writer.set_meta("begin_ns", self.core.clock_ns())
+
+    def _end(self) -> None:
+        """The last step of the part is over. The hooks stay: one of them calls this."""
+        self._seconds = time.monotonic() - self._started
+        self.core.tape_pause(True)
 
     @property
     def recording(self) -> Recording:
@@ -180,14 +218,16 @@ class Capture:
             with self._storing("What was recorded before can be read."):
                 self._drain(at_end=True)
                 self._writer.set_meta("ending", dict(ending))
-                if self._habits and not self._reached and not self.core.ledger_state()[0]:
+                if self._part is not None:
+                    self._writer.set_meta("steps_seen", self._part.seen)
+                if self._habits and self.has_begun and not self._reached and not self.core.ledger_state()[0]:
                     if children_used_mps():
                         self._writer.set_meta("used_by_children", True)
                     else:
                         self._writer.set_meta("device_choice", device_choice(self._script))
                 self._writer.set_meta("environment", _environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
-                self._writer.set_meta("wall_seconds", time.monotonic() - self._started)
+                self._writer.set_meta("wall_seconds", self._seconds or time.monotonic() - self._started)
                 self._writer.close()
             self._closed.set()
             _current = None
@@ -239,6 +279,7 @@ class Capture:
             "fallback": current.fallback,
             "source": self._source,
             "rounds": self._habits,
+            **({"steps": [self._part.first, self._part.last]} if self._part is not None else {}),
             "threads": torch.get_num_threads(),
             "environment": _environment(),
         }

@@ -54,6 +54,14 @@ class ScriptCommand(click.Command):
         return result
 
 
+def _steps(text: str) -> tuple[int, int]:
+    """`10:30`, or `:30` from the beginning on."""
+    first, mark, last = text.partition(":")
+    if not (mark and last.isdecimal() and (first.isdecimal() or not first) and int(first or 0) < int(last)):
+        raise click.BadParameter(f"{text!r} names no steps: write FIRST:LAST, such as 10:30")
+    return int(first or 0), int(last)
+
+
 @click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option("--mac", metavar="MAC", help='The Mac to be: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
 @click.option(
@@ -95,6 +103,12 @@ class ScriptCommand(click.Command):
     is_flag=True,
     help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
 )
+@click.option(
+    "--steps",
+    metavar="FIRST:LAST",
+    callback=lambda context, option, value: None if value is None else _steps(value),
+    help="Record a part of a long run: 10:30 begins after 10 steps of the optimizer and ends after 30.",
+)
 @click.option("--allow-unused", is_flag=True, help="End with 0 even if nothing ran on mps.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
@@ -120,6 +134,7 @@ def run(
     check_shaders: bool,
     start_method: str | None,
     cuda_as_mps: bool,
+    steps: tuple[int, int] | None,
     verbose: bool,
     no_arguments: bool,
     no_report: bool,
@@ -158,6 +173,7 @@ def run(
         check_shaders=check_shaders,
         start_method=start_method,
         cuda_as_mps=cuda_as_mps,
+        steps=steps,
         arguments=not no_arguments,
         report=not no_report,
         verbose=verbose,

@@ -18,6 +18,7 @@ from anymps.commands._outputs import Outputs
 from anymps.commands._show import say, show, show_summary
 from anymps.commands._target import Target
 from anymps.findings import nothing_ran
+from anymps.report import plural
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
@@ -36,6 +37,7 @@ class RunOptions:
     check_shaders: bool = False
     start_method: str | None = None
     cuda_as_mps: bool = False
+    steps: tuple[int, int] | None = None
     arguments: bool = True
     report: bool = True
     verbose: bool = False
@@ -95,7 +97,8 @@ class RunSession:
         import anymps
 
         arguments = list(target.arguments) if self._options.arguments else []
-        capture = anymps.record(place, script=target.name, argv=arguments, source=self._options.source)
+        options = self._options
+        capture = anymps.record(place, script=target.name, argv=arguments, source=options.source, steps=options.steps)
         self._capture = capture.__enter__()
 
     def finish(self, ending: dict[str, object]) -> int:
@@ -107,6 +110,12 @@ class RunSession:
         if self._capture is None:
             return 0
         options, judge = self._options, self._judge
+        if options.steps is not None and not self._capture.has_begun:
+            self._last.keep()
+            made = plural(self._capture.steps_seen, "step")
+            first, last = options.steps
+            say(f"nothing was recorded: the optimizer made {made}, and --steps is {first}:{last}", self._stderr)
+            return 0 if options.choice.allow_unused else UNUSED
         failure = self._capture.failure
         asked = options.record is not None or bool(options.outputs) or (judge is not None and judge.may_fail)
         lost = failure.exit_code if failure is not None and asked else 0

@@ -58,8 +58,17 @@ class Round(NamedTuple):
 def settle_steps(connection: sqlite3.Connection) -> None:
     """Put the steps that follow from the rounds of a recording in the place of those that it was written with.
 
-    The entries are rows by now. Where no rounds were watched, in a test suite, everything stays as it is.
+    The entries are rows by now. Where no rounds were watched, in a test suite, everything stays as it is. Of a part
+    of a run the first step begins where the part does, not with the run.
     """
+    _settle(connection)
+    connection.execute(
+        "UPDATE steps SET start_ns = MAX(start_ns, (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'begin_ns')) "
+        "WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'begin_ns')"
+    )
+
+
+def _settle(connection: sqlite3.Connection) -> None:
     rows = connection.execute("SELECT kind, key, site, start_ns, end_ns FROM rounds ORDER BY end_ns")
     rounds = [Round(*row) for row in rows]
     if not rounds and not connection.execute("SELECT 1 FROM meta WHERE key = 'rounds' AND value = 'true'").fetchall():

@@ -232,6 +232,11 @@ _NOTED: Final[Mapping[str, Mapping[str, Callable[[object], bool]]]] = {
     },
 }  # fmt: skip
 
+
+def _part(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_whole, value))
+
+
 META: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(
         (
@@ -241,13 +246,14 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
         _text,
     ),
     **dict.fromkeys(("complete", "fallback", "rounds", "used_by_children", "virtual"), _truth),
-    **dict.fromkeys(("process", "schema_version", "threads"), _whole),
+    **dict.fromkeys(("begin_ns", "process", "schema_version", "steps_seen", "threads"), _whole),
     "allocations_dropped": lambda value: _truth(value) or _whole(value),
     "arguments": _texts,
     "device_choice": _place,
     "ending": _ending,
     "environment": _texts_by_name,
     "parts": _parts,
+    "steps": _part,
     "wall_seconds": _seconds,
 }  # fmt: skip
 """The facts that anymps writes and reads, each with the check of its value."""

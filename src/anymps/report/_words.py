@@ -113,6 +113,7 @@ def environment(recording: Recording) -> list[tuple[str, str]]:
     if isinstance(arguments, list):
         words += [clean(str(argument)) for argument in arguments]
     recorded = f"{plural(recording.entry_count, 'call')}, {plural(recording.complete_steps, 'complete step')}"
+    recorded += _part_words(meta.get("steps"), meta.get("steps_seen"))
     facts = [
         ("Mac", fact(recording, "mac_details") or fact(recording, "mac")),
         ("device", device if isinstance(virtual, bool) else ""),
@@ -126,6 +127,13 @@ def environment(recording: Recording) -> list[tuple[str, str]]:
         ("recorded", ", ".join(part for part in (fact(recording, "started"), recorded) if part)),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _part_words(steps: object, seen: object) -> str:
+    if not isinstance(steps, list):
+        return ""
+    first, last = steps
+    return f" (steps {first}:{last} of {seen})" if isinstance(seen, int) else f" (steps {first}:{last})"
 
 
 def limits(recording: Recording) -> list[str]:

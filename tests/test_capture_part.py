@@ -1,0 +1,118 @@
+"""A part of a run: steps 10 to 30, by the steps of the program's optimizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+import anymps
+from anymps.capture import Capture
+from anymps.record import Recording
+from processes import MAC, run_command
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+SOURCES = pytest.mark.parametrize("source", ["native", "observer"])
+
+
+def train(steps: int, part: tuple[int, int], source: str, path: Path | None = None) -> Capture:
+    """Some steps with one read each, the part of which is recorded."""
+    with anymps.record(path, source=source, steps=part) as capture:
+        model = nn.Linear(4, 4).to("mps")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        rows = [torch.ones(4) for _ in range(2 * steps)]
+        for batch in DataLoader(rows, batch_size=2, pin_memory=False):
+            optimizer.zero_grad()
+            loss = model(batch.to("mps")).square().sum()
+            loss.backward()
+            optimizer.step()
+            loss.item()
+    return capture
+
+
+@SOURCES
+def test_only_the_part_is_recorded(source: str, tmp_path: Path) -> None:
+    """Steps 2 to 5 of seven: three steps, each with its calls, and the one read and copy of each."""
+    whole = train(3, (0, 3), source).recording
+    capture = train(7, (2, 5), source, tmp_path / "part.anymps")
+    assert (capture.steps_seen, capture.has_begun, capture.is_over) == (7, True, True)
+    with Recording.open(tmp_path / "part.anymps") as recording:
+        assert recording.complete
+        assert (recording.meta["steps"], recording.meta["steps_seen"]) == ([2, 5], 7)
+        assert recording.complete_steps == 3
+        assert [wait.count for wait in recording.waits()] == [3, 3]  # the copies, and the reads after steps 1 to 3
+        typical, usual = recording.step_table().typical, whole.step_table().typical
+        assert sum(share.on_mps for share in typical) == sum(share.on_mps for share in usual)
+        first, *_ = recording.steps()
+        assert first.start_ns == recording.meta["begin_ns"] > 0  # what came before is no part of it
+
+
+@SOURCES
+def test_what_was_made_before_the_part_is_known(source: str) -> None:
+    """The loader and the optimizer are noted once, with their lines, though they were made before the part."""
+    recording = train(4, (2, 3), source).recording
+    assert [noted.facts["workers"] for noted in recording.noted("loader")] == [0]
+    assert [noted.facts["name"] for noted in recording.noted("optimizer")] == ["AdamW"]
+    assert [noted.occurrence.site.source.strip() for noted in recording.noted("optimizer")] == ["optimizer.step()"]
+
+
+def test_the_first_optimizer_counts() -> None:
+    """Of two that take turns, one is a step."""
+    first, second = (torch.optim.SGD([nn.Parameter(torch.ones(2, device="mps"))], lr=0.1) for _ in range(2))
+    with anymps.record(steps=(1, 3)) as capture:
+        for _ in range(3):
+            first.step()
+            second.step()
+    assert capture.steps_seen == 3
+
+
+def test_a_part_that_never_comes() -> None:
+    """A run with too few steps leaves an empty recording, and no word on a device that was not used."""
+    capture = train(2, (5, 9), "native")
+    assert (capture.steps_seen, capture.has_begun, capture.is_over) == (2, False, False)
+    assert capture.recording.entry_count == 0
+    assert "device_choice" not in capture.recording.meta
+
+
+@pytest.mark.parametrize("steps", [(3, 3), (-1, 2), (5, 2)])
+def test_steps_that_are_none(steps: tuple[int, int]) -> None:
+    """They are refused before anything is recorded."""
+    with pytest.raises(anymps.UsageError) as refused:
+        anymps.record(steps=steps)
+    assert str(refused.value) == (
+        f"steps {steps[0]}:{steps[1]} are none: the first counts from 0, and the last must be larger"
+    )
+
+
+SCRIPT = """
+import torch
+weight = torch.nn.Parameter(torch.ones(2, device="mps"))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for _ in range(6):
+    weight.square().sum().backward()
+    optimizer.step()
+"""
+
+
+def test_run_records_a_part(tmp_path: Path) -> None:
+    """`--steps 2:5` records three steps, and the report says which. With too few one line says so."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    run = ["-m", "anymps", "run", "--mac", MAC]
+    wanted = ("--steps", "2:5", "--record", "part.anymps", "--report-to", "r.txt")
+    part = run_command(*run, *wanted, "train.py", cwd=tmp_path)
+    assert part.status == 0, part.err
+    assert "3 complete steps (steps 2:5 of 6)" in (tmp_path / "r.txt").read_text()
+    none = run_command(*run, "--steps", "10:30", "train.py", cwd=tmp_path)
+    assert none.status == 4
+    assert none.err.splitlines()[1:] == [
+        "anymps: nothing was recorded: the optimizer made 6 steps, and --steps is 10:30"
+    ]
+    odd = run_command(*run, "--steps", "30:10", "train.py", cwd=tmp_path)
+    assert (odd.status, odd.err) == (
+        2,
+        "anymps: Invalid value for '--steps': '30:10' names no steps: write FIRST:LAST, such as 10:30 "
+        "(anymps run --help)\n",
+    )
