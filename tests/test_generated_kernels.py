@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from anymps.capture._generated_kernels import RepeatedScatter, repeated_scatters, scattering_line
+from anymps.capture._generated_kernels import RepeatedScatter, repeated_scatters, scattering_nodes
 
 ADD = "c10::metal::AtomicType<float>::atomic_add(reinterpret_cast<device float*>(out_ptr1), {place}, {value});"
 
@@ -73,13 +73,10 @@ def test_other_kernels_beside_it() -> None:
     assert found == [RepeatedScatter("generated_kernel_1", 1024)]
 
 
-def test_the_line_of_a_scatter() -> None:
-    """That of the program, not one of torch's within; other nodes of the kernel have lines of their own."""
-    stack = '  File "/home/me/net.py", line 26, in forward\n    x\n  File "/torch/nn/sparse.py", line 9, in forward\n'
-    add = SimpleNamespace(target="aten.add.Tensor", meta={"stack_trace": stack.replace("26", "3")})
-    put = SimpleNamespace(target="aten.index_put.default", meta={"stack_trace": stack})
-    nodes = [object(), SimpleNamespace(node=SimpleNamespace(origins=[add, put]))]
-    assert scattering_line(nodes, lambda file: file.startswith("/torch")) == ("/home/me/net.py", 26, "forward")
-    assert scattering_line(nodes[:1], lambda _: False) is None
-    put.meta.clear()
-    assert scattering_line(nodes, lambda _: False) is None
+def test_the_nodes_of_a_scatter() -> None:
+    """Other nodes of the kernel are none, and neither is what has no node."""
+    add = SimpleNamespace(target="aten.add.Tensor")
+    put = SimpleNamespace(target="aten.index_put.default")
+    scheduled = [object(), SimpleNamespace(node=SimpleNamespace(origins=[add, put]))]
+    assert list(scattering_nodes(scheduled)) == [put]
+    assert list(scattering_nodes(scheduled[:1])) == []

@@ -115,6 +115,33 @@ def test_a_recording_names_the_users_line(tmp_path: Path) -> None:
     assert all(places == {("train.py", 8)} for places in kernels)
 
 
+def test_a_kernel_stands_at_the_lines_that_it_computes(tmp_path: Path) -> None:
+    """It counts at the first; in the second process Inductor finds it in its cache, though the lines have moved."""
+    script = """
+        import torch
+        @torch.compile
+        def step(x):
+            y = torch.relu(x) + 1
+            y = torch.sigmoid(y)
+            return y.sum()
+        x = torch.ones(4, 8, device="mps", requires_grad=True)
+        step(x).backward()
+    """
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    for above in ("", "\n\n"):
+        (tmp_path / "step.py").write_text(above + textwrap.dedent(script).lstrip(), encoding="utf-8")
+        result = run_command("-m", "anymps", "run", "--record", "run.mpsrec", "step.py", cwd=tmp_path, env=env)
+        assert result.status == 0, result.err
+        recording = Recording.open(tmp_path / "run.mpsrec")
+        counted = {line.source.strip(): line for line in recording.lines()}
+        first = counted["y = torch.relu(x) + 1"]
+        assert first.line == 4 + len(above)
+        assert [line for _, line in first.fused] == [5 + len(above), 6 + len(above)]
+        assert first.on_mps == 2  # forward and backward
+        kernels = {use.name.partition(".")[0] for use in recording.operators() if use.name.startswith("metal::")}
+        assert kernels <= {"metal::generated_kernel_0", "metal::generated_kernel_1"}
+
+
 def test_the_gradient_of_a_table_of_positions(tmp_path: Path) -> None:
     """MPS682: it is wrong by the size of the batch, as on a Mac, and told. Read without an index it is right."""
     code = """

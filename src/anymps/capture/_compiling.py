@@ -1,4 +1,4 @@
-"""Graph breaks, recompilations and wrong kernels of torch.compile, as marks on the tape.
+"""Graph breaks, recompilations and kernels of torch.compile: marks on the tape, and the lines of each kernel.
 
 The first two are told by Dynamo's own functions that log them.
 
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import torch
 
 from anymps.capture._core import Core
-from anymps.capture._generated_kernels import repeated_scatters, scattering_line
+from anymps.capture._generated_kernels import repeated_scatters, scattering_nodes
+from anymps.capture._kernel_lines import CodeLine, KernelLines
 
 _DYNAMO = "torch._dynamo.convert_frame"
 _ASKED_FOR = ("Call to `torch._dynamo.graph_break()`", "Skip calling `torch.compiler.disable()`d function")
@@ -46,12 +47,14 @@ class CompileWatch:
         self._loaded = False
         self._writing = False
         self._told: set[tuple[int, str]] = set()
+        self._lines = KernelLines(core.is_internal)
         self._scatter_sites: dict[str, int] = {}  # by the name of a kernel that was written and not compiled yet
         self._recompiled: _Recompiled | None = None  # Dynamo compiles under a lock of its own
 
     def start(self) -> Callable[[], None]:
         """Start to watch, Dynamo as soon as the program loads it (`loaded`); what is returned ends it."""
-        self._replace(torch.mps, "compile_shader", self._core.watch_calls(torch.mps.compile_shader, self._shader))
+        compiled = self._core.watch_calls(torch.mps.compile_shader, self._shader)
+        self._replace(torch.mps, "compile_shader", _telling(compiled, self._library))
         inductor = torch._TorchCompileInductorWrapper
         self._replace(inductor, "__call__", self._core.watch_calls(inductor.__call__, self._inductor))
         self.loaded()
@@ -83,8 +86,9 @@ class CompileWatch:
         setattr(owner, name, replacement)
         self._undo.append(lambda: setattr(owner, name, original))
 
-    def _inductor(self, *_: Any, **__: Any) -> None:
-        """Inductor begins. Its Metal backend is loaded here, as it would be a moment later."""
+    def _inductor(self, _: Any, graph: Any, *__: Any, **___: Any) -> None:
+        """Inductor begins with a graph of Dynamo's. Its Metal backend is loaded here, as it would be a moment later."""
+        self._lines.add_graph(graph.graph.nodes)
         if not self._writing:
             from torch._inductor.codegen.mps import MetalScheduling
 
@@ -92,11 +96,11 @@ class CompileWatch:
             written = _telling(MetalScheduling.define_kernel, self._kernel_written)
             self._replace(MetalScheduling, "define_kernel", written)
 
-    def _kernel_written(self, name: Any, _: Any, __: Any, scheduled: Any, *___: Any) -> None:
+    def _kernel_written(self, name: Any, _: Any, source: Any, scheduled: Any, *__: Any) -> None:
+        self._lines.add_kernel(str(source), scheduled)
         # In torch 2.11 the name is that of a library with one kernel, and no line is found.
-        place = scattering_line(scheduled, self._core.is_internal)
-        if place is not None:
-            self._scatter_sites[str(name)] = self._core.site(*place, "")
+        for line in filter(None, map(self._lines.line_of, scattering_nodes(scheduled))):
+            self._scatter_sites.setdefault(str(name), self._site(line))
 
     def _shader(self, source: Any, *_: Any, **__: Any) -> None:
         # A graph's kernels are compiled right after they were written. Those of Inductor's cache have no lines.
@@ -104,6 +108,18 @@ class CompileWatch:
         call = self._core.current_site()
         for scatter in repeated_scatters(str(source)):
             self._write("repeated_scatter", sites.get(scatter.kernel, call), call, scatter._asdict())
+
+    def _library(self, library: Any, source: Any, *_: Any, **__: Any) -> None:
+        """A library is compiled. Its kernels run at the first of their lines; torch's own do not come by the tape."""
+        place_kernel = getattr(library, "place_kernel", None)
+        if place_kernel is not None:
+            for kernel, lines in self._lines.of_library(str(source)).items():
+                place_kernel(kernel, lines[0])
+                for line in lines[1:]:
+                    self._write("fused", self._site(lines[0]), self._site(line), {"kernel": kernel})
+
+    def _site(self, line: CodeLine) -> int:
+        return self._core.site(*line, "")
 
     def _broken(self, _: Any, *given: Any, **named: Any) -> None:
         error = named.get("exc", given[-1] if given else None)

@@ -1,9 +1,9 @@
-"""What Inductor's kernels show: a scatter that each thread of a reduction does again, and the line it came from."""
+"""What Inductor's Metal source shows: its kernels, and a scatter that each thread of a reduction does again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 _KERNEL = re.compile(r"kernel\s+void\s+(generated_kernel\w*)\s*\(")
@@ -13,8 +13,15 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _THREAD = re.compile(r"^r\d_index$")  # the thread's place in its group
 
 
-_FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
 _SCATTERS = ("index_put", "index_add", "scatter", "embedding_dense_backward")
+
+
+class GeneratedKernel(NamedTuple):
+    """A kernel of a Metal source: what stands before its name, and its arguments and code."""
+
+    name: str
+    before: str
+    body: str
 
 
 class RepeatedScatter(NamedTuple):
@@ -22,6 +29,15 @@ class RepeatedScatter(NamedTuple):
 
     kernel: str
     threads: int
+
+
+def kernels_of(source: str) -> Iterator[GeneratedKernel]:
+    """The kernels that Inductor has written into a Metal source."""
+    found = list(_KERNEL.finditer(source))
+    for kernel, after in zip(found, [*found[1:], None], strict=True):
+        body = source[kernel.end() : after.start() if after else len(source)]
+        before = source[: kernel.start()].rpartition("}")[2]
+        yield GeneratedKernel(kernel[1], before, body[: body.rfind("}") + 1])
 
 
 def repeated_scatters(source: str) -> Iterator[RepeatedScatter]:
@@ -33,13 +49,10 @@ def repeated_scatters(source: str) -> Iterator[RepeatedScatter]:
     """
     if "atomic_add(" not in source:
         return
-    found = list(_KERNEL.finditer(source))
-    for kernel, after in zip(found, [*found[1:], None], strict=True):
-        body = source[kernel.end() : after.start() if after else len(source)]
-        before = source[: kernel.start()].rpartition("}")[2]
-        group = _GROUP.search(before)
-        if "r0_index" in body and (group is None or int(group[1]) > 1) and _repeats(body):
-            yield RepeatedScatter(kernel[1], int(group[1]) if group else 0)
+    for kernel in kernels_of(source):
+        group = _GROUP.search(kernel.before)
+        if "r0_index" in kernel.body and (group is None or int(group[1]) > 1) and _repeats(kernel.body):
+            yield RepeatedScatter(kernel.name, int(group[1]) if group else 0)
 
 
 def _repeats(body: str) -> bool:
@@ -62,16 +75,12 @@ def _repeats(body: str) -> bool:
     return False
 
 
-def scattering_line(scheduled: Iterable[Any], is_internal: Callable[[str], bool]) -> tuple[str, int, str] | None:
-    """File, line and function of the program for the addition at an index in what Inductor makes one kernel of.
+def scattering_nodes(scheduled: Iterable[Any]) -> Iterator[Any]:
+    """The additions at an index in what Inductor makes one kernel of, as nodes of the graph that it came from.
 
-    Its nodes (torch/_inductor/scheduler.py) know the nodes of the graph that they come from, and these the stack of
-    the forward. None if no such line is known.
+    Its own nodes (torch/_inductor/scheduler.py) know them as their origins.
     """
     for part in scheduled:
         for origin in getattr(getattr(part, "node", None), "origins", None) or ():
             if any(name in str(origin.target) for name in _SCATTERS):
-                for file, line, function in reversed(_FRAME.findall(origin.meta.get("stack_trace") or "")):
-                    if not is_internal(file):
-                        return file, int(line), function.strip()
-    return None
+                yield origin

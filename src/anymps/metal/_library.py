@@ -19,7 +19,7 @@ from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text
 from anymps.metal._runtime import GROUPS, KernelEntry, Report, Triple, load_kernels, runtime
-from anymps.metal._tape import launch_on_tape
+from anymps.metal._tape import launch_on_tape, straight, through_line
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32
@@ -52,6 +52,10 @@ class ShaderLibrary:
         kernel: MetalKernel = kernels[name]
         return kernel
 
+    def place_kernel(self, name: str, place: tuple[str, int, str]) -> None:
+        """Let launches of a kernel run at a line of the program: its file, number and function."""
+        getattr(self, name).place = through_line(*place)
+
     def _with_fibers(self) -> dict[str, KernelEntry | str]:
         """The same kernels with each thread as a fiber, compiled when a launch needs them."""
         if self._fibers is None:
@@ -83,6 +87,7 @@ class MetalKernel:
         self._entry = entry
         self._check = check
         self._with_fibers = with_fibers
+        self.place = straight
         self._library = library  # the code lives as long as this
         self._shared = int(entry.shared_bytes())
         if self._shared > MAX_SHARED_BYTES:
@@ -125,7 +130,7 @@ class MetalKernel:
 
         try:
             if tensors and self._device.shaders_by_operator():
-                launch_on_tape(self._name, grid, group, tensors, run)
+                launch_on_tape(self._name, grid, group, tensors, run, self.place)
             else:
                 run(tensors)
         finally:

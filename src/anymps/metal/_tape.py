@@ -11,6 +11,7 @@ import functools
 import itertools
 import re
 import threading
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,16 +31,37 @@ def launch_on_tape(
     group: Sequence[int],
     tensors: list[torch.Tensor],
     run: Callable[[Sequence[torch.Tensor]], None],
+    place: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Runs `run` with aliases of the tensors on the CPU, as the operator of this kernel and grid."""
+    """Runs `run` with aliases of the tensors on the CPU, as the operator of this kernel and grid.
+
+    `place` is `straight`, or a line of the program that the call comes from.
+    """
     operator = _operator(re.sub(r"\W", "_", kernel), tuple(grid), tuple(group))
     number = next(_numbers)
     _waiting[number] = run
     try:
         with torch._C._AutoDispatchBelowAutograd():
-            operator(tensors, number)
+            place(lambda: operator(tensors, number))
     finally:
         _waiting.pop(number, None)
+
+
+def straight(call: Callable[[], None]) -> None:
+    """Calls it where the program is."""
+    call()
+
+
+def through_line(file: str, line: int, function: str) -> Callable[[Callable[[], None]], None]:
+    """Something that calls what it is given from this line, so that the frames say so.
+
+    Dynamo's code has the line of the `def` for all that it runs.
+    """
+    code = _CALL.replace(co_filename=file, co_name=function, co_firstlineno=line)
+    return types.FunctionType(code, {}, function)
+
+
+_CALL = (lambda call: call()).__code__  # on one line, as its first line is what is set
 
 
 @functools.cache

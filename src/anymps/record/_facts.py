@@ -380,7 +380,8 @@ class Line:
     """What one source line did in the whole run; an empty `file` gathers what no line is known for.
 
     `backend_changes` counts each way between GPU and CPU: every fallback goes there and comes back
-    (aten/src/ATen/native/CPUFallback.cpp copies arguments out and results in at each call).
+    (aten/src/ATen/native/CPUFallback.cpp copies arguments out and results in at each call). `fused` are further places
+    (file, line) that kernels of torch.compile which count here compute, too.
     """
 
     file: str
@@ -392,3 +393,4 @@ class Line:
     refused: int
     backend_changes: int
     duration_ns: int
+    fused: tuple[tuple[str, int], ...] = ()

@@ -359,7 +359,7 @@ class Recording:
 
     @cached_property
     def _lines(self) -> tuple[Line, ...]:
-        return read_lines(self._rows, self._counts, self.site)
+        return read_lines(self._rows, self._counts, self.site, self.noted("fused"))
 
     def backend_changes_per_step(self) -> dict[int, int]:
         """How often each complete step went from the GPU to the CPU or back: twice a fallback (see `Line`)."""

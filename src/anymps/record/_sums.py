@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
-from anymps.record._facts import Line, Occurrence, OperatorUse, Site, Varied
+from anymps.record._facts import Line, Noted, Occurrence, OperatorUse, Site, Varied
 from anymps.record._rows import median_of
 from anymps.record.format import ON_CPU, ON_MPS
 
@@ -39,8 +39,15 @@ def read_operators(rows: Rows, counts: str, word: Word) -> tuple[OperatorUse, ..
     return tuple(OperatorUse(name, word(Fate, fate), *numbers) for name, fate, *numbers in found)
 
 
-def read_lines(rows: Rows, counts: str, site: Callable[[int], Site]) -> tuple[Line, ...]:
-    """The run line by line, by file and line; what no line is known for comes last."""
+def read_lines(rows: Rows, counts: str, site: Callable[[int], Site], fused: Iterable[Noted]) -> tuple[Line, ...]:
+    """The run line by line, by file and line; what no line is known for comes last.
+
+    `fused` notes the further lines of kernels, each beside the line at which the kernel counts.
+    """
+    further: dict[tuple[str, int], set[tuple[str, int]]] = {}
+    for noted in fused:
+        at = noted.occurrence.site
+        further.setdefault((at.file, at.line), set()).add((noted.other.file, noted.other.line))
     found = rows(
         f"SELECT site, SUM({ON_MPS} * count), SUM({ON_CPU} * count), SUM((wait <> 0) * count), 0, "
         f"SUM(duration_ns) FROM {counts} JOIN signatures s ON s.id = signature "
@@ -55,7 +62,17 @@ def read_lines(rows: Rows, counts: str, site: Callable[[int], Site]) -> tuple[Li
         sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 5), numbers, strict=True)]
         sources[place] = sources.get(place) or at.source
     return tuple(
-        Line(*place, sources[place], on_mps, on_cpu, waits, refused, 2 * on_cpu, duration)
+        Line(
+            *place,
+            sources[place],
+            on_mps,
+            on_cpu,
+            waits,
+            refused,
+            2 * on_cpu,
+            duration,
+            tuple(sorted(further.get(place, ()))),
+        )
         for place, (on_mps, on_cpu, waits, refused, duration) in sorted(
             sums.items(), key=lambda item: (not item[0][0], item[0])
         )

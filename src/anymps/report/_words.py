@@ -16,12 +16,13 @@ from anymps.findings import (
     unused,
     wait_places,
 )
-from anymps.record import Recording
+from anymps.record import Line, Recording
 from anymps.report._suite import is_suite, news, session
-from anymps.report._text import clean, count, duration, duration_range, path, place, plural
+from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural, shorten
 
 _ABOUT_WAITS = ("MPS2", "MPS102")
 _RARE = 0.5  # times a step: a fraction tells less than how often
+_SHORTEST_SOURCE = 24  # characters
 
 
 def fact(recording: Recording, key: str) -> str:
@@ -272,3 +273,12 @@ def how_many(findings: Sequence[Finding]) -> str:
             word = "note" if severity is Severity.INFO else severity.label
             parts.append(plural(number, word))
     return f"{plural(len(findings), 'finding')}: {', '.join(parts)}."
+
+
+def source_words(line: Line, directory: str, room: int) -> str:
+    """A line's source, and which further lines its kernels of torch.compile compute, in `room` characters."""
+    places = [
+        str(number) if file == line.file else f"{module(file, directory)}:{number}" for file, number in line.fused
+    ]
+    fused = f"  [one kernel with {', '.join(places)}]" if places else ""
+    return shorten(clean(line.source.strip()), max(room - len(fused), _SHORTEST_SOURCE)) + fused

@@ -22,7 +22,18 @@ from anymps.report._page import assets, templates
 from anymps.report._predicted import ON_MAC, mac_times, predicted_sentence
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
-from anymps.report._words import cost, environment, fact, limits, needless_waits, not_modelled, state, times, verdict
+from anymps.report._words import (
+    cost,
+    environment,
+    fact,
+    limits,
+    needless_waits,
+    not_modelled,
+    source_words,
+    state,
+    times,
+    verdict,
+)
 from anymps.report.run._excerpt import excerpt
 from anymps.report.run._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 from anymps.report.run._wait_rows import COLUMNS as WAIT_COLUMNS
@@ -256,20 +267,24 @@ def _kept(lines: Sequence[Line]) -> list[Line]:
 
 def _files(lines: Sequence[Line], directory: str) -> list[dict[str, Any]]:
     kept = sorted(_kept(lines), key=lambda it: (it.file, it.line))
-    return [_file(text.module(file, directory), list(group)) for file, group in groupby(kept, key=lambda it: it.file)]
+    return [_file(list(group), directory) for file, group in groupby(kept, key=lambda it: it.file)]
 
 
-def _file(name: str, lines: Sequence[Line]) -> dict[str, Any]:
+def _file(lines: Sequence[Line], directory: str) -> dict[str, Any]:
     """A file's lines, with the counts that any of them has: an empty column pushes the source off a phone."""
     counts = {key: title for key, title in _COUNTS.items() if any(getattr(line, key) for line in lines)}
-    return {"name": name, "counts": list(counts.values()), "lines": [_line(line, list(counts)) for line in lines]}
+    return {
+        "name": text.module(lines[0].file, directory),
+        "counts": list(counts.values()),
+        "lines": [_line(line, list(counts), directory) for line in lines],
+    }
 
 
-def _line(line: Line, counts: Sequence[str]) -> dict[str, Any]:
+def _line(line: Line, counts: Sequence[str], directory: str) -> dict[str, Any]:
     return {
         "number": line.line,
         "counts": [text.count(getattr(line, key)) for key in counts],
-        "source": text.shorten(text.clean(line.source.strip()), _LONGEST_SOURCE),
+        "source": source_words(line, directory, _LONGEST_SOURCE),
     }
 
 

@@ -111,6 +111,7 @@ def _line(line: Line) -> dict[str, object]:
         "refused": line.refused,
         "backend_changes": line.backend_changes,
         "duration_ns": line.duration_ns,
+        "fused": [{"file": file, "line": number} for file, number in line.fused],
     }
 
 

@@ -26,7 +26,7 @@ from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._predicted import ON_MAC, mac_times, predicted_sentence
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
-from anymps.report._words import cost, environment, fact, limits, state, times, verdict
+from anymps.report._words import cost, environment, fact, limits, source_words, state, times, verdict
 from anymps.report.run._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 from anymps.report.run._wait_rows import COLUMNS as WAIT_COLUMNS
 
@@ -305,7 +305,7 @@ def _lines(recording: Recording, width: int) -> Iterator[RenderableType]:
     blocks: list[Group] = []
     for file, group in groupby(range(len(kept_lines)), key=lambda row: kept_lines[row].file):
         title = Text(text.module(file, directory), "bold")
-        blocks.append(Group(title, _line_table(columns, kept_lines, list(group), width)))
+        blocks.append(Group(title, _line_table(columns, kept_lines, list(group), width, directory)))
     left = [line for line in known if line not in kept]
     if left:
         blocks.append(Group(Text(f"{text.plural(len(left), 'more line')}: {_sum_words(left)}.")))
@@ -318,7 +318,9 @@ def _lines(recording: Recording, width: int) -> Iterator[RenderableType]:
         yield indented(block)
 
 
-def _line_table(columns: Sequence[_Column], lines: Sequence[Line], rows: Sequence[int], width: int) -> Table:
+def _line_table(
+    columns: Sequence[_Column], lines: Sequence[Line], rows: Sequence[int], width: int, directory: str
+) -> Table:
     """Some rows of the line table; all files have columns of one width."""
     room = max(width - sum(column.width for column in columns) - 4, 8)
     grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
@@ -326,7 +328,7 @@ def _line_table(columns: Sequence[_Column], lines: Sequence[Line], rows: Sequenc
         grid.add_column(column.header, style=column.style, justify="right", no_wrap=True, min_width=column.width - 2)
     grid.add_column("source", no_wrap=True)
     for row in rows:
-        source = text.shorten(text.clean(lines[row].source.strip()), room)
+        source = source_words(lines[row], directory, room)
         grid.add_row(*(Text(column.cells[row]) for column in columns), Text(source))
     return grid
 

@@ -1,0 +1,112 @@
+"""The lines of the program that each kernel of torch.compile computes, from Inductor's nodes or beside its cache.
+
+Inductor writes a kernel once and finds it in its cache from then on. What it wrote says nothing about lines, so they
+are kept in a file beside it: not as lines, which move when the program is edited, but as nodes of Dynamo's graph, which
+the cache has compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from anymps.capture._generated_kernels import kernels_of
+
+_FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+_FOLDER = "anymps-lines"
+_MOST_GRAPHS = 512
+
+
+class CodeLine(NamedTuple):
+    """A line of the program."""
+
+    file: str
+    number: int
+    function: str
+
+
+class KernelLines:
+    """Learns of graphs and of kernels as they are written; answers when a library of kernels is compiled."""
+
+    def __init__(self, is_internal: Callable[[str], bool]) -> None:
+        self._is_internal = is_internal
+        self._graphs: dict[str, list[CodeLine | None]] = {}  # by fingerprint, the latest last; a line for each node
+        self._written: dict[str, list[CodeLine | None]] = {}
+
+    def add_graph(self, nodes: Iterable[Any]) -> None:
+        """Dynamo hands the nodes of a graph (torch.fx.Node) to Inductor."""
+        nodes = list(nodes)
+        told = "\n".join(f"{node.op} {node.name}" for node in nodes)
+        fingerprint = sha256(told.encode()).hexdigest()
+        self._graphs.pop(fingerprint, None)
+        self._graphs[fingerprint] = [self.line_of(node) for node in nodes]
+        if len(self._graphs) > _MOST_GRAPHS:
+            del self._graphs[next(iter(self._graphs))]
+
+    def add_kernel(self, source: str, scheduled: Iterable[Any]) -> None:
+        """Inductor has written a kernel for these nodes (torch/_inductor/scheduler.py), which know their origins."""
+        origins = [node for part in scheduled for node in getattr(getattr(part, "node", None), "origins", None) or ()]
+        lines = {line for line in map(self.line_of, origins) if line is not None}
+        fingerprint, graph = next(
+            ((mark, known) for mark, known in reversed(self._graphs.items()) if lines <= set(known)), ("", [])
+        )
+        nodes = sorted(graph.index(line) for line in lines) if graph else []
+        for kernel in kernels_of(source) if nodes else ():
+            key = _key(kernel.body)
+            self._written[key] = [graph[node] for node in nodes]
+            _keep(key, {"graph": fingerprint, "nodes": nodes})
+
+    def of_library(self, source: str) -> dict[str, list[CodeLine]]:
+        """The lines of the kernels in a Metal source, by name; kernels of unknown lines are left out."""
+        found = {kernel.name: self._lines(_key(kernel.body)) for kernel in kernels_of(source)}
+        return {name: lines for name, lines in found.items() if lines}
+
+    def line_of(self, node: Any) -> CodeLine | None:
+        """The innermost line of the program in the stack that a node of a graph carries."""
+        for file, line, function in reversed(_FRAME.findall(node.meta.get("stack_trace") or "")):
+            if not self._is_internal(file):
+                return CodeLine(file, int(line), function.strip())
+        return None
+
+    def _lines(self, key: str) -> list[CodeLine]:
+        lines = self._written.get(key)
+        if lines is None:
+            lines = self._written[key] = self._kept(key)
+        return [line for line in lines if line is not None]
+
+    def _kept(self, key: str) -> list[CodeLine | None]:
+        try:
+            told = json.loads(_path(key).read_text("utf-8"))
+            known = self._graphs[told["graph"]]
+            return [known[node] for node in told["nodes"]]
+        except (OSError, ValueError, KeyError, IndexError, TypeError):
+            return []  # of another program, or no file of ours
+
+
+def _keep(key: str, told: dict[str, object]) -> None:
+    """Write it beside Inductor's cache; a disk that does not take it costs the lines alone."""
+    path = _path(key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(dir=path.parent)
+        with open(number, "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        os.replace(name, path)
+    except OSError:
+        pass
+
+
+def _key(body: str) -> str:
+    return sha256(" ".join(body.split()).encode()).hexdigest()
+
+
+def _path(key: str) -> Path:
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    return Path(cache_dir(), _FOLDER, f"{key}.json")
