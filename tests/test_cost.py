@@ -66,6 +66,16 @@ def test_a_view_costs_nothing_on_the_device() -> None:
     assert 0 < time.host < 10e-6
 
 
+def test_a_fused_kernel_moves_its_buffers_once() -> None:
+    """As an elementwise operator with the same tensors; a person's own Metal kernel may do anything."""
+    buffers = "float32[4096, 4096], float32[4096, 4096]"
+    fused = predict_operator(call(f"metal::generated_kernel_0.threads_16777216_group_1024({buffers}) -> ()"), M1, TORCH)
+    assert fused == predict_operator(call("aten::relu(float32[4096, 4096]) -> (float32[4096, 4096])"), M1, TORCH)
+    with pytest.raises(CostError) as raised:
+        predict_operator(call(f"metal::mine.threads_8_group_8({buffers}) -> ()"), M1, TORCH)
+    assert str(raised.value) == "anymps: metal::mine.threads_8_group_8 has no class of cost: its time is not predicted"
+
+
 def test_in_place_counts_what_is_written() -> None:
     """`relu_` moves as many bytes as `relu`, and `zero_` half of them."""
     there = predict_operator(call("aten::relu(float32[4096, 4096]) -> (float32[4096, 4096])"), M1, TORCH)

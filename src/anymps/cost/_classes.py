@@ -117,6 +117,11 @@ VIEWS: Final = _words(
 """Operators that start no kernel: their results share memory with the input, or are not written."""
 
 
+_OF_INDUCTOR: Final = "metal::generated_kernel"
+"""Kernels that torch.compile fuses: each of their buffers is read or written once, which is what takes the time of the
+elementwise ones. Judgement: no timing of one is among the data. A person's own kernel has no class."""
+
+
 def operands(call: OperatorCall) -> Operands:
     """Read the tensors of a call; scalars that lie on the CPU travel with the launch and are left out.
 
@@ -131,6 +136,8 @@ def operands(call: OperatorCall) -> Operands:
 def plain_work(call: OperatorCall, tensors: Operands) -> Work | None:
     """The work of an operator that is no product of matrices; None if it has no class."""
     name = call.name
+    if call.operator.startswith(_OF_INDUCTOR):
+        return Work("elementwise", tensors.size, tensors.largest.dtype)
     kind = _kind(call, tensors)
     if kind is None:
         return None

@@ -82,8 +82,8 @@ class OperatorCall:
 
     @property
     def in_place(self) -> bool:
-        """Whether it writes its first input: `aten::add_.Tensor`, `aten::_fused_adam_`."""
-        return self.operator.rpartition("::")[2].partition(".")[0].endswith("_")
+        """Whether it writes an input: `aten::add_.Tensor`, `aten::_fused_adam_`, a Metal kernel."""
+        return self.operator.startswith("metal::") or self.operator.rpartition("::")[2].partition(".")[0].endswith("_")
 
     @property
     def name(self) -> str:
