@@ -29,7 +29,7 @@ help:
 	@echo "make fuzz    random programs on the device and the CPU (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
 	@echo "make sanitize SANITIZER=address    the device's tests with a core compiled so (or: thread)"
 	@echo "make check   ruff, mypy, and the test of the floors"
-	@echo "make pages   write docs/rules from the rules' own texts, and the numbers of fidelity into README.md"
+	@echo "make pages   write docs/rules from the rules' own texts, the numbers of fidelity into README.md, and the recipes' reports"
 	@echo "make docs    build the site into site/"
 	@echo "make format  let ruff format and repair what it can"
 	@echo "make clean   remove the virtual environment and what the tools keep"
@@ -73,6 +73,7 @@ format: $(VENV)/.test-$(KEY)
 
 pages: $(VENV)/.test-$(KEY)
 	@$(BIN)/python -m tests.pages
+	@$(BIN)/python -m tests.recipes
 
 docs: $(VENV)/.docs-$(KEY)
 	@rm -rf site

@@ -31,10 +31,11 @@ html_show_copyright = False
 html_use_index = False
 
 
-def _put_rules_into_the_tree(app: Any, document: str, source: list[str]) -> None:
-    # The index of the rules is generated for reading in the repository too; only the site needs a tree.
-    if document == "rules/README":
-        source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\nMPS*\n```\n"
+def _put_pages_into_the_tree(app: Any, document: str, source: list[str]) -> None:
+    # The indices of rules and recipes are for reading in the repository too; only the site needs a tree.
+    pages = {"rules/README": "MPS*", "recipes/README": "[a-z]*"}.get(document)
+    if pages is not None:
+        source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n\n{pages}\n```\n"
 
 
 def _leave_out_what_says_nothing(app: Any, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
@@ -45,4 +46,4 @@ def _leave_out_what_says_nothing(app: Any, what: str, name: str, value: Any, ski
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-skip-member", _leave_out_what_says_nothing)
-    app.connect("source-read", _put_rules_into_the_tree)
+    app.connect("source-read", _put_pages_into_the_tree)

@@ -21,7 +21,9 @@ from anymps.pytest_plugin._options import OPTIONS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
-    path for folder in ("", "docs", "docs/rules", "examples", "tests/data") for path in (ROOT / folder).glob("*.md")
+    path
+    for folder in ("", "docs", "docs/recipes", "docs/rules", "examples", "tests/data")
+    for path in (ROOT / folder).glob("*.md")
 )
 SHELLS = ("console", "bash", "sh", "")
 

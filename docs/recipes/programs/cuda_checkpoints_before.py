@@ -1,0 +1,5 @@
+import torch
+
+model = torch.nn.Linear(8, 1).to("mps")
+model.load_state_dict(torch.load("saved_on_cuda.pt"))
+y = model(torch.rand(32, 8, device="mps"))

@@ -1,0 +1,18 @@
+import time
+
+import torch
+
+device = "mps"
+model = torch.nn.Linear(8, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for _ in range(20):
+    x = torch.rand(32, 8, device=device)
+    start = time.perf_counter()
+    loss = model(x).square().mean()
+    torch.mps.synchronize()
+    forward = time.perf_counter() - start
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("the last forward took", forward, "seconds")
