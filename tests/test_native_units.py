@@ -11,7 +11,7 @@ import pytest
 from harness import PROGRAMS, compile_file, compile_program, model_sources
 from processes import PATIENCE
 
-PARTS = {"heap_units": ("heap", "replay"), "philox_units": ("philox",)}
+PARTS = {"heap_units": ("heap", "replay"), "philox_units": ("philox",), "observer_units": ()}
 _TEST = re.compile(r"^TEST\((\w+)\)", re.MULTILINE)
 
 

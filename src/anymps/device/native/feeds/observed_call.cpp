@@ -14,9 +14,14 @@ namespace {
 thread_local uint64_t written = 0;
 thread_local uint32_t calls_within = 0;  // of the call that is being written, as far as they came by here
 
-// From this number of calls within one on it costs less to switch the observer off for them: each has its arguments and results
-// boxed for it, and switching off and on takes as long as that for two calls.
-constexpr uint32_t kMany = 3;
+// The memory of a call that has ended.
+struct Spare {
+  ~Spare() {
+    ::operator delete(std::exchange(memory, nullptr));
+  }
+  void* memory = nullptr;
+};
+thread_local Spare spare;
 
 // Whether nobody but us watches operators on this thread.
 bool is_alone() {
@@ -162,11 +167,20 @@ void finish(Call& call, c10::ArrayRef<at::Tensor> results) {
 
 }  // namespace
 
+void* Call::operator new(size_t size) {
+  void* memory = std::exchange(spare.memory, nullptr);
+  return memory != nullptr ? memory : ::operator new(size);
+}
+
+void Call::operator delete(void* memory) noexcept {
+  ::operator delete(std::exchange(spare.memory, memory));
+}
+
 Call::Call(const Operator& its_op, bool sparse)
     : op(its_op), span(std::in_place, its_op.rule, Span::By::Observer), any_sparse(sparse) {
   ++written;
   calls_within = 0;
-  if (op.calls_many.load(std::memory_order_relaxed) && is_alone()) {
+  if (op.within.takes_many() && is_alone()) {
     unseen.emplace();
   }
 }
@@ -186,10 +200,10 @@ std::unique_ptr<Call> begin_call(const Operator& op, c10::ArrayRef<const c10::IV
 
 void Call::ended(const std::vector<c10::IValue>& outputs) {
   within.reset();
-  unseen.reset();
-  if (calls_within >= kMany && !op.calls_many.load(std::memory_order_relaxed)) {
-    op.calls_many.store(true, std::memory_order_relaxed);
+  if (!unseen.has_value()) {
+    op.within.counted(calls_within);
   }
+  unseen.reset();
   if (!observed()) {
     return;
   }

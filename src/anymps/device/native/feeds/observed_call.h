@@ -9,6 +9,7 @@
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -25,6 +26,10 @@ struct Context : at::ObserverContext {
 // What belongs to it is part of it.
 struct Call : Context {
   Call(const Operator& its_op, bool sparse);
+
+  // A thread writes one call at a time, and each takes the memory of the one before.
+  static void* operator new(size_t size);
+  static void operator delete(void* memory) noexcept;
 
   void ended(const std::vector<c10::IValue>& outputs) override;
 

@@ -1,11 +1,11 @@
 // What the observer has to know of an operator: how its calls are written, decided once for each overload.
 #pragma once
 
+#include "feeds/calls_within.h"
 #include "law/law.h"
 
 #include <ATen/record_function.h>
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,7 +32,7 @@ struct Operator {
   bool resizes;                // writes into tensors that may get new memory
   bool checks_indices;
   std::vector<bool> fresh;     // by result: whether it is a new tensor
-  mutable std::atomic<bool> calls_many{false};  // its kernel was seen to call many operators
+  mutable CallsWithin within;
 
   bool is_listed(bool any_sparse) const {
     return any_sparse ? sparse : dense;

@@ -50,13 +50,13 @@ namespace anymps {
 
 void add_step_kernels(KernelTable& table) {
   namespace ops = at::_ops;
-  add_unboxed<ops::add_Tensor>(table);
-  add_unboxed<ops::add__Tensor>(table);
-  add_unboxed<ops::sub_Tensor>(table);
-  add_unboxed<ops::mul_Tensor>(table);
-  add_unboxed<ops::mul__Tensor>(table);
-  add_unboxed<ops::div_Tensor>(table);
-  add_unboxed<ops::div__Tensor>(table);
+  add_unboxed<ops::add_Tensor, OnCpuWithNumber>(table);
+  add_unboxed<ops::add__Tensor, OnCpuWithNumber>(table);
+  add_unboxed<ops::sub_Tensor, OnCpuWithNumber>(table);
+  add_unboxed<ops::mul_Tensor, OnCpuWithNumber>(table);
+  add_unboxed<ops::mul__Tensor, OnCpuWithNumber>(table);
+  add_unboxed<ops::div_Tensor, OnCpuWithNumber>(table);
+  add_unboxed<ops::div__Tensor, OnCpuWithNumber>(table);
   add_unboxed<ops::addcmul_>(table);
   add_unboxed<ops::addcdiv_>(table);
   add_unboxed<ops::lerp__Scalar>(table);

@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "kernels/boxed.h"
 #include "kernels/kernel_table.h"
+#include "kernels/python_numbers.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -177,6 +178,8 @@ constexpr bool is_one_tensor =
 
 // Runs the operator's CPU kernel.
 struct OnCpu {};
+// The same for arithmetic of two tensors, of which the second one may be a number of Python's.
+struct OnCpuWithNumber {};
 
 template <class Host, class Void, class... Args>
 struct TakesRule : std::false_type {};
@@ -184,7 +187,7 @@ template <class Host, class... Args>
 struct TakesRule<Host, std::void_t<decltype(Host::call(std::declval<const Rule&>(), std::declval<Args>()...))>, Args...>
     : std::true_type {};
 
-// `Host` is OnCpu, or a type with a static `call` of the operator's signature, perhaps with the rule before it, that
+// `Host` is OnCpu, OnCpuWithNumber, or a type with a static `call` of the operator's signature, perhaps with the rule before it, that
 // computes on host tensors.
 template <class Signature, class Host>
 class Unboxed;
@@ -237,6 +240,9 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
     // Braces keep the order: left to right, as the real kernels check their arguments.
     std::tuple<decltype(Cross<Args>::in(host, Positions, std::forward<Args>(args)))...> converted{
         Cross<Args>::in(host, Positions, std::forward<Args>(args))...};
+    if constexpr (std::is_same_v<Host, OnCpuWithNumber>) {
+      take_number_in_dtype_of(slots[0].tensor, slots[1].tensor);
+    }
     if constexpr (std::is_void_v<R>) {
       compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...);
       call.finish();
@@ -251,7 +257,7 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
 
   template <class... HostArgs>
   R compute(const Call& call, HostArgs&&... args) {
-    if constexpr (std::is_same_v<Host, OnCpu>) {
+    if constexpr (std::is_same_v<Host, OnCpu> || std::is_same_v<Host, OnCpuWithNumber>) {
       return op_.redispatch(call.key(), std::forward<HostArgs>(args)...);
     } else if constexpr (TakesRule<Host, void, HostArgs...>::value) {
       return Host::call(rule_, std::forward<HostArgs>(args)...);
