@@ -142,14 +142,14 @@ def test_a_broken_page_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# One `two`, three\n\n# One\n\n# One\n\n[a](gone.md) [b](#one-two-three) [c](#one-1) [d](#four)\n"
-        "```console\nanymps fly x.py\nanymps run --nothing x.py\npytest --mps-mac 'M1 8GB' --mps-no\nmake tea\n```\n"
+        "```console\nanymps fly x.py\nanymps run --unheard-of x.py\npytest --mps-mac 'M1 8GB' --mps-no\nmake tea\n```\n"
         "```console\nanymps run --mac 'M1 3GB' x.py\n```\n"
     )
     assert list(broken_links(page)) == ["gone.md", "#four"]
     *lines, last = command_lines(page)
     assert [text for words in lines for text in mistakes(words)] == [
         "no command fly",
-        "No such option '--nothing'.",
+        "No such option '--unheard-of'.",
         "--mps-no",
         "tea",
     ]

@@ -147,8 +147,8 @@ def test_workers_are_joined(gate: Gate) -> None:
         (str(gate.path / name), 4) for name in ("test_it.py", "test_other.py")
     }
     assert report["limits"][1] == (
-        "Joined from 2 workers (gw0, gw1), processes that ran side by side and stand here one after the other: times "
-        "and memory are of one at a time."
+        "Joined from 2 processes (gw0, gw1), which stand here one after the other: times and memory are of one process "
+        "at a time."
     )
     assert sorted(path.name for path in gate.path.glob("r*")) == ["r.db"]
     with Recording.open(gate.path / "r.db") as recording:

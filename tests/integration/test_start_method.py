@@ -84,15 +84,16 @@ def test_a_batch_on_mps_that_a_worker_cannot_send(tmp_path: Path) -> None:
 
 
 def test_a_pool_is_spawned_with_the_same_mac(tmp_path: Path) -> None:
-    """What `multiprocessing` starts by itself plays the parent's Mac; none of its calls is in the recording."""
-    result = run(tmp_path, POOL, "--report", "json=-", "--no-report")
+    """What `multiprocessing` starts plays the parent's Mac; with --no-children none of its calls is recorded."""
+    result = run(tmp_path, POOL, "--report", "json=-", "--no-report", "--no-children")
     assert result.out.startswith("(6.0, 'Apple M1')\nspawn\n")
     assert "aten::full" not in result.out
 
 
 def test_what_children_do_counts_as_use(tmp_path: Path) -> None:
-    """A pool that works on mps for its parent is no run without mps; one that does not is."""
-    used, spared = run(tmp_path / "a", POOL), run(tmp_path / "b", POOL.replace('device="mps"', 'device="cpu"'))
+    """A pool that works on mps for its parent, unrecorded, is no run without mps; one that does not is."""
+    used = run(tmp_path / "a", POOL, "--no-children")
+    spared = run(tmp_path / "b", POOL.replace('device="mps"', 'device="cpu"'))
     assert (used.status, spared.status) == (0, 4)
     assert "Only child processes ran on mps, unrecorded: this tells nothing about M1 8GB. No findings.\n" in used.err
     assert "Nothing ran on mps: this tells nothing about M1 8GB. 1 finding: 1 error.\n" in spared.err

@@ -47,6 +47,7 @@ FLUSH_SECONDS = 1.0
 """What a killed process can lose at most."""
 
 _VARIABLES = ("PYTORCH_", "ANYMPS_", "MTL_")
+_OUR_OWN = (CACHE_VARIABLE, "ANYMPS_CHILD")
 _current: Capture | None = None
 
 
@@ -376,6 +377,6 @@ def _core_of(source: str, save: Callable[[], None]) -> tuple[Core, Assign]:
 
 
 def _environment() -> dict[str, str]:
-    """What changes how a run behaves; not where the core is kept, which enabling has set."""
-    names = sorted(name for name in os.environ if name.startswith(_VARIABLES) and name != CACHE_VARIABLE)
+    """What changes how a run behaves; not what we have set: where the core is, and where children leave parts."""
+    names = sorted(name for name in os.environ if name.startswith(_VARIABLES) and not name.startswith(_OUR_OWN))
     return {name: os.environ[name] for name in names}

@@ -14,6 +14,7 @@ import click
 
 from anymps._errors import AnympsError, UsageError
 from anymps._version import __version__
+from anymps.children import stand_aside
 from anymps.commands._bench import bench
 from anymps.commands._convert import convert
 from anymps.commands._coverage import coverage
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A mistake of the user's is one line on stderr. Raises nothing.
     """
+    stand_aside()  # where a recorded script has started this command
     if sys.stdout is None:  # closed by whoever started us (`>&-`)
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
     try:

@@ -104,6 +104,11 @@ def _steps(text: str) -> tuple[int, int]:
     help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
 )
 @click.option(
+    "--no-children",
+    is_flag=True,
+    help="Leave processes that the script starts anew alone: no device from us, no recording.",
+)
+@click.option(
     "--steps",
     metavar="FIRST:LAST",
     callback=lambda context, option, value: None if value is None else _steps(value),
@@ -134,6 +139,7 @@ def run(
     check_shaders: bool,
     start_method: str | None,
     cuda_as_mps: bool,
+    no_children: bool,
     steps: tuple[int, int] | None,
     verbose: bool,
     no_arguments: bool,
@@ -173,6 +179,7 @@ def run(
         check_shaders=check_shaders,
         start_method=start_method,
         cuda_as_mps=cuda_as_mps,
+        children=not no_children,
         steps=steps,
         arguments=not no_arguments,
         report=not no_report,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._errors import RecordingError, UsageError
+from anymps.children import ChildParts, ChildSettings
 from anymps.commands._judge import NOTHING_CHOSEN, UNUSED, Choice, Judge, is_unused
 from anymps.commands._last_run import LastRun
 from anymps.commands._outputs import Outputs
@@ -22,6 +23,7 @@ from anymps.report import plural
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
+    from anymps.record import Recording
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class RunOptions:
     check_shaders: bool = False
     start_method: str | None = None
     cuda_as_mps: bool = False
+    children: bool = True
     steps: tuple[int, int] | None = None
     arguments: bool = True
     report: bool = True
@@ -55,6 +58,9 @@ class RunSession:
         self._capture: Capture | None = None
         self._judge: Judge | None = None
         self._last = LastRun()
+        self._place: Path | None = None
+        self._recording: Recording | None = None
+        self._children = ChildParts()
 
     def start(self, target: Target) -> None:
         """Switch the device on and begin to record.
@@ -92,6 +98,10 @@ class RunSession:
             if options.record is not None:
                 raise
             self._record(None, target)  # the report needs no file
+        if options.children:
+            self._children.open(ChildSettings(mac, options.source, options.steps, options.arguments))
+        else:
+            self._children.leave_alone()
 
     def _record(self, place: Path | None, target: Target) -> None:
         import anymps
@@ -100,17 +110,19 @@ class RunSession:
         options = self._options
         capture = anymps.record(place, script=target.name, argv=arguments, source=options.source, steps=options.steps)
         self._capture = capture.__enter__()
+        self._place = place
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording and show the report.
 
         3 if `--fail-on` says so, 2 if the recording is not whole, 4 if nothing ran on mps, else 0.
         """
+        self._children.wait()
         self._close(ending)
         if self._capture is None:
             return 0
         options, judge = self._options, self._judge
-        if options.steps is not None and not self._capture.has_begun:
+        if options.steps is not None and not self._capture.has_begun and self._recording is None:
             self._last.keep()
             made = plural(self._capture.steps_seen, "step")
             first, last = options.steps
@@ -119,7 +131,7 @@ class RunSession:
         failure = self._capture.failure
         asked = options.record is not None or bool(options.outputs) or (judge is not None and judge.may_fail)
         lost = failure.exit_code if failure is not None and asked else 0
-        recording = self._capture.recording
+        recording = self._recording or self._capture.recording
         kept = self._last.keep()
         nothing_to_say = judge is not None and not (options.report or options.outputs or judge.may_fail)
         if judge is None or (nothing_to_say and not nothing_ran(recording)):
@@ -154,8 +166,16 @@ class RunSession:
         return "anymps report" if kept else "anymps run -v ..."
 
     def _close(self, ending: dict[str, object]) -> None:
-        if self._capture is not None:
+        try:
+            if self._capture is None:
+                return
             self._capture.close(ending)
+            joined = self._children.join(self._capture.recording, self._place)
+            self._recording = joined.recording
+            for line in joined.lines:
+                say(line, self._stderr)
+        finally:
+            self._children.close()
 
 
 def _check_writable(path: Path) -> None:

@@ -151,8 +151,8 @@ def limits(recording: Recording) -> list[str]:
     if recording.parts:
         names = ", ".join(clean(part.name) for part in recording.parts)
         sentences.append(
-            f"Joined from {plural(len(recording.parts), 'worker')} ({names}), "
-            "processes that ran side by side and stand here one after the other: times and memory are of one at a time."
+            f"Joined from {len(recording.parts)} processes ({names}), "
+            "which stand here one after the other: times and memory are of one process at a time."
         )
     if not recording.complete:
         cut = ", ".join(clean(part.name) for part in recording.parts if not part.complete)

@@ -1,0 +1,9 @@
+"""Processes that a recorded script starts anew: they have the device, and what they do is joined to its recording."""
+
+from __future__ import annotations
+
+from anymps.children._begin import begin, stand_aside
+from anymps.children._ends import Ends
+from anymps.children._parts import CHILDREN_VARIABLE, ChildParts, ChildSettings, Joined
+
+__all__ = ["CHILDREN_VARIABLE", "ChildParts", "ChildSettings", "Ends", "Joined", "begin", "stand_aside"]

@@ -1,0 +1,114 @@
+"""What a new process does first: nothing, until it imports torch; then it has the device and is recorded."""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, Final
+
+from anymps.children._parts import CHILDREN_VARIABLE, ChildSettings
+
+_TORCHS_OWN: Final = f"{os.sep}torch{os.sep}_inductor{os.sep}"
+"""Processes in which torch compiles kernels. They compute nothing for the program."""
+
+_FORKSERVER: Final = "from multiprocessing.forkserver import main"
+
+_waiting: _TorchFinder | None = None
+_leave: Callable[[], None] | None = None
+
+
+def begin() -> None:
+    """Have torch switch the device on and start to record when it is imported. `anymps_children.pth` calls this.
+
+    It does so in a process whose environment names a folder for parts (`ANYMPS_CHILDREN`). Where the folder is gone,
+    the run that would have read them is over, and the process is left alone.
+    """
+    global _waiting
+    folder = os.environ.get(CHILDREN_VARIABLE)
+    if not folder or _waiting is not None or "torch" in sys.modules:
+        return
+    _waiting = _TorchFinder(folder)
+    sys.meta_path.insert(0, _waiting)
+
+
+def stand_aside() -> None:
+    """Leave this process to itself: it switches the device on, and records, as it was told on its own command line."""
+    if _waiting is not None and _waiting in sys.meta_path:
+        sys.meta_path.remove(_waiting)
+    if _leave is not None:
+        _leave()
+
+
+class _TorchFinder(importlib.abc.MetaPathFinder):
+    """Finds torch as it would be found without us, and acts right after it has been imported."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._process = os.getpid()
+        self._looking = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Watch the import of torch, and of nothing else. Whoever only asks for torch need not import it."""
+        if name != "torch" or self._looking:
+            return None
+        self._looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._looking = False
+        if spec is not None and spec.loader is not None:
+            # The loader stays the real one: torch's files are read through it later on.
+            loader: Any = spec.loader
+            original = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                del loader.exec_module
+                original(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    _torch_is_here(self._folder, forked=os.getpid() != self._process)
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _torch_is_here(folder: str, forked: bool) -> None:
+    if _TORCHS_OWN in (sys.argv[0] if sys.argv else ""):
+        return
+    settings = ChildSettings.read(folder)
+    if settings is None:
+        return
+    from anymps._errors import AnympsError
+    from anymps.device import enable
+
+    try:
+        enable(settings.mac, quiet=True)
+    except AnympsError as error:
+        print(error, file=sys.stderr, flush=True)
+        return
+    if not forked and any(_FORKSERVER in word for word in sys.orig_argv):
+        # It has loaded the script for those that it forks, and runs nothing of it.
+        os.register_at_fork(after_in_child=functools.partial(_record, folder, settings))
+    else:
+        _record(folder, settings)
+
+
+def _record(folder: str, settings: ChildSettings) -> None:
+    global _leave
+    if _leave is not None:  # a process forked by one that is recorded
+        return
+    from anymps._errors import AnympsError
+    from anymps.children._record import record_here
+
+    try:
+        _leave = record_here(folder, settings)
+    except AnympsError as error:
+        print(error, file=sys.stderr, flush=True)

@@ -1,0 +1,279 @@
+"""Where a recorded script's processes leave their recordings, and how these become one with the script's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import site
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from anymps._errors import RecordingError
+
+if TYPE_CHECKING:
+    from anymps.record import Recording
+
+CHILDREN_VARIABLE: Final = "ANYMPS_CHILDREN"
+"""The folder in which processes started by a recorded script leave their parts. Without it nothing of ours happens."""
+
+RANK_VARIABLE: Final = "ANYMPS_CHILD_RANK"
+"""The rank that a parent has: a process that finds it unchanged is a worker of that rank."""
+
+MAIN: Final = "main process"
+
+_GRACE_S: Final = 3.0
+"""How long a process may take to end after the script has: most are about to."""
+
+_HOOK_FILE: Final = "anymps_children.pth"
+
+# For an installation without the hook's file, such as a checkout on PYTHONPATH: the same by the one other door that
+# Python has. It steps aside for the machine's own `sitecustomize`.
+_HOOK: Final = """\
+import os
+import sys
+
+_here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [it for it in sys.path if os.path.abspath(it) != _here]
+_this = sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError as error:
+    if error.name != "sitecustomize":
+        raise
+    sys.modules["sitecustomize"] = _this
+if os.environ.get("ANYMPS_CHILDREN"):
+    try:
+        from anymps.children import begin
+    except ImportError:
+        pass
+    else:
+        begin()
+"""
+
+
+@dataclass(frozen=True)
+class ChildSettings:
+    """What a child needs to know beyond what the environment says of the parent's device."""
+
+    mac: str | None = None
+    source: str | None = None
+    steps: tuple[int, int] | None = None
+    arguments: bool = True
+
+    @classmethod
+    def read(cls, folder: str) -> ChildSettings | None:
+        """What the parent has written; None where its folder is gone."""
+        try:
+            read = json.loads(Path(folder, "settings.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        steps = read["steps"]
+        return cls(read["mac"], read["source"], tuple(steps) if steps else None, read["arguments"])
+
+
+@dataclass(frozen=True)
+class Joined:
+    """One recording of all processes, None where there is only the script's own; and what went wrong, a line each."""
+
+    recording: Recording | None
+    lines: tuple[str, ...] = ()
+
+
+class ChildParts:
+    """The parts of the processes that this one starts, from `open` until `close`."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._before: dict[str, str | None] = {}
+
+    def open(self, settings: ChildSettings) -> None:
+        """Have every Python that is started from now on come with the device, and leave its part.
+
+        Raises RecordingError if there is no place for parts.
+        """
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="anymps-parts-"))
+            text = json.dumps(asdict(settings))
+            (self._folder / "settings.json").write_text(text, encoding="utf-8")
+            self._set(CHILDREN_VARIABLE, str(self._folder))
+            self._set(RANK_VARIABLE, os.environ.get("RANK", ""))
+            if not _hook_is_installed():
+                hook = self._folder / "hook"
+                hook.mkdir()
+                (hook / "sitecustomize.py").write_text(_HOOK, encoding="utf-8")
+                paths = [str(hook), *filter(None, [os.environ.get("PYTHONPATH")])]
+                self._set("PYTHONPATH", os.pathsep.join(paths))
+        except OSError as error:
+            self.close()
+            raise RecordingError(f"no place for the recordings of child processes: {error.strerror}") from None
+
+    def leave_alone(self) -> None:
+        """Have processes that are started from now on come without the device, until `close`."""
+        if CHILDREN_VARIABLE in os.environ:
+            self._before[CHILDREN_VARIABLE] = os.environ.pop(CHILDREN_VARIABLE)
+
+    def _set(self, name: str, value: str) -> None:
+        self._before.setdefault(name, os.environ.get(name))
+        os.environ[name] = value
+
+    def wait(self) -> None:
+        """Wait for what Python itself waits for when it ends, and shortly for the others."""
+        multiprocessing = sys.modules.get("multiprocessing")
+        if multiprocessing is not None:
+            for process in multiprocessing.active_children():
+                if not process.daemon:
+                    process.join()
+        until = time.monotonic() + _GRACE_S
+        while self._folder is not None and time.monotonic() < until and any(map(_runs, _running(self._folder))):
+            time.sleep(0.05)
+
+    def join(self, own: Recording, path: Path | None) -> Joined:
+        """One recording of `own` and of all parts in which anything ran on mps, in place of `own` at `path`.
+
+        `path` None makes it in memory. A part that cannot be read stays where it is, and a line says so. Where nothing
+        can be joined, all parts stay and `own` is as it was.
+        """
+        if self._folder is None:
+            return Joined(None)
+        lines: list[str] = []
+        with ExitStack() as stack:
+            parts = []
+            found = [it for it in sorted(self._folder.iterdir()) if it.suffix in (".part", ".anymps")]
+            for file in found:
+                part = self._opened(file, lines)
+                if part is not None and _is_worth(stack.enter_context(part)):
+                    parts.append((file, part))
+            joined = None
+            if parts:
+                try:
+                    joined = _join(own, _named(parts), path)
+                except RecordingError as error:
+                    lines.append(f"the recordings of child processes are not in: {error}. They are in {self._folder}")
+        for file in found if joined is not None or not parts else ():
+            if _is_of(file, lines):
+                continue
+            for it in _files(file):
+                with suppress(OSError):
+                    it.unlink()
+        return Joined(joined, tuple(lines))
+
+    def _opened(self, file: Path, lines: list[str]) -> Recording | None:
+        from anymps.record import Recording
+
+        try:
+            part = Recording.open(file)
+        except RecordingError as error:
+            lines.append(f"the recording of a child process is not in: {error}")
+            return None
+        if _runs(file):
+            ident = _process_of(file)
+            lines.append(f"child process {ident} still runs: what it does from now on is only in {file}")
+        return part
+
+    def close(self) -> None:
+        """Leave the environment as it was, and take the folder away unless something in it could not be read."""
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._before = {}
+        folder, self._folder = self._folder, None
+        if folder is not None and not any(it.suffix in (".part", ".anymps") for it in folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def running_name(started_ns: int, process: int) -> str:
+    """The name of a part while its process runs; by it parts are in the order in which they began."""
+    return f"{started_ns}-{process}.part"
+
+
+def finished_name(path: str, rank: str) -> str:
+    """The name that a closed part is given; `rank` is empty for a process that is none."""
+    return path.removesuffix(".part") + (f"-rank{rank}.anymps" if rank.isdecimal() else ".anymps")
+
+
+def _named(parts: list[tuple[Path, Recording]]) -> Iterator[tuple[str, Recording]]:
+    """By their ranks, and those that are none numbered after the main process, which is the first."""
+    number = 1
+    for file, recording in parts:
+        _, mark, rank = file.stem.partition("-rank")
+        number += not mark
+        yield f"rank {rank}" if mark else f"process {number}", recording
+
+
+def _is_worth(recording: Recording) -> bool:
+    return recording.entry_count > 0 or bool(recording.refusals())
+
+
+def _is_of(file: Path, lines: list[str]) -> bool:
+    """Whether one of the lines tells of this file."""
+    return any(str(file) in line for line in lines)
+
+
+def _join(own: Recording, parts: Iterator[tuple[str, Recording]], path: Path | None) -> Recording:
+    """Write it beside `path` and put it there as a whole; the script's own facts are those of the run."""
+    from anymps.record import Recording, RecordingWriter, join
+
+    beside = path.with_name(f"{path.name}.joining") if path is not None else None
+    facts: dict[str, Any] = own.meta
+    whole = ("script", "arguments", "directory", "process", "started", "wall_seconds", "ending", "steps", "steps_seen")
+    try:
+        with RecordingWriter(beside, {}) as writer:
+            join([(MAIN, own), *parts], writer)
+            for key in whole:
+                if key in facts:
+                    writer.set_meta(key, facts[key])
+        if path is None:
+            return writer.recording()
+    except BaseException:
+        if beside is not None:
+            for it in _files(beside):
+                it.unlink(missing_ok=True)
+        raise
+    assert beside is not None
+    try:
+        beside.replace(path)
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
+    return Recording.open(path)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """A recording, and what SQLite leaves beside one whose process was killed."""
+    return (path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))
+
+
+def _running(folder: Path) -> list[Path]:
+    return list(folder.glob("*.part"))
+
+
+def _process_of(file: Path) -> int:
+    return int(file.stem.split("-")[1])
+
+
+def _runs(file: Path) -> bool:
+    """Whether the process of this part is still there. One that has ended and was not waited for is not."""
+    if file.suffix != ".part":
+        return False
+    ident = _process_of(file)
+    try:
+        os.kill(ident, 0)
+    except OSError:
+        return False
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{ident}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True
+
+
+def _hook_is_installed() -> bool:
+    """Whether this Python runs our hook when it starts."""
+    folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    return any(os.path.exists(os.path.join(folder, _HOOK_FILE)) for folder in folders)

@@ -1,0 +1,57 @@
+"""Recording a process that a recorded script has started, into a part of its own, until it ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from anymps.capture import Capture, ending_of
+from anymps.children._ends import Ends
+from anymps.children._parts import RANK_VARIABLE, ChildSettings, finished_name, running_name
+
+
+def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
+    """Record this process from now on; what is returned ends that without a trace.
+
+    Raises RecordingError if the part cannot be written, and EnableError without a device.
+    """
+    inherited = os.environ.get(RANK_VARIABLE, "")
+    path = os.path.join(folder, running_name(time.time_ns(), os.getpid()))
+    arguments = sys.argv[1:] if settings.arguments else []
+    script = sys.argv[0] if sys.argv else ""
+    capture = Capture(path, script=script, argv=arguments, source=settings.source, steps=settings.steps)
+    capture.__enter__()
+    if os.environ.get("RANK"):
+        os.environ[RANK_VARIABLE] = os.environ["RANK"]  # the workers of this rank are no ranks
+
+    def finish(ending: dict[str, object]) -> int:
+        capture.close(ending)
+        rank = os.environ.get("RANK", "")
+        with suppress(OSError):  # whoever has read it may have taken it away
+            os.rename(path, finished_name(path, rank if rank != inherited else ""))
+        return 0
+
+    def keep(ending: dict[str, object]) -> None:
+        finish(ending)
+
+    ends = Ends(finish, keep)
+    ends.install()
+
+    def at_exit() -> None:
+        error = getattr(sys, "last_value", None)  # what ended it, as Python printed it
+        ends.finish({"status": 0} if error is None else ending_of(error))
+
+    atexit.register(at_exit)
+
+    def leave() -> None:
+        ends.finish({"status": 0})
+        ends.uninstall()
+        for it in (path, finished_name(path, os.environ.get("RANK", ""))):
+            with suppress(OSError):
+                os.unlink(it)
+
+    return leave

@@ -1,0 +1,172 @@
+"""Processes that a script starts anew under `anymps run`: they have the device, and one recording holds all of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from anymps.record import Recording
+from processes import PATIENCE, Result, clean_environment
+
+pytestmark = pytest.mark.integration
+
+CHILD = """
+import torch
+total = torch.ones(3, device="mps") + 1
+print(torch.backends.mps.get_name(), total.sum().item())
+"""
+
+SUBPROCESS = """
+import subprocess, sys, torch
+torch.ones(2, device="mps")
+subprocess.run([sys.executable, "job/child.py"], check=True)
+"""
+
+MULTIPROCESSING = """
+import multiprocessing, sys, torch
+
+def work(number):
+    return torch.full((2,), float(number), device="mps").sum().item()
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+        print(pool.map(work, [3]))
+"""
+
+
+def run(folder: Path, script: str, *words: str, options: tuple[str, ...] = ()) -> Result:
+    """Runs a script by `anymps run` on an M1 with 8 GB, beside `child.py`; the recording is `all.anymps`."""
+    (folder / "job").mkdir()
+    (folder / "job" / "train.py").write_text(script, encoding="utf-8")
+    (folder / "job" / "child.py").write_text(CHILD, encoding="utf-8")
+    answer = subprocess.run(
+        command(*options, "job/train.py", *words),
+        env=environment(), cwd=folder, check=False, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    return Result(answer.returncode, answer.stdout, answer.stderr)
+
+
+def command(*words: str) -> list[str]:
+    """`anymps run` with a recording, and what follows."""
+    return [sys.executable, "-m", "anymps", "run", "--mac", "M1 8GB", "--record", "all.anymps", *words]
+
+
+def environment() -> dict[str, str]:
+    """Without colours and warnings."""
+    return {**clean_environment(), "NO_COLOR": "1", "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}
+
+
+def parts(folder: Path) -> list[tuple[str, bool]]:
+    """The names of the processes in the recording, and whether each is whole."""
+    with Recording.open(folder / "all.anymps") as recording:
+        return [(part.name, part.complete) for part in recording.parts]
+
+
+def lines(folder: Path) -> dict[str, int]:
+    """Calls on mps by `file:line`."""
+    with Recording.open(folder / "all.anymps") as recording:
+        return {f"{Path(it.file).name}:{it.line}": it.on_mps for it in recording.lines() if it.on_mps}
+
+
+def test_a_subprocess_has_the_device_and_is_in_the_recording(tmp_path: Path) -> None:
+    """It plays its parent's Mac without a word, and its lines stand beside the parent's."""
+    result = run(tmp_path, SUBPROCESS)
+    assert result.lines == ["Apple M1 6.0"]
+    assert result.err.count("VIRTUAL") == 1
+    assert parts(tmp_path) == [("main process", True), ("process 2", True)]
+    assert sorted(lines(tmp_path)) == ["child.py:3", "child.py:4", "train.py:3"]
+    with Recording.open(tmp_path / "all.anymps") as recording:
+        assert (recording.meta["script"], recording.meta["environment"]) == ("job/train.py", {})
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_multiprocessing(tmp_path: Path, method: str) -> None:
+    """A pool's worker is recorded although it ends by a signal or by `os._exit`."""
+    result = run(tmp_path, MULTIPROCESSING, method)
+    assert result.lines == ["[6.0]"]
+    assert parts(tmp_path) == [("main process", True), ("process 2", True)]
+    assert list(lines(tmp_path)) == ["train.py:5"]
+
+
+def test_children_can_be_left_alone(tmp_path: Path) -> None:
+    """With `--no-children` a subprocess has what this machine has, which is no mps."""
+    result = run(tmp_path, SUBPROCESS.replace(", check=True", ""), options=("--no-children",))
+    assert result.status == 0
+    assert "child.py" in result.err
+    assert parts(tmp_path) == []
+    assert list(lines(tmp_path)) == ["train.py:3"]
+
+
+def test_a_process_that_is_killed(tmp_path: Path) -> None:
+    """What it had recorded is in, and it is said to have stopped in the middle."""
+    killed = CHILD + "import os, signal, time\ntime.sleep(3)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    script = f"import pathlib\npathlib.Path('job/child.py').write_text({killed!r})\n" + SUBPROCESS
+    result = run(tmp_path, script.replace(", check=True", ""))
+    assert result.lines == ["Apple M1 6.0"]
+    assert parts(tmp_path) == [("main process", True), ("process 2", False)]
+    assert "child.py:3" in lines(tmp_path)
+
+
+def test_a_process_that_outlives_its_parent(tmp_path: Path) -> None:
+    """What it has done so far is in; one line says where the rest is, and that can be read."""
+    lasting = CHILD + (
+        "import os, pathlib, time\n"
+        "pathlib.Path('here.tmp').write_text(str(os.getpid()))\n"
+        "os.rename('here.tmp', 'here')\n"
+        "while not os.path.exists('end'):\n"
+        "    time.sleep(0.1)\n"
+        "torch.ones(4, device='mps')\n"
+    )
+    script = (
+        f"import os, pathlib, time\npathlib.Path('job/child.py').write_text({lasting!r})\n"
+        + SUBPROCESS.replace("subprocess.run", "subprocess.Popen").replace(", check=True", ", stdout=-3, stderr=-3")
+        + "while not os.path.exists('here'):\n    time.sleep(0.1)\ntime.sleep(3)\n"
+    )
+    result = run(tmp_path, script)
+    ident = int((tmp_path / "here").read_text())
+    said = f"anymps: child process {ident} still runs: what it does from now on is only in "
+    (line,) = (it for it in result.err.splitlines() if it.startswith(said))
+    part = Path(line.removeprefix(said))
+    try:
+        assert parts(tmp_path) == [("main process", True), ("process 2", False)]
+        (tmp_path / "end").touch()
+        until = time.monotonic() + PATIENCE
+        while part.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        with Recording.open(part.with_suffix(".anymps")) as recording:
+            assert recording.complete
+            assert any(Path(it.file).name == "child.py" and it.line == 10 for it in recording.lines())
+    finally:
+        shutil.rmtree(part.parent)
+
+
+def test_a_part_that_is_cut_short(tmp_path: Path) -> None:
+    """One line says that it is not in and where it is; the script's own recording is."""
+    script = (
+        SUBPROCESS
+        + """
+import os, pathlib
+(part,) = pathlib.Path(os.environ["ANYMPS_CHILDREN"]).glob("*.anymps")
+part.write_bytes(part.read_bytes()[:5000])
+"""
+    )
+    result = run(tmp_path, script)
+    said = "anymps: the recording of a child process is not in: "
+    (line,) = (it for it in result.err.splitlines() if it.startswith(said))
+    part = Path(line.removeprefix(said).partition(" is damaged (")[0])
+    assert part.exists()
+    shutil.rmtree(part.parent)
+    assert list(lines(tmp_path)) == ["train.py:3"]
+
+
+def test_a_command_of_ours_in_a_child_is_on_its_own(tmp_path: Path) -> None:
+    """`anymps run` within `anymps run` has its own Mac and its own recording."""
+    inner = '[sys.executable, "-m", "anymps", "run", "--mac", "M2 8GB", "job/child.py"]'
+    result = run(tmp_path, SUBPROCESS.replace('[sys.executable, "job/child.py"]', inner))
+    assert result.lines == ["Apple M2 6.0"]
+    assert list(lines(tmp_path)) == ["train.py:3"]
