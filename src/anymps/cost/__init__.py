@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from anymps.cost._calibration import Calibration, calibrated
+from anymps.cost._calibration_file import calibration_path, date_in_words, keep_calibration
+from anymps.cost._calibration_fit import Mode, Timed, expected_seconds, fit, refusal
 from anymps.cost._clocks import Busy, StepBound
+from anymps.cost._coefficients import Coefficients, shipped
 from anymps.cost._predict import OperatorTime, StepTime, predict_operator, predict_step
 from anymps.cost._tensors import OperatorCall
 from anymps.cost._walk import Happening, HappeningKind, WaitCost, WalkedStep, walk_step
 
 __all__ = [
     "Busy",
+    "Calibration",
+    "Coefficients",
     "Happening",
     "HappeningKind",
+    "Mode",
     "OperatorCall",
     "OperatorTime",
     "StepBound",
     "StepTime",
+    "Timed",
     "WaitCost",
     "WalkedStep",
+    "calibrated",
+    "calibration_path",
+    "date_in_words",
+    "expected_seconds",
+    "fit",
+    "keep_calibration",
     "predict_operator",
     "predict_step",
+    "refusal",
+    "shipped",
     "walk_step",
 ]

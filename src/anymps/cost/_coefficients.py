@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from anymps._errors import CostError
 from anymps.mac import Mac
@@ -40,6 +40,21 @@ class KernelClass:
     operations: float
 
 
+class Transfer(NamedTuple):
+    """A copy between CPU and mps: seconds before the first byte, then bytes a second.
+
+    110 to 119 us for 64 KB to 1 MB on an M4 Pro (pytorch pull request 182749), then the speed of a memcpy on one core,
+    40 to 75 GB/s.
+    """
+
+    latency: float = 115e-6
+    rate: float = 50e9
+
+    def seconds(self, size: int) -> float:
+        """What a copy of so many bytes takes."""
+        return self.latency + size / self.rate
+
+
 @dataclass(frozen=True)
 class Coefficients:
     """All of them.
@@ -63,6 +78,9 @@ class Coefficients:
     rows: dict[str, int]
     wider: dict[str, float]
     intervals: dict[str, tuple[float, float]]
+    machine: dict[str, float] = field(default_factory=dict)
+    transfer: Transfer = field(default_factory=Transfer)
+    calibration: str = ""
 
 
 @cache

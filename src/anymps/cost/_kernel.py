@@ -44,10 +44,12 @@ def kernel_time(work: Work, mac: Mac, era: str, coefficients: Coefficients) -> K
     peak, _ = rates(mac)
     group = change_group(mac, era)
     change = coefficients.change[work.kind][group] if group else 1.0
+    change *= coefficients.machine.get(work.kind, 1.0)
     launch = coefficients.launch[era] * 1e-6
     if work.kind in coefficients.matrix:
         row = coefficients.matrix[work.kind]
         factor = dtype_group(mac, work.dtype)
+        change *= coefficients.machine.get(work.dtype, 1.0)
         share = row.peak * (coefficients.dtype[factor] if factor else 1.0)
         if not work.operations:
             return Kernel(kernel_seconds(0.0, 0.0, change, launch), 0.0, 0.0)

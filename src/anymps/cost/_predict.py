@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from anymps._errors import CostError
+from anymps.cost._calibration_file import coefficients_for
 from anymps.cost._classes import VIEWS, Work, operands, plain_work
-from anymps.cost._coefficients import Coefficients, dtype_group, era_of, shipped
+from anymps.cost._coefficients import Coefficients, dtype_group, era_of
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
 from anymps.cost._kernel import kernel_time, rates
 from anymps.cost._matrix import matrix_work
@@ -22,10 +23,6 @@ Bound = Literal["nothing", "launch", "compute", "bandwidth"]
 
 _WIDER_FOR_M5: Final = 0.3  # in logarithms: half types on M5, which one machine was timed with; judgement
 
-# A copy between CPU and mps: 110 to 119 us for 64 KB to 1 MB on an M4 Pro (pytorch pull request 182749), then the speed
-# of a memcpy on one core, 40 to 75 GB/s.
-TRANSFER_SECONDS: Final = 115e-6
-TRANSFER_RATE: Final = 50e9
 _TRANSFERS: Final = ("copy", "_to_copy", "to", "item", "_local_scalar_dense")
 
 
@@ -35,7 +32,8 @@ class OperatorTime:
 
     `device` is what the GPU works, `low` and `high` its 80 % interval; `host` is what the CPU takes to dispatch the
     call, which overlaps with the GPU's work. `kind` is the class that most of the time is of, `rows` how many public
-    timings that class rests on, `bound` what decides the time.
+    timings that class rests on, `bound` what decides the time. `calibration` is a sentence on the calibration of that
+    Mac where there is one: when it was made, or why it is not used.
     """
 
     device: float
@@ -45,6 +43,7 @@ class OperatorTime:
     kind: str
     bound: Bound
     rows: int
+    calibration: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class StepTime:
     `seconds` is how long host and device take together, `low` and `high` its 80 % interval. `device` and `host` are the
     sums of both, `device_low` and `device_high` the interval of the first. `waits` is what the host's waits add.
     `calls` counts the calls and `predicted` those that have a time; `left_out` tells why the others have none, with how
-    many of them. Data loading, paging and the first step's compilation are not in it.
+    many of them. Data loading, paging and the first step's compilation are not in it. `calibration` as in OperatorTime.
     """
 
     seconds: float
@@ -69,6 +68,7 @@ class StepTime:
     calls: int
     predicted: int
     left_out: tuple[tuple[str, int], ...]
+    calibration: str = ""
 
 
 def works_of(call: OperatorCall) -> tuple[Work, ...]:
@@ -103,7 +103,7 @@ def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
     Raises CostError, in one line, for an operator or a dtype without a class, for a Mac whose rates are not known, for
     texts that are no tensors, and for a torch before 1.13.
     """
-    return operator_time(call, mac, era_of(torch), shipped())
+    return operator_time(call, mac, era_of(torch), coefficients_for(mac, torch))
 
 
 def predict_step(
@@ -119,7 +119,7 @@ def predict_step(
     if waits < 0:
         raise CostError(f"anymps: {waits} waits make no sense")
     counts = calls if isinstance(calls, Mapping) else Counter(calls)
-    return step_time(counts, mac, era_of(torch), waits, shipped())
+    return step_time(counts, mac, era_of(torch), waits, coefficients_for(mac, torch))
 
 
 def step_time(
@@ -162,6 +162,7 @@ def step_time(
         calls=total,
         predicted=total - sum(left_out.values()),
         left_out=tuple(left_out.most_common()),
+        calibration=coefficients.calibration,
     )
 
 
@@ -171,9 +172,9 @@ def operator_time(call: OperatorCall, mac: Mac, era: str, coefficients: Coeffici
     if call.name in VIEWS:
         return OperatorTime(0.0, 0.0, 0.0, coefficients.view[era] * 1e-6 / speed, "view", "nothing", 0)
     host = coefficients.host[era] * 1e-6 / speed
-    moved = _moved(call)
+    moved = moved_bytes(call)
     if moved:
-        return OperatorTime(0.0, 0.0, 0.0, TRANSFER_SECONDS + moved / TRANSFER_RATE, "transfer", "nothing", 0)
+        return OperatorTime(0.0, 0.0, 0.0, coefficients.transfer.seconds(moved), "transfer", "nothing", 0)
     works = works_of(call)
     kernels = [(kernel_time(work, mac, era, coefficients), work) for work in works]
     if not kernels:
@@ -186,7 +187,8 @@ def operator_time(call: OperatorCall, mac: Mac, era: str, coefficients: Coeffici
         bound = "launch"
     group = "below 1 ms" if device < 1e-3 else "1 ms and above"
     low, high = widened(coefficients.intervals[group], width(kind.kind, call, mac, coefficients))
-    return OperatorTime(device, device * low, device * high, host, kind.kind, bound, coefficients.rows[kind.kind])
+    rows, told = coefficients.rows[kind.kind], coefficients.calibration
+    return OperatorTime(device, device * low, device * high, host, kind.kind, bound, rows, told)
 
 
 def wait_seconds(mac: Mac, era: str, coefficients: Coefficients) -> float:
@@ -194,7 +196,7 @@ def wait_seconds(mac: Mac, era: str, coefficients: Coefficients) -> float:
     return coefficients.wait[era] * 1e-6 * (coefficients.wait_base_chip if mac.is_base_chip else 1.0)
 
 
-def _moved(call: OperatorCall) -> int:
+def moved_bytes(call: OperatorCall) -> int:
     """Bytes that a copy moves between CPU and mps; 0 for what is no such copy."""
     if call.name not in _TRANSFERS:
         return 0

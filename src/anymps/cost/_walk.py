@@ -18,12 +18,11 @@ from operator import eq
 from typing import Final, Literal, NamedTuple
 
 from anymps._errors import CostError
+from anymps.cost._calibration_file import coefficients_for
 from anymps.cost._clocks import Busy, Move, StepBound, Stretch, seconds_without, stretches, walk_through
-from anymps.cost._coefficients import Coefficients, era_of, shipped
+from anymps.cost._coefficients import Coefficients, era_of
 from anymps.cost._kernel import rates
 from anymps.cost._predict import (
-    TRANSFER_RATE,
-    TRANSFER_SECONDS,
     OperatorTime,
     operator_time,
     wait_seconds,
@@ -88,6 +87,7 @@ class WalkedStep:
 
     `calls` are those to predict, `predicted` those that have a time; `left_out` tells why the others have none, with
     how many of them. The tracks hold what host and device do when; they are empty unless they were asked for.
+    `calibration` is a sentence on the calibration of that Mac where there is one.
     """
 
     seconds: float
@@ -107,6 +107,7 @@ class WalkedStep:
     left_out: tuple[tuple[str, int], ...]
     host_track: tuple[Busy, ...] = ()
     device_track: tuple[Busy, ...] = ()
+    calibration: str = ""
     _stretches: tuple[Stretch, ...] = field(default=(), repr=False, compare=False)
 
     def saved(self, places: Collection[Hashable], gone: Collection[Hashable] = ()) -> float:
@@ -123,7 +124,7 @@ def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, tracks: 
 
     Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
     """
-    return walked_step(happenings, mac, era_of(torch), shipped(), tracks=tracks)
+    return walked_step(happenings, mac, era_of(torch), coefficients_for(mac, torch), tracks=tracks)
 
 
 def walked_step(
@@ -161,6 +162,7 @@ def walked_step(
         calls=book.calls,
         predicted=book.calls - sum(book.left_out.values()),
         left_out=tuple(book.left_out.most_common()),
+        calibration=coefficients.calibration,
         host_track=tuple(walked.host),
         device_track=tuple(walked.device),
         _stretches=tuple(rows),
@@ -187,6 +189,7 @@ class _Book:
     def __init__(self, mac: Mac, era: str, coefficients: Coefficients) -> None:
         _, self._speed = rates(mac)  # raises for a Mac without them, also where nothing happens
         self._mac, self._era, self._coefficients = mac, era, coefficients
+        self._transfer = coefficients.transfer
         self._wait = wait_seconds(mac, era, coefficients)
         self._dispatch = coefficients.host[era] * 1e-6 / self._speed
         self._view = coefficients.view[era] * 1e-6 / self._speed
@@ -214,7 +217,7 @@ class _Book:
             return Move(max(0.0, code - self._view), self._view, "launch", 0.0, "nothing")
         self.calls += 1
         if it.kind == "copy":
-            carry = TRANSFER_SECONDS + it.moved / TRANSFER_RATE
+            carry = self._transfer.seconds(it.moved)
             if not it.waits:
                 return Move(code, carry, "copies", 0.0, "nothing")
             return Move(code, 0.0, "copies", 0.0, "nothing", True, self._wait, carry, (carry, 0.0))
@@ -240,7 +243,7 @@ class _Book:
                 f"{it.call.operator if it.call else 'a call'} runs on the CPU, and its time was not seen"
             ] += 1
         native, _ = self._time(it.call, told=False)
-        after = 2 * TRANSFER_SECONDS + it.moved / TRANSFER_RATE + (seconds or 0.0)
+        after = self._transfer.latency + self._transfer.seconds(it.moved) + (seconds or 0.0)
         instead = (self._dispatch, native.device if native is not None else 0.0)
         return Move(code, 0.0, "CPU fallback", 0.0, "nothing", True, self._wait, after, instead)
 

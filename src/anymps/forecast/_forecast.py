@@ -75,14 +75,15 @@ class Forecast:
     def sentence(self) -> str:
         """`A step would take about 12.3 ms on an M2 16GB (6.77 to 23.4 ms), bound by launches.`"""
         time, mac = self.time, self.mac.name
+        told = f" {time.calibration}" if time.calibration else ""
         if self.no_time:
             span = duration_range(1e9 * time.device_low, 1e9 * time.device_high)
             busy = f"A step would keep the GPU of an {mac} busy for about {duration(1e9 * time.device)} ({span})."
-            return f"{self.no_time} {busy}"
+            return f"{self.no_time} {busy}{told}"
         span = duration_range(1e9 * time.low, 1e9 * time.high)
         takes = f"A step would take about {duration(1e9 * time.seconds)} on an {mac} ({span})"
         keep_up = ", if the loader's workers keep up" if self.workers else ""
-        return f"{takes}, bound by {self.bound}{keep_up}."
+        return f"{takes}, bound by {self.bound}{keep_up}.{told}"
 
 
 _seen: weakref.WeakKeyDictionary[Recording, tuple[Step, list[Happening], float]] = weakref.WeakKeyDictionary()

@@ -1,0 +1,60 @@
+"""What one machine was calibrated to, and the coefficients that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from anymps.cost._coefficients import FILE, Coefficients, Transfer, era_of
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What one machine's timings say: kept for its chip, its GPU cores and a release of torch (`2.13`).
+
+    `microseconds` replaces those of the era (`host`, `view`, `wait`: as on an M1's CPU and on a larger chip), `classes`
+    and `dtypes` are factors on the time that the kernels of a class, and products of a dtype, work. `timings` counts
+    what each class rests on; one without any has the median factor of the others. `date` is `2026-11-14`, and
+    `coefficients` names those that the factors are of.
+    """
+
+    chip: str
+    gpu_cores: int
+    torch: str
+    date: str
+    microseconds: dict[str, float]
+    transfer: Transfer
+    classes: dict[str, float]
+    dtypes: dict[str, float]
+    timings: dict[str, int]
+    coefficients: str
+
+
+def calibrated(coefficients: Coefficients, calibration: Calibration, told: str = "") -> Coefficients:
+    """The coefficients of the machine that was calibrated; `told` is the sentence on that."""
+    era = era_of(calibration.torch)
+    times = calibration.microseconds
+    return replace(
+        coefficients,
+        host=_with(coefficients.host, era, times.get("host")),
+        view=_with(coefficients.view, era, times.get("view")),
+        wait=_with(coefficients.wait, era, times.get("wait")),
+        transfer=calibration.transfer,
+        machine={**calibration.classes, **calibration.dtypes},
+        calibration=told,
+    )
+
+
+def release_of(torch: str) -> str:
+    """`2.13` of `2.13.0+cpu`."""
+    return ".".join(torch.split(".")[:2])
+
+
+def coefficients_name() -> str:
+    """A name for the shipped coefficients: factors on them mean nothing beside others."""
+    return hashlib.sha256(FILE.read_bytes()).hexdigest()[:12]
+
+
+def _with(times: Mapping[str, float], era: str, measured: float | None) -> dict[str, float]:
+    return {**times, **({} if measured is None else {era: measured})}
