@@ -15,6 +15,7 @@ from anymps.commands import main
 from anymps.rules import (
     FIRST_RELEASE,
     LAST_RELEASE,
+    SUPPORTED,
     Family,
     Kind,
     _coverage,
@@ -307,5 +308,5 @@ def test_other_releases_need_no_torch(capsys: pytest.CaptureFixture[str]) -> Non
     assert "fate        native: it has an MPS kernel" in capsys.readouterr().out
     assert main(["coverage", "linalg_qr"]) == 2
     assert capsys.readouterr().err == (
-        "anymps: torch 2.99.0 is not supported; install torch 2.11 to 2.15, whose MPS rules are known\n"
+        f"anymps: torch 2.99.0 is not supported; install torch {SUPPORTED}, whose MPS rules are known\n"
     )

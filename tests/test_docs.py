@@ -18,6 +18,8 @@ from markdown_it.token import Token
 from anymps.commands import _commands
 from anymps.mac import parse_mac
 from anymps.pytest_plugin._options import OPTIONS
+from anymps.report import FORMATS
+from anymps.rules import SUPPORTED
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -135,6 +137,20 @@ def test_files_that_are_named_exist(page: str) -> None:
     for name in re.findall(r"`([\w./*<>-]*\w\.(?:py|cpp|h|txt|j2))`", (ROOT / page).read_text(encoding="utf-8")):
         pattern = re.sub(r"\\\*|<\w+>", r"[\\w-]*", re.escape(name))
         assert any(re.search(rf"/{pattern}$", file) for file in files), f"{page} names {name}, which is not there"
+
+
+@pytest.mark.parametrize("page", ["settings.md", "architecture.md"])
+def test_every_form_of_a_report_is_listed(page: str) -> None:
+    """In the table of forms for users, and where the house is described."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert [form for form in FORMATS if f"`{form}`" not in text] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quick-start.md", "docs/ci.md", "docs/limits.md"])
+def test_the_supported_releases_are_named(page: str) -> None:
+    """A page that names the range names the one that the rules have."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert set(re.findall(r"\b2\.\d+ to 2\.\d+\b", text)) == {SUPPORTED}
 
 
 def test_a_broken_page_is_found(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from anymps.commands._doctor import lines, to_json
 from anymps.commands._environment import explain
 from anymps.commands._facts import Facts, relevant
 from anymps.commands._facts import _container as container_of
+from anymps.rules import SUPPORTED
 
 MAC = Facts(
     system="Darwin",
@@ -183,7 +184,7 @@ def test_no_torch() -> None:
     diagnosis = diagnose(replace(LINUX, torch=None, torch_tags=(), core_built=None))
     assert (diagnosis.state, diagnosis.device) == (State.NO_TORCH, "none")
     assert diagnosis.why == ["torch is not installed"]
-    assert diagnosis.next_steps == ["install torch 2.11 to 2.15: pip install torch"]
+    assert diagnosis.next_steps == [f"install torch {SUPPORTED}: pip install torch"]
     assert problems(diagnosis) == {"torch": (Status.BAD, "not installed")}
 
 
@@ -195,13 +196,13 @@ def test_torch_that_cannot_be_imported() -> None:
     assert problems(diagnosis) == {"torch": (Status.BAD, "2.13.0+cpu, cannot be imported")}
 
 
-@pytest.mark.parametrize("torch", ["2.10.0", "2.16.1+cpu", "a private build"])
+@pytest.mark.parametrize("torch", ["2.10.0", "2.99.1+cpu", "a private build"])
 def test_unsupported_torch(torch: str) -> None:
     """A torch outside of the supported range stops everything, unless it is let through by name."""
-    outside = f"{torch} is outside of the supported range 2.11 to 2.15"
+    outside = f"{torch} is outside of the supported range {SUPPORTED}"
     diagnosis = diagnose(replace(LINUX, torch=torch))
     assert diagnosis.device == "none"
-    assert problems(diagnosis)["torch"] == (Status.BAD, f"{outside}: install torch 2.11 to 2.15")
+    assert problems(diagnosis)["torch"] == (Status.BAD, f"{outside}: install torch {SUPPORTED}")
     allowed = diagnose(replace(LINUX, torch=torch, environment={"ANYMPS_ALLOW_ANY_TORCH": "1"}))
     assert allowed.device == "virtual"
     assert problems(allowed)["torch"] == (Status.WARN, f"{outside}, let through by ANYMPS_ALLOW_ANY_TORCH=1")
@@ -259,7 +260,7 @@ def test_whole_text() -> None:
         "\n"
         "machine          Linux, x86_64, in Docker\n"
         "anymps           0.1.0, Python 3.11.7\n"
-        "torch            2.13.0+cpu (supported: 2.11 to 2.15)\n"
+        f"torch            2.13.0+cpu (supported: {SUPPORTED})\n"
         "native core      not built yet: the first use builds it, once, in a minute or two\n"
         "compiler         c++ (Debian 12.2.0) 12.2.0\n"
         "environment\n"
@@ -283,7 +284,7 @@ def test_json() -> None:
     document = json.loads(to_json(MAC, diagnose(MAC)))
     assert document["state"] == "available"
     assert document["device"] == "real"
-    assert document["checks"] == [{"name": "torch", "status": "ok", "text": "2.13.0 (supported: 2.11 to 2.15)"}]
+    assert document["checks"] == [{"name": "torch", "status": "ok", "text": f"2.13.0 (supported: {SUPPORTED})"}]
     assert document["facts"]["macos"] == "15.4"
     assert document["facts"]["torch_tags"] == ["cp312-cp312-macosx_14_0_arm64"]
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import types
 from bisect import bisect_right
 from pathlib import Path
 
+import pytest
+
 import anymps
 from anymps.findings import RULES
+from anymps.findings._family import by_id
 from anymps.rules.faults import all_hazards
 from processes import run_python
 
@@ -62,6 +66,15 @@ def test_a_file_is_named_by_its_first_rule() -> None:
         heading = str(module.__doc__).splitlines()[0].partition(":")[0]
         assert heading.startswith(first), f"{name}.py: {heading}"
         assert heading.endswith(last), f"{name}.py: {heading}"
+
+
+def test_a_number_that_is_taken_is_told() -> None:
+    """Two files with one id are named, both, before any rule is applied."""
+    (rule,) = (rule for rule in RULES.values() if rule.id == "MPS812")
+    first, second = (types.SimpleNamespace(__name__=f"anymps.{name}", RULES=(rule,)) for name in ("_one", "_two"))
+    with pytest.raises(RuntimeError) as caught:
+        by_id([first, second])
+    assert str(caught.value) == "anymps: MPS812 in _two.py is taken: _one.py has it. Choose a free number."
 
 
 def test_a_new_rule_is_one_file(tmp_path: Path) -> None:

@@ -85,9 +85,9 @@ def test_what_is_unread_is_listed_by_table() -> None:
     listed = unread((NEWEST[0], NEWEST[1] + 1)).split("\n")
     heads = [line.partition(":")[0] for line in listed if not line.startswith(" ")]
     assert heads == [*TABLES, "known faults"]
-    assert listed[listed.index("watermarks: read to torch 2.15, MPSAllocator.mm and MPSAllocator.h") + 1] == (
-        "    PYTORCH_MPS_HIGH_WATERMARK_RATIO, PYTORCH_MPS_LOW_WATERMARK_RATIO"
-    )
+    assert listed[
+        listed.index(f"watermarks: read to torch {NEWEST[0]}.{NEWEST[1]}, MPSAllocator.mm and MPSAllocator.h") + 1
+    ] == ("    PYTORCH_MPS_HIGH_WATERMARK_RATIO, PYTORCH_MPS_LOW_WATERMARK_RATIO")
     assert unread(NEWEST) == (
         "known faults: the last release in which each was seen\n"
         "    MPS615 (2.11), MPS622 (2.11), MPS628 (2.13), MPS633 (2.12), MPS642 (2.14)"

@@ -14,10 +14,9 @@ from enum import Enum
 from anymps._errors import UnsupportedTorchError
 from anymps.commands._environment import Note, explain
 from anymps.commands._facts import Facts
-from anymps.rules import NEWEST, OLDEST, parse_torch_version, version_rules
+from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version, version_rules
 from anymps.rules.texts import macos_too_old
 
-_SUPPORTED = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
 _RUN = "anymps run SCRIPT, or anymps.enable() in your own code"
 
 
@@ -113,7 +112,7 @@ def _reasons(facts: Facts, state: State, release: tuple[int, int] | None) -> tup
             return [f"torch cannot be imported: {facts.torch_error}"], [
                 "install torch again: pip install --force-reinstall torch"
             ]
-        return ["torch is not installed"], [f"install torch {_SUPPORTED}: pip install torch"]
+        return ["torch is not installed"], [f"install torch {SUPPORTED}: pip install torch"]
     if state is State.NOT_BUILT:
         return _not_built(facts)
     if state is State.NOT_AVAILABLE:
@@ -192,11 +191,11 @@ def _torch_check(facts: Facts, release: tuple[int, int] | None) -> Check:
     if facts.torch_error is not None:
         return Check("torch", Status.BAD, f"{facts.torch}, cannot be imported")
     if release is not None and OLDEST <= release <= NEWEST:
-        return Check("torch", Status.OK, f"{facts.torch} (supported: {_SUPPORTED})")
-    text = f"{facts.torch} is outside of the supported range {_SUPPORTED}"
+        return Check("torch", Status.OK, f"{facts.torch} (supported: {SUPPORTED})")
+    text = f"{facts.torch} is outside of the supported range {SUPPORTED}"
     if facts.environment.get("ANYMPS_ALLOW_ANY_TORCH") == "1":
         return Check("torch", Status.WARN, f"{text}, let through by ANYMPS_ALLOW_ANY_TORCH=1")
-    return Check("torch", Status.BAD, f"{text}: install torch {_SUPPORTED}")
+    return Check("torch", Status.BAD, f"{text}: install torch {SUPPORTED}")
 
 
 def _build_checks(facts: Facts) -> list[Check]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anymps._errors import BuildError, UnsupportedTorchError
-from anymps.rules import NEWEST, OLDEST, installed_torch, version_rules
+from anymps.rules import NEWEST, OLDEST, SUPPORTED, installed_torch, version_rules
 
 _LIBRARIES = ("torch", "torch_cpu", "c10", "torch_python")
 
@@ -162,8 +162,7 @@ def find_torch() -> TorchInstall:
     if OLDEST <= torch.release <= NEWEST:
         return torch
     age = "old" if torch.release < OLDEST else "new"
-    supported = f"anymps supports {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
-    text = f"torch {torch.version} is too {age}: {supported}"
+    text = f"torch {torch.version} is too {age}: anymps supports {SUPPORTED}"
     if os.environ.get("ANYMPS_ALLOW_ANY_TORCH") != "1":
         raise UnsupportedTorchError(f"{text}; ANYMPS_ALLOW_ANY_TORCH=1 tries it all the same")
     nearest = version_rules(wheel.version).version

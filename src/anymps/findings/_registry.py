@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from anymps.findings._catalogue import RULES
+from anymps.findings._family import by_id
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import priced
 from anymps.findings.rules import FAMILIES
 from anymps.record import Recording
 
-RULES.update(sorted((rule.id, rule) for family in FAMILIES for rule in family.RULES))
+RULES.update(by_id(FAMILIES))
 
 
 def is_refusal(finding: Finding) -> bool:

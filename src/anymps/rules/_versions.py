@@ -17,6 +17,8 @@ from anymps.rules._readings import Reading
 
 OLDEST: Final = (2, 11)
 NEWEST: Final = (2, 15)
+SUPPORTED: Final = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+"""The releases that are supported, as messages and pages tell them."""
 
 READING: Final = Reading(
     "versions",
@@ -153,7 +155,7 @@ def parse_torch_version(text: str | TorchVersion) -> TorchVersion:
 def check_supported(version: str | TorchVersion) -> TorchVersion:
     """The version, if anymps supports it.
 
-    Raises UnsupportedTorchError outside 2.11 to 2.15: the rules of other releases are not known. With
+    Raises UnsupportedTorchError outside `SUPPORTED`: the rules of other releases are not known. With
     `ANYMPS_ALLOW_ANY_TORCH=1` the nearest known release answers instead, and what it says is assumed; who loads torch
     says so in a warning.
     """
@@ -163,8 +165,7 @@ def check_supported(version: str | TorchVersion) -> TorchVersion:
             nearest = OLDEST if found.release < OLDEST else NEWEST
             return found._replace(major=nearest[0], minor=nearest[1], patch=0)
         raise UnsupportedTorchError(
-            f"anymps: torch {found} is not supported; "
-            f"install torch {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}, whose MPS rules are known"
+            f"anymps: torch {found} is not supported; install torch {SUPPORTED}, whose MPS rules are known"
         )
     return found
 

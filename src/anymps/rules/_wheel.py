@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
-from anymps.rules._versions import TorchVersion, parse_torch_version
+from anymps.rules._versions import SUPPORTED, TorchVersion, parse_torch_version
 
 _NATIVE_FUNCTIONS: Final = Path("packaged", "ATen", "native", "native_functions.yaml")
 _ASSIGNMENT: Final = re.compile(r"^(__version__|git_version)\s*(?::[^=]+)?=\s*['\"]([^'\"]*)['\"]", re.MULTILINE)
@@ -72,7 +72,7 @@ def installed_torch() -> Wheel:
     """
     spec = find_spec("torch")
     if spec is None or not spec.origin:
-        raise UnsupportedTorchError("anymps: torch is not installed; install torch 2.11 to 2.15")
+        raise UnsupportedTorchError(f"anymps: torch is not installed; install torch {SUPPORTED}")
     path = Path(spec.origin).parent
     try:
         text = (path / "version.py").read_text(encoding="utf-8")
