@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
 import unicodedata
@@ -137,6 +138,31 @@ def test_files_that_are_named_exist(page: str) -> None:
     for name in re.findall(r"`([\w./*<>-]*\w\.(?:py|cpp|h|txt|j2))`", (ROOT / page).read_text(encoding="utf-8")):
         pattern = re.sub(r"\\\*|<\w+>", r"[\\w-]*", re.escape(name))
         assert any(re.search(rf"/{pattern}$", file) for file in files), f"{page} names {name}, which is not there"
+
+
+@pytest.mark.parametrize("drawing", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.stem)
+def test_words_fit_into_their_boxes(drawing: Path) -> None:
+    """No word is wider than its box, if a letter takes half of its size, and a bold one two thirds."""
+    text = drawing.read_text(encoding="utf-8")
+    styles = {it[1]: it[2] for it in re.finditer(r"\.(\w)\{([^}]*)\}", text)}
+    boxes = [
+        tuple(map(float, it.groups()))
+        for it in re.finditer(r'x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)" rx', text)
+    ]
+    wide = []
+    for style, x, y, words in re.findall(r'<text class="(\w)" x="(\S+)" y="(\S+)">([^<]*)<', text):
+        size = re.search(r"font-size:([\d.]+)px", styles[style])
+        assert size is not None
+        width = (
+            len(html.unescape(words))
+            * float(size[1])
+            * (0.66 if "bold" in styles[style] or "600" in styles[style] else 0.5)
+        )
+        for left, top, across, down in boxes:
+            if left < float(x) < left + across and top < float(y) < top + down and width > across:
+                wide.append(words)
+    assert boxes
+    assert wide == []
 
 
 @pytest.mark.parametrize("page", ["settings.md", "architecture.md"])

@@ -20,12 +20,12 @@ from anymps.rules import (
     family,
     in_force,
     installed_torch,
-    is_verified,
     operator_rules,
     parse_native_functions,
     version_rules,
     wait_of,
 )
+from anymps.rules._families import is_verified
 
 # Registered in the macOS arm64 wheels, counted in the TORCH_LIBRARY_IMPL initialisers of libtorch_cpu.dylib:
 # overloads for MPS, SparseMPS, SparseCsrMPS.

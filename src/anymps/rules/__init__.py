@@ -16,7 +16,7 @@ from anymps.rules._determinism import ALERTS, AlertRow, alerts
 from anymps.rules._device_checks import DEVICE_CHECKS, NOT_CHECKED, device_check, device_checks
 from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
 from anymps.rules._encoding import Family, Trait, When
-from anymps.rules._families import family, is_verified
+from anymps.rules._families import family
 from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limit, operator_limits
 from anymps.rules._operators import CoreRow, core_table, fallback_operators, operator_rules
 from anymps.rules._readings import in_force
@@ -78,7 +78,6 @@ __all__ = [
     "find_operators",
     "in_force",
     "installed_torch",
-    "is_verified",
     "missing_stub",
     "native_functions",
     "native_since",
