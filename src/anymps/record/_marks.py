@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anymps._vocabulary import Flag
+from anymps.record._conditions import Picked
 from anymps.record._facts import Noted, Occurrence, Site, UnsafeCopy
 from anymps.record._rows import Rows
 
 
 def read_noted(
     rows: Rows,
-    occurrences: Callable[[str, str], tuple[Occurrence, ...]],
+    occurrences: Callable[[Picked], tuple[Occurrence, ...]],
     facts: Callable[[str], dict[str, object]],
     site: Callable[[int], Site],
     what: str,
@@ -28,7 +29,7 @@ def read_noted(
     return tuple(
         Noted(occurrence, facts(occurrence.operator.partition(" ")[2]), site(other))
         for (other,) in others
-        for occurrence in occurrences(named, f"e.flags & {Flag.PAIR:d} AND e.sequence = {other:d}")
+        for occurrence in occurrences(Picked(named, f"e.flags & {Flag.PAIR:d} AND e.sequence = {other:d}"))
     )
 
 

@@ -12,7 +12,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
-from anymps._vocabulary import Direction, Fate, Flag, Phase, RoundKind
+from anymps._vocabulary import Fate, Phase, RoundKind
+from anymps.record import _conditions as conditions
 from anymps.record._clocks import read_clock_pairs
 from anymps.record._facts import (
     Call,
@@ -37,7 +38,7 @@ from anymps.record._facts import (
 )
 from anymps.record._file import open_readonly
 from anymps.record._marks import read_noted, read_unsafe_copies
-from anymps.record._memory import MemoryStory, tell
+from anymps.record._memory import MemoryStory, read_samples, tell
 from anymps.record._open_file import OpenFile
 from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._refusals import read_refusals
@@ -46,7 +47,6 @@ from anymps.record._step_table import read_step_table
 from anymps.record._sums import read_lines, read_occurrences, read_operators, read_varied
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._walk import Walk, walk
-from anymps.record.format import ON_CPU, ON_MPS
 
 
 class Recording:
@@ -71,7 +71,7 @@ class Recording:
         """
         self._file = OpenFile(connection, name)
         self._rows, self._word = self._file.rows, self._file.word
-        self._answers: dict[tuple[str, str, tuple[object, ...]], tuple[Occurrence, ...]] = {}
+        self._answers: dict[conditions.Picked, tuple[Occurrence, ...]] = {}
         self._step_queues: dict[int, StepQueues] = {}
         try:
             if foreign:
@@ -180,12 +180,7 @@ class Recording:
 
     def memory(self, resolution: int = 1000) -> tuple[MemorySample, ...]:
         """The device's memory over the run: the highest sample of each of `resolution` equal spans of time."""
-        rows = self._rows(
-            "SELECT born_ns, MAX(allocated), reserved FROM allocations, "
-            "(SELECT MIN(born_ns) AS since, MAX(born_ns) + 1 AS until FROM allocations WHERE born > 0) "
-            f"WHERE born > 0 GROUP BY (born_ns - since) * {resolution} / (until - since) ORDER BY born_ns"
-        )
-        return tuple(MemorySample(*row) for row in rows)
+        return read_samples(self._rows, resolution)
 
     def calls(self) -> Iterator[Call]:
         """Every call with detail, in the order of time, one by one as they are read from the file."""
@@ -226,11 +221,11 @@ class Recording:
 
     def fallbacks(self) -> tuple[Occurrence, ...]:
         """Operators that ran on the CPU, the most frequent first."""
-        return self._occurrences(of=ON_CPU)
+        return self._occurrences(conditions.FALLBACKS)
 
     def waits(self) -> tuple[Occurrence, ...]:
         """Places where the host waited for the GPU, fallbacks and blocking copies among them."""
-        return self._occurrences(condition="wait <> 0")
+        return self._occurrences(conditions.WAITS)
 
     def queues(self) -> tuple[WaitQueue, ...]:
         """Places where the host waited, by line and kind of wait, with the queue before them; the most frequent first.
@@ -254,8 +249,7 @@ class Recording:
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
         """Marks of our own whose name starts with `prefix`, in the order of the run."""
-        quoted = prefix.replace("'", "''")
-        return self._occurrences(of=f"s.fate = {Fate.MARK:d} AND substr(o.name, 1, {len(prefix)}) = '{quoted}'")
+        return self._occurrences(conditions.marks(prefix))
 
     def noted(self, what: str) -> tuple[Noted, ...]:
         """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
@@ -267,35 +261,28 @@ class Recording:
 
     def last_raised(self) -> Occurrence | None:
         """The last call of an operator that ended with an exception which was no refusal of MPS."""
-        refused = "SELECT entry FROM refusals WHERE entry IS NOT NULL"
-        last = f"SELECT MAX(id) FROM entries WHERE flags & {Flag.RAISED:d} AND id NOT IN ({refused})"
-        found = self._occurrences(condition=f"e.id = ({last})")
+        found = self._occurrences(conditions.LAST_RAISED)
         return found[0] if found else None
 
     def copies(self) -> tuple[Occurrence, ...]:
         """Copies between CPU and device, single values among them; those within the device are left out."""
-        return self._occurrences(condition=f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})")
+        return self._occurrences(conditions.COPIES)
 
     def uses_of(self, operators: Iterable[str]) -> tuple[Occurrence, ...]:
         """Where certain operators (`aten::native_dropout`) ran, by name and place."""
-        names = tuple(operators)
-        return self._occurrences(of=f"o.name IN ({', '.join('?' * len(names))})", values=names)
+        return self._occurrences(conditions.operators(tuple(operators)))
 
     def at_line(self, line: Site) -> tuple[Occurrence, ...]:
         """What ran at the file and line of a site, marks of our own left out; nothing for an unknown one."""
-        same = [f"{number:d}" for number, it in self._sites.items() if (it.file, it.line) == (line.file, line.line)]
-        if not line.known or not same:
-            return ()
-        return self._occurrences(of=f"s.fate <> {Fate.MARK:d}", condition=f"site IN ({', '.join(same)})")
+        same = [number for number, it in self._sites.items() if (it.file, it.line) == (line.file, line.line)]
+        return self._occurrences(conditions.at_sites(same)) if line.known and same else ()
 
     def cpu_indices(self) -> tuple[Occurrence, ...]:
         """Where tensors on mps were indexed with CPU tensors: the operator copies such an index each time.
 
         A value of no dimension that is assigned there is none.
         """
-        names = ("aten::index.Tensor", "aten::index.Tensor_out", "aten::_index_put_impl_")
-        on_cpu = "instr(replace(s.inputs, '[] on cpu', ''), ' on cpu')"
-        return self._occurrences(of=f"o.name IN ({', '.join('?' * len(names))}) AND {on_cpu}", values=names)
+        return self._occurrences(conditions.cpu_indices())
 
     def varied(self, operators: Iterable[str]) -> tuple[Varied, ...]:
         """Where certain operators ran in complete steps, and with how many different inputs; the most varied first."""
@@ -303,7 +290,7 @@ class Recording:
 
     def kernels_of(self, phase: Phase) -> tuple[Occurrence, ...]:
         """Where operators ran in a kernel on mps in one phase; a view has none."""
-        return self._occurrences(condition=f"{ON_MPS} AND phase = {phase:d} AND NOT flags & {Flag.VIEW:d}")
+        return self._occurrences(conditions.kernels_of(phase))
 
     def optimizer_calls(self) -> dict[tuple[str, int], int]:
         """How often each line (file and number) stepped an optimizer in the whole run; empty if no loop was watched."""
@@ -317,11 +304,11 @@ class Recording:
 
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""
-        return self._occurrences(of="instr(s.inputs, ?)", condition=ON_MPS, values=(f'"{dtype}[',))
+        return self._occurrences(conditions.with_dtype(dtype))
 
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known fault of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
-        return self._occurrences(of=f"s.fate = {Fate.MARK:d}", condition=f"flags & {Flag.HAZARD:d}")
+        return self._occurrences(conditions.HAZARDS)
 
     def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:
         """Non_blocking copies whose host side was touched before a wait, in the order of the run."""
@@ -329,17 +316,9 @@ class Recording:
 
     def concurrent(self) -> tuple[Occurrence, ...]:
         """Operators that began while another thread was inside one; autograd's own threads do not count."""
-        own = (
-            f"NOT flags & {Flag.AUTOGRAD_THREAD:d} "
-            f"AND signature NOT IN (SELECT id FROM signatures WHERE fate = {Fate.MARK:d})"
-        )
-        if len(self._rows(f"SELECT DISTINCT thread FROM entries WHERE {own}")) < 2:
+        if len(self._rows(f"SELECT DISTINCT thread FROM entries WHERE {conditions.OF_THE_PROGRAM}")) < 2:
             return ()
-        return self._occurrences(
-            condition="e.id IN (SELECT id FROM (SELECT id, thread, start_ns, LAG(thread) OVER time AS before, "
-            f"LAG(start_ns + duration_ns) OVER time AS until FROM entries WHERE {own} "
-            "WINDOW time AS (ORDER BY start_ns)) WHERE thread <> before AND start_ns < until)"
-        )
+        return self._occurrences(conditions.CONCURRENT)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""
@@ -408,13 +387,10 @@ class Recording:
     def _modules(self) -> dict[int, str]:
         return dict(self._rows("SELECT id, path FROM modules"))
 
-    def _occurrences(
-        self, of: str = "TRUE", condition: str = "TRUE", values: tuple[object, ...] = ()
-    ) -> tuple[Occurrence, ...]:
+    def _occurrences(self, calls: conditions.Picked) -> tuple[Occurrence, ...]:
         # Rules and reports ask the same again, and each answer takes a pass over all entries.
-        asked = (of, condition, values)
-        known = self._answers.get(asked)
+        known = self._answers.get(calls)
         if known is None:
-            known = read_occurrences(self._rows, *asked, self.complete_steps, self._modules, self.site, self._word)
-            self._answers[asked] = known
+            known = read_occurrences(self._rows, *calls, self.complete_steps, self._modules, self.site, self._word)
+            self._answers[calls] = known
         return known
