@@ -129,6 +129,49 @@ def test_bodies_of_people(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
             torch.testing.assert_close(results[0], torch.nn.functional.layer_norm(x, (size,)), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["sum", "product", "min", "max"])
+def test_lanes_with_nan_and_zeros_of_both_signs(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Whole SIMD groups are done in registers, partial ones lane by lane: the bits are those of fibers."""
+    loops, fibers = forms(
+        monkeypatch,
+        HEAD
+        + f"""
+kernel void together(device float* out, constant float* in, uint i [[thread_position_in_grid]]) {{
+  const float mine = in[i];
+  out[i] = simd_{name}(mine);
+}}""",
+        "together",
+    )
+    x = torch.randn(6, 48)
+    x[0], x[1] = 0.0, -0.0
+    x[2, 1::2], x[3, ::2] = -0.0, 0.0
+    x[4, 5], x[5, 30:40] = torch.nan, torch.nan
+    results = []
+    for kernel in (loops, fibers):
+        out = torch.zeros(6, 48, device="mps")
+        kernel(out, x.to("mps"), group_size=48)
+        results.append(out.cpu().view(torch.int32))
+    assert torch.equal(*results)
+
+
+def test_a_signed_overflow_wraps() -> None:
+    """As on a GPU, in loops too."""
+    library = torch.mps.compile_shader(
+        HEAD
+        + """
+kernel void hash(device int* x, uint i [[thread_position_in_grid]]) {
+  for (int n = 0; n < 3; ++n) x[i] = x[i] * 1664525 + 1013904223;
+}
+"""
+    )
+    x = torch.arange(100, dtype=torch.int32)
+    found = x.to("mps")
+    library.hash(found)
+    for _ in range(3):
+        x = x * 1664525 + 1013904223
+    assert torch.equal(found.cpu(), x)
+
+
 def test_what_all_threads_of_a_group_change_changes_once() -> None:
     """A mean that every thread reads and writes in place, as Inductor has it: lanes read before one of them writes."""
     library = torch.mps.compile_shader(

@@ -37,7 +37,6 @@ _SHADER_FLAGS = (
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fno-strict-aliasing",
-    "-fwrapv",  # signed overflow wraps on a GPU
     "-fsigned-char",
     "-fno-exceptions",
     "-fno-rtti",

@@ -66,9 +66,44 @@ template <class F> auto same(int n, const unsigned char* alive, F& f) {
   return result;
 }
 
+// 32-bit values of many lanes in one register, and operations on them that give what `Op::apply` gives for each.
+template <class W, unsigned N> struct Lanes {
+  typedef W type __attribute__((vector_size(N * sizeof(W))));
+};
+template <class Op> struct on_lanes { static constexpr bool known = false; };
+#define ANYMPS_ON_LANES(OPERATION, EXPRESSION)                                   \
+  template <> struct on_lanes<OPERATION> {                                       \
+    static constexpr bool known = true;                                          \
+    template <class V> static ANYMPS_INLINE V apply(V a, V b) { return EXPRESSION; } \
+  };
+ANYMPS_ON_LANES(Sum, a + b)
+ANYMPS_ON_LANES(Product, a * b)
+ANYMPS_ON_LANES(Min, b != b ? a : a <= b ? a : b)
+ANYMPS_ON_LANES(Max, b != b ? a : a >= b ? a : b)
+#undef ANYMPS_ON_LANES
+template <class Op, class T>
+inline constexpr bool in_registers = on_lanes<Op>::known && metal::is_arithmetic_v<T> && sizeof(T) == 4;
+// The upper half of the lanes onto the lower, until one is left.
+template <class Op, unsigned N, class W> ANYMPS_INLINE W fold(typename Lanes<W, N>::type v) {
+  typename Lanes<W, N / 2>::type low, high;
+  __builtin_memcpy(&low, &v, sizeof(low));
+  __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + sizeof(low), sizeof(high));
+  low = on_lanes<Op>::apply(low, high);
+  if constexpr (N == 2) return low[0];
+  else return fold<Op, N / 2, W>(low);
+}
+
 // The tree of `anymps_sync::reduce` over the first `lanes` of 32.
 template <class Op, class T> ANYMPS_INLINE T tree(const T* values, int lanes) {
   using W = typename wider<T>::type;
+  if constexpr (in_registers<Op, T>) {
+    if (lanes >= 32) {
+      typename Lanes<T, 16>::type low, high;
+      __builtin_memcpy(&low, values, sizeof(low));
+      __builtin_memcpy(&high, values + 16, sizeof(high));
+      return fold<Op, 16, T>(on_lanes<Op>::apply(low, high));
+    }
+  }
   W v[32];
   if (lanes >= 32) {
     for (int i = 0; i < 16; ++i) v[i] = Op::apply(W(values[i]), W(values[i + 16]));
@@ -109,9 +144,13 @@ template <class T> ANYMPS_INLINE bool is_nan(T value) { return value != value; }
 
 template <class Op, bool Spread, class R> ANYMPS_INLINE R c10_tree(const R* values, int lanes) {
   if constexpr (Spread && metal::is_floating_point_v<R>) {  // min and max: a NaN wins
-    bool nan = false;
-    for (int i = 0; i < lanes; ++i) nan |= is_nan(values[i]);
-    if (nan) return metal::numeric_limits<R>::quiet_NaN();
+    int nan = 0;
+    if (lanes == 32) {
+      for (int i = 0; i < 32; ++i) nan |= int(is_nan(values[i]));
+    } else {
+      for (int i = 0; i < lanes; ++i) nan |= int(is_nan(values[i]));
+    }
+    if (nan != 0) return metal::numeric_limits<R>::quiet_NaN();
   }
   return tree<Op>(values, lanes);
 }
@@ -122,8 +161,12 @@ R reduced(int n, const unsigned char* alive, F& f, R* data, const T* values, boo
       R wide[32];
       for (int s = 0; s < n; s += 32) {
         const int lanes = n - s < 32 ? n - s : 32;
-        for (int i = 0; i < lanes; ++i) wide[i] = static_cast<R>(values[s + i]);
-        data[s / 32] = c10_tree<Op, Spread>(wide, lanes);
+        if constexpr (metal::is_same_v<R, T>) {
+          data[s / 32] = c10_tree<Op, Spread>(values + s, lanes);
+        } else {
+          for (int i = 0; i < lanes; ++i) wide[i] = static_cast<R>(values[s + i]);
+          data[s / 32] = c10_tree<Op, Spread>(wide, lanes);
+        }
       }
       if (n > 32) data[0] = c10_tree<Op, Spread>(data, (n + 31) / 32);
       return data[0];

@@ -50,8 +50,9 @@ ANYMPS_INLINE float fract(float x) {
   return r < 1.0f ? r : (x == x ? 0.999999940395355224609375f : x);
 }
 ANYMPS_INLINE float sign(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : 0.0f * (x == x ? x : 0.0f)); }
-ANYMPS_INLINE float fmin(float a, float b) { return b != b || a < b ? a : (a != a ? b : b < a ? b : a); }
-ANYMPS_INLINE float fmax(float a, float b) { return b != b || a > b ? a : (a != a ? b : b > a ? b : a); }
+// Without branches, so that loops become vector code: the first of two equal values, and what is no NaN.
+ANYMPS_INLINE float fmin(float a, float b) { return b != b ? a : !(a <= b) ? b : a; }
+ANYMPS_INLINE float fmax(float a, float b) { return b != b ? a : !(a >= b) ? b : a; }
 ANYMPS_INLINE float trunc_mod(float a, float b) { return __builtin_fmodf(a, b); }
 ANYMPS_INLINE float saturate(float x) { return fmin(fmax(x, 0.0f), 1.0f); }
 ANYMPS_INLINE float smoothstep(float low, float high, float x) {
@@ -137,7 +138,7 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   ANYMPS_CLASSIFY(isfinite, x - x == 0.0f, T)                     \
   ANYMPS_CLASSIFY(isnormal, __builtin_isnormal(x), T)             \
   ANYMPS_CLASSIFY(signbit, __builtin_signbit(x) != 0, T)          \
-  ANYMPS_INLINE bool isunordered(T a, T b) { return a != a || b != b; } \
+  ANYMPS_INLINE bool isunordered(T a, T b) { return bool(int(a != a) | int(b != b)); } \
   ANYMPS_INLINE bool isordered(T a, T b) { return a == a && b == b; }
 
 #define ANYMPS_MIN_MAX(T)                                                              \
