@@ -106,3 +106,26 @@ def test_types_and_literals() -> None:
     library(DIALECT).types(out, h, b, threads=1)
     assert (h.item(), b.item()) == (torch.tensor(1 / 3).half().item(), 1.0)
     assert out.tolist() == pytest.approx([64.0, 2.718281828 + 3, 343.0, 35.0, 16.0, 65536.0])
+
+
+def test_vectors_named_by_an_attribute_and_assertions() -> None:
+    """`ext_vector_type` in front of a type that a template gives; `assert` comes with `metal_stdlib`, silent."""
+    library = torch.mps.compile_shader(
+        HEAD
+        + """
+template <typename T> float total(device T* in) {
+  typedef __attribute__((__ext_vector_type__(4))) T T4;
+  T4 both[2] = {*(device T4*)&in[0], *(device T4*)&in[4]};
+  return both[0].x + both[0].w + both[1].y;
+}
+kernel void sums(device float* out, device half* in) {
+  assert(in != out);
+  out[0] = total(in);
+  __attribute__((ext_vector_type(2))) float pair = {1.0, 2.0};
+  out[1] = pair.x - pair.y;
+}
+"""
+    )
+    out = torch.zeros(2, device="mps")
+    library.sums(out, torch.arange(8.0).half().to("mps"), threads=1)
+    assert out.tolist() == [0 + 3 + 5, -1]

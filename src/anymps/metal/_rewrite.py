@@ -165,6 +165,12 @@ def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[E
         if token.kind == "name":
             if token.text in SPACES:
                 edits.append(_address_space(text, tokens, index))
+            elif token.text == "__attribute__" and (size := _vector_in_front(tokens, index)):
+                close = closing(tokens, index + 1)
+                element = tokens[close + 1]
+                edits.append(blank(text, token.start, tokens[close].end))
+                edits.append(Edit(element.start, element.end, f"::metal::vec<{element.text}, {size}>"))
+                index = close + 1
             elif token.text == "ext_vector_type" and following.text == "(":
                 edits.append(Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}"))
             elif token.text == "kernel" and not is_in_attribute(tokens, index):
@@ -197,6 +203,15 @@ def _wide_element(tokens: list[Token], index: int) -> str:
     while start > 0 and tokens[start - 1].text not in (";", "}", "{", "typedef", "="):
         start -= 1
     return f"sizeof({tokens[start].text}) * "
+
+
+def _vector_in_front(tokens: list[Token], index: int) -> str:
+    """The number of elements where `__attribute__((ext_vector_type(4)))` stands before a type; else empty."""
+    words = [token.text.strip("_") for token in tokens[index + 1 : index + 9]]
+    if len(words) < 8 or [*words[:4], *words[5:8]] != ["(", "(", "ext_vector_type", "(", ")", ")", ")"]:
+        return ""
+    named = tokens[index + 9].kind == "name" if index + 9 < len(tokens) else False
+    return words[4] if named and words[4] in ("2", "3", "4") else ""
 
 
 def is_in_attribute(tokens: list[Token], index: int) -> bool:
