@@ -61,6 +61,7 @@ _HOMES = {
     "Recording": "anymps.record",
     "enable": "anymps.device",
     "is_virtual": "anymps.device",
+    "load_ipython_extension": "anymps.notebook",  # `%load_ext anymps`
     "metal_kernels": "anymps.device",
     "parse_mac": "anymps.mac",
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from anymps.capture._cells import name_cell
 from anymps.capture._endings import INTERRUPTED, ending_of
 from anymps.capture._start import record
 
@@ -25,6 +26,7 @@ __all__ = [
     "Section",
     "SuiteCapture",
     "ending_of",
+    "name_cell",
     "record",
 ]
 

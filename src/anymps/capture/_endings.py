@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterator
 from typing import Final
 
+from anymps.capture._cells import shown_file
 from anymps.capture._file_owner import is_library
 from anymps.device import written_by_torch
 
@@ -39,7 +40,7 @@ def ending_of(error: BaseException) -> dict[str, object]:
     for entry in (own or entries)[-1:]:
         code = entry.tb_frame.f_code
         facts["place"] = {
-            "file": code.co_filename,
+            "file": shown_file(code.co_filename),
             "line": entry.tb_lineno,
             "function": code.co_name,
             "source": linecache.getline(code.co_filename, entry.tb_lineno).strip(),

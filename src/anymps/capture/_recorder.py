@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
 from anymps._version import __version__
+from anymps.capture._cells import shown_file
 from anymps.capture._core import Assign, Core
 from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
@@ -71,7 +72,7 @@ def site_row(site: tuple[int, str, int, str, str]) -> SiteRow:
     """The site with what its file says there."""
     number, file, line, function, via = site
     quote = quote_file(file, line)
-    return number, file, line, function, quote.source, via, quote.first, quote.around, quote.comments
+    return number, shown_file(file), line, function, quote.source, via, quote.first, quote.around, quote.comments
 
 
 class Capture:

@@ -12,6 +12,7 @@ import click
 
 from anymps._errors import UsageError
 from anymps.commands._judge import Choice, finding_options
+from anymps.commands._notebook import NotebookSession, NotebookTarget, is_notebook
 from anymps.commands._outputs import Output, Outputs, report_option, root_option
 from anymps.commands._runner import run_target
 from anymps.commands._session import RunOptions, RunSession
@@ -151,7 +152,7 @@ def run(
     words: tuple[str, ...],
     **choice: Any,
 ) -> int:
-    """Run a script on the mps device and tell what happened.
+    """Run a script, or a notebook, on the mps device and tell what happened.
 
     The script runs as `python` would run it, with its own output, input and exit status. A short report goes to stderr;
     `-v` shows the whole one, and so does `anymps report` afterwards.
@@ -188,4 +189,7 @@ def run(
         choice=Choice(**choice),
         outputs=Outputs(reports, root),
     )
+    if not target.is_module and is_notebook(target.name):
+        session = NotebookSession(options)
+        return run_target(NotebookTarget(target.name, target.arguments, session=session), session)
     return run_target(target, RunSession(options))

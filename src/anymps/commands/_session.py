@@ -23,6 +23,7 @@ from anymps.report import plural
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
+    from anymps.commands._notebook import KernelCapture
     from anymps.record import Recording
 
 
@@ -55,7 +56,7 @@ class RunSession:
     def __init__(self, options: RunOptions) -> None:
         self._options = options
         self._stdout, self._stderr = sys.stdout, sys.stderr  # the script may put something else in their places
-        self._capture: Capture | None = None
+        self._capture: Capture | KernelCapture | None = None
         self._judge: Judge | None = None
         self._last = LastRun()
         self._place: Path | None = None
@@ -76,7 +77,6 @@ class RunSession:
         if mac is None and not os.environ.get("ANYMPS_MAC"):
             mac = self._judge.settings.mac or None
         options.outputs.check(options.record)
-        import anymps
         from anymps.device import STRICT_COPIES_VARIABLE
         from anymps.metal import CHECK_VARIABLE
 
@@ -84,6 +84,19 @@ class RunSession:
             os.environ[STRICT_COPIES_VARIABLE] = "1"  # child processes do the same
         if options.check_shaders:
             os.environ[CHECK_VARIABLE] = "1"
+        self._enable(mac)
+        try:
+            self._record(options.record or self._last.open(), target)
+        except RecordingError:
+            if options.record is not None:
+                raise
+            self._record(None, target)  # the report needs no file
+        self._watch_children(mac)
+
+    def _enable(self, mac: str | None) -> None:
+        import anymps
+
+        options = self._options
         # The device's own job: the fallback variable, and to refuse before anything is built.
         anymps.enable(
             mac,
@@ -92,12 +105,9 @@ class RunSession:
             start_method=options.start_method,
             cuda_as_mps=options.cuda_as_mps or None,
         )
-        try:
-            self._record(options.record or self._last.open(), target)
-        except RecordingError:
-            if options.record is not None:
-                raise
-            self._record(None, target)  # the report needs no file
+
+    def _watch_children(self, mac: str | None) -> None:
+        options = self._options
         if options.children:
             self._children.open(ChildSettings(mac, options.source, options.steps, options.arguments))
         else:

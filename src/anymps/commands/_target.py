@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["INTERRUPTED", "Executable", "Target", "TargetNotFoundError", "execute"]
+__all__ = ["INTERRUPTED", "Executable", "Target", "TargetError", "TargetNotFoundError", "execute"]
 
 import builtins
 import importlib.machinery
@@ -22,7 +22,11 @@ from anymps._errors import UsageError
 from anymps.capture import INTERRUPTED, ending_of
 
 
-class TargetNotFoundError(UsageError):
+class TargetError(UsageError):
+    """What was to run cannot be run, or could not be run to an end of its own."""
+
+
+class TargetNotFoundError(TargetError):
     """There is no such script or module."""
 
 
@@ -139,7 +143,7 @@ def execute(target: Executable) -> tuple[int, dict[str, object]]:
 
     An exception is shown as python shows it (through `sys.excepthook`), without frames of anymps. How it ended is
     ``{"status": int}``; of one that was not caught what `ending_of` says.
-    Raises TargetNotFoundError.
+    Raises TargetError.
     """
     try:
         try:
@@ -147,7 +151,7 @@ def execute(target: Executable) -> tuple[int, dict[str, object]]:
         finally:
             # Python waits for them before it ends; what they do belongs to the run.
             _join_threads()
-    except TargetNotFoundError:
+    except TargetError:
         raise
     except SystemExit as error:
         status = _exit_status(error)

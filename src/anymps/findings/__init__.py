@@ -8,7 +8,7 @@ from anymps.findings._example import Example
 from anymps.findings._judgement import Judgement, Outcome, judge, unused
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import project_path
+from anymps.findings._places import numbered, project_path
 from anymps.findings._prices import step_on_mac
 from anymps.findings._registry import find, is_refusal, notes, unjudged
 from anymps.findings._selection import Selection, roots, select
@@ -45,6 +45,7 @@ __all__ = [
     "nearest_rule",
     "notes",
     "nothing_ran",
+    "numbered",
     "parse_fail_on",
     "project_path",
     "read_baseline",

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
+
+_CELL = re.compile(r"cell \d+")
+
+
+def numbered(name: str, line: int) -> str:
+    """`train.py:12`; of a cell of a notebook `cell 3, line 2`."""
+    return f"{name}, line {line}" if _CELL.fullmatch(name) else f"{name}:{line}"
 
 
 def project_path(file: str, roots: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from anymps.findings._places import numbered
 from anymps.record import Recording, Refusal, RefusalKind, Site
 
 
@@ -64,4 +65,4 @@ def refused_as(recording: Recording, *kinds: RefusalKind) -> list[Refused]:
 
 def at(site: Site) -> str:
     """`train.py:12`, the file without its directories."""
-    return f"{site.file.replace(chr(92), '/').rpartition('/')[2]}:{site.line}"
+    return numbered(site.file.replace("\\", "/").rpartition("/")[2], site.line)

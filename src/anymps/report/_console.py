@@ -32,6 +32,7 @@ def printed(parts: Iterable[RenderableType], width: int, *, color: bool) -> str:
     console = Console(
         file=stream,
         width=width,
+        force_jupyter=False,  # in a notebook it would show each line by itself and return nothing
         force_terminal=color,
         color_system="standard" if color else None,
         highlight=False,

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from anymps._units import duration as duration
 from anymps._units import duration_range as duration_range
 from anymps._units import duration_short as duration_short
-from anymps.findings import project_path
+from anymps.findings import numbered, project_path
 from anymps.record import Site
 
 _WHOLE_PARTS = 3  # of a path in an installed package: `timm/layers/drop.py`
@@ -90,4 +90,4 @@ def without_folders(place: str, width: int) -> str:
 
 def place(site: Site, directory: str = "") -> str:
     """`train.py:12`, or `an unknown line`."""
-    return f"{module(site.file, directory)}:{site.line}" if site.known else "an unknown line"
+    return numbered(module(site.file, directory), site.line) if site.known else "an unknown line"

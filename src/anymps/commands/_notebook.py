@@ -1,0 +1,123 @@
+"""`anymps run notebook.ipynb`: the cells run in a kernel of their own, and what it recorded is judged here."""
+
+from __future__ import annotations
+
+__all__ = ["NotebookSession", "NotebookTarget", "is_notebook"]
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anymps._errors import RecordingError, UsageError
+from anymps.commands._session import RunSession
+from anymps.commands._target import Target, TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from anymps.record import Recording
+
+
+def is_notebook(name: str) -> bool:
+    """Whether a script's name is a notebook's."""
+    return name.lower().endswith(".ipynb")
+
+
+class KernelCapture:
+    """Stands for the capture that runs in the kernel: what a session asks of one, as the kernel has told it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.told: Mapping[str, Any] = {}
+
+    @property
+    def recording(self) -> Recording:
+        """The file that the kernel wrote."""
+        from anymps.record import Recording
+
+        return Recording.open(self._path)
+
+    @property
+    def failure(self) -> RecordingError | None:
+        """Why the recording ended before the run did."""
+        return RecordingError(self.told["failure"]) if self.told.get("failure") else None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything could be recorded."""
+        return bool(self.told.get("has_begun", True))
+
+    @property
+    def steps_seen(self) -> int:
+        """The steps of the optimizer, where only a part is recorded."""
+        return int(self.told.get("steps_seen", 0))
+
+    def close(self, ending: Mapping[str, object]) -> None:
+        """Nothing: the kernel closes it, and says in it how the notebook ended."""
+
+
+class NotebookSession(RunSession):
+    """A session whose device and recording are in the kernel."""
+
+    device: dict[str, Any]
+    recording: dict[str, Any]
+    capture: KernelCapture | None = None
+
+    def _enable(self, mac: str | None) -> None:
+        options = self._options
+        self.device = {
+            "mac": mac,
+            "fallback": options.fallback,
+            "require": options.require,
+            "start_method": options.start_method,
+            "cuda_as_mps": options.cuda_as_mps or None,
+        }
+
+    def _watch_children(self, mac: str | None) -> None:
+        self._children.leave_alone()  # the kernel is one, and records by itself
+
+    def _close(self, ending: dict[str, object]) -> None:
+        self._children.close()
+
+    def _record(self, place: Path | None, target: Target) -> None:
+        if place is None:
+            raise UsageError("a notebook's recording needs a file: name one with --record")
+        self.recording = {
+            "path": str(place.absolute()),
+            "script": str(Path(target.name).absolute()),
+            "argv": [],
+            "source": self._options.source,
+            "steps": self._options.steps,
+        }
+        self.capture = self._capture = KernelCapture(place.absolute())
+
+
+@dataclass(frozen=True)
+class NotebookTarget(Target):
+    """A notebook, which runs as its session says."""
+
+    session: NotebookSession = field(kw_only=True)
+
+    def check(self) -> None:
+        """Also raise UsageError if the notebook cannot be read, or what runs it is not installed."""
+        super().check()
+        if self.arguments:
+            raise UsageError(f"a notebook takes no arguments: {' '.join(self.arguments)}")
+        from anymps.notebook import read
+
+        read(Path(self.name))
+
+    def execute(self) -> None:
+        """Run the cells; one that fails ends the run with status 1, as a script's exception does."""
+        from anymps.notebook import execute
+
+        session = self.session
+        assert session.capture is not None
+        out, err = sys.stdout, sys.stderr
+        try:
+            failed, session.capture.told = execute(Path(self.name), session.device, session.recording, out, err)
+        except UsageError as error:
+            raise TargetError(str(error)) from None
+        if failed:
+            raise SystemExit(1)

@@ -1,0 +1,10 @@
+"""Notebooks: the cell magic `%%mps`, recordings that show themselves, and a notebook run from beginning to end."""
+
+from __future__ import annotations
+
+from anymps.notebook._cells import begin, finish
+from anymps.notebook._display import html
+from anymps.notebook._execute import execute, read
+from anymps.notebook._magic import load_ipython_extension
+
+__all__ = ["begin", "execute", "finish", "html", "load_ipython_extension", "read"]

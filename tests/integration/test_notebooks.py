@@ -1,0 +1,198 @@
+"""Notebooks in Jupyter's own engine: `%%mps`, what it shows, and `anymps run notebook.ipynb`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anymps.notebook import html
+from anymps.record import Recording
+from plans import planned
+from processes import Result, run_command
+from recordings import training
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
+nbformat: Any = pytest.importorskip("nbformat", reason="the `integration` extra brings it")
+nbclient: Any = pytest.importorskip("nbclient", reason="the `integration` extra brings it")
+
+STEP = """\
+import torch
+def step(model, optimizer):
+    loss = model(torch.rand(4, 8, device="mps")).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("loss", loss.item())"""
+EMPTY = '{"cells": [], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}'
+TRAIN = """\
+model = torch.nn.Linear(8, 1).to("mps")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(10):
+    step(model, optimizer)"""
+
+
+def write(path: Path, *sources: str) -> None:
+    """A notebook of these cells, after a text."""
+    cells = [nbformat.v4.new_markdown_cell("# A notebook"), *map(nbformat.v4.new_code_cell, sources)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """A notebook with `%%mps`, run: its code cells with what they show."""
+    path = tmp_path_factory.mktemp("magic") / "a.ipynb"
+    write(
+        path,
+        STEP,
+        "%load_ext anymps",
+        f'%%mps --mac "M2 16GB" --record run.anymps\n{TRAIN}',
+        '%%mps\nx = torch.ones(3, device="mps", dtype=torch.float64)',
+        "%%mps --mac M77\n1",
+        "%%mps --what\n1",
+    )
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(path.parent)}}
+    nbclient.NotebookClient(
+        notebook, kernel_name="python3", allow_errors=True, timeout=None, resources=resources
+    ).execute()
+    return list(notebook.cells[1:])
+
+
+def shown(cell: Any) -> list[Any]:
+    """What a cell gives besides what it prints."""
+    return [output.data for output in cell.outputs if "data" in output]
+
+
+def test_a_cell_is_recorded_and_shows_its_report(cells: list[Any]) -> None:
+    """The short report as text, the page as a frame, and the lines of cells, those above `%load_ext` too."""
+    (data,) = shown(cells[2])
+    assert "MPS202  Tensor printed or logged in every step\n" in data["text/plain"]
+    assert '  line    print("loss", loss.item())\n' in data["text/plain"]
+    assert "Change first: cell 1, line 7" in data["text/plain"]
+    assert data["text/html"].startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+    assert 'sandbox="allow-scripts"' in data["text/html"]
+
+
+def test_a_cell_that_raises(cells: list[Any]) -> None:
+    """Its traceback is Jupyter's, and the report has the line: the magic's own is the first."""
+    assert [output.ename for output in cells[3].outputs if output.output_type == "error"] == ["TypeError"]
+    (data,) = shown(cells[3])
+    verdict = "Would not run on M2 16GB: cell 4, line 2 raises TypeError."
+    assert data["text/plain"].startswith(f"{verdict} 1 finding: 1 error.")
+
+
+def test_a_mistake_is_one_line(cells: list[Any]) -> None:
+    """No Mac of that name, or an option that there is not: the text of the command line, without a traceback."""
+    texts = [output.text for cell in cells[4:] for output in cell.outputs]
+    assert texts == [
+        'UsageError: no Mac "M77" was sold; nearest: M1, M2, M3, M4, M5\n',
+        "UsageError: %%mps: unrecognized arguments: --what\n",
+    ]
+
+
+def run(folder: Path, *words: str) -> Result:
+    """`anymps run` in a folder."""
+    return run_command("-m", "anymps", "run", *words, cwd=folder)
+
+
+def test_run_a_notebook(tmp_path: Path) -> None:
+    """It prints what its cells print; the report names cells and lines; the file stays as it was."""
+    write(tmp_path / "train.ipynb", STEP, TRAIN, "'done'")
+    before = (tmp_path / "train.ipynb").read_bytes()
+    ran = run(tmp_path, "--mac", "M2 16GB", "--record", "run.anymps", "train.ipynb")
+    assert ran.status == 0, ran.err
+    assert [line.split()[0] for line in ran.lines] == ["loss"] * 10 + ["'done'"]
+    assert ran.err.splitlines()[0].startswith("anymps: VIRTUAL mps device: M2 16GB")
+    assert "Change first: cell 1, line 7" in ran.err
+    assert (tmp_path / "train.ipynb").read_bytes() == before
+    with Recording.open(tmp_path / "run.anymps") as recording:
+        assert recording.complete
+        assert recording.complete_steps == 10
+
+
+def test_run_a_notebook_that_fails(tmp_path: Path) -> None:
+    """A cell that raises ends it with 1 and its traceback; cells after it do not run."""
+    write(tmp_path / "train.ipynb", 'import torch\nx = torch.ones(2, device="mps")', "1 / 0", "print('never')")
+    ran = run(tmp_path, "train.ipynb")
+    assert (ran.status, ran.out) == (1, "")
+    assert "ZeroDivisionError" in ran.err
+    assert "The script ended with ZeroDivisionError at cell 2, line 1." in ran.err
+
+
+def test_run_a_part_of_a_notebook(tmp_path: Path) -> None:
+    """`--steps` reaches the kernel; with too few steps one line says so."""
+    write(tmp_path / "train.ipynb", STEP, TRAIN)
+    ran = run(tmp_path, "--steps", "100:200", "train.ipynb")
+    assert ran.status == 4
+    assert ran.err.splitlines()[-1] == (
+        "anymps: nothing was recorded: the optimizer made 10 steps, and --steps is 100:200"
+    )
+
+
+def test_a_kernel_that_dies(tmp_path: Path) -> None:
+    """One line; what it had recorded can be read."""
+    write(
+        tmp_path / "train.ipynb",
+        'import os, time, torch\nx = torch.ones(2, device="mps") + 1\ntime.sleep(3)\nos.kill(os.getpid(), 9)',
+    )
+    ran = run(tmp_path, "--record", "run.anymps", "train.ipynb")
+    assert ran.status == 2
+    assert ran.err.splitlines()[-1] == "anymps: the kernel of train.ipynb died; what it had recorded is kept"
+    with Recording.open(tmp_path / "run.anymps") as recording:
+        assert (recording.complete, recording.entry_count > 0) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "line"),
+    [
+        ("{", [], "train.ipynb is no notebook: Notebook does not appear to be JSON: '{'"),
+        ('{"cells": 3, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}', [], "train.ipynb is no notebook: "),
+        (None, [], "there is no script train.ipynb"),
+        (
+            EMPTY,
+            ["x"],
+            "a notebook takes no arguments: x",
+        ),
+        (
+            EMPTY,
+            ["--mac", "M77"],
+            'no Mac "M77" was sold; nearest: M1, M2, M3, M4, M5',
+        ),
+    ],
+)
+def test_what_cannot_be_run(text: str | None, words: list[str], line: str, tmp_path: Path) -> None:
+    """One line and exit code 2, and nothing has run."""
+    if text is not None:
+        (tmp_path / "train.ipynb").write_text(text)
+    order = [*words, "train.ipynb"] if words[:1] == ["--mac"] else ["train.ipynb", *words]
+    ran = run(tmp_path, *order)
+    assert (ran.status, ran.out) == (2, "")
+    (only,) = ran.err.splitlines()
+    assert only.startswith(f"anymps: {line}")
+
+
+def test_without_the_libraries(tmp_path: Path) -> None:
+    """One line that says what to install."""
+    write(tmp_path / "train.ipynb", "1")
+    code = "import sys; sys.modules['nbclient'] = None; from anymps.commands import main; sys.exit(main(sys.argv[1:]))"
+    ran = run_command("-c", code, "run", "train.ipynb", cwd=tmp_path)
+    assert ran.status == 2
+    assert ran.err.startswith("anymps: a notebook needs nbclient: ")
+    assert ran.err.endswith(" -m pip install 'anymps[notebook]'\n")
+
+
+def test_pages_of_plans_and_comparisons() -> None:
+    """A plan and a comparison have frames, too."""
+    from anymps.findings import find
+    from anymps.report import compare
+
+    before, after = training().close(), training(clean=True).close()
+    for thing in (before, compare(before, after, find(before), find(after)), planned("M1 8GB")):
+        frame = html(thing)
+        assert frame.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+        assert frame.count("<") == 2  # the frame's own
