@@ -31,8 +31,8 @@ def steps(path: Path) -> list[dict[str, Any]]:
 
 
 def test_they_are_there() -> None:
-    """One for each change, one for each night, one for a real Mac, one for other projects."""
-    assert [path.name for path in WORKFLOWS] == ["ci.yml", "mps.yml", "nightly.yml", "real-mac.yml"]
+    """One for each change, one for each night, one for a real Mac, one for other projects, one for releases."""
+    assert [path.name for path in WORKFLOWS] == ["ci.yml", "mps.yml", "nightly.yml", "real-mac.yml", "release.yml"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -40,7 +40,7 @@ def test_actions_have_a_version_and_jobs_an_end(path: Path) -> None:
     """Each action is pinned by a tag, each job has a time limit."""
     for step in steps(path):
         assert ("run" in step) != ("uses" in step)
-        assert re.fullmatch(r"[\w./-]+@v\d+", step.get("uses", "a/b@v1")), step
+        assert re.fullmatch(r"[\w./-]+@(release/)?v\d+", step.get("uses", "a/b@v1")), step
     assert all(job["timeout-minutes"] <= 60 for job in load(path)["jobs"].values())
 
 
@@ -69,7 +69,7 @@ def test_the_example_calls_the_reusable_workflow() -> None:
     """The workflow that docs/ci.md shows passes inputs that exist."""
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text("utf-8"), re.DOTALL)
     (job,) = yaml.safe_load(blocks[0])["jobs"].values()
-    called = ROOT / job["uses"].removeprefix("OWNER/anymps/").removesuffix("@TAG")
+    called = ROOT / job["uses"].removeprefix("OWNER/anymps/").removesuffix("@v0")
     assert set(job["with"]) <= set(load(called)[True]["workflow_call"]["inputs"])
 
 
@@ -77,10 +77,29 @@ def test_what_is_supported_is_tested() -> None:
     """The matrix of ci.yml holds each Python and each release of torch that pyproject.toml supports, and no other."""
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     matrix = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["test"]["strategy"]["matrix"]["include"]
+    matrix = [job for job in matrix if not job.get("next")]  # what is to come turns nothing red
     assert {job["python"] for job in matrix} == set(re.findall(r"Python :: (3\.\d+)", project))
     assert f'torch>={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1}"' in project
     releases = [(OLDEST[0], minor) for minor in range(OLDEST[1], NEWEST[1] + 1)]
     assert [parse_torch_version(job["torch"]).release for job in matrix] == releases
+
+
+def test_a_release_is_checked_before_it_is_published() -> None:
+    """Nothing is published that was not built and checked; each job has only the rights that it needs, no secret."""
+    path = ROOT / ".github" / "workflows" / "release.yml"
+    jobs = load(path)["jobs"]
+    assert {name: job.get("needs") for name, job in jobs.items()} == {
+        "build": None,
+        "publish": "build",
+        "tag": "publish",
+        "docs": "publish",
+    }
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert "permissions" not in jobs["build"]
+    assert "secrets." not in path.read_text(encoding="utf-8")
+    assert load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["test"]["continue-on-error"].startswith(
+        "${{ matrix.next"
+    )
 
 
 def test_the_hook_is_a_command() -> None:
