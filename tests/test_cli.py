@@ -114,7 +114,7 @@ def test_run_options(
     [
         (
             [],
-            "name a command: bench, convert, coverage, diff, doctor, explain, kernels, plan, report, run "
+            "name a command: bench, convert, coverage, diff, doctor, explain, join, kernels, plan, report, run "
             "(anymps --help)",
         ),
         (["run"], "name a script, or a module with -m (anymps run --help)"),
@@ -147,7 +147,7 @@ def test_mistakes_are_one_line(
         ["run", "--require", "any", "s.py"],
         ["run", "--fail-on=fatal", "s.py"],
         ["run", "--fail-on", "s.py"],
-        ["report", "a", "b"],
+        ["report", "a", "--format"],
         ["report", "a", "--format", "pdf"],
         ["run", "--report", "html", "s.py"],
         ["run", "--report", "html=", "s.py"],

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from anymps._errors import RecordingError
 
@@ -219,31 +219,12 @@ def _is_of(file: Path, lines: list[str]) -> bool:
 
 
 def _join(own: Recording, parts: Iterator[tuple[str, Recording]], path: Path | None) -> Recording:
-    """Write it beside `path` and put it there as a whole; the script's own facts are those of the run."""
-    from anymps.record import Recording, RecordingWriter, join
+    """All of them; the script's own facts are those of the run."""
+    from anymps.record import join_into
 
-    beside = path.with_name(f"{path.name}.joining") if path is not None else None
-    facts: dict[str, Any] = own.meta
+    facts = own.meta
     whole = ("script", "arguments", "directory", "process", "started", "wall_seconds", "ending", "steps", "steps_seen")
-    try:
-        with RecordingWriter(beside, {}) as writer:
-            join([(MAIN, own), *parts], writer)
-            for key in whole:
-                if key in facts:
-                    writer.set_meta(key, facts[key])
-        if path is None:
-            return writer.recording()
-    except BaseException:
-        if beside is not None:
-            for it in _files(beside):
-                it.unlink(missing_ok=True)
-        raise
-    assert beside is not None
-    try:
-        beside.replace(path)
-    except OSError as error:
-        raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
-    return Recording.open(path)
+    return join_into([(MAIN, own), *parts], path, {key: facts[key] for key in whole if key in facts})
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -21,6 +21,7 @@ from anymps.commands._coverage import coverage
 from anymps.commands._diff import diff
 from anymps.commands._doctor import doctor
 from anymps.commands._explain import explain
+from anymps.commands._join import join
 from anymps.commands._kernels import kernels
 from anymps.commands._plan import plan
 from anymps.commands._report import report
@@ -54,7 +55,7 @@ def _commands(context: click.Context) -> None:
         raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
 
 
-for _command in (bench, convert, coverage, diff, doctor, explain, kernels, plan, report, run):
+for _command in (bench, convert, coverage, diff, doctor, explain, join, kernels, plan, report, run):
     _commands.add_command(_command)
 
 

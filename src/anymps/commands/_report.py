@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anymps._errors import UsageError
+from anymps.commands._join import opened_as_one
 from anymps.commands._judge import Choice, Judge, finding_options
 from anymps.commands._last_run import last_recording
 from anymps.commands._outputs import STDOUT, Output, Outputs, root_option
@@ -24,21 +25,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @finding_options
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.argument("files", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
 @click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], help="The form of the report.")
 @click.option("--output", metavar="PATH", default=STDOUT, help="Write it to this file; - (default) is standard output.")
 @root_option
-def report(file: Path | None, form: str, output: str, root: str | None, **choice: Any) -> int:
-    """Show the whole report of the last `anymps run`, or of a recording that `--record FILE` made. Needs no torch."""
-    from anymps.record import Recording
+def report(files: tuple[Path, ...], form: str, output: str, root: str | None, **choice: Any) -> int:
+    """Show the whole report of the last `anymps run`, or of recordings that `--record FILE` made. Needs no torch.
 
-    if file is None:
-        file = last_recording()
-        if not file.exists():
+    Several recordings are shown as one, as `anymps join` makes it.
+    """
+    if not files:
+        files = (last_recording(),)
+        if not files[0].exists():
             raise UsageError("no run is kept here: name a recording, or run a script with `anymps run` first")
     outputs = Outputs((Output(form, output),), root)
-    outputs.check(file)
-    with Recording.open(file) as recording:
+    for file in files:
+        outputs.check(file)
+    with opened_as_one(files) as recording:
         judge = Judge(_start(recording, root), Choice(**choice))
         selection = judge.judge(recording)
         if form == FORMATS[0] and output == STDOUT:

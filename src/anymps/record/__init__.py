@@ -30,6 +30,7 @@ from anymps.record._facts import (
     WaitQueue,
 )
 from anymps.record._join import join
+from anymps.record._join_file import check_alike, join_into
 from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
 from anymps.record._recording import Recording
 from anymps.record._writer import RecordingWriter
@@ -76,5 +77,7 @@ __all__ = [
     "Varied",
     "Wait",
     "WaitQueue",
+    "check_alike",
     "join",
+    "join_into",
 ]

@@ -121,7 +121,7 @@ class _Joiner:
         self._totals(recording, numbers)
         facts = recording.meta
         own = {key: facts[key] for key in _OWN if key in facts}
-        self._parts.append({"name": name, "begin_ns": since.clock, "complete": recording.complete, **own})
+        self._parts += _parts_of(name, recording, since.clock, own)
         self._facts.append(facts)
         self._reach.clock += 1
         self._writer.commit()
@@ -240,6 +240,14 @@ class _Joiner:
             self._sums[key] = (count, duration, moved)
 
 
+def _parts_of(name: str, recording: Recording, clock: int, own: dict[str, Any]) -> list[dict[str, object]]:
+    """The recording as one process, or the processes of one that was joined before, after its name."""
+    inner: Any = recording.meta.get("parts")
+    if not inner:
+        return [{"name": name, "begin_ns": clock, "complete": recording.complete, **own}]
+    return [{**it, "name": f"{name}, {it['name']}", "begin_ns": it["begin_ns"] + clock} for it in inner]
+
+
 def _common(facts: list[dict[str, Any]]) -> dict[str, Any]:
     """What all say alike; of the facts that differ by nature, what holds for the whole."""
     if not facts:
@@ -262,5 +270,17 @@ def _common(facts: list[dict[str, Any]]) -> dict[str, Any]:
     if all(isinstance(it, dict) for it in environments):
         shared = set.intersection(*(set(it.items()) for it in environments if it is not None))
         common["environment"] = dict(sorted(shared))
+    if all(isinstance(it.get("suite"), dict) for it in facts):
+        common["suite"] = _suite([it["suite"] for it in facts])
     common["allocations_dropped"] = any(it.get("allocations_dropped") for it in facts)
     return common
+
+
+def _suite(suites: list[dict[str, Any]]) -> dict[str, object]:
+    """The tests of all shards of a suite: their numbers add up, and what is expected of each is expected."""
+    numbers = {key for it in suites for key, value in it.items() if type(value) is int}
+    expected = [row for it in suites if isinstance(it.get("expected"), list) for row in it["expected"]]
+    different = [row for number, row in enumerate(expected) if row not in expected[:number]]
+    shared = {key: value for key, value in suites[0].items() if all(it.get(key) == value for it in suites)}
+    summed = {key: sum(it.get(key, 0) for it in suites) for key in sorted(numbers)}
+    return {**shared, **summed, **({"expected": different} if different else {})}
