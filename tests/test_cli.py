@@ -114,7 +114,7 @@ def test_run_options(
     [
         (
             [],
-            "name a command: bench, convert, coverage, diff, doctor, explain, join, kernels, plan, report, run "
+            "name a command: bench, convert, coverage, diff, doctor, explain, fix, join, kernels, plan, report, run "
             "(anymps --help)",
         ),
         (["run"], "name a script, or a module with -m (anymps run --help)"),

@@ -21,6 +21,7 @@ from anymps.commands._coverage import coverage
 from anymps.commands._diff import diff
 from anymps.commands._doctor import doctor
 from anymps.commands._explain import explain
+from anymps.commands._fix import fix
 from anymps.commands._join import join
 from anymps.commands._kernels import kernels
 from anymps.commands._plan import plan
@@ -55,7 +56,7 @@ def _commands(context: click.Context) -> None:
         raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
 
 
-for _command in (bench, convert, coverage, diff, doctor, explain, join, kernels, plan, report, run):
+for _command in (bench, convert, coverage, diff, doctor, explain, fix, join, kernels, plan, report, run):
     _commands.add_command(_command)
 
 

@@ -6,15 +6,13 @@ __all__ = ["PlanSession"]
 
 import json
 import os
-import signal
 import sys
-import tempfile
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps._errors import UsageError
+from anymps.commands._apart import divert_writes, end_with_parent
 from anymps.commands._script_folder import hidden_package, tells_of_retries
 from anymps.commands._target import Target
 from anymps.plan import Scenario, Turns
@@ -42,7 +40,7 @@ class PlanSession:
 
     def start(self, target: Target) -> None:
         """Switch the device on without values, change what the scenario changes, and begin to record."""
-        _end_with_parent()
+        end_with_parent()
         self._divert()
         limits = self._order["limits"]
         for name in ("HIGH", "LOW"):
@@ -111,20 +109,7 @@ class PlanSession:
         """Send what the script writes to a private place, unless it may write. First of all: torch is not there yet."""
         if self._order["allow_writes"]:
             return
-        sys.dont_write_bytecode = True
-        private = os.path.dirname(self._order["recording"])
-        files, temporary = os.path.join(private, "files"), os.path.join(private, "tmp")
-        os.mkdir(files)
-        os.mkdir(temporary)
-        os.environ.update(TMPDIR=temporary, PYTHONDONTWRITEBYTECODE="1")
-        tempfile.tempdir = None
-        from anymps.plan.sandbox import Layer, divert_files, divert_libraries, seal
-
-        free = ["/dev", "/proc", private, os.environ.get("ANYMPS_CACHE_DIR", private)]  # as device/_enable.py sets it
-        self._layer = Layer(files, tuple(free))
-        divert_files(self._layer)
-        divert_libraries(self._layer)
-        seal(free)
+        self._layer = divert_writes(os.path.dirname(self._order["recording"]))
 
     def _dropped(self) -> dict[str, list[str]]:
         """The files that the script wrote and removed, which a plan drops."""
@@ -148,18 +133,3 @@ class PlanSession:
 
         # After the recording's own hook, which ends the step.
         register_optimizer_step_post_hook(after_step)
-
-
-def _end_with_parent() -> None:
-    """End this process and all that it starts when the planning process is gone, however that ended."""
-    pipe = os.environ.pop("ANYMPS_PLAN_LIFELINE", None)  # plan/_measure.py
-    if pipe is None:
-        return
-    leader = os.getpid()
-
-    def watch() -> None:
-        with suppress(OSError):
-            os.read(int(pipe), 1)
-        os.killpg(leader, signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True, name="anymps plan").start()

@@ -14,7 +14,7 @@ from anymps.findings._registry import find, is_refusal, notes, unjudged
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
 from anymps.findings._wait_places import Ahead, WaitPlace, ahead, hurting_in, wait_places
-from anymps.findings.advice import Equivalent, equivalent
+from anymps.findings.advice import Equivalent, equivalent, without_comment
 from anymps.findings.rules import NOTHING_RAN, growth_per_step, nothing_ran
 
 __all__ = [
@@ -56,5 +56,6 @@ __all__ = [
     "unjudged",
     "unused",
     "wait_places",
+    "without_comment",
     "write_baseline",
 ]

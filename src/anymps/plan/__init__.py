@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anymps.plan._fixes import Fix, FixKind, first_fixes, growth_a_step
-from anymps.plan._measure import Assumption, Dropped, Measured, measure
+from anymps.plan._measure import Assumption, Dropped, Measured, measure, run_apart
 from anymps.plan._others import Kind, Others, others
 from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
@@ -40,5 +40,6 @@ __all__ = [
     "others",
     "parse_scenario",
     "representative",
+    "run_apart",
     "step_times",
 ]

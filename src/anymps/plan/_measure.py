@@ -150,7 +150,7 @@ def measure(
             command.append("--fallback" if fallback else "--no-fallback")
         written = Path(folder, "output")
         with written.open("wb") as file:
-            status = _run([*command, *arguments], file, seconds)
+            status = run_apart([*command, *arguments], file, seconds)
         output = written.read_text(encoding="utf-8", errors="replace")
         if status is not None and status < 0:
             raise _killed(-status)
@@ -177,10 +177,11 @@ def _killed(number: int) -> Stopped:
     return Stopped(f"anymps: the script stopped: {what}", what)
 
 
-def _run(command: Sequence[str], output: BinaryIO, seconds: float) -> int | None:
+def run_apart(command: Sequence[str], output: BinaryIO, seconds: float, errors: BinaryIO | None = None) -> int | None:
     """Run the command and return its status, negative for a signal, as `subprocess` has it.
 
-    None if it had to be told to stop after `seconds`; what it recorded is kept then.
+    None if it had to be told to stop after `seconds`; what it recorded is kept then. Its standard error goes to the
+    output, or to `errors`.
 
     The process leads a group of its own, so that nothing it starts outlives it; and it ends when this one does.
     """
@@ -192,7 +193,7 @@ def _run(command: Sequence[str], output: BinaryIO, seconds: float) -> int | None
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if errors is None else errors,
             env=order,
             pass_fds=(reader,),
             start_new_session=True,

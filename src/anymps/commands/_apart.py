@@ -1,0 +1,49 @@
+"""Inside of a process that runs a script apart, for a plan or a proof: it writes nothing of the user's."""
+
+from __future__ import annotations
+
+__all__ = ["divert_writes", "end_with_parent"]
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anymps.plan.sandbox import Layer
+
+
+def divert_writes(private: str) -> Layer:
+    """Send what this process writes to a private folder. First of all: torch is not there yet."""
+    sys.dont_write_bytecode = True
+    files, temporary = os.path.join(private, "files"), os.path.join(private, "tmp")
+    os.mkdir(files)
+    os.mkdir(temporary)
+    os.environ.update(TMPDIR=temporary, PYTHONDONTWRITEBYTECODE="1")
+    tempfile.tempdir = None
+    from anymps.plan.sandbox import Layer, divert_files, divert_libraries, seal
+
+    free = ["/dev", "/proc", private, os.environ.get("ANYMPS_CACHE_DIR", private)]  # as device/_enable.py sets it
+    layer = Layer(files, tuple(free))
+    divert_files(layer)
+    divert_libraries(layer)
+    seal(free)
+    return layer
+
+
+def end_with_parent() -> None:
+    """End this process and all that it starts when the process that started it is gone, however that ended."""
+    pipe = os.environ.pop("ANYMPS_PLAN_LIFELINE", None)  # plan/_measure.py
+    if pipe is None:
+        return
+    leader = os.getpid()
+
+    def watch() -> None:
+        with suppress(OSError):
+            os.read(int(pipe), 1)
+        os.killpg(leader, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True, name="anymps plan").start()

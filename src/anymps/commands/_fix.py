@@ -1,0 +1,174 @@
+"""`anymps fix`: a script's findings mended as far as that can be proved, as a patch."""
+
+from __future__ import annotations
+
+__all__ = ["fix"]
+
+import difflib
+import json
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from anymps._errors import UsageError
+from anymps.commands._fix_runs import Runs
+from anymps.commands._proof_session import Order, ProofSession
+from anymps.commands._run import ScriptCommand
+from anymps.commands._runner import run_target
+from anymps.commands._show import say
+from anymps.commands._target import Target
+from anymps.report import plural
+
+if TYPE_CHECKING:
+    from anymps.fix import Edit, Proof, Ran, Script, Suggestion
+
+_ROUNDS = 5
+"""An error hides what comes after it; so many in turn are mended at once."""
+
+
+@click.command(
+    cls=ScriptCommand,
+    short_help="Mend a script's findings as far as that can be proved.",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
+@click.option("--mac", metavar="MAC", help='The Mac to be: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
+@click.option(
+    "--fallback/--no-fallback", default=None, help="Run operators without an MPS kernel on the CPU, or raise."
+)
+@click.option(
+    "--cuda-as-mps",
+    is_flag=True,
+    help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
+)
+@click.option("--write", is_flag=True, help="Apply the patch to the script.")
+@click.option("--force", is_flag=True, help="With --write: also where git does not keep the file as it is.")
+@click.option("--seconds", type=click.FloatRange(1), default=600, show_default=True, help="How long one run may take.")
+@click.option("--prove", hidden=True)
+@click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
+def fix(
+    mac: str | None,
+    fallback: bool | None,
+    cuda_as_mps: bool,
+    write: bool,
+    force: bool,
+    seconds: float,
+    prove: str | None,
+    words: tuple[str, ...],
+) -> int:
+    """Mend a script's findings, as far as each change can be proved, and print the patch.
+
+    The script runs on the virtual Mac before and after each change with the same seeds; what it writes is dropped. A
+    change is proved if the losses and the printed numbers agree, its finding is gone and none is new. The patch goes to
+    standard output, everything else to stderr.
+    """
+    if not words:
+        raise UsageError("name a script (anymps fix --help)")
+    target = Target(words[0], words[1:])
+    if prove is not None:
+        order = Order(**json.loads(prove))
+        return run_target(order.target(target), ProofSession(order))
+    if find_spec("libcst") is None:
+        raise UsageError("anymps fix needs libcst: pip install 'anymps[fix]'")
+    target.check()
+    from anymps.fix import Script, check_may_write, write_whole
+
+    script = Script.read(Path(words[0]))
+    if write and not force:
+        check_may_write(script.path)
+    runs = Runs(words, Order("", mac=mac, fallback=fallback, cuda_as_mps=cuda_as_mps), seconds)
+    fixed, proofs, suggestions = _mend(script, runs)
+    _print_patch(script, fixed)
+    _tell(script, fixed, proofs, suggestions)
+    if write and fixed.text != script.text:
+        if script.path.read_bytes() != script.data:
+            raise UsageError(f"{script.path} is not written: it has changed since")
+        write_whole(script.path, fixed.data)
+        say(f"{script.path} is written")
+    return 0
+
+
+def _mend(script: Script, runs: Runs) -> tuple[Script, list[Proof], list[Suggestion]]:
+    """The script with all that is proved. Where an error hid what comes after it, there is another round."""
+    from anymps.fix import Suggestion, edits_for, prove
+
+    fixed, proofs = script, []
+    suggestions: list[Suggestion] = []
+    for _ in range(_ROUNDS):
+        before, found = runs.run(fixed)
+        edits, suggestions = edits_for(found, fixed)
+        if not edits:
+            break
+        proof = prove(fixed, edits, before, lambda changed: runs.run(changed)[0])
+        proofs.append(proof)
+        suggestions += [Suggestion(it.edit.finding, it.why) for it in proof.outcomes if it.why]
+        fixed = proof.script
+        if proof.after is None or not (before.error and any(not it.why for it in proof.outcomes)):
+            break
+    return fixed, proofs, suggestions
+
+
+def _print_patch(script: Script, fixed: Script) -> None:
+    name = script.path.as_posix()
+    lines = difflib.unified_diff(
+        script.text.splitlines(keepends=True), fixed.text.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    for line in lines:
+        sys.stdout.write(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+    sys.stdout.flush()
+
+
+def _tell(script: Script, fixed: Script, proofs: Iterable[Proof], suggestions: Iterable[Suggestion]) -> None:
+    proofs, suggestions = list(proofs), list(suggestions)
+    kept = [it.edit for proof in proofs for it in proof.outcomes if not it.why]
+    if kept:
+        say(f"{plural(len(kept), 'change')} proved: {_names(kept)}")
+        first, last = proofs[0].before, next(it.after for it in reversed(proofs) if it.after is not None)
+        for line in _table(first, last):
+            say_plain(line)
+    else:
+        say("no change was proved" if proofs else "there is nothing to mend by itself")
+    for suggestion in suggestions:
+        finding = suggestion.finding
+        say_plain(f"  {finding.id}  {_place(finding.site.file, finding.site.line)}  not changed: {suggestion.why}")
+        say_plain(f"         {finding.fix}")
+
+
+def _names(edits: Iterable[Edit]) -> str:
+    """`MPS409 in lines 8 and 9, MPS812 in line 12`."""
+    lines: dict[str, list[int]] = {}
+    for edit in sorted(edits, key=lambda it: it.line):
+        lines.setdefault(edit.finding.id, []).append(edit.line)
+    return ", ".join(
+        f"{rule} in {'line' if len(places) == 1 else 'lines'} {', '.join(map(str, places))}"
+        for rule, places in lines.items()
+    )
+
+
+def _place(file: str, line: int) -> str:
+    return f"{Path(file).name}:{line}" if file else "no line"
+
+
+def _table(before: Ran, after: Ran) -> list[str]:
+    """What differs between two runs; how the first one ended, if not well; and what agrees."""
+    rows = [("", "before", "after")]
+    names = list(dict.fromkeys([*before.told, *after.told]))
+    rows += [(name, before.told.get(name, ""), after.told.get(name, "")) for name in names]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"  {name:{widths[0]}}  {one:{widths[1]}}  {two}".rstrip() for name, one, two in rows]
+    if before.error:
+        return [*lines, f"  before, the script stopped: {before.error}"]
+    agreed = [f"{plural(len(numbers), what)}" for what, numbers in _compared(after) if numbers]
+    return [*lines, f"  {' and '.join(agreed)} agree"] if agreed else lines
+
+
+def _compared(ran: Ran) -> list[tuple[str, tuple[float, ...]]]:
+    return [("loss value", ran.losses), ("printed number", ran.printed)]
+
+
+def say_plain(text: str) -> None:
+    """A line on stderr, without our name before it."""
+    print(text, file=sys.stderr)

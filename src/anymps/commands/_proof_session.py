@@ -1,0 +1,101 @@
+"""The session of one run of `anymps fix`: the same seeds each time, the losses kept, nothing written."""
+
+from __future__ import annotations
+
+__all__ = ["LOSSES", "ProofSession"]
+
+import json
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anymps.commands._apart import divert_writes, end_with_parent
+from anymps.commands._target import Target
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from anymps.capture import Capture
+
+LOSSES = "losses.json"
+"""File beside the recording, with the values that backward was called on."""
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the process is asked for; `text` names a file with the text to run in the script's place."""
+
+    recording: str
+    text: str = ""
+    mac: str | None = None
+    fallback: bool | None = None
+    cuda_as_mps: bool = False
+
+    def target(self, target: Target) -> Target:
+        """The script, with the text to run."""
+        if not self.text:
+            return target
+        return Target(target.name, target.arguments, text=Path(self.text).read_bytes())
+
+
+class ProofSession:
+    """A `Session` of `run_target` that writes a recording and the losses into a private folder."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._capture: Capture | None = None
+        self._losses: list[Tensor] = []
+
+    def start(self, target: Target) -> None:
+        """Divert writes, switch the device on, seed all generators and begin to record."""
+        end_with_parent()
+        private = os.path.dirname(self._order.recording)
+        divert_writes(private)
+        if target.text is not None:
+            with open(target.name, "wb") as file:  # diverted: what shows lines shows those that run
+                file.write(target.text)
+        import torch
+
+        import anymps
+
+        order = self._order
+        anymps.enable(order.mac, fallback=order.fallback, quiet=True, cuda_as_mps=order.cuda_as_mps or None)
+        random.seed(_SEED)
+        torch.manual_seed(_SEED)
+        try:
+            import numpy
+        except ImportError:
+            pass
+        else:
+            numpy.random.seed(_SEED)
+        torch.autograd.backward = self._watching(torch.autograd.backward)
+        capture = anymps.record(order.recording, script=target.name, argv=list(target.arguments))
+        self._capture = capture.__enter__()
+
+    def finish(self, ending: dict[str, object]) -> int:
+        """Close the recording and write the losses."""
+        self.keep(ending)
+        return 0
+
+    def keep(self, ending: dict[str, object]) -> None:
+        """Close the recording and write the losses."""
+        if self._capture is not None:
+            self._capture.close(ending)
+            self._capture = None
+            values = [loss.item() for loss in self._losses]
+            Path(self._order.recording).with_name(LOSSES).write_text(json.dumps(values), encoding="utf-8")
+
+    def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`torch.autograd.backward`, which `Tensor.backward` calls, too."""
+
+        def backward(tensors: Any, *given: Any, **named: Any) -> Any:
+            for tensor in tensors if isinstance(tensors, (tuple, list)) else (tensors,):
+                if getattr(tensor, "numel", lambda: 0)() == 1 and not tensor.is_complex():
+                    self._losses.append(tensor.detach())
+            return original(tensors, *given, **named)
+
+        return backward

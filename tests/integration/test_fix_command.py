@@ -1,0 +1,120 @@
+"""`anymps fix` on real scripts: the patch, the proof, what it writes and what it leaves alone."""
+
+from __future__ import annotations
+
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from processes import Result, run_command
+
+pytestmark = pytest.mark.integration
+
+TRAIN = """
+import numpy as np
+import torch
+from torch import nn
+
+torch.manual_seed(3)
+device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+model = nn.Sequential(*[nn.Linear(16, 16) for _ in range(30)], nn.Linear(16, 4)).to(device)
+weight = torch.from_numpy(np.linspace(0.5, 1.0, 4)).to(device)  # per class
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+total = 0.0
+for step in range(6):
+    x = torch.randn(8, 16, device=device)
+    loss = nn.functional.cross_entropy(model(x), torch.arange(8, device=device) % 4, weight=weight)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total += loss.item()
+print(f"mean loss {total / 6:.4f}")
+torch.save(model.state_dict(), "model.pt")
+""".lstrip()
+
+CUDA = """
+import torch
+
+model = torch.nn.Linear(4, 2).cuda()
+x = torch.ones(3, 4).cuda()
+print(model(x).shape, torch.cuda.is_available())
+""".lstrip()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder under version control, with the two scripts as HEAD has them."""
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "port.py").write_text(CUDA)
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def fix(folder: Path, *words: str) -> Result:
+    return run_command("-m", "anymps", "fix", "--mac", "M2 16GB", *words, cwd=folder)
+
+
+def test_what_is_proved_is_a_patch(folder: Path) -> None:
+    """An error first, and then what it had hidden. Nothing is written, also by the script."""
+    result = fix(folder, "train.py")
+    assert result.status == 0, result.err
+    changed = [line for line in result.out.splitlines() if line.startswith(("-", "+"))]
+    assert changed == [
+        "--- a/train.py",
+        "+++ b/train.py",
+        "-weight = torch.from_numpy(np.linspace(0.5, 1.0, 4)).to(device)  # per class",
+        "-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
+        "+weight = torch.from_numpy(np.linspace(0.5, 1.0, 4)).float().to(device)  # per class",
+        "+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
+        "-    total += loss.item()",
+        "+    total += loss.detach()",
+    ]
+    assert "anymps: 3 changes proved: MPS301 in line 8, MPS812 in line 9, MPS201 in line 17" in result.err
+    assert "  before, the script stopped: TypeError Cannot convert a MPS Tensor to float64" in result.err
+    assert (folder / "train.py").read_text() == TRAIN
+    assert not (folder / "model.pt").exists()
+    applied = subprocess.run(["git", "apply", "--check"], input=result.out, cwd=folder, text=True, check=False)
+    assert applied.returncode == 0
+
+
+def test_a_script_for_cuda_is_written(folder: Path) -> None:
+    """With --write over a file that git has; a second time it differs from HEAD."""
+    result = fix(folder, "--cuda-as-mps", "--write", "port.py")
+    assert result.status == 0, result.err
+    assert (folder / "port.py").read_text() == textwrap.dedent("""
+        import torch
+
+        device = torch.device(torch.accelerator.current_accelerator(True) or "cpu")
+
+        model = torch.nn.Linear(4, 2).to(device)
+        x = torch.ones(3, 4).to(device)
+        print(model(x).shape, torch.accelerator.is_available())
+    """).lstrip()
+    assert result.err.splitlines()[-1] == "anymps: port.py is written"
+    again = fix(folder, "--cuda-as-mps", "--write", "port.py")
+    line = "anymps: port.py is not written: it differs from HEAD; commit it first (--force writes it)"
+    assert (again.status, again.err.splitlines()) == (2, [line])
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "line"),
+    [
+        ("x = (", (), "anymps: bad.py, line 1, is no Python that libcst can read"),
+        ("x = 1", ("--write",), "anymps: bad.py is not written: it is not under version control (--force writes it)"),
+    ],
+)
+def test_bad_input(folder: Path, text: str, words: tuple[str, ...], line: str) -> None:
+    """One line and nothing changed."""
+    (folder / "bad.py").write_text(text)
+    result = fix(folder, *words, "bad.py")
+    assert (result.status, result.err.splitlines()) == (2, [line])
+    assert (folder / "bad.py").read_text() == text
+
+
+def test_no_such_script(folder: Path) -> None:
+    """One line."""
+    result = fix(folder, "nowhere.py")
+    assert (result.status, result.err.splitlines()) == (2, ["anymps: there is no script nowhere.py"])
