@@ -72,6 +72,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--no-report", "train.py"], Target("train.py"), RunOptions(report=False)),
         (["--allow-unused", "train.py"], Target("train.py"), RunOptions(choice=Choice(allow_unused=True))),
         (["--strict-copies", "train.py"], Target("train.py"), RunOptions(strict_copies=True)),
+        (["--kernels", "real", "train.py"], Target("train.py"), RunOptions(kernels="real")),
         (["--check-shaders", "train.py"], Target("train.py"), RunOptions(check_shaders=True)),
         (["--start-method", "fork", "train.py"], Target("train.py"), RunOptions(start_method="fork")),
         (["--cuda-as-mps", "train.py"], Target("train.py"), RunOptions(cuda_as_mps=True)),

@@ -26,6 +26,7 @@ CASES = {
     "mps_check_shaders": ("true", ["--no-mps-check-shaders"], "check_shaders", True, False),
     "mps_default_device": ("true", ["--no-mps-default-device"], "default_device", True, False),
     "mps_cuda_as_mps": ("true", ["--no-mps-cuda-as-mps"], "cuda_as_mps", True, False),
+    "mps_kernels": ("real", ["--mps-kernels=cpu"], "kernels", "real", "cpu"),
     "mps_allow_unused": ("true", ["--no-mps-allow-unused"], "allow_unused", True, False),
     "mps_manifest": ("m.txt", ["--mps-manifest=n.txt"], "manifest", "project/m.txt", "n.txt"),
     "mps_update_manifest": ("true", ["--no-mps-update-manifest"], "update_manifest", True, False),

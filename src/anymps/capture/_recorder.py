@@ -7,6 +7,7 @@ import platform
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
@@ -22,7 +23,7 @@ from anymps.capture._endings import ending_of
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._origins import default_is_mps, find_caller, find_origin
 from anymps.capture._part import HeldMarks, Part, check_steps
-from anymps.device import CACHE_VARIABLE, State, children_used_mps, native, state, this_mac
+from anymps.device import CACHE_VARIABLE, State, children_used_mps, native, real_calls, state, this_mac
 from anymps.record import Fate, Recording, RecordingWriter, RefusalKind
 from anymps.record.format import (
     ModuleRow,
@@ -107,6 +108,8 @@ class Capture:
         self._delayed: dict[int, RefusalRow] = {}
         self._seconds = 0.0  # of a part that is over
         self._reached = False  # whether any operator ran on mps
+        self._real_before: Counter[str] = Counter()  # calls that real kernels computed before it began
+        self._real_after: Counter[str] | None = None  # and up to the end of a part
 
     def __enter__(self) -> Capture:
         """Start.
@@ -134,6 +137,7 @@ class Capture:
         self.core.tape_start(self._limit)
         self.core.tape_pause(waits)
         self._hooks.install()
+        self._real_before = real_calls() or Counter()
         _current = self
         os.register_at_fork(after_in_child=self._in_child)
         threading.Thread(target=self._flush_now_and_then, name="anymps-flush", daemon=True).start()
@@ -169,6 +173,7 @@ class Capture:
             if self._writer is None or self._closed.is_set():
                 return
             self._started = time.monotonic()
+            self._real_before = real_calls() or Counter()
             self.core.ledger_start(self._allocation_limit)  # what died before is no concern of the part's
             self.core.tape_pause(False)
             if self._held is not None:
@@ -179,6 +184,7 @@ class Capture:
     def _end(self) -> None:
         """The last step of the part is over. The hooks stay: one of them calls this."""
         self._seconds = time.monotonic() - self._started
+        self._real_after = real_calls()
         self.core.tape_pause(True)
 
     @property
@@ -229,6 +235,9 @@ class Capture:
                         self._writer.set_meta("device_choice", device_choice(self._script))
                 self._writer.set_meta("environment", _environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
+                real = self._real_after if self._real_after is not None else real_calls()
+                if real is not None:
+                    self._writer.set_meta("real_calls", dict(real - self._real_before))
                 self._writer.set_meta("wall_seconds", self._seconds or time.monotonic() - self._started)
                 self._writer.close()
             self._closed.set()

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture, Drained, site_row
+from anymps.device import real_calls
 from anymps.record import Fate, Flag, Recording, RecordingWriter, Refusal, RefusalKind, Site, Wait
 from anymps.record.format import ENTRY, ModuleRow, RefusalRow, SignatureRow, StepRow, mattering
 
@@ -50,10 +51,12 @@ class LateError:
 class Section:
     """What one part of a session did. The counters are by operator, by wait or fate, and by line.
 
-    `calls` counts everything that reached the device; a fallback stands among the waits too.
+    `calls` counts everything that reached the device, `real` what PyTorch's own kernels have computed of it; a fallback
+    stands among the waits too.
     """
 
     calls: int = 0
+    real: int = 0
     waits: Counter[tuple[str, Wait, Site]] = field(default_factory=Counter)
     fallbacks: Counter[tuple[str, Fate, Site]] = field(default_factory=Counter)
     refusals: list[Refusal] = field(default_factory=list)
@@ -84,12 +87,14 @@ class SuiteCapture(Capture):
         self._steps: list[StepRow] = []
         self._section = bytearray()
         self._section_calls = 0
+        self._real_cut = 0  # how many calls real kernels had computed at the last cut
         self._section_refusals: list[RefusalRow] = []
         self._everything = 0  # how many ask for every call
         self._kept = 0
 
     def __enter__(self) -> SuiteCapture:
         super().__enter__()
+        self._real_cut = sum(self._real_before.values())
         self._choose()
         return self
 
@@ -112,7 +117,9 @@ class SuiteCapture(Capture):
             entries, self._section = bytes(self._section), bytearray()
             rows, self._section_refusals = self._section_refusals, []
             calls, self._section_calls = self._section_calls, 0
-        return self._read(entries, rows, calls)
+            section = self._read(entries, rows, calls)
+            self._real_cut += section.real
+        return section
 
     def so_far(self) -> Section:
         """The same, and the section goes on."""
@@ -232,7 +239,8 @@ class SuiteCapture(Capture):
 
     def _read(self, packed: bytes, rows: Sequence[RefusalRow], calls: int) -> Section:
         last = {row[0]: row for row in rows}  # a late error has a second row when it comes out
-        section = Section(calls=calls, refusals=[self._refusal(row) for row in last.values()])
+        real = sum((real_calls() or Counter()).values()) - self._real_cut
+        section = Section(calls=calls, real=real, refusals=[self._refusal(row) for row in last.values()])
         if not packed:
             return section
         counts = Counter((entry[_SIGNATURE], entry[_WAIT], entry[_SITE]) for entry in ENTRY.iter_unpack(packed))

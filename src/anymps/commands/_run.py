@@ -115,6 +115,12 @@ def _steps(text: str) -> tuple[int, int]:
     callback=lambda context, option, value: None if value is None else _steps(value),
     help="Record a part of a long run: 10:30 begins after 10 steps of the optimizer and ends after 30.",
 )
+@click.option(
+    "--kernels",
+    type=click.Choice(["cpu", "real"]),
+    help="What computes: this machine's CPU, or PyTorch's own Metal kernels where their launches are known, after "
+    "`anymps kernels add` (ANYMPS_KERNELS).",
+)
 @click.option("--allow-unused", is_flag=True, help="End with 0 even if nothing ran on mps.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
@@ -142,6 +148,7 @@ def run(
     cuda_as_mps: bool,
     no_children: bool,
     steps: tuple[int, int] | None,
+    kernels: str | None,
     verbose: bool,
     no_arguments: bool,
     no_report: bool,
@@ -182,6 +189,7 @@ def run(
         cuda_as_mps=cuda_as_mps,
         children=not no_children,
         steps=steps,
+        kernels=kernels,
         arguments=not no_arguments,
         report=not no_report,
         verbose=verbose,

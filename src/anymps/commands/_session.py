@@ -42,6 +42,7 @@ class RunOptions:
     cuda_as_mps: bool = False
     children: bool = True
     steps: tuple[int, int] | None = None
+    kernels: str | None = None
     arguments: bool = True
     report: bool = True
     verbose: bool = False
@@ -104,6 +105,7 @@ class RunSession:
             require=options.require,
             start_method=options.start_method,
             cuda_as_mps=options.cuda_as_mps or None,
+            kernels=options.kernels,
         )
 
     def _watch_children(self, mac: str | None) -> None:

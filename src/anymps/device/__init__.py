@@ -20,6 +20,7 @@ from anymps.device._enable import (
 )
 from anymps.device._internal_code import internal_folders, written_by_torch
 from anymps.device._kernels import metal_kernels
+from anymps.device._launched import KERNELS_VARIABLE, real_calls
 from anymps.device._law import composite_rows
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CACHE_VARIABLE",
     "CUDA_VARIABLE",
+    "KERNELS_VARIABLE",
     "STRICT_COPIES_VARIABLE",
     "NativeCore",
     "State",
@@ -52,6 +54,7 @@ __all__ = [
     "metal_kernels",
     "native",
     "python_headers",
+    "real_calls",
     "state",
     "this_mac",
     "written_by_torch",

@@ -12,6 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
+from anymps.device._launched import (
+    ON_A_MAC,
+    check_kernels_again,
+    kernels_asked_for,
+    offer_calls,
+    open_real_kernels,
+)
 from anymps.device._law import law
 from anymps.device._machine import machine
 from anymps.device._real_mac import hazards_of_this_mac, this_mac
@@ -22,6 +29,7 @@ from anymps.rules.faults import hazard_table, hazards
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore
+    from anymps.metal.kernels import Metallib
     from anymps.rules import TorchVersion
     from anymps.rules.faults import Hazard
 
@@ -42,7 +50,8 @@ class State:
 
     `virtual` tells a device made here from a Mac's own; `mac` is the Mac that the virtual device plays (None on a real
     one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version; `substrate` is
-    `host`, or `shape` where tensors have no values; `cuda_as_mps` whether mps answers for CUDA.
+    `host`, or `shape` where tensors have no values; `cuda_as_mps` whether mps answers for CUDA; `kernels` is `real`
+    where PyTorch's own kernels compute what their launches are described for, else `cpu`.
     """
 
     virtual: bool
@@ -51,6 +60,7 @@ class State:
     torch: str
     substrate: str = "host"
     cuda_as_mps: bool = False
+    kernels: str = "cpu"
 
 
 _enabling = threading.Lock()
@@ -109,6 +119,7 @@ def enable(
     quiet: bool = False,
     start_method: str | None = None,
     cuda_as_mps: bool | None = None,
+    kernels: str | None = None,
 ) -> State:
     """Makes `torch.device("mps")` work in this process.
 
@@ -127,22 +138,28 @@ def enable(
     With `cuda_as_mps=True`, else with `ANYMPS_CUDA_AS_MPS=1` in the environment, mps answers for CUDA, on a Mac's own
     device too: `torch.cuda`, `.cuda()` and `"cuda"` (docs/cuda.md). False ends that again.
 
+    With `kernels="real"`, else with `ANYMPS_KERNELS=real` in the environment, PyTorch's own Metal kernels compute the
+    operators whose launch is described, after `anymps kernels add`; the CPU computes the others, as it does all of them
+    with `"cpu"` (docs/kernels.md).
+
     With `ANYMPS_STRICT_COPIES=1` in the environment a copy to the CPU with `non_blocking=True` arrives at the next wait
     only: until then floats are not a number, integers 0xA5 or 0x5A in every byte, truth values the opposite.
 
     Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError
     if `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
     EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device),
-    if another Mac or another substrate is already in play, or for a start method that there is not.
+    if another Mac, another substrate or other kernels are already in play, if there is nothing that real kernels could
+    run on, or for a start method that there is not; KernelsError for real kernels that were not added.
     """
     if require not in (None, "real", "virtual"):
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
     if substrate is not None and substrate not in SUBSTRATES:
         raise EnableError(f"anymps: substrate must be {' or '.join(map(repr, SUBSTRATES))}, not {substrate!r}")
+    wanted = kernels_asked_for(kernels, substrate)
     with _enabling:  # several threads may ask; one of them does it
         method, first = choose_start_method(start_method), _state is None
         cuda = _cuda_asked_for(cuda_as_mps)
-        current = _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet, bool(cuda))
+        current = _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet, bool(cuda), wanted)
         if current.mac is not None and (first or start_method is not None):
             install_start_method(method, current.mac)
             if start_method not in (None, SYSTEM):
@@ -183,10 +200,12 @@ def _enable(
     substrate: str | None,
     quiet: bool,
     cuda: bool,
+    kernels: str | None,
 ) -> State:
     global _state
     if _state is not None:
         _check_again(_state, chosen if asked_for else None, fallback, require, substrate)
+        check_kernels_again(_state.kernels, kernels)
         return _state
     allowed = _fallback_allowed(fallback)
     strict = _strict_copies()
@@ -199,14 +218,17 @@ def _enable(
             raise EnableError("anymps: a plan needs the virtual device, and this Mac has a real one")
         if require == "virtual":
             raise RequireError("anymps: --require virtual, but this Mac has a real mps device")
+        if kernels == "real":
+            raise EnableError(ON_A_MAC)
         _state = State(False, None, allowed, torch.__version__)
         enforce_hazards(hazards_of_this_mac(version))
         return _state
     if require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
-    _install(version, chosen, allowed, substrate or "host")
+    metallib = open_real_kernels(version) if kernels == "real" else None
+    _install(version, chosen, allowed, substrate or "host", metallib)
     native().hold_back_copies(strict)
-    _state = State(True, chosen, allowed, torch.__version__, substrate or "host")
+    _state = State(True, chosen, allowed, torch.__version__, substrate or "host", kernels=kernels or "cpu")
     if not quiet:
         print(banner(replace(_state, cuda_as_mps=cuda)), file=sys.stderr, flush=True)
     return _state
@@ -216,7 +238,8 @@ def banner(current: State) -> str:
     """The one line that says what the device is."""
     if not current.virtual or current.mac is None:
         return f"anymps: real mps device, torch {current.torch}"
-    how = SUBSTRATES[current.substrate] + (", answers for cuda" if current.cuda_as_mps else "")
+    how = SUBSTRATES[current.substrate] + (" and by PyTorch's own kernels" if current.kernels == "real" else "")
+    how += ", answers for cuda" if current.cuda_as_mps else ""
     return f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, {how}; not a real Mac"
 
 
@@ -273,7 +296,7 @@ def _strict_copies() -> bool:
     return text == "1"
 
 
-def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) -> None:
+def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str, kernels: Metallib | None = None) -> None:
     global _native
     from anymps.device._surface import install_surface
 
@@ -284,6 +307,8 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str) ->
             "after that; call anymps.enable() before the first backward, best right after `import torch`"
         )
     core.configure(law(version))
+    if kernels is not None:
+        offer_calls(core, kernels, version)
     core.install_device(machine(version, mac, substrate))
     core.allow_fallback(fallback)
     _native = core

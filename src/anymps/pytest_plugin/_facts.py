@@ -24,7 +24,8 @@ class Facts:
 
     `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`; `expected` whether it failed as it should;
     `marked` whether `mps_fails` says how; `judgement` what the manifest has against it; `said` its first exception's
-    text; `doctest` whether its text lies in the library's own file; `calls` how many operators reached the device.
+    text; `doctest` whether its text lies in the library's own file; `calls` how many operators reached the device,
+    `real` how many of them PyTorch's own kernels computed.
     Waits leave out the copies to the device, which belong. What `torch.testing`, unittest and pytest read to compare or
     to show a tensor is left out everywhere.
     """
@@ -37,6 +38,7 @@ class Facts:
     said: str = ""
     doctest: bool = False
     calls: int = 0
+    real: int = 0
     waits: Counter[tuple[str, Wait, Site]] = field(default_factory=Counter)
     fallbacks: Counter[tuple[str, Fate, Site]] = field(default_factory=Counter)
     refusals: list[Refusal] = field(default_factory=list)
@@ -57,6 +59,7 @@ class Facts:
             "said": self.said,
             "doctest": self.doctest,
             "calls": self.calls,
+            "real": self.real,
             "waits": [[name, int(wait), _site(site), count] for (name, wait, site), count in self.waits.items()],
             "fallbacks": [
                 [name, int(fate), _site(site), count] for (name, fate, site), count in self.fallbacks.items()
@@ -80,6 +83,7 @@ class Facts:
             said=parts.get("said", ""),
             doctest=parts.get("doctest", False),
             calls=parts.get("calls", 0),
+            real=parts.get("real", 0),
             waits=Counter({(n, Wait(wait), Site(*site)): count for n, wait, site, count in parts.get("waits", ())}),
             fallbacks=Counter(
                 {(n, Fate(fate), Site(*site)): count for n, fate, site, count in parts.get("fallbacks", ())}
@@ -93,6 +97,7 @@ class Facts:
     def add(self, section: Section) -> None:
         """Take over what the tape holds of the test."""
         self.calls += section.calls
+        self.real += section.real
         self.waits.update(counted_waits(section))
         self.fallbacks.update({key: count for key, count in section.fallbacks.items() if not _looking(key[2])})
         self.refusals += [refusal for refusal in section.refusals if not _looking(refusal.site)]

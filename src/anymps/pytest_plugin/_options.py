@@ -35,6 +35,7 @@ class Settings:
     rerun: bool
     default_device: bool
     cuda_as_mps: bool | None
+    kernels: str | None
     allow_unused: bool
     recording: Path | None
     baseline: Path | None
@@ -67,6 +68,7 @@ OPTIONS = (
     Option("mps_check_shaders", "flag", "a test fails if a Metal kernel has a race, or touches what is not its own"),
     Option("mps_default_device", "flag", "torch.set_default_device('mps') around each test"),
     Option("mps_cuda_as_mps", "flag", "mps answers for CUDA: torch.cuda, .cuda() and 'cuda'"),
+    Option("mps_kernels", "text", "real: PyTorch's own kernels compute what their launches are known for", "WHICH"),
     Option("mps_allow_unused", "flag", "a session in which nothing ran on mps may pass"),
     Option("mps_manifest", "file", "the tests that are expected to fail, and how; all others must pass", "FILE"),
     Option("mps_update_manifest", "flag", "write how the tests of this run end to the manifest"),
@@ -139,6 +141,7 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> Setting
         check_shaders=_flag(config, options, "mps_check_shaders") is True,
         default_device=_flag(config, options, "mps_default_device") is True,
         cuda_as_mps=_flag(config, options, "mps_cuda_as_mps"),
+        kernels=_text(config, options, "mps_kernels"),
         allow_unused=_flag(config, options, "mps_allow_unused") is True,
         recording=_path(config, options, "mps_recording"),
         baseline=baseline,

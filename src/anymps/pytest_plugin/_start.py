@@ -35,6 +35,7 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Setti
             quiet=True,
             start_method="system",
             cuda_as_mps=settings.cuda_as_mps,
+            kernels=settings.kernels,
         )
     except AnympsError as error:
         text = str(error).removeprefix("anymps: ").replace("--require", "--mps-require")

@@ -25,7 +25,7 @@ from anymps.pytest_plugin._parts import Parts
 from anymps.pytest_plugin._update import update
 from anymps.pytest_plugin._verdict import Verdict
 from anymps.record import RefusalKind
-from anymps.report import clean
+from anymps.report import RealShare, clean
 
 if TYPE_CHECKING:
     from anymps.pytest_plugin._reports import Reports
@@ -188,6 +188,7 @@ class Summary:
         lines = [
             *self._section(groups),
             *self._unused(),
+            *self._real_kernels(facts),
             *self._baseline_lines(),
             *self._manifest_lines(judged),
             *self._remarks,
@@ -303,6 +304,11 @@ class Summary:
         left = sum(it.expected for it in refusals) if not self._lists_all() else 0
         if left:
             yield f"Left out: {plural(left, 'line')} of tests that fail as expected (-v shows {_them(left)})."
+
+    def _real_kernels(self, facts: list[Facts]) -> Iterator[str]:
+        if self._state.kernels == "real":
+            calls, real = sum(it.calls for it in facts), sum(it.real for it in facts)
+            yield RealShare({"": real}, calls).in_short
 
     def _lists_all(self) -> bool:
         return self._settings.update_manifest or self._config.get_verbosity() > 0

@@ -7,6 +7,7 @@ on where that one's ended, and its buffers are freed when it ends.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -131,6 +132,9 @@ class _Joiner:
         self._writer.add_totals((*key, count, duration, moved) for key, (count, duration, moved) in self._sums.items())
         for key, value in _common(self._facts).items():
             self._writer.set_meta(key, value)
+        real = [facts["real_calls"] for facts in self._facts if isinstance(facts.get("real_calls"), dict)]
+        if real:
+            self._writer.set_meta("real_calls", dict(sum(map(Counter, real), Counter())))
         self._writer.set_meta("parts", self._parts)
 
     def _map(self, recording: Recording) -> _Map:

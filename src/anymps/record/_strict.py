@@ -222,6 +222,10 @@ def _parts(value: object) -> bool:
     )
 
 
+def _counts(value: object) -> bool:
+    return isinstance(value, dict) and all(_whole(each) and each > 0 for each in value.values())
+
+
 _NOTED: Final[Mapping[str, Mapping[str, Callable[[object], bool]]]] = {
     "loader": {"workers": _whole},
     "optimizer": {
@@ -254,6 +258,7 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
     "environment": _texts_by_name,
     "parts": _parts,
     "steps": _part,
+    "real_calls": _counts,
     "wall_seconds": _seconds,
 }  # fmt: skip
 """The facts that anymps writes and reads, each with the check of its value."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anymps.report._outputs import STDOUT, Output, Outputs, write_file, write_stream
+from anymps.report._real_kernels import RealShare
 from anymps.report._rule_page import rule_page
 from anymps.report._text import clean, plural, size
 from anymps.report.diff import Diff, compare, render_diff_html, render_diff_json, render_diff_terminal
@@ -24,6 +25,7 @@ __all__ = [
     "Diff",
     "Output",
     "Outputs",
+    "RealShare",
     "Renderer",
     "TerminalRenderer",
     "clean",

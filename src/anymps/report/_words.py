@@ -17,6 +17,7 @@ from anymps.findings import (
     wait_places,
 )
 from anymps.record import Line, Recording
+from anymps.report._real_kernels import real_share
 from anymps.report._suite import is_suite, news, session
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural, shorten
 
@@ -148,6 +149,9 @@ def limits(recording: Recording) -> list[str]:
         )
         if recording.meta.get("virtual") is False:
             sentences.append(_device_time(recording))
+    share = real_share(recording)
+    if share is not None:
+        sentences.append(share.in_full)
     if recording.parts:
         names = ", ".join(clean(part.name) for part in recording.parts)
         sentences.append(

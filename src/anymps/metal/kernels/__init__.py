@@ -16,12 +16,14 @@ from anymps.metal.kernels._store import add_kernels, added_releases, open_kernel
 from anymps.metal.kernels._wheel import download
 
 if TYPE_CHECKING:
+    from anymps.metal.kernels._launcher import Launcher, check_tools
     from anymps.metal.kernels._library import CompiledKernel, KernelLibrary
 
 __all__ = [
     "BufferArgument",
     "CompiledKernel",
     "KernelLibrary",
+    "Launcher",
     "Metallib",
     "PositionArgument",
     "Signature",
@@ -29,6 +31,7 @@ __all__ = [
     "StructField",
     "add_kernels",
     "added_releases",
+    "check_tools",
     "download",
     "module_text",
     "open_kernels",
@@ -38,7 +41,16 @@ __all__ = [
 ]
 
 
+_NEED_TORCH = {
+    "CompiledKernel": "_library",
+    "KernelLibrary": "_library",
+    "Launcher": "_launcher",
+    "check_tools": "_launcher",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name not in ("CompiledKernel", "KernelLibrary"):  # those need torch
+    place = _NEED_TORCH.get(name)
+    if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("anymps.metal.kernels._library"), name)
+    return getattr(importlib.import_module(f"anymps.metal.kernels.{place}"), name)

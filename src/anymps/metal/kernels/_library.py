@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from anymps.metal._arguments import PADDING, Arguments, Constant, group_of
 from anymps.metal._device import Device
 from anymps.metal._library import MetalKernel
 from anymps.metal._runtime import KernelEntry
@@ -39,7 +41,7 @@ class KernelLibrary:
             self._loaded[name] = CompiledKernel(name, loaded, self._device)
         return self._loaded[name]
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._stored.kernels
 
     def __dir__(self) -> list[str]:
@@ -66,6 +68,7 @@ class CompiledKernel(MetalKernel):
         entry.buffers = max((one.slot + 1 for one in loaded.signature.buffers), default=0)
         super().__init__(name, entry, support(), device)
         self.signature: Signature = loaded.signature
+        self._in_order = sorted(loaded.signature.buffers, key=lambda one: one.slot)
 
     def __call__(
         self,
@@ -95,8 +98,7 @@ class CompiledKernel(MetalKernel):
                 values.append(value)
                 continue
             argument = by_slot.get(slot)
-            data = bytes(16) if value is None or argument is None else pack(argument, value)
-            values.append(list(data))
+            values.append(list(_packed(argument, value)))
             casts[slot] = "uint8"
         state = support().anymps_k_state()
         try:
@@ -105,3 +107,32 @@ class CompiledKernel(MetalKernel):
             )
         finally:
             support().anymps_k_set_state(state)  # a kernel makes subnormal numbers zero
+
+    def run(
+        self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None, errors: int | None
+    ) -> None:
+        """A launch within a call of an operator: on tensors of this machine's memory, with no entry of its own.
+
+        Raises RuntimeError if the kernel touches memory that is not there, and what `device.note_shader_error` raises.
+        """
+        x, y, z, *_ = (*threads, 1, 1)
+        grid = (x, y, z)
+        if 0 in grid:
+            return
+        group = group_of(
+            tuple(threads), None if group_size is None else tuple(group_size), self.max_threads_per_threadgroup
+        )
+        bound = Arguments(threads=grid, group_size=group)
+        for argument, value in zip(self._in_order, buffers, strict=False):
+            whole = isinstance(value, torch.Tensor)
+            bound.slots.append(value if whole else Constant(_packed(argument, value) + bytes(PADDING)))
+        state = support().anymps_k_state()
+        try:
+            self._run(bound, bound.tensors(), grid, group, errors, None)
+        finally:
+            support().anymps_k_set_state(state)
+
+
+def _packed(argument: BufferArgument | None, value: Any) -> bytes:
+    """What a kernel reads of a value; a buffer that is not used has some bytes, too."""
+    return bytes(16) if value is None or argument is None else pack(argument, value)

@@ -22,6 +22,7 @@ from anymps.record import (
 from anymps.report._identity import fingerprints
 from anymps.report._objects import finding_object, share_object, site_object
 from anymps.report._predicted import predicted_object
+from anymps.report._real_kernels import real_object
 from anymps.report._words import fact, limits, verdict
 
 FORMAT: Final = "anymps-report"
@@ -64,6 +65,7 @@ def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, obje
         "complete": recording.complete,
         "calls": recording.entry_count,
         "calls_without_detail": recording.dropped,
+        "real_kernels": real_object(recording),
         "complete_steps": recording.complete_steps,
         "findings": [finding_object(*pair) for pair in zip(findings, marks, strict=True)],
         "step_table": _step_table(recording.step_table()),

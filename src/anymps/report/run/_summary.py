@@ -15,6 +15,7 @@ from anymps.record import Recording
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, indented, pairs, printed
 from anymps.report._predicted import predicted_in_short
+from anymps.report._real_kernels import real_share
 from anymps.report._step_rows import is_idle, total
 from anymps.report._words import cost, fact, first_to_change, how_many, state, verdict, waits
 from anymps.report.run._terminal import look_of, written_to
@@ -75,6 +76,9 @@ def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Ite
     step = _step(recording, findings)
     if step:
         yield Text(step)
+    share = real_share(recording)
+    if share is not None:
+        yield Text(share.in_short)
     if whole:
         yield Text.assemble("Whole report: ", (text.clean(whole), "bold"))
 

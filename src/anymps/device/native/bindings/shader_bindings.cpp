@@ -28,11 +28,26 @@ PyObject* note_shader_error(PyObject*, PyObject* args) {
   });
 }
 
+// offer_calls(operators, launcher): the launcher of PyTorch's own kernels is asked first for calls of these operators.
+PyObject* offer_to_launcher(PyObject*, PyObject* args) {
+  PyObject *operators, *launcher;
+  if (!PyArg_ParseTuple(args, "OO", &operators, &launcher)) {
+    return nullptr;
+  }
+  return guarded([&]() -> PyObject* {
+    std::unordered_set<std::string> names;
+    for_each(operators, [&](PyObject* name) { names.insert(to_string(name)); });
+    offer_calls(names, launcher);
+    Py_RETURN_NONE;
+  });
+}
+
 }  // namespace
 
 PyMethodDef shader_methods[] = {
     {"shaders_by_operator", shaders_by_operator, METH_NOARGS, "Whether the launch of a shader must go by an operator."},
     {"note_shader_error", note_shader_error, METH_VARARGS, "Notes what a kernel wrote into its error buffer."},
+    {"offer_calls", offer_to_launcher, METH_VARARGS, "Has a launcher asked first for calls of these operators."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace anymps

@@ -15,6 +15,7 @@
 #include "device/fork.h"
 #include "device/generator.h"
 #include "device/host_generator.h"
+#include "device/launches.h"
 #include "device/memory.h"
 #include "device/pinned.h"
 #include "device/refusals.h"

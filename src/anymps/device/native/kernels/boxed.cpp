@@ -64,12 +64,22 @@ class Redirect final : public c10::OperatorKernel {
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_alias(tensor, written, position);
     });
+    const bool offered = C10_UNLIKELY(rule_.offered) && on_host && !host_key_.has(c10::DispatchKey::SparseCPU);
+    if (!offered || !launch(rule_, *stack, given)) {
+      compute(op, stack, first, on_host, given);
+    }
+    convert_results(*stack, first, [&](at::Tensor&& result, size_t) { return call.to_mps(std::move(result)); });
+    call.finish();
+  }
+
+  // The call's host arguments begin at `first`; `given` are those of the caller.
+  void compute(const c10::OperatorHandle& op, Stack* stack, size_t first, bool on_host, const Stack& given) const {
     if (C10_UNLIKELY(rule_.change != nullptr) && on_host) {
       rule_.change(rule_, *stack, first);
     }
     std::optional<c10::ScalarType> narrow;
     if (C10_UNLIKELY(rule_.widened != 0)) {
-      narrow = widened_dtype(rule_, schema.arguments(), *stack, first);
+      narrow = widened_dtype(rule_, op.schema().arguments(), *stack, first);
     }
     if (C10_UNLIKELY(!on_host)) {
       substrate().compute(rule_, op, stack, given);
@@ -80,8 +90,6 @@ class Redirect final : public c10::OperatorKernel {
     } else {
       op.redispatchBoxed(host_key_, stack);
     }
-    convert_results(*stack, first, [&](at::Tensor&& result, size_t) { return call.to_mps(std::move(result)); });
-    call.finish();
   }
 
   void show(const Stack& stack, size_t first, ArgumentVisitor& visitor) const {

@@ -196,7 +196,7 @@ template <class Host, class R, class... Args>
 class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
  public:
   explicit Unboxed(const Rule& rule) : rule_(rule), op_(rule.op.typed<R(Args...)>()) {
-    if (rule.widened != 0 || rule.alert != nullptr) {
+    if (rule.widened != 0 || rule.alert != nullptr || rule.offered) {
       boxed_ = make_redirect(rule, c10::DispatchKey::CPU);
     }
   }
@@ -215,7 +215,8 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
       check_hazards(rule_, args...);
     }
     if constexpr (c10::impl::can_box_all<Args...>::value) {
-      if (C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) || C10_UNLIKELY(alerts(rule_))) {
+      const bool offered = std::is_same_v<Host, OnCpu> && rule_.offered;
+      if (C10_UNLIKELY(offered) || C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) || C10_UNLIKELY(alerts(rule_))) {
         return boxed_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
       }
     }

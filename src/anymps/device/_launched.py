@@ -1,0 +1,74 @@
+"""Calls that PyTorch's own kernels compute: whether they are asked for, and how the device comes by them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from anymps._errors import EnableError
+from anymps.metal.kernels import Metallib, open_kernels
+
+if TYPE_CHECKING:
+    from anymps.device._native import NativeCore
+    from anymps.metal.kernels import Launcher
+    from anymps.rules import TorchVersion
+
+KERNELS_VARIABLE = "ANYMPS_KERNELS"
+KERNELS = ("cpu", "real")
+ON_A_MAC = "anymps: kernels='real' is for the virtual device; this Mac runs PyTorch's own kernels anyway"
+
+_launcher: Launcher | None = None
+
+
+def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
+    """`real`, `cpu`, or None where nobody asked. What was asked for is the environment's for child processes.
+
+    Raises EnableError for another word, and for real kernels on a substrate that computes nothing.
+    """
+    text = asked if asked is not None else os.environ.get(KERNELS_VARIABLE, "").strip() or None
+    if text is not None and text not in KERNELS:
+        name = "kernels=" if asked is not None else f"{KERNELS_VARIABLE}="
+        raise EnableError(f"anymps: {name}{text!r} must be {' or '.join(KERNELS)}")
+    if substrate == "shape":
+        if asked == "real":
+            raise EnableError("anymps: kernels='real' computes, and substrate='shape' computes nothing: choose one")
+        return None  # a plan of a program that runs so
+    if asked is not None:
+        os.environ[KERNELS_VARIABLE] = asked
+    return text
+
+
+def check_kernels_again(current: str, asked: str | None) -> None:
+    """Raises EnableError if the device is on with other kernels."""
+    if asked not in (None, current):
+        raise EnableError(
+            f"anymps: the device is already on with kernels={current!r}; start a new process for kernels={asked!r}"
+        )
+
+
+def open_real_kernels(version: TorchVersion) -> Metallib:
+    """The kernels of the installed release.
+
+    Raises KernelsError if they were not added or cannot be read, also without llvmlite; BuildError without a compiler.
+    """
+    from anymps.metal.kernels import check_tools
+
+    found = open_kernels(str(version).partition("+")[0])
+    check_tools()
+    return found
+
+
+def offer_calls(core: NativeCore, kernels: Metallib, version: TorchVersion) -> None:
+    """Has the device offer its calls to the kernels first."""
+    global _launcher
+    from anymps.metal.kernels import KernelLibrary, Launcher
+
+    major, minor, *_ = version.release
+    _launcher = Launcher(KernelLibrary(kernels, core), (major, minor))
+    core.offer_calls(_launcher.operators(), _launcher)
+
+
+def real_calls() -> Counter[str] | None:
+    """How many calls of each operator PyTorch's own kernels have computed; None without them."""
+    return None if _launcher is None else Counter(_launcher.real)

@@ -1,0 +1,23 @@
+// Calls that PyTorch's own Metal kernels compute in place of the CPU's (`enable(kernels="real")`).
+#pragma once
+
+#include "law/law.h"
+
+#include <ATen/core/stack.h>
+
+#include <Python.h>
+
+#include <unordered_set>
+
+namespace anymps {
+
+// From now on `launcher(operator, arguments, foreign)` is offered each call of these operators, with host tensors in the
+// place of mps ones; `foreign` are the positions of tensors that the caller has elsewhere. It answers a tuple of the
+// results, or None for a call that is not for it. Before the device is installed.
+void offer_calls(const std::unordered_set<std::string>& operators, PyObject* launcher);
+
+// Has the launcher compute a call whose host arguments end the stack, and puts the results in their place. `given` are the
+// caller's arguments. False if it has not: then nothing is changed. Raises what the launcher raises.
+bool launch(const Rule& rule, torch::jit::Stack& stack, c10::ArrayRef<c10::IValue> given);
+
+}  // namespace anymps

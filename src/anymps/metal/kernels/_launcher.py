@@ -1,0 +1,89 @@
+"""Computes calls of operators by PyTorch's own kernels, where the launch is described, and counts them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anymps._errors import KernelsError
+from anymps.metal.kernels._llvm import llvm
+from anymps.metal.kernels._support import support
+from anymps.metal.kernels.launches import DESCRIBED, Call
+
+if TYPE_CHECKING:
+    from anymps.metal.kernels._library import KernelLibrary
+
+
+def check_tools() -> None:
+    """Raises KernelsError without llvmlite, and BuildError without a compiler for what kernels call."""
+    llvm()
+    support()
+
+
+class Launcher:
+    """What the device offers its calls to. Names of operators are whole: `aten::add.Tensor`."""
+
+    def __init__(self, library: KernelLibrary, release: tuple[int, int]) -> None:
+        self._library = library
+        self._release = release
+        self._schemas = {f"aten::{name}": schema for name, schema in _overloads()}
+        self._lost: set[str] = set()  # kernels that this machine cannot run
+        self._lock = threading.Lock()
+        self.real: Counter[str] = Counter()
+        """How many calls of each operator a kernel has computed."""
+
+    def operators(self) -> list[str]:
+        """The operators that may have a described launch."""
+        return sorted(self._schemas)
+
+    def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> tuple[torch.Tensor, ...] | None:
+        """The results of a call on tensors of this machine's memory; None for one that no kernel is known for."""
+        schema = self._schemas[operator]
+        names = [argument.name for argument in schema.arguments]
+        call = Call(
+            operator,
+            dict(zip(names, arguments, strict=True)),
+            tuple(value for value, one in zip(arguments, schema.arguments, strict=True) if one.is_write),
+            frozenset(names[position] for position in foreign),
+            self._library,
+            self._release,
+        )
+        with torch._C.DisableTorchFunction():  # a mode of the program's is not meant for what a call is made of
+            work = DESCRIBED[_packet(operator)](call)
+            if work is None or not self._lost.isdisjoint(one.kernel for one in work.launches):
+                return None
+            for one in work.launches:
+                try:
+                    kernel = self._library[one.kernel]
+                except KernelsError:
+                    self._lost.add(one.kernel)
+                    return None
+                kernel.run(one.buffers, one.threads, one.group, one.errors)
+        with self._lock:
+            self.real[operator] += 1
+        return work.results
+
+
+def _packet(operator: str) -> str:
+    """The name without namespace and overload; that of an operator in place is the operator's own."""
+    name = operator.partition("::")[2].partition(".")[0]
+    return name if name in DESCRIBED else name.removesuffix("_")
+
+
+def _overloads() -> list[tuple[str, Any]]:
+    found = []
+    for name in DESCRIBED:
+        for packet in (getattr(torch.ops.aten, one, None) for one in (name, f"{name}_")):
+            for overload in packet.overloads() if packet is not None else ():
+                schema = getattr(packet, overload)._schema
+                if any("Tensor" in str(argument.type) for argument in schema.arguments):
+                    found.append(
+                        (
+                            schema.name.partition("::")[2] + (f".{schema.overload_name}" * bool(schema.overload_name)),
+                            schema,
+                        )
+                    )
+    return found

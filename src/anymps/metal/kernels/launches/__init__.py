@@ -1,0 +1,19 @@
+"""Which kernel of PyTorch's own computes a call of an operator, with which arguments, over which grid.
+
+One file a family of operators. Sources: the names and arguments that the kernels of torch 2.13's macOS wheel describe,
+and the headers beside them (`c10/metal/*.h`, `ATen/native/mps/*.h`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anymps.metal.kernels.launches._binary import BINARY as _BINARY
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
+from anymps.metal.kernels.launches._unary import UNARY as _UNARY
+
+DESCRIBED: Mapping[str, Describe] = {**_UNARY, **_BINARY}
+"""By the name of an operator without its overload: what finds the launches of a call."""
+
+__all__ = ["DESCRIBED", "NAMES", "SCALAR_TYPES", "Call", "Describe", "Launch", "Work"]

@@ -1,0 +1,56 @@
+"""A call of an operator as a launch is described from it, and what a description gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel over a grid: `buffers` in the order of its slots, as `anymps.metal_kernels()` takes them.
+
+    `threads` and `group` are sizes along up to three dimensions; `errors` is the slot of the error buffer.
+    """
+
+    kernel: str
+    buffers: tuple[Any, ...]
+    threads: tuple[int, ...]
+    group: tuple[int, ...] | None = None
+    errors: int | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What computes a call: launches, one after the other, into tensors that become its results."""
+
+    results: tuple[torch.Tensor, ...]
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call on tensors of this machine's memory.
+
+    `operator` is the whole name; `given` the arguments by their names in the schema, defaults included; `written` the
+    tensors that it writes, in place or as `out=`; `foreign` the names of tensors that the program has on the CPU;
+    `kernels` the names that the release has; `release` its first two numbers.
+    """
+
+    operator: str
+    given: Mapping[str, Any]
+    written: tuple[torch.Tensor, ...]
+    foreign: frozenset[str]
+    kernels: Container[str]
+    release: tuple[int, int]
+
+    def first(self, names: list[str]) -> str | None:
+        """The first of these kernels that there is."""
+        return next((name for name in names if name in self.kernels), None)
+
+
+Describe = Callable[[Call], "Work | None"]
+"""The work of a call; None if no kernel does it, or which one does is not known."""

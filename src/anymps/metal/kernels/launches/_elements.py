@@ -1,0 +1,41 @@
+"""Sizes and strides as kernels of one element at a time take them, and the tensors that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements fill a range of memory, in any order of dimensions."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.is_contiguous() or (last + 1 == tensor.numel() and 0 not in tensor.stride())
+
+
+def all_dense(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the same element of each lies at the same place of a dense range."""
+    first = tensors[0]
+    return is_dense(first) and all(
+        one.shape == first.shape and (one.stride() == first.stride() or (one.is_contiguous() and first.is_contiguous()))
+        for one in tensors
+    )
+
+
+def new_result(shape: torch.Size, dtype: torch.dtype, operands: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Memory for a result, in the order of the first operand that has its shape and is dense."""
+    for one in operands:
+        if one.shape == shape and is_dense(one):
+            return torch.empty_strided(shape, one.stride(), dtype=dtype, device="cpu")
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+def sizes_of(shape: Sequence[int]) -> list[int]:
+    """The innermost dimension first, as kernels count; of a 0-dim tensor one dimension of one element."""
+    return list(reversed(shape)) or [1]
+
+
+def strides_of(tensor: torch.Tensor, shape: torch.Size) -> list[int]:
+    """In bytes, the innermost first; 0 where the tensor is broadcast to `shape`."""
+    strides = tensor.expand(shape).stride()
+    return [stride * tensor.element_size() for stride in reversed(strides)] or [0]

@@ -1,0 +1,32 @@
+"""What kernels call the dtypes: in their names, and as numbers in their arguments."""
+
+from __future__ import annotations
+
+import torch
+
+NAMES = {
+    torch.float32: "float",
+    torch.float16: "half",
+    torch.bfloat16: "bfloat",
+    torch.int64: "long",
+    torch.int32: "int",
+    torch.int16: "short",
+    torch.int8: "char",
+    torch.uint8: "uchar",
+    torch.bool: "bool",
+    torch.complex64: "float2",
+    torch.complex32: "half2",
+}
+SCALAR_TYPES = {  # c10/core/ScalarType.h
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.float32: 6,
+    torch.complex32: 8,
+    torch.complex64: 9,
+    torch.bool: 11,
+    torch.bfloat16: 15,
+}

@@ -1,0 +1,131 @@
+"""Operators of one tensor, each element by itself.
+
+Source: `c10/metal/indexing.h` (unary_dense, unary_dense_scalar, unary_strided, unary_alpha_*) of torch 2.13's wheel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._elements import all_dense, new_result, sizes_of, strides_of
+from anymps.metal.kernels.launches._types import NAMES
+
+_GROUP = (32, 1)
+
+
+@dataclass(frozen=True)
+class _Unary:
+    """`kernel` is the name up to the layout; `result` the dtype that it gives, by that of the tensor.
+
+    `number` makes the further argument of a call, `when` says whether a call is one for this kernel, and `tensor` is
+    the name of the operand.
+    """
+
+    kernel: str
+    result: Literal["same", "float"] = "same"
+    number: Callable[[Call], Any] | None = None
+    when: Callable[[Call], bool] = lambda _: True
+    tensor: str = "self"
+
+
+def _floats(kernel: str) -> _Unary:
+    return _Unary(kernel, "float")
+
+
+def _numbered(kernel: str, name: str) -> _Unary:
+    return _Unary(kernel, number=lambda call: call.given[name])
+
+
+def _exact(call: Call) -> bool:
+    return str(call.given.get("approximate", "none")) == "none"
+
+
+def _plain(call: Call) -> bool:
+    return "decimals" not in call.given
+
+
+_FLOATS = (
+    "acos asin atan cos cosh digamma erf erfc erfinv exp exp2 expm1 i0 lgamma log log10 log1p log2 reciprocal "
+    "rsqrt sigmoid sin sinc sinh sqrt tan tanh"
+)
+_BESSEL = (
+    "bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 "
+    "modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1"
+)
+_TABLE: dict[str, tuple[_Unary, ...]] = {
+    **{name: (_Unary(name),) for name in ("bitwise_not", "relu", "silu", "hardswish", "hardsigmoid")},
+    **{name: (_floats(name),) for name in _FLOATS.split()},
+    **{f"special_{name}": (_floats(name),) for name in ("entr", "erfcx", "i0e", "i1", "i1e", "spherical_bessel_j0")},
+    **{f"special_{name}": (_floats(f"{name}_forward"),) for name in _BESSEL.split()},
+    "abs": (_Unary("abs", when=lambda call: not call.given["self"].is_complex()),),
+    "neg": (_Unary("neg"),),
+    "round": (_Unary("round", when=_plain), _numbered("round_decimals", "decimals")),
+    "gelu": (_Unary("gelu", when=_exact), _Unary("gelu_tanh")),
+    "hardshrink": (_numbered("hardshrink", "lambd"),),
+    "softshrink": (_numbered("softshrink", "lambd"),),
+    "leaky_relu": (_numbered("leaky_relu", "negative_slope"),),
+    "polygamma": (
+        _Unary("trigamma", "float", when=lambda call: call.given["n"] == 1),
+        _Unary("polygamma", "float", number=lambda call: call.given["n"], when=lambda call: call.given["n"] > 1),
+    ),
+    "elu": (_Unary("elu", number=lambda call: {name: call.given[name] for name in ("alpha", "scale", "input_scale")}),),
+}
+
+
+def _describe(call: Call, row: _Unary) -> Work | None:
+    x = call.given[row.tensor]
+    natural = torch.float32 if row.result == "float" and not (x.is_floating_point() or x.is_complex()) else x.dtype
+    if not isinstance(x, torch.Tensor) or call.foreign or x.is_conj() or x.is_neg() or x.dtype not in NAMES:
+        return None
+    out = call.written[0] if call.written else new_result(x.shape, natural, (x,))
+    if out.dtype != natural or out.shape != x.shape:
+        return None
+    number = None if row.number is None else row.number(call)
+    if isinstance(number, float) and not x.is_floating_point():
+        return None  # the kernel of integers takes the number as an integer
+    launch = _launch(call, row.kernel, x, out, number)
+    if launch is None:
+        return None
+    return Work((out,), (launch,) if out.numel() else ())
+
+
+def _launch(call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor, number: Any) -> Launch | None:
+    types = f"{NAMES[out.dtype]}_{NAMES[x.dtype]}"
+    further = () if number is None else (number,)
+    ends = [""] if number is None else _number_types(number, x.dtype)
+    if all_dense((out, x)):
+        # Without a number, that of one element a thread: the one of four has the same arithmetic.
+        layout = "dense_scalar" if number is None else "dense"
+        dense = call.first([f"{kernel}_{layout}_{types}{end}" for end in ends])
+        if dense is not None:
+            return Launch(dense, (out, x, *further), (out.numel(),))
+    name = call.first([f"{kernel}_strided_{types}{end}" for end in ends])
+    if name is None:
+        return None
+    sizes = sizes_of(x.shape)
+    places = (sizes, strides_of(x, x.shape), strides_of(out, x.shape), len(sizes))
+    return Launch(name, (out, x, *places, *further), (sizes[0], out.numel() // max(sizes[0], 1)), _GROUP)
+
+
+def _number_types(number: Any, dtype: torch.dtype) -> list[str]:
+    """How the names of kernels with one more argument may end: its type is that of the tensor, or wider."""
+    own = NAMES[dtype]
+    if isinstance(number, dict):
+        return [f"_ELUParams_{own}"]
+    return [f"_{one}" for one in (own, "float", "long", "int")]
+
+
+def _of(rows: tuple[_Unary, ...]) -> Describe:
+    def describe(call: Call) -> Work | None:
+        row = next((row for row in rows if row.when(call)), None)
+        return None if row is None else _describe(call, row)
+
+    return describe
+
+
+UNARY: dict[str, Describe] = {name: _of(rows) for name, rows in _TABLE.items()}

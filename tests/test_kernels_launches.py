@@ -1,0 +1,132 @@
+"""Which of PyTorch's own kernels computes a call: names, arguments and grids, described without the kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from anymps.metal.kernels.launches import DESCRIBED, Call, Launch
+
+FOUR = torch.arange(4.0)
+
+
+class _Every:
+    """A release that has every kernel."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def describe(
+    operator: str,
+    foreign: str = "",
+    release: tuple[int, int] = (2, 13),
+    kernels: Any = None,
+    written: tuple[torch.Tensor, ...] = (),
+    **given: Any,
+) -> tuple[torch.Tensor, Launch] | None:
+    """The result and the one launch of a call."""
+    call = Call(f"aten::{operator}", given, written, frozenset(foreign.split()), kernels or _Every(), release)
+    work = DESCRIBED[operator](call)
+    return None if work is None else (work.results[0], *work.launches)
+
+
+def test_one_tensor() -> None:
+    """One element a thread where it is dense; else sizes and strides, innermost first, and a grid of two dimensions."""
+    found = describe("exp", self=FOUR)
+    assert found is not None
+    out, launch = found
+    assert (out.shape, out.dtype) == (FOUR.shape, torch.float32)
+    assert (launch.kernel, launch.threads, launch.group) == ("exp_dense_scalar_float_float", (4,), None)
+    assert launch.buffers[0] is out
+    assert launch.buffers[1] is FOUR
+    strided = torch.arange(12, dtype=torch.int16).view(3, 4)[:, :2]
+    found = describe("exp", self=strided)
+    assert found is not None
+    out, launch = found
+    assert out.dtype == torch.float32
+    assert launch.kernel == "exp_strided_float_short"
+    assert launch.buffers[2:] == ([2, 3], [2, 8], [4, 8], 2)
+    assert (launch.threads, launch.group) == ((2, 3), (32, 1))
+
+
+def test_one_tensor_and_a_number() -> None:
+    """The number is the last argument, and its type ends the name; a struct is a dict."""
+    found = describe("leaky_relu", self=FOUR.half(), negative_slope=0.1)
+    assert found is not None
+    assert found[1].kernel == "leaky_relu_dense_half_half_half"
+    assert found[1].buffers[2:] == (0.1,)
+    found = describe("elu", self=FOUR, alpha=1, scale=2, input_scale=3)
+    assert found is not None
+    assert found[1].kernel == "elu_dense_float_float_ELUParams_float"
+    assert found[1].buffers[2:] == ({"alpha": 1, "scale": 2, "input_scale": 3},)
+
+
+OTHERS = {
+    "the same": (torch.ones(2, 3), "add_dense_float_float", ()),
+    "another dtype": (torch.ones(2, 3, dtype=torch.int32), "add_dense_cast_float_float", ([4, 4, 6, 3],)),
+    "a number": (torch.tensor(1.0), "add_dense_scalar_float_float", ()),
+    "a row": (torch.ones(3), "add_dense_broadcast_float_float", (3,)),
+    "a column": (torch.ones(2, 1), "add_strided_float_float", ([3, 2], [4, 12], [4, 12], [0, 4], [2, 0, 0])),
+    "a column of another dtype": (
+        torch.ones(2, 1, dtype=torch.int64),
+        "add_strided_cast_float_float",
+        ([3, 2], [4, 12], [4, 12], [0, 8], [2, 6, 4, 6]),
+    ),
+}
+
+
+@pytest.mark.parametrize("which", OTHERS)
+def test_two_tensors(which: str) -> None:
+    """How the operands lie and whether their dtypes differ chooses the kernel."""
+    other, kernel, further = OTHERS[which]
+    found = describe("add", self=torch.ones(2, 3), other=other, alpha=1)
+    assert found is not None
+    out, launch = found
+    assert (out.shape, launch.threads) == ((2, 3), (6,))
+    assert launch.kernel == kernel
+    assert launch.buffers[3:] == further
+
+
+def test_results_of_two_tensors() -> None:
+    """Comparisons give truth values, a true division of integers float32, a scaled sum takes its factor."""
+    numbers = torch.arange(3)
+    for operator, given, kernel in (
+        ("lt", {}, "lt_dense_bool_long"),
+        ("div", {}, "div_true_dense_float_long"),
+        ("div", {"rounding_mode": "floor"}, "div_floor_dense_long_long"),
+        ("add", {"alpha": 2}, "add_alpha_dense_long_long_long"),
+    ):
+        found = describe(operator, self=numbers, other=numbers + 1, **given)
+        assert found is not None
+        assert found[1].kernel == kernel
+
+
+def test_a_number_of_the_cpu_is_read_as_the_release_does() -> None:
+    """Up to torch 2.13 from the start of its storage, which is wrong for a view; from 2.14 on where it lies."""
+    table = torch.tensor([10.0, 20.0, 30.0])
+    for release, value in (((2, 13), 10.0), ((2, 14), 30.0)):
+        found = describe("add", "other", release, self=FOUR, other=table[2], alpha=1)
+        assert found is not None
+        assert found[1].buffers[2].item() == value
+    found = describe("mul", "other", self=FOUR, other=table.double()[2])  # made float32 first, a tensor of its own
+    assert found is not None
+    assert (found[1].buffers[2].item(), found[1].buffers[2].dtype) == (30.0, torch.float32)
+
+
+def test_what_no_kernel_does() -> None:
+    """A kernel that the release lacks, a result of another dtype than the kernel's, conjugates: left to others."""
+    assert describe("exp", self=FOUR, kernels={"sin_dense_scalar_float_float"}) is None
+    assert describe("exp", self=FOUR, written=(FOUR.half(),)) is None
+    assert describe("add", self=FOUR.half(), other=FOUR, alpha=1, written=(FOUR.half(),)) is None
+    assert describe("mul", self=torch.ones(2, dtype=torch.complex64).conj(), other=torch.ones(2)) is None
+    assert describe("lerp", self=FOUR, end=FOUR, weight=FOUR) is None
+
+
+def test_empty_tensors_launch_nothing() -> None:
+    """The result is there all the same."""
+    work = DESCRIBED["exp"](Call("aten::exp", {"self": torch.empty(0, 3)}, (), frozenset(), _Every(), (2, 13)))
+    assert work is not None
+    assert (work.results[0].shape, work.launches) == ((0, 3), ())
