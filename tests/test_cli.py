@@ -301,7 +301,11 @@ def test_session_in_order(log: list[Any], capsys: pytest.CaptureFixture[str]) ->
     session = RunSession(RunOptions(mac="M1 8GB", fallback=True, require="virtual", record=Path("x.db")))
     session.start(Target("train.py", ("--lr", "3")))
     assert log == [
-        ("enable", "M1 8GB", {"fallback": True, "require": "virtual", "start_method": None, "cuda_as_mps": None}),
+        (
+            "enable",
+            "M1 8GB",
+            {"fallback": True, "require": "virtual", "start_method": None, "cuda_as_mps": None, "kernels": None},
+        ),
         ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"], "source": None, "steps": None}),
     ]
     assert session.finish({"status": 0}) == 0

@@ -130,3 +130,65 @@ def test_empty_tensors_launch_nothing() -> None:
     work = DESCRIBED["exp"](Call("aten::exp", {"self": torch.empty(0, 3)}, (), frozenset(), _Every(), (2, 13)))
     assert work is not None
     assert (work.results[0].shape, work.launches) == ((0, 3), ())
+
+
+def test_rows() -> None:
+    """A SIMD group reduces a row of the last dimensions; other dimensions are left to others, and sums, too."""
+    x = torch.zeros(2, 3, 4)
+    found = describe("amax", self=x, dim=[-1, 1], keepdim=True)
+    assert found is not None
+    out, launch = found
+    assert (out.shape, launch.kernel) == ((2, 1, 1), "max_reduction_inner_float_float")
+    assert launch.buffers[2:] == ([2, 12],)
+    assert (launch.threads, launch.group) == ((64,), (256,))
+    found = describe("any", self=x > 0)
+    assert found is not None
+    assert (found[0].dtype, found[1].kernel) == (torch.bool, "any_reduction_inner_bool_uchar")
+    assert describe("amax", self=x, dim=[0]) is None
+    assert describe("argmax", self=x.transpose(1, 2), dim=2) is None
+    assert "sum" not in DESCRIBED
+
+
+def test_a_norm_of_a_layer() -> None:
+    """Four numbers a thread, whole SIMD groups a row; longer rows take another kernel, which is not described."""
+    weight = torch.ones(200)
+    found = describe(
+        "native_layer_norm", input=torch.ones(5, 200), normalized_shape=[200], weight=weight, bias=None, eps=1e-5
+    )
+    assert found is not None
+    assert found[1].kernel == "layer_norm_single_row_float"
+    assert found[1].buffers[4:] == (200, 1e-5, 1, 0, weight, None)
+    assert (found[1].threads, found[1].group) == ((320,), (64,))
+    long = torch.ones(2, 5000)
+    assert describe("native_layer_norm", input=long, normalized_shape=[5000], weight=None, bias=None, eps=1e-5) is None
+
+
+def test_windows_of_an_adaptive_pool() -> None:
+    """All of one size and equally far apart, as the host derives them: 5 to 3 is windows of 3, one apart."""
+    found = describe("adaptive_max_pool2d", self=torch.ones(1, 2, 5, 8), output_size=[3, 4])
+    assert found is not None
+    out, launch = found
+    params = launch.buffers[3]
+    assert (out.shape, launch.kernel, launch.threads) == ((1, 2, 3, 4), "max_pool_float", (24,))
+    assert (params["kernel_size"], params["stride"]) == ([3, 2], [1, 2])
+    assert (params["input_strides"], params["output_sizes"]) == ([80, 40, 8, 1], [1, 2, 3, 4])
+
+
+def test_bags() -> None:
+    """A thread for each number of the result; the last argument is the buffer of errors."""
+    given = {
+        "weight": torch.ones(5, 3),
+        "indices": torch.tensor([0, 1, 4]),
+        "offsets": torch.tensor([0, 2, 3]),
+        "scale_grad_by_freq": False,
+        "mode": 0,
+        "include_last_offset": True,
+        "padding_idx": -1,
+    }
+    found = describe("_embedding_bag", **given)
+    assert found is not None
+    out, launch = found
+    assert (out.shape, launch.kernel, launch.threads, launch.errors) == ((2, 3), "embedding_bag_float_long", (6,), 9)
+    params = launch.buffers[8]
+    assert (params["num_bags"], params["num_indices"], params["num_weights"]) == (2, 3, 5)
+    assert describe("_embedding_bag", **{**given, "scale_grad_by_freq": True}) is None

@@ -252,6 +252,39 @@ def test_a_model_trains_on_real_kernels_and_known_bugs_show() -> None:
     assert lines == ["True True", "[1.0, 1.0]" if (2, 12) <= _minor() < (2, 14) else "[3.0, 3.0]"]
 
 
+def test_rows_bags_and_windows_on_real_kernels() -> None:
+    """Norms, extremes and bags are the CPU's; the window of an uneven pool and a bad index of a bag are the Mac's."""
+    _needs_the_wheel()
+    code = """
+        import torch.nn.functional as F
+        x = torch.randn(4, 6, 50)
+        y = x.to("mps")
+        for f in (
+            lambda t: t.amax(-1), lambda t: t.argmin(2), lambda t: t.argmax(), lambda t: (t > 0).any(-1),
+            lambda t: (t > 0).all(), lambda t: (t > 0).count_nonzero(), lambda t: t.amin((1, 2), keepdim=True),
+        ):
+            assert torch.equal(f(y).cpu(), f(x))
+        torch.testing.assert_close(F.layer_norm(y, (50,)).cpu(), F.layer_norm(x, (50,)))
+        weight = torch.arange(15.0).view(5, 3)
+        indices, offsets = torch.tensor([0, 1, 2, 4, 4]), torch.tensor([0, 2])
+        for mode in ("sum", "mean", "max"):
+            bag = F.embedding_bag(indices.to("mps"), weight.to("mps"), offsets.to("mps"), mode=mode)
+            assert torch.equal(bag.cpu(), F.embedding_bag(indices, weight, offsets, mode=mode))
+        one = torch.tensor([0], device="mps")
+        F.embedding_bag(one + 5, weight.to("mps"), one, mode="sum").cpu()  # one too large, and no error
+        print(F.adaptive_max_pool2d(torch.arange(25.0).view(1, 5, 5).to("mps"), 3).flatten().int().tolist())
+        try:
+            F.embedding_bag(one + 6, weight.to("mps"), one, mode="sum").cpu()
+        except RuntimeError as error:
+            print(error)
+    """
+    first = REAL.replace("\n", "\n        ")
+    assert run_python(f"        {first}{code}").lines == [
+        "[12, 13, 14, 17, 18, 19, 22, 23, 24]",
+        "Index 0 is out of bounds: 6, range 0 to 5",
+    ]
+
+
 def _minor() -> tuple[int, int]:
     major, minor = RELEASE.split(".")[:2]
     return int(major), int(minor)

@@ -1,9 +1,14 @@
-"""Machine code of compiled kernels: made once, kept by the digest of what it was made of, loaded into this process."""
+"""Machine code of compiled kernels: made once, kept by the digest of what it was made of, loaded into this process.
+
+A kept file holds the kernel's description before its object, so that LLVM reads no bitcode of a kernel that was made
+before.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import pickle
 import struct
 import threading
 from dataclasses import dataclass
@@ -17,7 +22,6 @@ from anymps.metal.kernels._metadata import Signature, read_signature
 from anymps.metal.kernels._support import address_of
 from anymps.metal.kernels._translate import SHARED_TYPE, translate
 
-_KEY = "0" * 20  # stands for the key in the text of which the key is made
 _UNDEFINED = 0
 _SYMBOL = struct.Struct("<IBBHQQ")
 
@@ -32,7 +36,17 @@ class LoadedKernel:
     shared_bytes: int
 
 
+@dataclass(frozen=True)
+class _Description:
+    """What a file says of its object."""
+
+    signature: Signature
+    together: bool
+    shared_bytes: int
+
+
 _lock = threading.Lock()  # LLVM's engine serves one thread
+_LENGTH = struct.Struct("<Q")  # of the description, at the beginning of a file
 
 
 def load_object(name: str, bitcode: bytes) -> LoadedKernel:
@@ -41,27 +55,43 @@ def load_object(name: str, bitcode: bytes) -> LoadedKernel:
     Raises KernelsError for a kernel that cannot run here, and BuildError where its code cannot be kept.
     """
     with _lock:
-        binding, (machine, layout, triple, processor) = llvm(), _target()
-        try:
-            text = str(binding.parse_bitcode(bitcode))
-        except RuntimeError as error:
-            raise KernelsError(f"LLVM cannot read the bitcode of the kernel {name}: {_last(error)}") from None
-        signature = read_signature(text)
-        translated = translate(text, signature, _KEY, layout, triple)
-        key = hashlib.sha256(f"{processor}\0{translated.text}".encode()).hexdigest()[:20]
-        text = translated.text.replace(_KEY, key)
-
-        def make(path: Path) -> None:
-            path.write_bytes(_compile(name, text, machine))
-
-        data = find_or_make(cache_directory("objects"), key, ".o", make).read_bytes()
+        binding, (_, _, _, processor) = llvm(), _target()
+        key = hashlib.sha256(f"{processor}\0{_translator()}\0".encode() + bitcode).hexdigest()[:20]
+        file = find_or_make(
+            cache_directory("objects", key[:2]), key, ".o", lambda path: _make(name, bitcode, key, path)
+        ).read_bytes()
+        (length,) = _LENGTH.unpack_from(file)
+        # The file is this user's own and whole, and machine code: what it describes is trusted as what it does.
+        described: _Description = pickle.loads(file[_LENGTH.size : _LENGTH.size + length])
+        data = file[_LENGTH.size + length :]
         _provide(name, data)
-        word = "thread" if translated.together else "plain"
+        word = "thread" if described.together else "plain"
         engine = _engine()
         engine.add_object_file(binding.ObjectFileRef.from_data(data))
         engine.finalize_object()
         address = engine.get_function_address(f"anymps_{word}_{key}")
-        return LoadedKernel(signature, address, translated.together, _shared_bytes(text))
+        return LoadedKernel(described.signature, address, described.together, described.shared_bytes)
+
+
+def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
+    """Translates and compiles a kernel into a file."""
+    binding, (machine, layout, triple, _) = llvm(), _target()
+    try:
+        text = str(binding.parse_bitcode(bitcode))
+    except RuntimeError as error:
+        raise KernelsError(f"LLVM cannot read the bitcode of the kernel {name}: {_last(error)}") from None
+    signature = read_signature(text)
+    translated = translate(text, signature, key, layout, triple)
+    data = _compile(name, translated.text, machine)
+    described = pickle.dumps(_Description(signature, translated.together, _shared_bytes(translated.text)))
+    path.write_bytes(_LENGTH.pack(len(described)) + described + data)
+
+
+@functools.cache
+def _translator() -> str:
+    """The digest of all sources that make an object of bitcode, or say what one is."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 @functools.cache

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 
 from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
+from anymps.metal.kernels.launches._rows import ROWS as _ROWS
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import UNARY as _UNARY
 
-DESCRIBED: Mapping[str, Describe] = {**_UNARY, **_BINARY}
+DESCRIBED: Mapping[str, Describe] = {**_UNARY, **_BINARY, **_ROWS, **_LOOKUPS}
 """By the name of an operator without its overload: what finds the launches of a call."""
 
 __all__ = ["DESCRIBED", "NAMES", "SCALAR_TYPES", "Call", "Describe", "Launch", "Work"]
