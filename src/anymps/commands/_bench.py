@@ -1,16 +1,18 @@
-"""`anymps bench`: how long a function, or an optimizer step of a script, takes."""
+"""`anymps bench`: how long a function, or an optimizer step of a script, takes; `--calibrate`: what a Mac takes."""
 
 from __future__ import annotations
 
 __all__ = ["bench"]
 
 import re
+from pathlib import Path
 
 import click
 
 from anymps._errors import UsageError
 from anymps.commands._bench_function import BenchFunction
 from anymps.commands._bench_session import BenchSession
+from anymps.commands._calibrate import calibrate
 from anymps.commands._run import ScriptCommand
 from anymps.commands._runner import run_target
 from anymps.commands._target import Target
@@ -42,6 +44,13 @@ _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
 )
 @click.option("--calls", type=click.IntRange(1), default=1, show_default=True, help="For a function: calls in one run.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON; times in nanoseconds.")
+@click.option(
+    "--calibrate", "wants_calibration", is_flag=True, help="Time this Mac, and predict times by that from now on."
+)
+@click.option(
+    "--out", metavar="FILE", type=click.Path(path_type=Path), help="With --calibrate: write the timings there, as CSV."
+)
+@click.option("--calibrate-virtual", metavar="MAC", hidden=True)  # for tests: the virtual device's times are no Mac's
 @click.argument("words", metavar="MODULE:FUNCTION|FILE.py:FUNCTION|SCRIPT [ARGUMENTS]...", nargs=-1)
 def bench(
     devices: str | None,
@@ -52,6 +61,9 @@ def bench(
     min_time: float,
     calls: int,
     as_json: bool,
+    wants_calibration: bool,
+    out: Path | None,
+    calibrate_virtual: str | None,
     words: tuple[str, ...],
 ) -> int:
     """Time a function, or the optimizer steps of a script.
@@ -59,7 +71,16 @@ def bench(
     The device is idle before each run and done after it. A function that has a parameter `device` is called with it;
     if it returns a function, it has prepared something, and what it returned is timed. What the code prints goes to
     stderr.
+
+    With --calibrate no function or script is timed, but the Mac itself: about three minutes of products, convolutions,
+    reductions, copies and waits. What they took is kept for its chip and this release of torch, and forecasts use it.
     """
+    if wants_calibration:
+        if words:
+            raise UsageError(f"--calibrate times the Mac itself, not {words[0]}")
+        return calibrate(out, calibrate_virtual)
+    if out is not None:
+        raise UsageError("--out is for --calibrate")
     if not words:
         raise UsageError("name module:function or a script (anymps bench --help)")
     match = _FUNCTION.fullmatch(words[0])

@@ -1,0 +1,169 @@
+"""`anymps bench --calibrate`: times what a Mac does, fits the coefficients of predictions to it and keeps them."""
+
+from __future__ import annotations
+
+__all__ = ["calibrate"]
+
+import csv
+from collections import defaultdict
+from datetime import date
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from anymps._errors import UsageError
+from anymps.commands import _calibrate_cases, _calibrate_measure
+from anymps.commands._calibrate_measure import RUNS, Measurement
+from anymps.cost import (
+    Calibration,
+    OperatorCall,
+    Timed,
+    calibrated,
+    calibration_path,
+    date_in_words,
+    expected_seconds,
+    fit,
+    keep_calibration,
+    predict_operator,
+    refusal,
+    shipped,
+)
+from anymps.mac import Mac, parse_mac
+
+if TYPE_CHECKING:
+    from anymps.train.timing import Stopwatch
+
+COLUMNS: Final = (
+    "source_url", "chip", "gpu_cores", "cores_stated", "torch", "torch_stated", "mode", "milliseconds", "calls", "notes"
+)  # fmt: skip
+"""Those of `benchmarks/times/operators.csv`."""
+
+
+def calibrate(out: Path | None, virtual: str | None) -> int:
+    """Time the cases on this Mac, keep what they say, print both, and write the timings to `out`.
+
+    `virtual` names the Mac that the virtual device plays: a test's switch, as its times are no Mac's. Raises UsageError
+    on another machine than a Mac and for a file that is there already, CostError where too little can be used.
+    """
+    mac = _this_mac(virtual)
+    if out is not None and (out.exists() or not out.absolute().parent.is_dir()):
+        problem = "is there already" if out.exists() else "cannot be written: there is no such directory"
+        raise UsageError(f"{out} {problem}")
+    import torch
+
+    path = calibration_path(mac, torch.__version__)
+    seen = _measured(_stopwatch(), mac, torch.__version__)
+    today = _today()
+    used = [it.timed for it in seen if it.timed and not refusal(it.timed, mac, torch.__version__, shipped())]
+    timings = [it.timed or Timed(it.case.call, it.case.mode, 0.0, 0.0) for it in seen]
+    found = fit(timings, mac, torch.__version__, today, shipped())
+    keep_calibration(found, path)
+    if out is not None:
+        _write_rows(out, used, mac, torch.__version__, today)
+    print("\n".join(_lines(found, used, len(seen), mac, torch.__version__)))
+    print(f"Kept in {path}: times on an {mac.name} with torch {found.torch} are predicted by it from now on.")
+    if out is not None:
+        print(f"The timings are in {out}.")
+    return 0
+
+
+def _this_mac(virtual: str | None) -> Mac:
+    """The Mac to calibrate, its device switched on. Raises UsageError if there is none."""
+    import anymps
+    from anymps.device import this_mac
+
+    if virtual is not None:
+        anymps.enable(virtual, start_method="system")
+        return parse_mac(virtual)
+    mac = this_mac()
+    if mac is None:
+        raise UsageError(
+            "this machine's times are not those of a Mac that is known, so nothing is calibrated: "
+            "run anymps bench --calibrate on the Mac itself"
+        )
+    anymps.enable(require="real", start_method="system")
+    return mac
+
+
+def _stopwatch() -> Stopwatch:
+    from anymps.train.timing import Stopwatch
+
+    return Stopwatch.of("mps")
+
+
+def _today() -> str:
+    return date.today().isoformat()
+
+
+def _measured(watch: Stopwatch, mac: Mac, torch: str) -> list[Measurement]:
+    """Time all cases; one line on stderr for each that cannot be used."""
+    seen = []
+    cases = _calibrate_cases.CASES
+    for found in _calibrate_measure.measure(cases, watch, _calibrate_cases.prepare, _calibrate_measure.swapped_out):
+        seen.append(found)
+        why = found.failure if found.timed is None else refusal(found.timed, mac, torch, shipped())
+        if why:
+            click.echo(f"anymps: {found.case.text} ({found.case.mode}) does not count: {why}", err=True)
+        elif len(seen) % 10 == 0:
+            click.echo(f"anymps: {len(seen)} of {len(cases)} timed", err=True)
+    return seen
+
+
+def _lines(found: Calibration, used: list[Timed], all_of_them: int, mac: Mac, torch: str) -> list[str]:
+    """What was measured beside what was predicted: by class, before and after the calibration."""
+    stock, after = shipped(), calibrated(shipped(), found)
+    groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for it in used:
+        before, now = (it.seconds / expected_seconds(it.call, it.mode, mac, torch, by) for by in (stock, after))
+        groups[_group(it, mac, torch)].append((before, now))
+    lines = [
+        f"{mac.describe()}, torch {torch}, {date_in_words(found.date)}: {len(used)} of {all_of_them} timings count.",
+        "",
+        f"{'':18}{'timings':>8}{'measured / predicted':>22}{'off after calibration':>23}",
+    ]
+    for name, ratios in groups.items():
+        off = median(abs(1 / now - 1) for _, now in ratios)
+        lines.append(f"{name:18}{len(ratios):>8}{median(first for first, _ in ratios):>22.2f}{off:>23.0%}")
+    return [line.rstrip() for line in [*lines, ""]]
+
+
+def _group(it: Timed, mac: Mac, torch: str) -> str:
+    """The class that a timing is told under."""
+    if it.mode == "sync":
+        return "wait"
+    kind = predict_operator(it.call, mac, torch).kind
+    if kind in ("view", "transfer"):
+        return {"view": "view", "transfer": "copy to mps"}[kind]
+    return "dispatch" if "[1]" in it.call.inputs[0] else kind.replace("_", " ")
+
+
+def _write_rows(out: Path, used: list[Timed], mac: Mac, torch: str, today: str) -> None:
+    """Write the timings of kernels as `benchmarks/times/operators.csv` has them."""
+    chip = mac.chip.removeprefix("Apple ")
+    try:
+        with out.open("x", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            for it in used:
+                if any("on cpu" in text for text in (*it.call.inputs, *it.call.outputs)) or it.call.name in _NO_KERNELS:
+                    continue
+                notes = f"macOS {mac.macos[0]}.{mac.macos[1]}, {today}, median of {RUNS} runs, spread {it.spread:.0%}"
+                writer.writerow(
+                    ("local", chip, mac.gpu_cores, "yes", torch.partition("+")[0], "yes", it.mode,
+                     f"{1e3 * it.seconds:.6g}", _text(it.call), notes)
+                )  # fmt: skip
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None
+
+
+_NO_KERNELS: Final = ("view", "transpose")
+
+
+def _text(call: OperatorCall) -> str:
+    """The call as `OperatorCall.parse` reads it."""
+    words = [f"axis={call.axis}"] if call.axis is not None else []
+    words += ["transposed"] * call.transposed
+    properties = f" {{{' '.join(words)}}}" if words else ""
+    return f"{call.operator}({', '.join(call.inputs)}) -> ({', '.join(call.outputs)}){properties}"

@@ -1,0 +1,235 @@
+"""`anymps bench --calibrate` with a planted clock: what it times, what it keeps and prints, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from anymps import parse_mac
+from anymps.commands import _calibrate, _calibrate_cases, main
+from anymps.commands._calibrate_cases import CASES, Case, prepare
+from anymps.commands._calibrate_measure import measure
+from anymps.cost import (
+    Calibration,
+    OperatorCall,
+    Timed,
+    calibrated,
+    calibration_path,
+    expected_seconds,
+    fit,
+    predict_operator,
+    shipped,
+)
+from anymps.train.timing import Stopwatch
+from processes import MAC as MAC_NAME
+
+MAC = parse_mac(MAC_NAME)
+TORCH = torch.__version__
+
+
+class Clock:
+    """Nanoseconds that go on only when something is done."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> int:
+        return round(self.now)
+
+    def watch(self) -> Stopwatch:
+        """A stopwatch by this clock; nothing is waited for."""
+        return Stopwatch(torch.device("mps"), self, lambda: None)
+
+
+def plays(clock: Clock, seconds: Callable[[Case], float]) -> Callable[[Case, object], Callable[[], object]]:
+    """What stands for `prepare`: a call that takes its time by the clock alone."""
+
+    def prepared(case: Case, _: object) -> Callable[[], object]:
+        def once() -> None:
+            clock.now += 1e9 * seconds(case)
+
+        return once
+
+    return prepared
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.text.partition('(')[0]} {case.mode}")
+def test_each_case_is_the_call_that_its_text_says(case: Case) -> None:
+    """Made of tensors without data, it gives the results that stand there; and its time is predicted."""
+    time = predict_operator(case.call, MAC, TORCH)
+    if time.kind == "transfer":
+        return
+    inputs = [_calibrate_cases._tensor(torch, text, "meta") for text in case.call.inputs]
+    made = case.make(torch, inputs)
+    results = [made] if isinstance(made, torch.Tensor) else [it for it in made if it is not None]
+    texts = tuple(f"{str(it.dtype).removeprefix('torch.')}[{', '.join(map(str, it.shape))}]" for it in results)
+    assert texts == (case.call.outputs or case.call.inputs[:1])
+
+
+def test_most_classes_are_timed() -> None:
+    """A class that no case is of has the median factor of the others."""
+    timed = {predict_operator(case.call, MAC, TORCH).kind for case in CASES}
+    assert {*shipped().matrix, *shipped().kernel} - timed == {"blit", "group_norm"}
+
+
+def test_median_and_spread_by_a_given_clock() -> None:
+    """Nine runs, two of them slow: the median leaves them out; the spread is that of the middle half."""
+    clock = Clock()
+    case = Case("aten::relu(float32[4]) -> (float32[4])", lambda *_: None)
+    seconds = iter([1.0] * 6 + [0.1] + [0.10, 0.11, 0.10, 0.12, 0.10, 0.10, 0.9, 0.9, 0.10])
+    pages = iter([5, 5])
+    (found,) = measure([case], clock.watch(), plays(clock, lambda _: next(seconds)), lambda: next(pages))
+    assert found.timed is not None
+    assert (found.timed.call, found.timed.mode, found.timed.paged) == (case.call, "pipe", False)
+    assert found.timed.seconds == pytest.approx(0.10)
+    assert found.timed.spread == pytest.approx(0.2)
+
+
+def test_short_calls_are_timed_many_at_once() -> None:
+    """As many as a tenth of a second holds, and pages that were written are told."""
+    clock, calls = Clock(), 0
+
+    def seconds(_: Case) -> float:
+        nonlocal calls
+        calls += 1
+        return 1e-3
+
+    pages = iter([5, 6])
+    (found,) = measure([CASES[0]], clock.watch(), plays(clock, seconds), lambda: next(pages))
+    assert found.timed is not None
+    assert found.timed.paged
+    assert calls == 3 + 3 + 10 * 100
+
+
+def test_cases_run_on_the_device(mps_device: torch.device) -> None:
+    """A product, a call that is waited for, a copy and a read, on the device."""
+    product = "aten::mm(float32[4, 4], float32[4, 4]) -> (float32[4, 4])"
+    cases = [Case(product, lambda torch, t: torch.mm(*t)), *(case for case in CASES if "[1]" in case.text)]
+    cases += [case for case in CASES if case.reads or "[64] on cpu" in case.text]
+    for case in cases:
+        assert prepare(case, mps_device)() is None
+
+
+@pytest.fixture
+def home(virtual_device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache directory, and a day that stands still."""
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(_calibrate, "_today", lambda: "2026-11-14")
+    return tmp_path
+
+
+def planted() -> Calibration:
+    """A machine whose host is slower, and whose kernels take a tenth longer, but products a quarter."""
+    timed = [Timed(it.call, it.mode, expected_seconds(it.call, it.mode, MAC, TORCH, shipped())) for it in CASES]
+    stock = fit(timed, MAC, TORCH, "2026-11-14", shipped())
+    classes = {kind: 1.25 if kind in shipped().matrix else 1.1 for kind in stock.classes}
+    return replace(stock, classes=classes, microseconds={"host": 25.0, "view": 4.0, "wait": 200.0})
+
+
+def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was planted is kept and printed; a call that torch refuses is one line; the rows are those of the data."""
+    clock, machine = Clock(), calibrated(shipped(), planted())
+
+    def seconds(case: Case) -> float:
+        if "sort" in case.text:
+            raise NotImplementedError("no sort here\nand more")
+        return expected_seconds(case.call, case.mode, MAC, TORCH, machine)
+
+    monkeypatch.setattr(_calibrate, "_stopwatch", clock.watch)
+    monkeypatch.setattr(_calibrate_cases, "prepare", plays(clock, seconds))
+    rows = home / "rows.csv"
+    command = ["bench", "--calibrate", "--calibrate-virtual", MAC_NAME, "--out", str(rows)]
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    path = calibration_path(MAC, TORCH)
+    kept = json.loads(path.read_text())
+    assert kept["microseconds"] == pytest.approx({"host": 25.0, "view": 4.0, "wait": 200.0}, rel=1e-3)
+    measured = {kind: kept["classes"][kind] for kind in kept["timings"]}
+    assert measured == pytest.approx({kind: planted().classes[kind] for kind in measured}, rel=1e-3)
+    assert kept["date"] == "2026-11-14"
+    head, _, columns, *table = out.splitlines()
+    assert head.startswith("Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: ")
+    assert head.endswith(f", torch {TORCH}, 14 Nov 2026: 74 of 75 timings count.")
+    assert columns.split() == ["timings", "measured", "/", "predicted", "off", "after", "calibration"]
+    cells = {line[:18].strip(): line[18:].split() for line in table[: table.index("")]}
+    assert cells["gemm"] == ["10", "1.25", "0%"]
+    assert cells["copy"] == ["2", "1.10", "0%"]
+    release = ".".join(TORCH.split(".")[:2])
+    assert table[table.index("") + 1 :] == [
+        f"Kept in {path}: times on an M3 Pro 18GB with torch {release} are predicted by it from now on.",
+        f"The timings are in {rows}.",
+    ]
+    assert (
+        "anymps: aten::sort(float32[1024, 4096]) -> (float32[1024, 4096], int64[1024, 4096]) (pipe) does not count: "
+        "no sort here\n"
+    ) in err
+    with rows.open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == 74 - 9 - 2  # copies and views are no kernels
+    assert {**written[0], "milliseconds": ""} == {
+        "source_url": "local",
+        "chip": "M3 Pro",
+        "gpu_cores": "18",
+        "cores_stated": "yes",
+        "torch": TORCH.partition("+")[0],
+        "torch_stated": "yes",
+        "mode": "pipe",
+        "milliseconds": "",
+        "calls": "aten::add.Tensor(float32[1], float32[1]) -> (float32[1])",
+        "notes": "macOS 26.4, 2026-11-14, median of 9 runs, spread 0%",
+    }
+    known = {case.call for case in CASES}
+    assert all(OperatorCall.parse(row["calls"]) in known for row in written)
+    assert main(command) == 2
+    assert capsys.readouterr().err == f"anymps: {rows} is there already\n"
+
+
+def test_a_noisy_machine_keeps_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every case is refused in one line, and nothing is written."""
+    clock, calls = Clock(), 0
+
+    def seconds(case: Case) -> float:
+        nonlocal calls
+        calls += 1
+        return 0.1 if calls % 2 else 0.3
+
+    cases = CASES[:2]
+    monkeypatch.setattr(_calibrate_cases, "CASES", cases)
+    monkeypatch.setattr(_calibrate, "_stopwatch", clock.watch)
+    monkeypatch.setattr(_calibrate_cases, "prepare", plays(clock, seconds))
+    assert main(["bench", "--calibrate", "--calibrate-virtual", MAC_NAME, "--out", str(home / "rows.csv")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        *(
+            f"anymps: {case.text} (pipe) does not count: the middle half of its runs spreads over 67% (at most 15%)"
+            for case in cases
+        ),
+        "anymps: only 0 of 2 timings can be used: calibrate again on an idle Mac",
+    ]
+    assert not calibration_path(MAC, TORCH).exists()
+    assert not (home / "rows.csv").exists()
+
+
+def test_another_machine_is_no_mac(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the switch nothing is timed or kept; a script beside it, or a file without it, makes no sense."""
+    for arguments, answer in (
+        (
+            ["--calibrate"],
+            "this machine's times are not those of a Mac that is known, so nothing is calibrated: "
+            "run anymps bench --calibrate on the Mac itself",
+        ),
+        (["--calibrate", "train.py"], "--calibrate times the Mac itself, not train.py"),
+        (["--out", "rows.csv", "train.py"], "--out is for --calibrate"),
+    ):
+        assert main(["bench", *arguments]) == 2
+        assert capsys.readouterr().err == f"anymps: {answer}\n"
+    assert not (home / "cache").exists()
