@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,61 @@ def test_a_full_disk(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None
         "or name another place in ANYMPS_CACHE_DIR"
     )
     assert kernels(small_cache) == []
+
+
+def files_by_age(cache: Path, *ages: int) -> list[Path]:
+    """Files of a MB in the cache, each used that many seconds ago."""
+    (cache / "metal" / "kernels").mkdir(parents=True, exist_ok=True)
+    made = []
+    for age in ages:
+        path = cache / "metal" / "kernels" / f"used-{age}.so"
+        path.write_bytes(bytes(1 << 20))
+        os.utime(path, (time.time() - age, 0))
+        made.append(path)
+    return made
+
+
+def test_the_cache_has_a_limit(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new shader makes the longest unused go; a header's folder too, but nothing of the last hour, nothing linked."""
+    monkeypatch.setenv("ANYMPS_SHADER_CACHE_MB", "3")
+    old, middle, recent, now = files_by_age(small_cache, 90_000, 80_000, 70_000, 60)
+    (small_cache / "metal" / "objects" / "folder").mkdir(parents=True)
+    folder = small_cache / "metal" / "objects" / "folder"
+    (folder / "part").write_bytes(bytes(1 << 20))
+    for path in (folder / "part", folder):
+        os.utime(path, (time.time() - 100_000, 0))
+    assert value() == 7
+    assert [path.exists() for path in (folder, old, middle, recent, now)] == [False, False, False, True, True]
+    (made,) = set(kernels(small_cache)) - {recent, now}
+    assert value() == 7
+    assert made.exists()
+    assert (small_cache / "metal" / "shim").is_dir()
+
+
+def test_what_is_used_stays(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shader that was made long ago and is used now is not the oldest."""
+    from anymps.metal._cache_limit import prune
+
+    value()
+    (made,) = kernels(small_cache)
+    os.utime(made, (0, 0))
+    value()
+    (old,) = files_by_age(small_cache, 90_000)
+    monkeypatch.setenv("ANYMPS_SHADER_CACHE_MB", "0")
+    prune()
+    assert kernels(small_cache) == [made]
+    assert not old.exists()
+
+
+def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that says what to name."""
+    from anymps._errors import UsageError
+    from anymps.metal import cache_limit
+
+    monkeypatch.setenv("ANYMPS_SHADER_CACHE_MB", "1 GB")
+    with pytest.raises(UsageError) as raised:
+        cache_limit()
+    assert str(raised.value) == "ANYMPS_SHADER_CACHE_MB=1 GB is no number of megabytes: name one, such as 1024"
 
 
 def test_two_processes_at_once(small_cache: Path) -> None:

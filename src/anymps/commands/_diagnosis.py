@@ -222,6 +222,17 @@ def _build_checks(facts: Facts) -> list[Check]:
     elif not facts.cache_writable:
         text = f"{facts.cache} cannot be written: make it writable, or name another place in ANYMPS_CACHE_DIR"
         checks.append(Check("cache", missing, text))
+    if facts.shader_cache is not None:
+        checks.append(_shader_check(facts))
     if not facts.ninja:
         checks.append(Check("ninja", Status.WARN, "not found: the build takes plain processes (pip install ninja)"))
     return checks
+
+
+def _shader_check(facts: Facts) -> Check:
+    """How much room compiled Metal shaders take."""
+    text = f"{facts.shader_cache_bytes >> 20:,} MB of compiled Metal shaders in {facts.shader_cache}"
+    if facts.shader_cache_limit is None:
+        return Check("shader cache", Status.WARN, f"{text}; ANYMPS_SHADER_CACHE_MB is no number of megabytes")
+    limit = f"{facts.shader_cache_limit >> 20:,} MB"
+    return Check("shader cache", Status.OK, f"{text}. Above {limit} the oldest go (ANYMPS_SHADER_CACHE_MB)")

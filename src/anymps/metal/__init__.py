@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anymps.metal._cache_limit import cache_bytes, cache_limit, shader_cache
     from anymps.metal._check_setting import CHECK_VARIABLE
     from anymps.metal._check_words import ShaderFault
     from anymps.metal._checked_launch import ShaderFaultWarning, take_shader_faults
@@ -22,6 +23,9 @@ __all__ = [
     "ShaderFault",
     "ShaderFaultWarning",
     "ShaderLibrary",
+    "cache_bytes",
+    "cache_limit",
+    "shader_cache",
     "take_shader_faults",
 ]
 
@@ -32,6 +36,9 @@ _HOMES = {
     "ShaderFault": "anymps.metal._check_words",
     "ShaderFaultWarning": "anymps.metal._checked_launch",
     "ShaderLibrary": "anymps.metal._library",
+    "cache_bytes": "anymps.metal._cache_limit",
+    "cache_limit": "anymps.metal._cache_limit",
+    "shader_cache": "anymps.metal._cache_limit",
     "take_shader_faults": "anymps.metal._checked_launch",
 }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
 from anymps._errors import BuildError, UsageError
+from anymps.metal._cache_limit import mark_used, prune
 
 
 def cache_directory(*parts: str) -> Path:
@@ -61,6 +62,7 @@ def work_folder(directory: Path) -> Iterator[Path]:
 def find(directory: Path, key: str, suffix: str) -> Path | None:
     """The finished file of that key, whole by its digest; what is not whole is removed."""
     for path in directory.glob(f"{key}-*{suffix}"):
+        mark_used(path)  # before it is read: no other process removes it now
         with contextlib.suppress(OSError):  # gone, or not ours to remove
             if path.name == f"{key}-{_digest(path)}{suffix}" and not why_unsafe(path):
                 return path
@@ -69,14 +71,15 @@ def find(directory: Path, key: str, suffix: str) -> Path | None:
 
 
 def keep(made: Path, directory: Path, key: str, suffix: str) -> Path:
-    """Moves a finished file into the cache and returns its new place.
+    """Moves a finished file into the cache, which then is brought within its limit, and returns its new place.
 
-    Raises BuildError where it cannot be written.
+    Raises BuildError where it cannot be written, UsageError for a limit that is no number.
     """
     try:
         made.chmod(0o755)
         target = directory / f"{key}-{_digest(made)}{suffix}"
         os.replace(made, target)
+        prune()
     except OSError as error:
         raise BuildError(
             f"compiled shaders cannot be kept in {directory} ({error.strerror or error}): make room there, "
