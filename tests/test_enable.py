@@ -289,6 +289,25 @@ def test_process_ends_cleanly_after_a_backward() -> None:
     assert [run_python(code).status for _ in range(5)] == [0] * 5
 
 
+def test_a_real_device_computes_by_itself() -> None:
+    """On a Mac every substrate but the default is refused: it would be left out in silence."""
+    code = """
+        import torch, anymps
+        from anymps.device import _enable
+        torch.backends.mps.is_built = torch.backends.mps.is_available = lambda: True
+        _enable.SUBSTRATES["elsewhere"] = "computed elsewhere"
+        for substrate in ("shape", "elsewhere"):
+            try:
+                _enable.enable(substrate=substrate)
+            except anymps.EnableError as error:
+                print(error)
+    """
+    assert run_python(code).lines == [
+        "anymps: a plan needs the virtual device, and this Mac has a real one",
+        "anymps: substrate='elsewhere' needs the virtual device, and this Mac has a real one",
+    ]
+
+
 def test_a_torch_whose_rules_are_unknown() -> None:
     """A torch outside the range is refused in one line, with the way out, before anything is touched."""
     code = """

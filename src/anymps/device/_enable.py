@@ -214,8 +214,9 @@ def _enable(
     import torch
 
     if torch.backends.mps.is_built() and torch.backends.mps.is_available():
-        if substrate == "shape":
-            raise EnableError("anymps: a plan needs the virtual device, and this Mac has a real one")
+        if substrate not in (None, "host"):
+            asked = "a plan" if substrate == "shape" else f"substrate={substrate!r}"
+            raise EnableError(f"anymps: {asked} needs the virtual device, and this Mac has a real one")
         if require == "virtual":
             raise RequireError("anymps: --require virtual, but this Mac has a real mps device")
         if kernels == "real":
