@@ -77,6 +77,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
         (["--start-method", "fork", "train.py"], Target("train.py"), RunOptions(start_method="fork")),
         (["--cuda-as-mps", "train.py"], Target("train.py"), RunOptions(cuda_as_mps=True)),
         (["--steps", "10:30", "train.py", "--steps"], Target("train.py", ("--steps",)), RunOptions(steps=(10, 30))),
+        (["--live", "train.py"], Target("train.py"), RunOptions(live=True)),
         (["--steps=:30", "train.py"], Target("train.py"), RunOptions(steps=(0, 30))),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
         (

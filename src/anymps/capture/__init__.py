@@ -13,6 +13,7 @@ from anymps.capture._endings import INTERRUPTED, ending_of
 from anymps.capture._start import record
 
 if TYPE_CHECKING:
+    from anymps.capture._progress import Progress
     from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture
     from anymps.capture._suite import Allocation, LateError, Section, SuiteCapture
 
@@ -23,6 +24,7 @@ __all__ = [
     "Allocation",
     "Capture",
     "LateError",
+    "Progress",
     "Section",
     "SuiteCapture",
     "ending_of",
@@ -36,6 +38,7 @@ _HOMES = {
     "Capture": "anymps.capture._recorder",
     "DETAIL_LIMIT": "anymps.capture._recorder",
     "LateError": "anymps.capture._suite",
+    "Progress": "anymps.capture._progress",
     "Section": "anymps.capture._suite",
     "SuiteCapture": "anymps.capture._suite",
 }

@@ -23,6 +23,7 @@ from anymps.capture._endings import ending_of
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._origins import default_is_mps, find_caller, find_origin
 from anymps.capture._part import HeldMarks, Part, check_steps
+from anymps.capture._progress import Progress, StepClock
 from anymps.device import CACHE_VARIABLE, State, children_used_mps, native, real_calls, state, this_mac
 from anymps.record import Fate, Recording, RecordingWriter, RefusalKind
 from anymps.record.format import (
@@ -107,6 +108,8 @@ class Capture:
         self._refusals: list[RefusalRow] = []
         self._delayed: dict[int, RefusalRow] = {}
         self._seconds = 0.0  # of a part that is over
+        self._begin_ns = 0  # of a part
+        self._clock = StepClock()
         self._reached = False  # whether any operator ran on mps
         self._real_before: Counter[str] = Counter()  # calls that real kernels computed before it began
         self._real_after: Counter[str] | None = None  # and up to the end of a part
@@ -158,6 +161,25 @@ class Capture:
         return self._part.seen if self._part is not None else 0
 
     @property
+    def progress(self) -> Progress:
+        """How far the run is. Takes what is on the tape to the file."""
+        with self._lock:
+            self.flush()
+            waits = sum(count for *_, wait, _, count, _, _ in self.core.tape_totals() if wait)
+            allocated, peak, *_ = self.core.memory_statistics()["allocated"]
+            part, clock = self._part, self._clock
+            return Progress(
+                steps=part.seen if part is not None else clock.count,
+                recorded=clock.count,
+                waits=waits,
+                step_ns=clock.step_ns,
+                allocated=allocated,
+                peak=peak,
+                begun=self.has_begun,
+                over=self.is_over,
+            )
+
+    @property
     def is_over(self) -> bool:
         """Whether the part of the run that was to be recorded is over. Of a whole run it never is."""
         return self._part is not None and self._part.done
@@ -179,7 +201,8 @@ class Capture:
             if self._held is not None:
                 self._held.release()
             with self._storing("The run goes on."):
-                self._writer.set_meta("begin_ns", self.core.clock_ns())
+                self._begin_ns = self.core.clock_ns()
+                self._writer.set_meta("begin_ns", self._begin_ns)
 
     def _end(self) -> None:
         """The last step of the part is over. The hooks stay: one of them calls this."""
@@ -300,6 +323,7 @@ class Capture:
         operators = [(self._operators + index, name) for index, name in enumerate(names)]
         self._reached |= any(fate != Fate.MARK for _, _, fate, *_ in signatures)
         self._operators += len(names)
+        self._clock.add(steps, self._begin_ns)
         refusals, self._refusals = self._refusals, []
         modules = list(drain_modules(self._hooks))
         self._store(Drained(entries, operators, signatures, modules, sites, steps, refusals, dropped, rounds))

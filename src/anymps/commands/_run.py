@@ -121,6 +121,7 @@ def _steps(text: str) -> tuple[int, int]:
     help="What computes: this machine's CPU, or PyTorch's own Metal kernels where their launches are known, after "
     "`anymps kernels add` (ANYMPS_KERNELS).",
 )
+@click.option("--live", is_flag=True, help="Show steps, waits and memory while the script runs.")
 @click.option("--allow-unused", is_flag=True, help="End with 0 even if nothing ran on mps.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
@@ -149,6 +150,7 @@ def run(
     no_children: bool,
     steps: tuple[int, int] | None,
     kernels: str | None,
+    live: bool,
     verbose: bool,
     no_arguments: bool,
     no_report: bool,
@@ -177,6 +179,8 @@ def run(
     named = None if report_to is None else Output.by_ending(report_to)
     if named is not None:
         report_to, reports = None, (*reports, named)
+    if live and not target.is_module and is_notebook(target.name):
+        raise UsageError("--live watches scripts, and no notebooks")
     options = RunOptions(
         mac=mac,
         fallback=fallback,
@@ -190,6 +194,7 @@ def run(
         children=not no_children,
         steps=steps,
         kernels=kernels,
+        live=live,
         arguments=not no_arguments,
         report=not no_report,
         verbose=verbose,

@@ -15,6 +15,7 @@ from anymps._errors import RecordingError, UsageError
 from anymps.children import ChildParts, ChildSettings
 from anymps.commands._judge import NOTHING_CHOSEN, UNUSED, Choice, Judge, is_unused
 from anymps.commands._last_run import LastRun
+from anymps.commands._live import Live
 from anymps.commands._outputs import Outputs
 from anymps.commands._show import say, show, show_summary
 from anymps.commands._target import Target
@@ -43,6 +44,7 @@ class RunOptions:
     children: bool = True
     steps: tuple[int, int] | None = None
     kernels: str | None = None
+    live: bool = False
     arguments: bool = True
     report: bool = True
     verbose: bool = False
@@ -63,6 +65,7 @@ class RunSession:
         self._place: Path | None = None
         self._recording: Recording | None = None
         self._children = ChildParts()
+        self._live: Live | None = None
 
     def start(self, target: Target) -> None:
         """Switch the device on and begin to record.
@@ -123,6 +126,9 @@ class RunSession:
         capture = anymps.record(place, script=target.name, argv=arguments, source=options.source, steps=options.steps)
         self._capture = capture.__enter__()
         self._place = place
+        if options.live:
+            self._live = Live(capture, self._stderr)
+            self._live.start()
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording and show the report.
@@ -178,6 +184,8 @@ class RunSession:
         return "anymps report" if kept else "anymps run -v ..."
 
     def _close(self, ending: dict[str, object]) -> None:
+        if self._live is not None:
+            self._live.stop()
         try:
             if self._capture is None:
                 return
