@@ -72,6 +72,7 @@ class NotebookSession(RunSession):
             "require": options.require,
             "start_method": options.start_method,
             "cuda_as_mps": options.cuda_as_mps or None,
+            "kernels": options.kernels,
         }
 
     def _watch_children(self, mac: str | None) -> None:
