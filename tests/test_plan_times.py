@@ -81,3 +81,14 @@ def test_the_table_tells_what_binds_and_what_fails() -> None:
 def test_one_mac_alone_has_no_speed() -> None:
     """There is nothing to compare it with."""
     assert "speed" not in time_rows(planned("M5 16GB")).columns
+
+
+def test_a_calibrated_mac_is_named() -> None:
+    """Below the table, once for each Mac whose time rests on a calibration."""
+    before = planned()
+    told = "Calibrated on this machine, 14 Nov 2026."
+    first, *others = before.times
+    assert first.time is not None
+    after = replace(before, times=(replace(first, time=replace(first.time, calibration=told)), *others))
+    rest, stock = time_rows(after).rest, time_rows(before).rest
+    assert rest == f"{stock} {first.mac.name}: calibrated on this machine, 14 Nov 2026."
