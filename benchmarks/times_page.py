@@ -32,7 +32,7 @@ print(time.device, time.low, time.high, time.bound)  # seconds, their 80 % inter
 
 Every report of a run says how long the typical step would take on the chosen Mac, and what binds it. JSON has it as `predicted_step`, and
 `anymps.forecast.forecast` gives it for any Mac. If less than nine tenths of the step's calls have a predicted time, there is no number, and
-none where data loading or paging decide.
+none where data loading or paging decide. The report says why, and names the operators that miss one.
 
 ## Operators on a Mac that was not timed
 

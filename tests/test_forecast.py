@@ -149,10 +149,14 @@ def test_without_ground_there_is_one_line() -> None:
     for one in (unknown, steps, other):
         one.end()
     for recording, message in (
-        (empty.close(), "anymps: the recording holds no complete step"),
-        (unknown.close(), "anymps: the recording names no Mac that is known"),
-        (steps.close(), "anymps: the recording does not say which torch made it"),
-        (other.close(), "anymps: only 3 of the step's 5 calls have a predicted time"),
+        (empty.close(), "anymps: no time is told: the recording holds no complete step"),
+        (unknown.close(), "anymps: no time is told: the recording names no Mac that is known"),
+        (steps.close(), "anymps: no time is told: the recording does not say which torch made it"),
+        (
+            other.close(),
+            "anymps: no time is told for this Mac: only 3 of the step's 5 calls have a predicted time (missing: 2 of "
+            "aten::linalg_svd)",
+        ),
     ):
         assert try_forecast(recording) is None
         with pytest.raises(CostError) as caught:

@@ -78,21 +78,56 @@ def test_the_step_table_has_a_column_of_the_macs_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "unknown", "meta"),
+    ("known", "unknown", "meta", "reason"),
     [
-        (8, 2, {}),
-        (10, 0, {"torch_version": ""}),
-        (10, 0, {"mac": "MacBook Neo", "mac_details": ""}),
-        (10, 0, {"mac": "", "mac_details": ""}),
+        (
+            8,
+            2,
+            {},
+            "No time is told for this Mac: only 7 of the step's 9 calls have a predicted time (missing: 2 of "
+            "aten::linalg_svd).",
+        ),
+        (10, 0, {"torch_version": ""}, "No time is told: the recording does not say which torch made it."),
+        (
+            10,
+            0,
+            {"mac": "MacBook Neo", "mac_details": ""},
+            "No time is predicted for Apple A18 Pro: the clock of its GPU is not public.",
+        ),
+        (10, 0, {"mac": "", "mac_details": ""}, "No time is told: the recording names no Mac that is known."),
     ],
     ids=["too many calls without a class", "no torch", "no rates", "no Mac"],
 )
-def test_without_ground_there_is_no_number(known: int, unknown: int, meta: dict[str, object]) -> None:
-    """Nothing is said, and JSON has null."""
+def test_without_ground_a_sentence_says_why(known: int, unknown: int, meta: dict[str, object], reason: str) -> None:
+    """In the terminal, on the page and in JSON, which has null for the number; the short report has none of it."""
     made = recording(known, unknown, **meta)
     assert predicted_step(made) is None
+    assert predicted_sentence(made) == reason
+    assert render_terminal(made, []).replace("\n", " ").count(reason) == 1
+    assert "".join(renderer("html").pieces(made, [])).count(reason.replace("'", "&#39;")) == 1
+    report = json.loads("".join(renderer("json").pieces(made, [])))
+    assert (report["predicted_step"], report["no_predicted_step"]) == (None, reason)
+    assert "o time is" not in render_summary(made, [])
+
+
+def test_a_run_without_steps_needs_no_reason() -> None:
+    """No loop came round: there is no step of which a time could be told."""
+    made = RecordingBuilder(meta=META).close()
     assert predicted_sentence(made) == ""
-    assert json.loads("".join(renderer("json").pieces(made, [])))["predicted_step"] is None
+    report = json.loads("".join(renderer("json").pieces(made, [])))
+    assert (report["predicted_step"], report["no_predicted_step"]) == (None, "")
+
+
+def test_a_step_without_work_for_the_gpu_has_no_time() -> None:
+    """Its one call runs on the CPU instead."""
+    builder = RecordingBuilder(meta=META)
+    for step in range(3):
+        builder.entry(
+            "aten::mm", start_ns=step * 1_000_000, duration_ns=500, inputs=(SIDE, SIDE), outputs=(SIDE,),
+            fate=Fate.FALLBACK, wait=Wait.FALLBACK,
+        )  # fmt: skip
+        builder.end_step((step + 1) * 1_000_000)
+    assert predicted_sentence(builder.close()) == "No time is told for this Mac: nothing in the step works on its GPU."
 
 
 def test_a_few_calls_may_be_unknown() -> None:

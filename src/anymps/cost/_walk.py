@@ -86,7 +86,8 @@ class WalkedStep:
     `waits` has the costliest places first, and `all_waits` is what a step without any wait would save.
 
     `calls` are those to predict, `predicted` those that have a time; `left_out` tells why the others have none, with
-    how many of them. The tracks hold what host and device do when; they are empty unless they were asked for.
+    how many of them, and `unpredicted` of which operators they are. The tracks hold what host and device do when; they
+    are empty unless they were asked for.
     `calibration` is a sentence on the calibration of that Mac where there is one.
     """
 
@@ -105,6 +106,7 @@ class WalkedStep:
     calls: int
     predicted: int
     left_out: tuple[tuple[str, int], ...]
+    unpredicted: tuple[tuple[str, int], ...] = ()
     host_track: tuple[Busy, ...] = ()
     device_track: tuple[Busy, ...] = ()
     calibration: str = ""
@@ -162,6 +164,7 @@ def walked_step(
         calls=book.calls,
         predicted=book.calls - sum(book.left_out.values()),
         left_out=tuple(book.left_out.most_common()),
+        unpredicted=tuple(book.unpredicted.most_common()),
         calibration=coefficients.calibration,
         host_track=tuple(walked.host),
         device_track=tuple(walked.device),
@@ -199,6 +202,7 @@ class _Book:
         self.calls = 0
         self.uncertain = 0.0
         self.left_out: Counter[str] = Counter()
+        self.unpredicted: Counter[str] = Counter()
 
     def move(self, it: Happening) -> Move:
         """The move of the clocks that a happening is."""
@@ -239,9 +243,9 @@ class _Book:
     def _fallback(self, it: Happening, code: float) -> Move:
         seconds = it.work / self._speed if it.work is not None else self._on_cpu(it.call)
         if seconds is None:
-            self.left_out[
-                f"{it.call.operator if it.call else 'a call'} runs on the CPU, and its time was not seen"
-            ] += 1
+            operator = it.call.operator if it.call else "a call"
+            self.left_out[f"{operator} runs on the CPU, and its time was not seen"] += 1
+            self.unpredicted[operator] += 1
         native, _ = self._time(it.call, told=False)
         after = self._transfer.latency + self._transfer.seconds(it.moved) + (seconds or 0.0)
         instead = (self._dispatch, native.device if native is not None else 0.0)
@@ -269,6 +273,7 @@ class _Book:
             return known
         if told:
             self.left_out[known] += 1
+            self.unpredicted[call.operator] += 1
         return None, 0.0
 
     def _look_up(self, call: OperatorCall) -> tuple[OperatorTime, float] | str:

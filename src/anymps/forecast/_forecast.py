@@ -19,6 +19,9 @@ _SPEED_HERE: Final = 0.65
 _LEAST_COVERED: Final = 0.9
 """Of a step's calls: with fewer predicted ones there is no time."""
 
+_MOST_NAMED: Final = 3
+"""Operators without a predicted time that the reason names."""
+
 _WORDS: Final[dict[StepBound, str]] = {
     "launch": "launches",
     "host code": "the program's own code",
@@ -94,7 +97,8 @@ def forecast(recording: Recording, mac: Mac | None = None, *, tracks: bool = Fal
     """The typical step of a recording on a Mac, by default the one that the recording names.
 
     With `tracks` its time holds what host and device do when. Raises CostError, in one line, where there is no ground:
-    no complete step, no Mac or torch that is known, or less than nine tenths of the calls with a predicted time.
+    no complete step, no Mac or torch that is known, no work for the GPU, or less than nine tenths of the calls with a
+    predicted time.
     """
     answers = _made.setdefault(recording, {})
     known = answers.get((mac, tracks))
@@ -117,18 +121,33 @@ def try_forecast(recording: Recording, mac: Mac | None = None, *, tracks: bool =
         return None
 
 
+def why_no_forecast(recording: Recording) -> str:
+    """In one sentence why there is none for the recording's own Mac; the empty text where there is one."""
+    try:
+        forecast(recording)
+    except CostError as error:
+        reason = str(error).removeprefix("anymps: ")
+        return f"{reason[:1].upper()}{reason[1:]}."
+    return ""
+
+
 def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool) -> Forecast:
     named = _named(recording)
     mac = mac or named
     if mac is None:
-        raise CostError("anymps: the recording names no Mac that is known")
+        raise CostError("anymps: no time is told: the recording names no Mac that is known")
     torch = str(recording.meta.get("torch_version") or "")
     if not torch:
-        raise CostError("anymps: the recording does not say which torch made it")
+        raise CostError("anymps: no time is told: the recording does not say which torch made it")
     step, found, speed = _happenings(recording, named)
     time = walk_step(found, mac, torch, tracks=tracks)
-    if not time.device or time.predicted < _LEAST_COVERED * time.calls:
-        raise CostError(f"anymps: only {time.predicted:,} of the step's {time.calls:,} calls have a predicted time")
+    if time.predicted < _LEAST_COVERED * time.calls:
+        raise CostError(
+            f"anymps: no time is told for this Mac: only {time.predicted:,} of the step's {time.calls:,} calls have a "
+            f"predicted time (missing: {_missing(time)})"
+        )
+    if not time.device:
+        raise CostError("anymps: no time is told for this Mac: nothing in the step works on its GPU")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
     loading = sum(it.work or 0.0 for it in found if it.kind == "batch") / speed
     calls = tuple(it.call.operator if it.call is not None else "" for it in found) if tracks else ()
@@ -140,12 +159,21 @@ def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, list[Hap
     if known is None:
         step = recording.typical_step()
         if step is None:
-            raise CostError("anymps: the recording holds no complete step")
+            raise CostError("anymps: no time is told: the recording holds no complete step")
         speed = _SPEED_HERE
         if recording.meta.get("virtual") is False:
             speed = (named.cpu_speed if named is not None else None) or 1.0
         known = _seen[recording] = step, happenings(recording, step, speed), speed
     return known
+
+
+def _missing(time: WalkedStep) -> str:
+    """`3 of aten::x and 2 of aten::y`: the operators with most calls by name, the others as a number."""
+    parts = [f"{calls:,} of {operator}" for operator, calls in time.unpredicted[:_MOST_NAMED]]
+    if others := sum(calls for _, calls in time.unpredicted[_MOST_NAMED:]):
+        parts.append(f"{others:,} of others")
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _no_time(recording: Recording, mac: Mac, time: WalkedStep, loading: float) -> str:

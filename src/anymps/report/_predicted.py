@@ -1,11 +1,11 @@
-"""What the typical step would take on the Mac of a run, as reports say it; nothing where that cannot be predicted."""
+"""What the typical step would take on the Mac of a run, as reports say it; where that cannot be told, why."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from anymps._units import duration, duration_range
-from anymps.forecast import Forecast, try_forecast
+from anymps.forecast import Forecast, try_forecast, why_no_forecast
 from anymps.record import Phase, Recording
 
 ON_MAC = "on the Mac"
@@ -22,9 +22,15 @@ def predicted_step(recording: Recording) -> Forecast | None:
 
 
 def predicted_sentence(recording: Recording) -> str:
-    """The prediction in words, the empty text without one."""
+    """The prediction in words, or why there is none; the empty text for a run without steps."""
     found = predicted_step(recording)
-    return found.sentence if found is not None else ""
+    return found.sentence if found is not None else why_no_prediction(recording)
+
+
+def why_no_prediction(recording: Recording) -> str:
+    """Why there is no prediction, in one sentence; empty where there is one, and for a run without work in steps."""
+    works = any(share.on_mps or share.on_cpu or share.waits for share in recording.step_table().typical)
+    return why_no_forecast(recording) if works else ""
 
 
 def predicted_in_short(recording: Recording) -> str:

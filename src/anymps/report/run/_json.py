@@ -21,7 +21,7 @@ from anymps.record import (
 )
 from anymps.report._identity import fingerprints
 from anymps.report._objects import finding_object, share_object, site_object
-from anymps.report._predicted import predicted_object
+from anymps.report._predicted import predicted_object, why_no_prediction
 from anymps.report._real_kernels import real_object
 from anymps.report._words import fact, limits, verdict
 
@@ -70,6 +70,7 @@ def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, obje
         "findings": [finding_object(*pair) for pair in zip(findings, marks, strict=True)],
         "step_table": _step_table(recording.step_table()),
         "predicted_step": predicted_object(recording),
+        "no_predicted_step": why_no_prediction(recording),
         "operators": [_operator(use) for use in recording.operators()],
         "lines": [_line(line) for line in recording.lines()],
         "waits": [_occurrence(wait) for wait in recording.waits()],
