@@ -155,11 +155,12 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert kept["date"] == "2026-11-14"
     head, _, columns, *table = out.splitlines()
     assert head.startswith("Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: ")
-    assert head.endswith(f", torch {TORCH}, 14 Nov 2026: 74 of 75 timings count.")
+    assert head.endswith(f", torch {TORCH}, 14 Nov 2026: 73 of 74 timings count.")
     assert columns.split() == ["timings", "measured", "/", "predicted", "off", "after", "calibration"]
-    cells = {line[:18].strip(): line[18:].split() for line in table[: table.index("")]}
+    cells = {line[:20].strip(): line[20:].split() for line in table[: table.index("")]}
     assert cells["gemm"] == ["10", "1.25", "0%"]
     assert cells["copy"] == ["2", "1.10", "0%"]
+    assert cells["CPU to or from mps"][0] == "8"
     release = ".".join(TORCH.split(".")[:2])
     assert table[table.index("") + 1 :] == [
         f"Kept in {path}: times on an M3 Pro 18GB with torch {release} are predicted by it from now on.",
@@ -171,7 +172,7 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     ) in err
     with rows.open(newline="") as file:
         written = list(csv.DictReader(file))
-    assert len(written) == 74 - 9 - 2  # copies and views are no kernels
+    assert len(written) == 73 - 8 - 2  # copies and views are no kernels
     assert {**written[0], "milliseconds": ""} == {
         "source_url": "local",
         "chip": "M3 Pro",

@@ -88,6 +88,13 @@ def test_planted_coefficients_come_back() -> None:
     assert found.classes["sort"] == pytest.approx((1.1 + 1.7) / 2)
 
 
+def test_a_blocking_copy_may_be_as_quick_as_a_wait() -> None:
+    """What is left of it without the wait is next to nothing, not what is shipped."""
+    quick = [Timed(call, "sync", 140e-6) for call in (SMALL_COPY, BACK)]
+    rows = [row for row in timings(shipped()) if row.call not in (SMALL_COPY, BACK)] + quick
+    assert fit(rows, MAC, TORCH, DAY, shipped()).transfer.latency == 1e-6
+
+
 def test_one_wrong_timing_of_three_moves_nothing() -> None:
     """Medians: the third timing of the same class is ten times off."""
     rows = timings(shipped())

@@ -121,21 +121,21 @@ def _lines(found: Calibration, used: list[Timed], all_of_them: int, mac: Mac, to
     lines = [
         f"{mac.describe()}, torch {torch}, {date_in_words(found.date)}: {len(used)} of {all_of_them} timings count.",
         "",
-        f"{'':18}{'timings':>8}{'measured / predicted':>22}{'off after calibration':>23}",
+        f"{'':20}{'timings':>8}{'measured / predicted':>22}{'off after calibration':>23}",
     ]
     for name, ratios in groups.items():
         off = median(abs(1 / now - 1) for _, now in ratios)
-        lines.append(f"{name:18}{len(ratios):>8}{median(first for first, _ in ratios):>22.2f}{off:>23.0%}")
+        lines.append(f"{name:20}{len(ratios):>8}{median(first for first, _ in ratios):>22.2f}{off:>23.0%}")
     return [line.rstrip() for line in [*lines, ""]]
 
 
 def _group(it: Timed, mac: Mac, torch: str) -> str:
     """The class that a timing is told under."""
+    kind = predict_operator(it.call, mac, torch).kind
+    if kind == "transfer":
+        return "CPU to or from mps"
     if it.mode == "sync":
         return "wait"
-    kind = predict_operator(it.call, mac, torch).kind
-    if kind in ("view", "transfer"):
-        return {"view": "view", "transfer": "copy to mps"}[kind]
     return "dispatch" if "[1]" in it.call.inputs[0] else kind.replace("_", " ")
 
 

@@ -216,16 +216,15 @@ _HOST: Final = [
     Case("aten::view(float32[1024]) -> (float32[32, 32])", lambda _, t: t[0].view(32, 32)),
     Case("aten::transpose.int(float32[32, 8]) -> (float32[8, 32])", lambda _, t: t[0].transpose(0, 1)),
 ]
-_COPIES: Final = [
+_COPIES: Final = [  # blocking ones, which wait by themselves in both directions
     *(
-        Case(f"aten::_to_copy({shape} on cpu) -> ({shape})", lambda _, t: t[0].to("mps"))
+        Case(f"aten::_to_copy({shape} on cpu) -> ({shape})", lambda _, t: t[0].to("mps"), "sync", True)
         for shape in ("float32[64]", "float32[4096]", "float32[65536]", "float32[2048, 2048]", _A)
     ),
     *(
         Case(f"aten::_to_copy({shape}) -> ({shape} on cpu)", lambda _, t: t[0].to("cpu"), "sync", True)
         for shape in ("float32[64]", "float32[65536]", "float32[2048, 2048]")
     ),
-    Case("aten::_local_scalar_dense(float32[]) -> (float32[] on cpu)", lambda _, t: t[0].item(), "sync", True),
 ]
 
 CASES: Final = (

@@ -32,6 +32,7 @@ MOST_SPREAD: Final = 0.15
 _FARTHEST: Final = 20.0  # times the prediction, or a part of it: such a timing is of something else
 _TINY: Final = 0.5  # of the host's time: a kernel that is shorter tells of the host
 _LONG: Final = 2.0  # of the host's time: a kernel that is longer tells of its class
+_LEAST_COPY: Final = 1e-6  # seconds
 _LARGE_COPY: Final = 1 << 22  # bytes from which on the rate decides
 
 
@@ -126,8 +127,8 @@ class _Solver:
         """Latency by small copies, the rate by large ones; what was not timed stays."""
         known = self._stock.transfer
         copies = [(it.seconds - (self._wait if it.mode == "sync" else 0.0), moved_bytes(it.call)) for it in timings]
-        small = [seconds - size / known.rate for seconds, size in copies if 0 < size < _LARGE_COPY]
-        small = [seconds for seconds in small if seconds > 0]
+        # A blocking copy may take no longer than the wait that is taken off: its own part is then next to nothing.
+        small = [max(_LEAST_COPY, seconds - size / known.rate) for seconds, size in copies if 0 < size < _LARGE_COPY]
         latency = median(small) if small else known.latency
         large = [size / (seconds - latency) for seconds, size in copies if size >= _LARGE_COPY and seconds > latency]
         return Transfer(latency, median(large) if large else known.rate)
