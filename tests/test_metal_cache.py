@@ -177,6 +177,20 @@ def test_two_processes_at_once(small_cache: Path) -> None:
     assert len(kernels(small_cache)) == 1
 
 
+def test_loops_gather_nothing() -> None:
+    """Loads one by one are faster than the processors' instruction for many."""
+    from anymps.metal import _compiler
+
+    compiler = _compiler.find_compiler()
+    if compiler.is_clang:
+        pytest.skip("g++ alone is told how to load")
+    loop = "void f(float* o, float* x, int* at) { for (int i = 0; i < 1024; ++i) o[i] = x[at[i]]; }"
+    answer = compiler.run([*compiler.shader_flags(), "-x", "c++", "-S", "-o", "-", "-"], loop)
+    assert answer.returncode == 0
+    assert "ret" in answer.stdout
+    assert "gather" not in answer.stdout
+
+
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One line that says what to install."""
     from anymps.metal import _compiler
