@@ -58,7 +58,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(path.parent)}}
     nbclient.NotebookClient(
-        notebook, kernel_name="python3", allow_errors=True, timeout=None, resources=resources
+        notebook, kernel_name="python3", allow_errors=True, timeout=None, startup_timeout=600, resources=resources
     ).execute()
     return list(notebook.cells[1:])
 

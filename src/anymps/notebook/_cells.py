@@ -58,6 +58,7 @@ def finish(failed: bool) -> dict[str, object]:
     """
     capture = _running
     assert capture is not None
-    capture.close(ending_of(sys.last_value) if failed and sys.last_value is not None else {"status": 0})
+    error = getattr(sys, "last_value", None) if failed else None
+    capture.close(ending_of(error) if error is not None else {"status": int(failed)})
     failure = str(capture.failure) if capture.failure is not None else ""
     return {"has_begun": capture.has_begun, "steps_seen": capture.steps_seen, "failure": failure}

@@ -59,6 +59,7 @@ async def _execute(
     client = Client(
         notebook,
         timeout=None,
+        startup_timeout=600,  # a busy machine
         kernel_name="python3",
         extra_arguments=["--log-level=ERROR"],  # it warns of its own connection
         resources={"metadata": {"path": str(path.absolute().parent)}},
