@@ -118,6 +118,7 @@ class _Reader:
         """The happenings of one step."""
         found: list[Happening] = []
         clock = step.start_ns  # all before it is accounted for
+        speed = self._speed
         loading = nested = clock  # until when a loader makes a batch, until when a fallback runs
         for it in entries:
             signature, call = self._call(it.signature)
@@ -129,19 +130,27 @@ class _Reader:
                 continue
             if it.start < nested:
                 continue
-            found += self._batch(clock, min(loading, it.start))
-            clock = max(clock, min(loading, it.start))
-            code = self._seconds(it.start - clock)
-            clock = max(clock, it.start + it.length)
+            if loading > clock:
+                found += self._batch(clock, min(loading, it.start))
+                clock = max(clock, min(loading, it.start))
+            # Written out and not called: a step may have a million calls.
+            gap, end = it.start - clock, it.start + it.length
+            code = gap * 1e-9 * speed if gap > 0 else 0.0
+            if end > clock:
+                clock = end
             if signature.fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
-                nested = it.start + it.length
-            found += self._happening(it, signature.fate, call, code, part)
+                nested = end
+            if not it.wait and signature.fate is Fate.NATIVE and not it.direction:
+                kind: HappeningKind = "view" if it.flags & _VIEW else "kernel"
+                found.append(Happening(kind, call, code, None, it.moved, False, part))
+            else:
+                found.append(self._happening(it, signature.fate, call, code, part))
         found += self._batch(clock, loading)
         end = step.start_ns if step.end_ns is None else step.end_ns
         found.append(Happening("wait", host_code=self._seconds(end - max(clock, loading)), part=Phase.OTHER))
         return found
 
-    def _happening(self, it: _Entry, fate: Fate, call: OperatorCall, code: float, part: Phase) -> Iterator[Happening]:
+    def _happening(self, it: _Entry, fate: Fate, call: OperatorCall, code: float, part: Phase) -> Happening:
         waits = it.wait != Wait.NONE
         place = None
         if waits:
@@ -149,16 +158,15 @@ class _Reader:
             place = Place(site.file, site.line, Wait(it.wait))
         if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
             work = self._seconds(it.length) if self._speed else None
-            yield Happening("fallback", call, code, work, it.moved, waits, part, place)
-        elif fate is Fate.WAIT or it.wait == Wait.ITEM:
-            yield Happening("wait", None, code, None, 0, waits, part, place)
-        elif it.direction in (Direction.CPU_TO_MPS, Direction.MPS_TO_CPU):
-            yield Happening("copy", call, code, None, it.moved, waits, part, place)
-        elif fate in (Fate.NATIVE, Fate.COPY):
+            return Happening("fallback", call, code, work, it.moved, waits, part, place)
+        if fate is Fate.WAIT or it.wait == Wait.ITEM:
+            return Happening("wait", None, code, None, 0, waits, part, place)
+        if it.direction in (Direction.CPU_TO_MPS, Direction.MPS_TO_CPU):
+            return Happening("copy", call, code, None, it.moved, waits, part, place)
+        if fate in (Fate.NATIVE, Fate.COPY):
             kind: HappeningKind = "view" if it.flags & _VIEW else "kernel"
-            yield Happening(kind, call, code, None, it.moved, waits, part, place)
-        else:
-            yield Happening("wait", None, code, part=part)  # refused: nothing came of it
+            return Happening(kind, call, code, None, it.moved, waits, part, place)
+        return Happening("wait", None, code, part=part)  # refused: nothing came of it
 
     def _batch(self, since: int, until: int) -> Iterator[Happening]:
         if until > since:
