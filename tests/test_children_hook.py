@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
+from anymps.record import Recording
 from processes import SOURCE_ROOT, run_python
 
 if sys.version_info >= (3, 11):
@@ -57,3 +59,46 @@ def test_the_wheel_puts_it_where_python_looks() -> None:
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"] == {f"src/{HOOK}": HOOK}
     assert (SOURCE_ROOT / HOOK).read_text(encoding="utf-8").count("\n") == 1
+
+
+def test_a_process_that_enables_the_device_itself(tmp_path: Path) -> None:
+    """It may do so before it imports torch: then it is recorded from there on."""
+    (tmp_path / "settings.json").write_text('{"mac": null, "source": null, "steps": null, "arguments": true}')
+    code = START + "import anymps\nanymps.enable('M1 8GB', quiet=True)\nimport torch\ntorch.ones(2, device='mps')\n"
+    assert run_python(code, env={"ANYMPS_CHILDREN": str(tmp_path)}).status == 0
+    (part,) = tmp_path.glob("*.anymps")
+    with Recording.open(part) as recording:
+        assert (recording.meta["mac"], recording.complete) == ("M1 8GB", True)
+        assert recording.entry_count > 0
+
+
+def test_a_process_that_uses_a_part_of_us_first(tmp_path: Path) -> None:
+    """Torch is imported in the middle of our own import: the device is there as soon as that is over."""
+    (tmp_path / "settings.json").write_text('{"mac": "M1 8GB", "source": null, "steps": null, "arguments": true}')
+    code = START + "import anymps.train\nimport torch, colorsys\nprint(torch.ones(2, device='mps').sum().item())\n"
+    assert run_python(code, env={"ANYMPS_CHILDREN": str(tmp_path)}).lines == ["2.0"]
+    (part,) = tmp_path.glob("*.anymps")
+    with Recording.open(part) as recording:
+        assert recording.entry_count > 0
+
+
+def test_a_process_that_is_terminated_while_it_ends() -> None:
+    """A pool terminates workers that are about to end: what they are closing is closed first."""
+    code = """
+        import os, signal
+        from anymps.children import Ends
+
+        def finish(ending):
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in range(1000):
+                pass
+            print("closed", flush=True)
+            return 0
+
+        ends = Ends(finish, print, patient=True)
+        ends.install()
+        ends.finish({"status": 0})
+        print("not reached")
+    """
+    result = run_python(code)
+    assert (result.status, result.out) == (-signal.SIGTERM, "closed\n")

@@ -170,3 +170,100 @@ def test_a_command_of_ours_in_a_child_is_on_its_own(tmp_path: Path) -> None:
     result = run(tmp_path, SUBPROCESS.replace('[sys.executable, "job/child.py"]', inner))
     assert result.lines == ["Apple M2 6.0"]
     assert list(lines(tmp_path)) == ["train.py:3"]
+
+
+def test_pytest_in_a_child(tmp_path: Path) -> None:
+    """A plain pytest is recorded like any other process; `pytest --mps` is on its own."""
+    words = '[sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "job/test_it.py", *sys.argv[1:]]'
+    test = "import torch\ndef test_it():\n    assert torch.ones(2, device='mps').sum().item() == 2\n"
+    script = f"import pathlib\npathlib.Path('job/test_it.py').write_text({test!r})\n" + SUBPROCESS.replace(
+        '[sys.executable, "job/child.py"]', words
+    )
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "gate").mkdir()
+    plain = run(tmp_path / "plain", script)
+    assert plain.status == 0, plain.out + plain.err
+    assert "test_it.py:3" in lines(tmp_path / "plain")
+    gate = run(tmp_path / "gate", script, "--mps", "--mps-mac", "M2 8GB")
+    assert gate.status == 0, gate.out + gate.err
+    assert list(lines(tmp_path / "gate")) == ["train.py:5"]
+
+
+RANKS = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+numbers = torch.ones(2)
+dist.all_reduce(numbers)
+x = torch.ones(2, device="mps") * numbers.to("mps")
+if rank == 1:
+    x = x + 1
+try:
+    dist.all_reduce(x)
+except NotImplementedError as error:
+    print(str(error).partition(".")[0] + "\\n", end="", flush=True)
+try:
+    dist.new_group(backend="nccl")
+except RuntimeError as error:
+    print(f"{error}\\n", end="", flush=True)
+assert not dist.is_nccl_available()
+dist.destroy_process_group()
+"""
+
+
+def test_torchrun(tmp_path: Path) -> None:
+    """Each rank is recorded by its name; gloo takes CPU tensors, and says of others and of NCCL what a Mac says."""
+    (tmp_path / "train.py").write_text(RANKS, encoding="utf-8")
+    answer = subprocess.run(
+        command("-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"),
+        env=environment(), cwd=tmp_path, check=False, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert sorted(answer.stdout.splitlines()) == [
+        *["Distributed package doesn't have NCCL built in"] * 2,
+        *["The distributed operator 'c10d::allreduce_' is not currently implemented for the MPS device"] * 2,
+    ]
+    first, *ranks = [name for name, _ in parts(tmp_path)]
+    assert (first, sorted(ranks)) == ("main process", ["rank 0", "rank 1"])
+    assert lines(tmp_path) == {"train.py:9": 4, "train.py:11": 1}
+    assert answer.stderr.count("MPS104") == 1
+
+
+def test_accelerate_launch(tmp_path: Path) -> None:
+    """What accelerate starts is recorded; on a Mac, too, it starts one process."""
+    pytest.importorskip("accelerate", reason="the launcher is accelerate's own")
+    (tmp_path / "train.py").write_text(CHILD, encoding="utf-8")
+    answer = subprocess.run(
+        command("-m", "accelerate.commands.launch", "train.py"),
+        env=environment(), cwd=tmp_path, check=False, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert (answer.returncode, answer.stdout) == (0, "Apple M1 6.0\n"), answer.stderr
+    assert sorted(lines(tmp_path)) == ["train.py:3", "train.py:4"]
+
+
+LOADING = """
+import torch
+from torch.utils.data import DataLoader
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return torch.full((2,), float(index), device="mps").cpu()
+
+if __name__ == "__main__":
+    for batch in DataLoader(Numbers(), batch_size=2, num_workers=2):
+        print(batch.sum().item())
+"""
+
+
+def test_workers_of_a_data_loader(tmp_path: Path) -> None:
+    """What they do on mps stands at their lines, where on a Mac each read back is a wait."""
+    result = run(tmp_path, LOADING)
+    assert result.lines == ["2.0", "10.0"]
+    assert [name for name, _ in parts(tmp_path)] == ["main process", "process 2", "process 3"]
+    with Recording.open(tmp_path / "all.anymps") as recording:
+        assert [(it.line, it.waits) for it in recording.lines()] == [(10, 4)]

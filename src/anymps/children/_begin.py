@@ -8,6 +8,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import types
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final
@@ -21,6 +22,7 @@ _FORKSERVER: Final = "from multiprocessing.forkserver import main"
 
 _waiting: _TorchFinder | None = None
 _leave: Callable[[], None] | None = None
+_aside = False
 
 
 def begin() -> None:
@@ -39,6 +41,8 @@ def begin() -> None:
 
 def stand_aside() -> None:
     """Leave this process to itself: it switches the device on, and records, as it was told on its own command line."""
+    global _aside
+    _aside = True
     if _waiting is not None and _waiting in sys.meta_path:
         sys.meta_path.remove(_waiting)
     if _leave is not None:
@@ -52,12 +56,15 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         self._folder = folder
         self._process = os.getpid()
         self._looking = False
+        self._late = False  # torch is there, but we have not acted yet
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Watch the import of torch, and of nothing else. Whoever only asks for torch need not import it."""
-        if name != "torch" or self._looking:
+        if self._late and not _is_ours():
+            self._act()
+        if name != "torch" or self._looking or self._late:
             return None
         self._looking = True
         try:
@@ -72,38 +79,74 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
             def exec_module(module: ModuleType) -> None:
                 del loader.exec_module
                 original(module)
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                    _torch_is_here(self._folder, forked=os.getpid() != self._process)
+                if self not in sys.meta_path:
+                    return
+                if _is_ours():
+                    self._late = True
+                    _record_when_enabled(self._folder, self._forked)
+                else:
+                    self._act()
 
             loader.exec_module = exec_module
         return spec
 
+    @property
+    def _forked(self) -> bool:
+        return os.getpid() != self._process
 
-def _torch_is_here(folder: str, forked: bool) -> None:
+    def _act(self) -> None:
+        sys.meta_path.remove(self)
+        if not self._late:
+            _record_when_enabled(self._folder, self._forked)
+        _switch_on(self._folder)
+
+
+def _settings(folder: str) -> ChildSettings | None:
     if _TORCHS_OWN in (sys.argv[0] if sys.argv else ""):
-        return
-    settings = ChildSettings.read(folder)
+        return None
+    return ChildSettings.read(folder)
+
+
+def _record_when_enabled(folder: str, forked: bool) -> None:
+    settings = _settings(folder)
+    if settings is not None:
+        from anymps.device import call_when_enabled
+
+        call_when_enabled(functools.partial(_record, folder, settings, forked))
+
+
+def _switch_on(folder: str) -> None:
+    settings = _settings(folder)
     if settings is None:
         return
     from anymps._errors import AnympsError
-    from anymps.device import enable
+    from anymps.device import enable, state
 
     try:
-        enable(settings.mac, quiet=True)
+        if state() is None:
+            enable(settings.mac, quiet=True)
     except AnympsError as error:
         print(error, file=sys.stderr, flush=True)
+
+
+def _is_ours() -> bool:
+    """Whether code of anymps is running: parts of it may be half imported, and `enable` may be on its way."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if (name == "anymps" or name.startswith("anymps.")) and name != __name__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _record(folder: str, settings: ChildSettings, forked: bool) -> None:
+    global _leave
+    if _leave is not None or _aside:  # a process forked by one that is recorded, or one that is on its own
         return
     if not forked and any(_FORKSERVER in word for word in sys.orig_argv):
         # It has loaded the script for those that it forks, and runs nothing of it.
-        os.register_at_fork(after_in_child=functools.partial(_record, folder, settings))
-    else:
-        _record(folder, settings)
-
-
-def _record(folder: str, settings: ChildSettings) -> None:
-    global _leave
-    if _leave is not None:  # a process forked by one that is recorded
+        os.register_at_fork(after_in_child=functools.partial(_record, folder, settings, True))
         return
     from anymps._errors import AnympsError
     from anymps.children._record import record_here

@@ -17,11 +17,22 @@ class Ends:
 
     Both are told how it ended: `status`, and where they apply `exception`, `message` and `how`. `finish` returns the
     exit status that is asked for (0: none of its own); `keep` is called when a signal is about to end the process.
+    With `patient`, a first SIGTERM that comes while `finish` is at work waits until it is done: a pool, for one,
+    terminates workers that are about to end by themselves.
     """
 
-    def __init__(self, finish: Callable[[dict[str, object]], int], keep: Callable[[dict[str, object]], None]) -> None:
+    def __init__(
+        self,
+        finish: Callable[[dict[str, object]], int],
+        keep: Callable[[dict[str, object]], None],
+        *,
+        patient: bool = False,
+    ) -> None:
         self._finish = finish
         self._keep = keep
+        self._patient = patient
+        self._at_work = False
+        self._signal = 0  # that has come in the meantime
         self._process = os.getpid()
         self._open = True
         self._real_exit = os._exit
@@ -32,10 +43,16 @@ class Ends:
         """Close it, with `finish` or else with `keep`; 0 if it was closed before or is not ours."""
         if not self._take():
             return 0
-        if shown:
+        if not shown:
+            self._keep(ending)
+            return 0
+        self._at_work = self._patient
+        try:
             return self._finish(ending)
-        self._keep(ending)
-        return 0
+        finally:
+            self._at_work = False
+            if self._signal:
+                os.kill(os.getpid(), self._signal)
 
     def _take(self) -> bool:
         if not self._open or os.getpid() != self._process:
@@ -87,6 +104,9 @@ class Ends:
     def _terminated(self, number: int, frame: types.FrameType | None) -> None:
         """Keep what was recorded, then die by the signal, as python without us would. A second one kills at once."""
         signal.signal(number, signal.SIG_DFL)
+        if self._at_work:
+            self._signal = number
+            return
         try:
             if self._take():
                 self._keep({"status": 128 + number, "how": signal.Signals(number).name})

@@ -38,7 +38,7 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
     def keep(ending: dict[str, object]) -> None:
         finish(ending)
 
-    ends = Ends(finish, keep)
+    ends = Ends(finish, keep, patient=True)
     ends.install()
 
     def at_exit() -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -67,6 +68,12 @@ _enabling = threading.Lock()
 _state: State | None = None
 _native: NativeCore | None = None
 _hazards: tuple[Hazard, ...] = ()
+_when_on: list[Callable[[], None]] = []
+
+
+def call_when_enabled(call: Callable[[], None]) -> None:
+    """Have `enable` call this once, when the device is on."""
+    _when_on.append(call)
 
 
 def state() -> State | None:
@@ -164,7 +171,10 @@ def enable(
             install_start_method(method, current.mac)
             if start_method not in (None, SYSTEM):
                 os.environ[START_METHOD_VARIABLE] = method  # child processes do the same
-    return current if cuda is None else _answer_cuda(cuda)
+    current = current if cuda is None else _answer_cuda(cuda)
+    while _when_on:
+        _when_on.pop()()
+    return current
 
 
 def _cuda_asked_for(asked: bool | None) -> bool | None:

@@ -10,6 +10,7 @@ import pytest
 
 from anymps._errors import AnympsError
 from anymps.capture import DETAIL_LIMIT
+from anymps.children import stand_aside
 from anymps.device import State, enable
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._gate import Gate
@@ -25,6 +26,7 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Setti
     Raises UsageError, in one line, for wrong values and where no device can be had.
     """
     settings = read_settings(config, options)
+    stand_aside()  # a recorded script may have started this pytest
     try:
         # Quiet, as the header says it: pytest captures, and with pytest-xdist would print the line below its last one.
         # How the tests' processes start is their own business, and none of those is judged.
