@@ -215,7 +215,8 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
       check_hazards(rule_, args...);
     }
     if constexpr (c10::impl::can_box_all<Args...>::value) {
-      const bool offered = std::is_same_v<Host, OnCpu> && rule_.offered;
+      constexpr bool by_cpu = std::is_same_v<Host, OnCpu> || std::is_same_v<Host, OnCpuWithNumber>;
+      const bool offered = by_cpu && rule_.offered;
       if (C10_UNLIKELY(offered) || C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) || C10_UNLIKELY(alerts(rule_))) {
         return boxed_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
       }
