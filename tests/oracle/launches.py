@@ -1,32 +1,52 @@
-"""How the backend's host code calls the kernels of one element at a time, on tensors of the device.
+"""How the kernels that compute an operator's call are run: as the device would with `kernels="real"`, or as told here.
 
-Source: `c10/metal/indexing.h` of the wheel (the kernels and their arguments), and their own metadata.
+What `anymps.metal.kernels.launches` describes is taken from there. The rest are copies, casts, complex numbers of two
+parts and clamps, for which the device has no description yet. Source: `c10/metal/indexing.h` of the wheel (the kernels
+and their arguments), and their own metadata.
 """
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable
+from typing import Any
 
-from anymps.metal.kernels import KernelLibrary
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.metal.kernels.launches import NAMES, SCALAR_TYPES
 
 from .operators import Operator
 
-NAMES = {
-    torch.float32: "float",
-    torch.float16: "half",
-    torch.bfloat16: "bfloat",
-    torch.int64: "long",
-    torch.int32: "int",
-    torch.int16: "short",
-    torch.int8: "char",
-    torch.uint8: "uchar",
-    torch.bool: "bool",
-    torch.complex64: "float2",
-    torch.complex32: "half2",
-}
-# c10/core/ScalarType.h
-_SCALAR_TYPES = {"uchar": 0, "char": 1, "short": 2, "int": 3, "long": 4, "half": 5, "float": 6, "half2": 8, "float2": 9}
-_SCALAR_TYPES |= {"bool": 11, "bfloat": 15}
+
+class _Calls(TorchDispatchMode):
+    """Notes the operators that a call comes to, with all arguments in the order of the schema."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, list[Any]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        schema, named = func._schema, dict(kwargs or {})
+        given = [
+            args[at] if at < len(args) else named.get(one.name, one.default_value)
+            for at, one in enumerate(schema.arguments)
+        ]
+        self.seen.append((schema.name + (f".{schema.overload_name}" if schema.overload_name else ""), given))
+        return func(*args, **named)
+
+
+def run_described(
+    launcher: Launcher, call: Callable[..., Any], tensors: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, ...] | None:
+    """The results of the first operator of a call whose launch is described, on copies of this machine; else None."""
+    described = set(launcher.operators())
+    with _Calls() as calls:
+        call(*tensors)
+    for operator, given in calls.seen:
+        if operator in described:
+            return launcher(operator, [one.cpu() if isinstance(one, torch.Tensor) else one for one in given], [])
+    return None
 
 
 def run_kernel(
@@ -82,5 +102,5 @@ def run_cast(library: KernelLibrary, source: torch.Tensor, dtype: torch.dtype) -
     if name not in library:
         return None
     out = torch.empty(source.shape, dtype=dtype, device="mps")
-    library[name](out, source, [out.element_size(), _SCALAR_TYPES[NAMES[dtype]]], threads=out.numel())
+    library[name](out, source, [out.element_size(), SCALAR_TYPES[dtype]], threads=out.numel())
     return out

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels import KernelLibrary
+from anymps.metal.kernels import KernelLibrary, Launcher
 
 from .compare import Difference
-from .launches import NAMES, run_cast, run_kernel
+from .launches import NAMES, run_cast, run_described, run_kernel
 from .operators import OPERATORS, Operator
 from .rows import ROWS, compare_rows
 from .values import DTYPES, inputs, line
@@ -40,6 +40,7 @@ def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[R
 def compare(library: KernelLibrary, operator: Operator, dtype: torch.dtype) -> Difference | None:
     """One operator over its inputs of a dtype; None if the device refuses them or no kernel has them."""
     found = Difference()
+    launcher = Launcher(library, _release())
     if isinstance(operator.alpha, float) and not dtype.is_floating_point:
         return None  # the kernel of integers takes the number as an integer
     for given in inputs(operator, dtype):
@@ -48,10 +49,16 @@ def compare(library: KernelLibrary, operator: Operator, dtype: torch.dtype) -> D
             result = operator.call(*on_device)
         except (RuntimeError, NotImplementedError, TypeError):
             continue  # refused on a Mac, too
-        by_kernel = run_kernel(library, operator, on_device, result)
+        described = run_described(launcher, operator.call, on_device)
+        by_kernel = described[0] if described is not None else run_kernel(library, operator, on_device, result)
         if by_kernel is not None:
             found.add(result.cpu(), by_kernel.cpu(), given)
     return found if found.elements else None
+
+
+def _release() -> tuple[int, int]:
+    major, minor, *_ = torch.__version__.split(".")
+    return int(major), int(minor)
 
 
 def compare_casts(library: KernelLibrary) -> Iterator[Row]:
