@@ -167,5 +167,7 @@ def test_the_gradient_of_a_table_of_positions(tmp_path: Path) -> None:
             print(round((wrong / right).median().item(), 3), found)
     """
     (tmp_path / "positions.py").write_text(ON + textwrap.dedent(code), encoding="utf-8")
-    result = run_command(str(tmp_path / "positions.py"), env={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")})
-    assert result.lines[-2:] == ["24.0 [('MPS682', 'return (F.layer_norm(x + table(tor')]", "1.0 []"]
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    for _ in range(2):  # the second time Inductor has the kernels in its cache
+        result = run_command(str(tmp_path / "positions.py"), env=env)
+        assert result.lines[-2:] == ["24.0 [('MPS682', 'return (F.layer_norm(x + table(tor')]", "1.0 []"]

@@ -103,11 +103,14 @@ class CompileWatch:
             self._scatter_sites.setdefault(str(name), self._site(line))
 
     def _shader(self, source: Any, *_: Any, **__: Any) -> None:
-        # A graph's kernels are compiled right after they were written. Those of Inductor's cache have no lines.
+        # A graph's kernels are compiled right after they were written. Of those in Inductor's cache the lines are
+        # known, not which of them scatters.
         sites, self._scatter_sites = self._scatter_sites, {}
         call = self._core.current_site()
         for scatter in repeated_scatters(str(source)):
-            self._write("repeated_scatter", sites.get(scatter.kernel, call), call, scatter._asdict())
+            lines = self._lines.of_library(str(source)).get(scatter.kernel)
+            known = call if lines is None else self._site(lines[0])
+            self._write("repeated_scatter", sites.get(scatter.kernel, known), call, scatter._asdict())
 
     def _library(self, library: Any, source: Any, *_: Any, **__: Any) -> None:
         """A library is compiled. Its kernels run at the first of their lines; torch's own do not come by the tape."""
