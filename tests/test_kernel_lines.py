@@ -91,6 +91,11 @@ def test_no_lines_for_what_is_not_known(written: KernelLines, cache: Path) -> No
         assert KernelLines(in_torch).of_library(LIBRARY) == {}
 
 
+def test_a_source_of_a_persons(written: KernelLines) -> None:
+    """Its kernels are none of Inductor's."""
+    assert written.of_library("kernel void mine(device float* x) { x[0] = 1; }") == {}
+
+
 def test_a_cache_that_cannot_be_written(cache: Path) -> None:
     """The lines are known in this process all the same."""
     (cache / "anymps-lines").write_text("a file in the folder's place")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 _KERNEL = re.compile(r"kernel\s+void\s+(generated_kernel\w*)\s*\(")
@@ -34,7 +35,7 @@ class RepeatedScatter(NamedTuple):
 def kernels_of(source: str) -> Iterator[GeneratedKernel]:
     """The kernels that Inductor has written into a Metal source."""
     found = list(_KERNEL.finditer(source))
-    for kernel, after in zip(found, [*found[1:], None], strict=True):
+    for kernel, after in zip_longest(found, found[1:]):
         body = source[kernel.end() : after.start() if after else len(source)]
         before = source[: kernel.start()].rpartition("}")[2]
         yield GeneratedKernel(kernel[1], before, body[: body.rfind("}") + 1])
