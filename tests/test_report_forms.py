@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from anymps.findings import find
-from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
+from anymps.findings import RULES, find
+from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
 from anymps.report import FORMATS, Renderer, compare, render_diff_json, renderer
 from anymps.report.diff._html import render_diff_html
 from recordings import META, hostile, refusing, small, training
@@ -223,6 +223,35 @@ def test_a_session_is_told_by_its_tests(suite: dict[str, object], status: int, s
     none = RecordingBuilder(meta={**META, "suite": suite, "ending": {"status": status}}).close()
     if suite["tests"] and status < 2:
         assert "None of 3 tests used mps: this tells nothing about M3 Pro 18GB." in rendered("terminal", none)
+
+
+@pytest.mark.parametrize(
+    ("fix", "fixed"),
+    [
+        ("Add up on the device, `total += loss.detach()`, and read it later.", "    total += loss.detach()  # sum"),
+        ("Print every 50 steps: `if step % 50 == 0: print(total)`.", None),
+        ("Make `device = ...` once; here, write `total += loss.to(device)`.", None),  # a name that the line has not
+    ],
+)
+def test_sarif_offers_the_new_line(fix: str, fixed: str | None) -> None:
+    """As a replacement in its columns, which editors apply; only where the finding shows one for this line."""
+    source = "    total += loss.item()  # sum"
+    site = Site("/job/train.py", 3, "main", source.strip(), first=2, around=f"for x in loader:\n{source}\nprint()")
+    finding = RULES["MPS201"].finding(site, what="It waits.", count=1, fix=fix)
+    recording = small()
+    (run,) = json.loads("".join(renderer("sarif").pieces(recording, [finding])))["runs"]
+    schema = json.loads((DATA / "sarif-2.1.0-rtm.5.json").read_text())
+    jsonschema.Draft4Validator(schema).validate({"version": "2.1.0", "runs": [run]})
+    (result,) = run["results"]
+    if fixed is None:
+        assert "fixes" not in result
+        return
+    ((change,),) = (it["artifactChanges"] for it in result["fixes"])
+    assert change["artifactLocation"] == result["locations"][0]["physicalLocation"]["artifactLocation"]
+    (replacement,) = change["replacements"]
+    region = replacement["deletedRegion"]
+    first, last = region["startColumn"] - 1, region["endColumn"] - 1
+    assert (region["startLine"], source[:first] + replacement["insertedContent"]["text"] + source[last:]) == (3, fixed)
 
 
 WHY = "expected by m.txt:3 (test_it.py::test_load)"

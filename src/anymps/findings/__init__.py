@@ -14,7 +14,7 @@ from anymps.findings._registry import find, is_refusal, notes, unjudged
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
 from anymps.findings._wait_places import Ahead, WaitPlace, ahead, hurting_in, wait_places
-from anymps.findings.advice import Equivalent, equivalent, without_comment
+from anymps.findings.advice import Equivalent, Replacement, equivalent, replacement
 from anymps.findings.rules import NOTHING_RAN, growth_per_step, nothing_ran
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Known",
     "MemoryLimits",
     "Outcome",
+    "Replacement",
     "Rule",
     "Selection",
     "Settings",
@@ -50,12 +51,12 @@ __all__ = [
     "project_path",
     "read_baseline",
     "read_settings",
+    "replacement",
     "roots",
     "select",
     "step_on_mac",
     "unjudged",
     "unused",
     "wait_places",
-    "without_comment",
     "write_baseline",
 ]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from anymps.findings import Finding, without_comment
+from anymps.findings import Finding, replacement
 from anymps.fix._calls import CHANGES
 from anymps.fix._script import Script
 from anymps.record import Site
 
-_SHOWN = re.compile(r"(\b[Ww]rite )?`([^`]+)`")
 _DEVICE = 'device = torch.device(torch.accelerator.current_accelerator(True) or "cpu")'
 
 
@@ -99,55 +97,6 @@ def _is_in(site: Site, script: Script) -> bool:
 
 
 def _advised(finding: Finding, line: int, script: Script) -> Script | None:
-    """The script with the code that the finding shows, in place of the statement or the call that it stands for."""
-    statement = without_comment(script.line(line))
-    old = _tree(statement)
-    if old is None or line != finding.site.line:
-        return None
-    for written, code in _SHOWN.findall(finding.fix):
-        new = _tree(code)
-        if new is None or "..." in code or code == statement:
-            continue
-        if _same_kind(old, new):
-            return script.with_line(line, statement, code)
-        if written and isinstance(new, ast.Expr) and isinstance(new.value, ast.Call):
-            for call in ast.walk(old):
-                if isinstance(call, ast.Call) and ast.unparse(call.func) == ast.unparse(new.value.func):
-                    text = ast.get_source_segment(_whole(statement), call)
-                    return script.with_line(line, text, code) if text else None
-    return None
-
-
-def _whole(code: str) -> str:
-    return f"{code.removeprefix('el')} pass" if code.endswith(":") else code
-
-
-def _tree(code: str) -> ast.stmt | None:
-    try:
-        body = ast.parse(_whole(code)).body
-    except (SyntaxError, ValueError):
-        return None
-    return body[0] if len(body) == 1 else None
-
-
-def _same_kind(old: ast.stmt, new: ast.stmt) -> bool:
-    """Whether one statement may stand for the other: they are alike, and give the same names their values."""
-    if type(old) is not type(new):
-        return False
-    if isinstance(old, ast.Expr) and isinstance(new, ast.Expr):
-        return _target(old.value) == _target(new.value) and type(old.value) is type(new.value)
-    return _given(old) == _given(new)
-
-
-def _target(value: ast.expr) -> str:
-    """What an expression is about: `losses.append` of `losses.append(loss.item())`, `model` of `model.cuda()`."""
-    while isinstance(value, (ast.Call, ast.Attribute)):
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-            return value.func.id
-        value = value.func if isinstance(value, ast.Call) else value.value
-    return ast.unparse(value)
-
-
-def _given(statement: ast.stmt) -> list[str]:
-    targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
-    return [ast.unparse(target) for target in targets if target is not None]
+    """The script with the code that the finding shows for its line."""
+    found = replacement(finding.fix, script.line(line)) if line == finding.site.line else None
+    return None if found is None else script.with_line(line, found.old, found.new)

@@ -7,6 +7,7 @@ from anymps.findings.advice._equivalents import Equivalent, equivalent
 from anymps.findings.advice._new_line import checked
 from anymps.findings.advice._optimizers import could_be_fused, fused_heeds_scaler, made_at
 from anymps.findings.advice._portable_cuda import portable
+from anymps.findings.advice._replacement import Replacement, replacement
 from anymps.findings.advice._scaler import scaler_advice
 from anymps.findings.advice._user_line import UserLine, without_comment
 from anymps.findings.advice._wait_advice import (
@@ -22,6 +23,7 @@ from anymps.findings.advice._wait_advice import (
 __all__ = [
     "Advice",
     "Equivalent",
+    "Replacement",
     "UserLine",
     "anomaly_advice",
     "checked",
@@ -34,6 +36,7 @@ __all__ = [
     "made_at",
     "portable",
     "read_advice",
+    "replacement",
     "scaler_advice",
     "show_advice",
     "shows",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anymps._version import __version__
-from anymps.findings import RULES, Finding, Rule, Severity
+from anymps.findings import RULES, Finding, Rule, Severity, replacement
 from anymps.record import Recording, Site
 from anymps.report._identity import fingerprints
 from anymps.report._suite import expected
@@ -103,6 +103,9 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str, expected: 
         result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": _plain(expected)}]
     if finding.site.known:
         result["locations"] = [_location(finding.site, root)]
+    fix = _fix(finding, root)
+    if fix is not None:
+        result["fixes"] = [fix]
     related = [site for site in finding.related_sites if site.known]
     if related:
         what = finding.related_as.removesuffix(" at")
@@ -117,18 +120,43 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str, expected: 
     return result
 
 
+def _fix(finding: Finding, root: str) -> dict[str, Any] | None:
+    """The new code that the finding shows, where its line holds the old one and all names that are needed."""
+    site = finding.site
+    lines, place = site.around.split("\n"), site.line - site.first
+    if not (site.known and 0 <= place < len(lines) and lines[place].strip() == site.source.strip()):
+        return None
+    found = replacement(finding.fix, site.source)
+    if found is None or not found.is_whole or lines[place].count(found.old) != 1:
+        return None
+    column = lines[place].index(found.old) + 1
+    region = {"startLine": site.line, "startColumn": column, "endColumn": column + len(found.old)}
+    return {
+        "description": {"text": _plain(finding.fix)},
+        "artifactChanges": [
+            {
+                "artifactLocation": _artifact(site, root),
+                "replacements": [{"deletedRegion": region, "insertedContent": {"text": found.new}}],
+            }
+        ],
+    }
+
+
 def _plain(message: str) -> str:
     """A message in which nothing reads as a link (SARIF 2.1.0, 3.11.6: `[text](target)`)."""
     return clean(message).replace("](", "] (")
 
 
-def _location(site: Site, root: str) -> dict[str, Any]:
+def _artifact(site: Site, root: str) -> dict[str, Any]:
     file = below(site.file, root)
-    artifact = {"uri": file_uri(site.file)} if file is None else {"uri": uri(file), "uriBaseId": _ROOT}
+    return {"uri": file_uri(site.file)} if file is None else {"uri": uri(file), "uriBaseId": _ROOT}
+
+
+def _location(site: Site, root: str) -> dict[str, Any]:
     region: dict[str, Any] = {"startLine": max(site.line, 1)}
     if site.source:
         region["snippet"] = {"text": clean(site.source.strip())}
-    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": _artifact(site, root), "region": region}}
     if site.function and site.function != "<module>":
         location["logicalLocations"] = [{"name": clean(site.function), "kind": "function"}]
     return location
