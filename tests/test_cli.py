@@ -294,6 +294,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(anymps.report, "print_terminal", print_terminal)
     monkeypatch.setattr(anymps.report, "print_summary", print_summary)
     monkeypatch.setattr(LastRun, "open", lambda self: None)
+    for name in ("ANYMPS_CHILDREN", "ANYMPS_CHILD_RANK", "PYTHONPATH"):  # not every session is closed
+        monkeypatch.setenv(name, os.environ.get(name, ""))
     return log
 
 
