@@ -26,12 +26,20 @@ def internal_folders() -> list[str]:
 
     here = Path(__file__).resolve().parent.parent
     folders = [str(Path(torch.__file__).parent) + os.sep, str(here) + os.sep, *written_by_torch()]
+    folders += _start_of_a_child()
     return [*folders, typing_extensions.__file__, *_standard_library()]  # what torch deprecates runs in that file
 
 
 def written_by_torch() -> tuple[str, str]:
     """How the names of files begin whose Python torch writes at run time: a compiled model's, a graph's."""
     return _compiled_code() + os.sep, _GRAPH_CODE
+
+
+def _start_of_a_child() -> tuple[str, ...]:
+    """The code that `multiprocessing` gives a new Python with `-c`: all of that process is called from there."""
+    words = getattr(sys, "orig_argv", [])
+    started = "--multiprocessing-fork" in words or any("multiprocessing.forkserver" in word for word in words)
+    return ("<string>",) if started else ()
 
 
 def _compiled_code() -> str:

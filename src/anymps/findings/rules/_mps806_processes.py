@@ -138,8 +138,9 @@ def find(recording: Recording) -> Iterator[Finding]:
             else "",
         )
     for sent in recording.noted("sent"):
-        if sent.occurrence.site != ended.site or not said:
-            yield SENT.finding(sent.occurrence.site, what=_QUEUED, count=sent.occurrence.count)
+        site = sent.occurrence.site
+        if not said or (site != ended.site and site.known):  # a worker's own has no line
+            yield SENT.finding(site, what=_QUEUED, count=sent.occurrence.count)
     started: dict[tuple[str, int], list[Noted]] = {}
     for process in recording.noted("process"):
         site = process.occurrence.site
