@@ -87,6 +87,25 @@ def test_a_step_ends_with_the_optimizer() -> None:
     assert all(step.end_ns is None or step.end_ns > step.start_ns for step in steps)
 
 
+@pytest.mark.parametrize("source", ["native", "observer"])
+def test_no_phase_is_left_where_a_recording_ends_in_a_step(source: str) -> None:
+    """A recording that ends inside of an optimizer's step, or of its closure, leaves the next one as it should be."""
+    weight = torch.ones(2, device="mps", requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def closure() -> torch.Tensor:
+        capture.__exit__(None, None, None)
+        return weight.sum()
+
+    capture = anymps.record(source=source).__enter__()
+    optimizer.step(closure)
+    with anymps.record(source=source) as after:
+        torch.ones(2).to("mps")
+    recording = after.recording
+    copies = [it for it in recording.calls() if recording.signature(it.signature).operator == "aten::copy_"]
+    assert [copy.phase for copy in copies] == [Phase.MOVE]
+
+
 def test_phases_of_a_step(tmp_path: Path) -> None:
     """Batch, move, forward, backward, optimizer and the read of the loss are told apart."""
     with anymps.record(tmp_path / "run.anymps"):

@@ -55,9 +55,11 @@ class Hooks:
             self._undo += self.habits.install()
 
     def remove(self) -> None:
-        """Leave torch as it was."""
+        """Leave torch as it was, and no phase on: an optimizer's step may be under way, or have raised."""
         while self._undo:
             self._undo.pop()()
+        self._former_phase.clear()
+        self._core.set_phase(0)
 
     def number_of(self, module: torch.nn.Module) -> int:
         """The module's number on the tape; a module seen first is a root, and names all modules inside it."""
@@ -111,7 +113,7 @@ class Hooks:
 
         def outside(*_: Any, **__: Any) -> Callable[[BaseException | None], object]:
             former = self._core.set_phase(0)
-            return lambda _: self._core.set_phase(former)
+            return lambda _: self._core.set_phase(former if self._undo else 0)
 
         outer: Callable[..., Any] = self._core.watch_calls(closure, outside)
         return outer
