@@ -79,6 +79,9 @@ def test_two_devices_in_turns(virtual_device: torch.device, home: Path, capsys: 
     assert [(ratio["name"], ratio["base"]) for ratio in document["ratios"]] == [("make on mps", "make on cpu")]
     warning = "virtual device: computed on this machine's CPU, so these are not a Mac's times"
     assert document["timings"][1]["warnings"][0] == warning
+    (predicted,) = document["predictions"]
+    assert (predicted["name"], predicted["measured_ns"], predicted["held"]) == ("make on mps", None, None)
+    assert predicted["text"].startswith("make on mps would take about ")
     follows_the_schema(document)
 
 

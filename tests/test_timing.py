@@ -282,7 +282,23 @@ def test_steps() -> None:
     found = steps.timing("step")
     assert found is not None
     assert (found.device, found.first, found.runs) == ("cpu", None, (Run(1 * MS, 10 * MS),) * 2)
-    assert (counted, steps.steps) == ([0, 0, 1, 2], 4)
+    assert (counted, steps.steps, steps.optimizers) == ([0, 0, 1, 2], 4, 1)
+
+
+def test_steps_that_are_timed_no_more() -> None:
+    """They are told of, and neither timed nor waited for."""
+    world = World()
+    optimizer = torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1)
+    counted: list[int] = []
+    with timing.StepTimer(1, counted.append, clock=world.clock, synchronize=world.synchronize) as steps:
+        for number in range(4):
+            if number == 3:
+                steps.stop()
+            world.work("batch", 9)()
+            optimizer.step()
+    found = steps.timing("step")
+    assert found is not None
+    assert (found.n, counted, steps.steps) == (2, [0, 1, 2, 2], 4)
 
 
 def test_no_step_no_timing() -> None:

@@ -32,12 +32,33 @@ def bench(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_steps_of_a_script(tmp_path: Path) -> None:
     """Two steps to warm up, eight that count, then the script is ended; its output is on stderr."""
-    result = bench(tmp_path, "--json", "train.py", "1000")
+    result = bench(tmp_path, "--json", "--no-predict", "train.py", "1000")
     assert result.returncode == 0
     (row,) = json.loads(result.stdout)["timings"]
     assert (row["name"], row["device"], row["virtual"], row["runs"]) == ("step of train.py", "mps:0", True, 8)
     assert [line for line in result.stderr.splitlines() if line.startswith("step")][-1] == "step 9"
     assert "VIRTUAL mps device" in result.stderr
+
+
+def test_prediction_for_a_script(tmp_path: Path) -> None:
+    """Some more steps are recorded, and the prediction for the chosen Mac is told; this machine's time is no Mac's."""
+    result = bench(tmp_path, "--json", "--mac", "M2 Max 32GB", "train.py", "1000")
+    assert result.returncode == 0
+    document = json.loads(result.stdout)
+    assert document["timings"][0]["runs"] == 8
+    (row,) = document["predictions"]
+    assert (row["name"], row["mac"], row["held"]) == ("step of train.py", "M2 Max 32GB", None)
+    assert 0 < row["low_ns"] < row["predicted_ns"] < row["high_ns"]
+    assert row["text"].startswith("A step of train.py would take about ")
+
+
+def test_no_step_is_left_to_record(tmp_path: Path) -> None:
+    """The script ends after the steps that count: they are told, and why nothing is predicted."""
+    result = bench(tmp_path, "train.py", "10")
+    assert result.returncode == 0
+    assert result.stdout.splitlines()[-1] == (
+        "no prediction: the script ended, or called no module, before a step could be recorded"
+    )
 
 
 def test_too_few_steps(tmp_path: Path) -> None:

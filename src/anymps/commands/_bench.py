@@ -43,6 +43,12 @@ _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
     help="For a function: more runs until they took this many seconds.",
 )
 @click.option("--calls", type=click.IntRange(1), default=1, show_default=True, help="For a function: calls in one run.")
+@click.option(
+    "--predict/--no-predict",
+    "predicts",
+    default=True,
+    help="Record a few more steps or calls on mps, and say beside the times what was predicted for them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON; times in nanoseconds.")
 @click.option(
     "--calibrate", "wants_calibration", is_flag=True, help="Time this Mac, and predict times by that from now on."
@@ -60,6 +66,7 @@ def bench(
     repeat: int,
     min_time: float,
     calls: int,
+    predicts: bool,
     as_json: bool,
     wants_calibration: bool,
     out: Path | None,
@@ -71,6 +78,9 @@ def bench(
     The device is idle before each run and done after it. A function that has a parameter `device` is called with it;
     if it returns a function, it has prepared something, and what it returned is timed. What the code prints goes to
     stderr.
+
+    A few more steps or calls are recorded then, and their time on this Mac is predicted: the two stand side by side.
+    The virtual device's times are compared with nothing; there the prediction stands alone.
 
     With --calibrate no function or script is timed, but the Mac itself: about three minutes of products, convolutions,
     reductions, copies and waits. What they took is kept for its chip and this release of torch, and forecasts use it.
@@ -88,9 +98,9 @@ def bench(
         if devices is not None:
             raise UsageError("--device is for functions: a script chooses its device itself")
         target = Target(words[0], words[1:])
-        return run_target(target, BenchSession(mac, fallback, warmup, repeat, as_json))
+        return run_target(target, BenchSession(mac, fallback, warmup, repeat, as_json, predicts))
     if len(words) > 1:
         raise UsageError(f"{words[0]} takes no arguments from the command line: {' '.join(words[1:])}")
     names = [name.strip() for name in (devices or "mps").split(",")]
-    function = BenchFunction(match["home"], match["name"], names, mac, fallback)
+    function = BenchFunction(match["home"], match["name"], names, mac, fallback, predicts)
     return function.run(as_json, warmup=warmup, repeat=repeat, min_time=min_time, calls=calls)

@@ -13,22 +13,33 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anymps._errors import UsageError
+from anymps._errors import BuildError, EnableError, UsageError
 from anymps.commands._bench_json import bench_json
+from anymps.commands._bench_session import RECORDED
 from anymps.commands._target import Target, TargetNotFoundError, execute
 
 if TYPE_CHECKING:
-    from anymps.train.timing import Comparison, Contender
+    from anymps.commands._bench_prediction import Prediction
+    from anymps.train.timing import Comparison, Contender, Timing
 
 
 class BenchFunction:
     """`module:function` or `file.py:function`, and the devices to time it on."""
 
-    def __init__(self, home: str, name: str, devices: Sequence[str], mac: str | None, fallback: bool | None) -> None:
+    def __init__(
+        self,
+        home: str,
+        name: str,
+        devices: Sequence[str],
+        mac: str | None,
+        fallback: bool | None,
+        predicts: bool = False,
+    ) -> None:
         self._home, self._name, self._devices = home, name, devices
-        self._mac, self._fallback = mac, fallback
+        self._mac, self._fallback, self._predicts = mac, fallback, predicts
         self._numbers: dict[str, Any] = {}
         self._comparison: Comparison | None = None
+        self._predictions: list[Prediction] = []
 
     def run(self, as_json: bool, **numbers: Any) -> int:
         """Time it with `compare`'s ``numbers``, print the result on stdout, and return the exit status.
@@ -45,7 +56,10 @@ class BenchFunction:
             status, _ = execute(self)
         if self._comparison is not None:
             found = self._comparison
-            print(bench_json(found.timings, found.ratios) if as_json else found)
+            if as_json:
+                print(bench_json(found.timings, found.ratios, self._predictions))
+            else:
+                print("\n\n".join(map(str, [found, *self._predictions])))
         return status
 
     def execute(self) -> None:
@@ -64,6 +78,10 @@ class BenchFunction:
             name = self._name if len(self._devices) == 1 else f"{self._name} on {device}"
             contenders[name] = _prepare(function, device, takes_device)
         self._comparison = compare(contenders, **self._numbers)
+        if self._predicts:
+            for timing in self._comparison.timings:
+                if timing.device.startswith("mps"):
+                    self._predictions.append(_predicted(timing, contenders[timing.name]))
 
     def _find(self) -> Callable[..., object]:
         module = self._import()
@@ -128,6 +146,21 @@ def _prepare(function: Callable[..., object], device: str, takes_device: bool) -
     first = Stopwatch.of(device).time(lambda: results.append(call()))
     prepared = results.pop()
     return Contender(prepared, device) if inspect.isroutine(prepared) else Contender(call, device, first)
+
+
+def _predicted(timing: Timing, contender: Contender) -> Prediction:
+    """What is predicted for a function: some more calls of it are recorded, each as a step."""
+    import anymps
+    from anymps.commands._bench_prediction import Prediction, predict
+
+    try:
+        with anymps.record() as capture:
+            for _ in range(RECORDED):
+                contender.function()
+                capture.core.end_step()
+    except (BuildError, EnableError) as error:  # a Mac without a compiler, a function that records itself
+        return Prediction(timing, None, str(error).removeprefix("anymps: "))
+    return predict(timing, capture.recording)
 
 
 def _check_devices(devices: Sequence[str], mac: str | None, fallback: bool | None) -> None:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 from anymps._version import __version__
 
 if TYPE_CHECKING:
+    from anymps.commands._bench_prediction import Prediction
     from anymps.train.timing import Ratio, Timing
 
 FORMAT: Final = "anymps-bench"
 VERSION: Final = 1
 
 
-def bench_json(timings: Sequence[Timing], ratios: Sequence[Ratio] = ()) -> str:
+def bench_json(timings: Sequence[Timing], ratios: Sequence[Ratio] = (), predictions: Sequence[Prediction] = ()) -> str:
     """All of it, two spaces of indentation; times in nanoseconds."""
     content = {
         "format": FORMAT,
@@ -25,5 +26,6 @@ def bench_json(timings: Sequence[Timing], ratios: Sequence[Ratio] = ()) -> str:
         "generator": {"name": "anymps", "version": __version__},
         "timings": [timing.to_json() for timing in timings],
         "ratios": [ratio.to_json() for ratio in ratios],
+        "predictions": [prediction.to_json() for prediction in predictions],
     }
     return json.dumps(content, indent=2, allow_nan=False)

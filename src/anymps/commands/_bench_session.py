@@ -1,4 +1,4 @@
-"""The session of `anymps bench` with a script: some steps to warm up, some that count, and the end."""
+"""The session of `anymps bench` with a script: some steps to warm up, some that count, some recorded, and the end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ __all__ = ["BenchSession"]
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from anymps._errors import UsageError
+from anymps._errors import AnympsError, UsageError
 from anymps.commands._bench_json import bench_json
 from anymps.commands._target import Target
 
 if TYPE_CHECKING:
-    from anymps.train.timing import StepTimer
+    from anymps.capture import Capture
+    from anymps.commands._bench_prediction import Prediction
+    from anymps.train.timing import StepTimer, Timing
+
+RECORDED: Final = 4
+"""Steps that are recorded for the prediction, after those that are timed: a recorded step takes longer."""
+
+_MOST_WAITED: Final = 2 * RECORDED
+"""Steps after which nothing more is expected of a script that calls no module, or whose optimizers take turns."""
 
 
 class Enough(SystemExit):
@@ -23,11 +31,23 @@ class Enough(SystemExit):
 class BenchSession:
     """A `Session` of `run_target` that times optimizer steps and prints them on stdout."""
 
-    def __init__(self, mac: str | None, fallback: bool | None, warmup: int, repeat: int, as_json: bool) -> None:
+    def __init__(
+        self,
+        mac: str | None,
+        fallback: bool | None,
+        warmup: int,
+        repeat: int,
+        as_json: bool,
+        predicts: bool = False,
+    ) -> None:
         self._mac, self._fallback = mac, fallback
-        self._warmup, self._repeat, self._as_json = warmup, repeat, as_json
+        self._warmup, self._repeat, self._as_json, self._predicts = warmup, repeat, as_json, predicts
         self._name = ""
         self._timer: StepTimer | None = None
+        self._timing: Timing | None = None
+        self._since = 0  # steps after those that are timed
+        self._capture: Capture | None = None
+        self._unrecorded = "the script ended, or called no module, before a step could be recorded"
         self._stack = contextlib.ExitStack()
 
     def start(self, target: Target) -> None:
@@ -44,9 +64,13 @@ class BenchSession:
     def finish(self, ending: dict[str, object]) -> int:
         """Print the result. Raises UsageError if the script made too few steps for one."""
         self.keep(ending)
-        timing = self._timer.timing(self._name) if self._timer is not None else None
+        timing = self._timing or (self._timer.timing(self._name) if self._timer is not None else None)
         if timing is not None:
-            print(bench_json([timing]) if self._as_json else timing)
+            found = self._prediction(timing)
+            if self._as_json:
+                print(bench_json([timing], predictions=[found] if found is not None else []))
+            else:
+                print(timing if found is None else f"{timing}\n\n{found}")
         elif self._timer is not None and not ending.get("status"):
             made = f"{self._timer.steps} optimizer step{'' if self._timer.steps == 1 else 's'}"
             raise UsageError(
@@ -56,8 +80,51 @@ class BenchSession:
 
     def keep(self, ending: dict[str, object]) -> None:
         """Watch no longer."""
+        if self._capture is not None:
+            self._capture.close(ending)
         self._stack.close()
 
     def _on_step(self, counted: int) -> None:
-        if counted >= self._repeat:
-            raise Enough(0)
+        assert self._timer is not None
+        if self._timing is not None:
+            self._since += 1
+            if self._since >= _MOST_WAITED or (self._capture is not None and self._capture.is_over):
+                raise Enough(0)
+        elif counted >= self._repeat:
+            self._timer.stop()
+            self._timing = self._timer.timing(self._name)
+            if self._timing is None or not self._predicts or not self._timing.device.startswith("mps"):
+                raise Enough(0)
+            self._record_from_the_next_module()
+
+    def _record_from_the_next_module(self) -> None:
+        """Begin to record where a module is called next: hooks of optimizers cannot be added by one of them."""
+        from torch.nn.modules.module import register_module_forward_pre_hook
+
+        def begin(*_: Any) -> None:
+            import anymps
+
+            before.remove()
+            capture = anymps.record(steps=(1, 1 + RECORDED))
+            try:
+                self._capture = capture.__enter__()
+            except AnympsError as error:  # a Mac without a compiler, a recording of the script's own
+                self._unrecorded = str(error).removeprefix("anymps: ")
+                self._since = _MOST_WAITED
+
+        before = register_module_forward_pre_hook(begin)
+        self._stack.callback(before.remove)
+
+    def _prediction(self, timing: Timing) -> Prediction | None:
+        """What is predicted for the recorded steps, or why nothing is; None where none was asked for."""
+        if not self._predicts or not timing.device.startswith("mps"):
+            return None
+        from anymps.commands._bench_prediction import Prediction, predict
+
+        if self._capture is None:
+            return Prediction(timing, None, self._unrecorded)
+        optimizers = self._timer.optimizers if self._timer is not None else 1
+        if optimizers > 1:
+            why = f"{optimizers} optimizers take turns, and a prediction is for all of their steps together"
+            return Prediction(timing, None, why)
+        return predict(timing, self._capture.recording)

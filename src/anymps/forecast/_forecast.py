@@ -11,7 +11,7 @@ from anymps._units import duration, duration_range
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
 from anymps.forecast._happenings import Place, happenings
 from anymps.mac import Mac, parse_mac
-from anymps.record import Recording, Step
+from anymps.record import Phase, Recording, Step
 
 _SPEED_HERE: Final = 0.65
 """Of a core of the machine that a virtual device runs on, an M1's being 1: the usual server's. Judgement."""
@@ -90,24 +90,27 @@ class Forecast:
 
 
 _seen: weakref.WeakKeyDictionary[Recording, tuple[Step, list[Happening], float]] = weakref.WeakKeyDictionary()
-_made: weakref.WeakKeyDictionary[Recording, dict[tuple[Mac | None, bool], Forecast | str]] = weakref.WeakKeyDictionary()
+_made: weakref.WeakKeyDictionary[Recording, dict[tuple[Mac | None, bool, bool], Forecast | str]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def forecast(recording: Recording, mac: Mac | None = None, *, tracks: bool = False) -> Forecast:
+def forecast(recording: Recording, mac: Mac | None = None, *, tracks: bool = False, alone: bool = False) -> Forecast:
     """The typical step of a recording on a Mac, by default the one that the recording names.
 
-    With `tracks` its time holds what host and device do when. Raises CostError, in one line, where there is no ground:
+    With `tracks` its time holds what host and device do when. With `alone` the host waits for the device after each
+    step, as it does when steps are timed one by one. Raises CostError, in one line, where there is no ground:
     no complete step, no Mac or torch that is known, no work for the GPU, or less than nine tenths of the calls with a
     predicted time.
     """
     answers = _made.setdefault(recording, {})
-    known = answers.get((mac, tracks))
+    known = answers.get((mac, tracks, alone))
     if known is None:
         try:
-            known = _forecast(recording, mac, tracks=tracks)
+            known = _forecast(recording, mac, tracks=tracks, alone=alone)
         except CostError as error:
             known = str(error)
-        answers[mac, tracks] = known
+        answers[mac, tracks, alone] = known
     if isinstance(known, str):
         raise CostError(known)
     return known
@@ -131,7 +134,7 @@ def why_no_forecast(recording: Recording) -> str:
     return ""
 
 
-def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool) -> Forecast:
+def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool, alone: bool) -> Forecast:
     named = _named(recording)
     mac = mac or named
     if mac is None:
@@ -140,6 +143,8 @@ def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool) -> Forecas
     if not torch:
         raise CostError("anymps: no time is told: the recording does not say which torch made it")
     step, found, speed = _happenings(recording, named)
+    if alone:
+        found = [*found, Happening("wait", waits=True, part=Phase.OTHER)]
     time = walk_step(found, mac, torch, tracks=tracks)
     if time.predicted < _LEAST_COVERED * time.calls:
         raise CostError(

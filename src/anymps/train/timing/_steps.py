@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,8 @@ class StepTimer:
         self._watch: Stopwatch | None = None
         self._runs: list[Run] = []
         self._start = 0
+        self._over = False
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._hook: Any = None
 
     def __enter__(self) -> StepTimer:
@@ -52,7 +55,26 @@ class StepTimer:
             return None
         return Timing(name, str(self._watch.device), tuple(self._runs), virtual=self._watch.virtual)
 
+    @property
+    def optimizers(self) -> int:
+        """How many optimizers have stepped."""
+        return len(self._optimizers)
+
+    def stop(self) -> None:
+        """Time no further step, and synchronise after none; `on_step` is called all the same."""
+        self._over = True
+
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if not self._over:
+            self._time(optimizer)
+        self.steps += 1
+        self._optimizers.add(optimizer)
+        if self._on_step is not None:
+            self._on_step(len(self._runs))
+        if self._watch is not None:
+            self._start = self._watch.clock()
+
+    def _time(self, optimizer: torch.optim.Optimizer) -> None:
         if self._watch is None:
             device = next((p.device for group in optimizer.param_groups for p in group["params"]), None)
             self._watch = Stopwatch.of(device, self._clock, self._synchronize)
@@ -61,7 +83,3 @@ class StepTimer:
         finished = self._watch.clock()
         if self.steps >= self._warmup:
             self._runs.append(Run(queued - self._start, finished - self._start))
-        self.steps += 1
-        if self._on_step is not None:
-            self._on_step(len(self._runs))
-        self._start = self._watch.clock()

@@ -1,0 +1,160 @@
+"""What was predicted for what `anymps bench` timed: both side by side on a Mac, the prediction alone elsewhere."""
+
+from __future__ import annotations
+
+__all__ = ["Prediction", "predict"]
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from anymps._errors import CostError
+from anymps._units import duration, duration_range
+from anymps.forecast import Forecast, forecast
+
+if TYPE_CHECKING:
+    from anymps.record import Recording
+    from anymps.train.timing import Timing
+
+NOT_COMPARED: Final = "It is not compared: the times above are this machine's, not a Mac's."
+_CALIBRATE: Final = "anymps bench --calibrate times this Mac, and its predictions rest on that from then on."
+_PARTS: Final = {"queued": "the host's work, until it is queued", "device": "the GPU's work after that"}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A timing and what was predicted for it; `found` is None where nothing is, and `why` then says so in a sentence.
+
+    Times in ns. What was timed waits for the device at its end, and so does what was predicted.
+    """
+
+    timing: Timing
+    found: Forecast | None
+    why: str = ""
+
+    @property
+    def told(self) -> Forecast | None:
+        """The forecast, if it has a time."""
+        return self.found if self.found is not None and not self.found.no_time else None
+
+    @property
+    def compared(self) -> Forecast | None:
+        """The forecast, if the timing is a Mac's."""
+        return self.told if not self.timing.virtual else None
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the median lies in the 80 % interval; None where nothing is compared."""
+        found = self.compared
+        return None if found is None else found.time.low <= 1e-9 * self.timing.median_ns <= found.time.high
+
+    @property
+    def parts(self) -> dict[str, tuple[float, float]]:
+        """Measured and predicted ns until the host had queued the work, and of what the device did after that."""
+        found = self.told
+        if found is None or self.timing.calls != 1:
+            return {}
+        queued = 1e9 * _queued(found)
+        rest = max(0.0, 1e9 * found.time.seconds - queued)
+        return {
+            "queued": (self.timing.queue_ns, queued),
+            "device": (self.timing.median_ns - self.timing.queue_ns, rest),
+        }
+
+    @property
+    def differs_most(self) -> str | None:
+        """The part in which measured and predicted lie furthest apart; None where nothing is compared."""
+        if self.compared is None or not self.parts:
+            return None
+        return max(self.parts, key=lambda name: abs(self.parts[name][0] - self.parts[name][1]))
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as plain data; times in nanoseconds."""
+        found = self.told
+        time = found.time if found is not None else None
+        parts = self.parts
+        return {
+            "name": self.timing.name,
+            "mac": self.found.mac.name if self.found is not None else None,
+            "predicted_ns": 1e9 * time.seconds if time is not None else None,
+            "low_ns": 1e9 * time.low if time is not None else None,
+            "high_ns": 1e9 * time.high if time is not None else None,
+            "queued_ns": parts["queued"][1] if parts else None,
+            "bound": time.bound if time is not None else None,
+            "shares": [{"what": what, "ns": 1e9 * it} for what, it in time.shares] if time is not None else [],
+            "measured_ns": self.timing.median_ns if self.compared is not None else None,
+            "held": self.held,
+            "differs_most": self.differs_most,
+            "text": str(self),
+        }
+
+    def __str__(self) -> str:
+        found = self.compared
+        if found is not None:
+            return "\n".join(self._lines(found))
+        if self.found is None:
+            return f"no prediction: {self.why}"
+        what = f"A {self.timing.name}" if self.timing.name.startswith("step of ") else self.timing.name
+        sentence = self.found.sentence.replace("A step", what)
+        return f"{sentence} {NOT_COMPARED}" if self.told is not None else sentence
+
+    def _lines(self, found: Forecast) -> list[str]:
+        time, median = found.time, self.timing.median_ns
+        span = duration_range(1e9 * time.low, 1e9 * time.high)
+        rows = [
+            ["", "measured", "predicted", "80 % interval", ""],
+            [
+                self.timing.name,
+                *_times(median, 1e9 * time.seconds),
+                span,
+                "held" if self.held else "not held",
+            ],
+        ]
+        names = {"queued": "until queued", "device": "after that"}
+        rows += [[f"  {names[part]}", *_times(*both), "", ""] for part, both in self.parts.items()]
+        ratio = 1e-9 * median / time.seconds
+        lines = [
+            *_aligned(rows),
+            f"Measured is {ratio:.2f} times what was predicted for an {found.mac.name}, bound by {found.bound}.",
+        ]
+        if self.differs_most is not None:
+            seen, expected = self.parts[self.differs_most]
+            lines.append(f"They differ most in {_PARTS[self.differs_most]}: {_apart(seen - expected)} than predicted.")
+        if time.calibration:
+            lines.append(time.calibration)
+        elif not self.held:
+            lines.append(_CALIBRATE)
+        return lines
+
+
+def predict(timing: Timing, recording: Recording) -> Prediction:
+    """The typical step of a recording, predicted for the Mac that made it, or that the virtual device plays."""
+    try:
+        return Prediction(timing, forecast(recording, tracks=True, alone=timing.calls == 1))
+    except CostError as error:
+        return Prediction(timing, None, str(error).removeprefix("anymps: ").removeprefix("no time is told: "))
+
+
+def _queued(found: Forecast) -> float:
+    """Seconds until the host has queued the work: the last thing that it does is to wait for the device."""
+    track = found.time.host_track
+    return track[-2].end if len(track) > 1 else 0.0
+
+
+def _apart(difference: float) -> str:
+    return f"{duration(abs(difference)) or '0'} {'more' if difference > 0 else 'less'}"
+
+
+def _times(*nanoseconds: float) -> list[str]:
+    return [duration(it) or "0" for it in nanoseconds]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if 0 < place < 4 else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,100 @@
+"""What `anymps bench` measured beside what was predicted, with times made by hand: nothing here looks at a clock."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+
+from anymps.commands._bench_json import bench_json
+from anymps.commands._bench_prediction import Prediction, predict
+from anymps.record import Recording
+from anymps.train.timing import Run, Timing
+from test_bench import follows_the_schema
+from timed_steps import MS, Steps
+
+
+def products() -> Recording:
+    """Ten products a step: 33.4 ms of an M3 Pro's GPU, and 0.15 ms of a wait for it."""
+    steps = Steps()
+    for _ in range(3):
+        steps.product(10)
+        steps.end()
+    return steps.close()
+
+
+def timed(queued: float, finished: float, *, virtual: bool = False, calls: int = 1) -> Timing:
+    """Twenty runs alike, in ms."""
+    run = Run(round(queued * MS), round(finished * MS))
+    return Timing("step of train.py", "mps:0", (run,) * 20, virtual=virtual, calls=calls)
+
+
+def test_what_was_measured_lies_in_the_interval() -> None:
+    """Both side by side, and the part in which they lie furthest apart."""
+    found = predict(timed(2.0, 40.0), products())
+    assert (found.held, found.differs_most) == (True, "device")
+    assert str(found).splitlines() == [
+        "                  measured  predicted    80 % interval",
+        "step of train.py   40.0 ms    33.5 ms  17.3 to 67.8 ms  held",
+        "  until queued     2.00 ms     115 us",
+        "  after that       38.0 ms    33.4 ms",
+        "Measured is 1.19 times what was predicted for an M3 Pro 18GB, bound by compute.",
+        "They differ most in the GPU's work after that: 4.59 ms more than predicted.",
+    ]
+
+
+def test_what_was_measured_lies_outside() -> None:
+    """Told as that, with what makes predictions better; here the host took what was not predicted."""
+    found = predict(timed(80.0, 100.0), products())
+    assert (found.held, found.differs_most) == (False, "queued")
+    assert str(found).splitlines()[1].endswith("not held")
+    assert str(found).splitlines()[-2:] == [
+        "They differ most in the host's work, until it is queued: 79.9 ms more than predicted.",
+        "anymps bench --calibrate times this Mac, and its predictions rest on that from then on.",
+    ]
+
+
+def test_this_machines_time_is_compared_with_nothing() -> None:
+    """On the virtual device the prediction stands alone, in words and as data."""
+    found = predict(timed(2.0, 40.0, virtual=True), products())
+    assert str(found) == (
+        "A step of train.py would take about 33.5 ms on an M3 Pro 18GB (17.3 to 67.8 ms), bound by compute. "
+        "It is not compared: the times above are this machine's, not a Mac's."
+    )
+    row = found.to_json()
+    assert (row["measured_ns"], row["held"], row["differs_most"]) == (None, None, None)
+    assert row["predicted_ns"] == pytest.approx(33.5 * MS, rel=0.01)
+
+
+def test_several_calls_in_a_run_wait_for_nothing_between_them() -> None:
+    """Neither does what is predicted, and no part of it is told."""
+    found = predict(timed(20.0, 400.0, calls=10), products())
+    assert found.parts == {}
+    assert found.compared is not None and found.compared.time.bound == "compute"
+    assert str(found).splitlines()[1:] == [
+        "step of train.py   40.0 ms    33.4 ms  17.2 to 67.5 ms  held",
+        "Measured is 1.20 times what was predicted for an M3 Pro 18GB, bound by compute.",
+    ]
+
+
+def test_nothing_is_predicted() -> None:
+    """The reason is one line, and nothing held."""
+    steps = Steps(mac="Cray-1", mac_details="")
+    steps.product(1)
+    steps.end()
+    found = predict(timed(1.0, 2.0), steps.close())
+    assert str(found) == "no prediction: the recording names no Mac that is known"
+    assert (found.held, found.to_json()["predicted_ns"]) == (None, None)
+
+
+@pytest.mark.parametrize("virtual", [False, True])
+def test_json_follows_its_schema(virtual: bool) -> None:
+    """With and without a comparison."""
+    import json
+
+    timing = timed(2.0, 40.0, virtual=virtual)
+    found = [predict(timing, products()), Prediction(timing, None, "nothing is known")]
+    document = json.loads(bench_json([timing], predictions=found))
+    follows_the_schema(document)
+    document["predictions"][0]["held"] = "perhaps"
+    with pytest.raises(jsonschema.ValidationError):
+        follows_the_schema(document)
