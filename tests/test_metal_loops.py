@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from anymps.metal._rewrite import translate
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -213,6 +214,100 @@ kernel void place(device float* out, uint2 at [[thread_position_in_grid]], uint 
     library.place(out, threads=(8, 8), group_size=(8, 8))
     assert out.cpu().equal(torch.arange(7, -1, -1.0).expand(8, 8))
     assert library.place._entry.form == FIBERS
+
+
+LONG_ROWS = """
+kernel void long_rows(device float* out, constant float* in, uint2 thread_pos [[thread_position_in_grid]],
+                      uint2 group_pos [[thread_position_in_threadgroup]]) {
+  auto xindex = thread_pos.x;
+  auto r0_index = thread_pos.y;
+  int x0 = xindex;
+  threadgroup float shared_0[32];
+  threadgroup float shared_1[32];
+  float top = ::c10::metal::MaxOp<float>::identity();
+  float low = ::c10::metal::MinOp<float>::identity();
+  for (auto r0__cnt = 0; r0__cnt < 4; ++r0__cnt) {
+    int r0__linear_idx = 4 * r0_index + r0__cnt;
+    int r0_1 = r0__linear_idx;
+    auto tmp0 = in[r0_1 + 400 * x0];
+    top = ::c10::metal::max(top, static_cast<float>(tmp0));
+    low = ::c10::metal::min(low, static_cast<float>(tmp0));
+  }
+  auto tmp1 = c10::metal::threadgroup_max(shared_0, top, r0_index * 1, 100);
+  auto tmp2 = c10::metal::threadgroup_min(shared_1, low, r0_index * 1, 100);
+  for (auto r0__cnt = 0; r0__cnt < 4; ++r0__cnt) {
+    int r0__linear_idx = 4 * r0_index + r0__cnt;
+    out[r0__linear_idx + 400 * x0] = (in[r0__linear_idx + 400 * x0] - tmp1) + tmp2;
+  }
+}
+"""
+
+
+def test_more_elements_than_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread takes four elements; a NaN spreads, of zeros of both signs the first is taken."""
+    loops, fibers = forms(monkeypatch, TORCH + LONG_ROWS, "long_rows")
+    x = torch.randn(6, 400)
+    x[1, 17], x[2], x[3] = torch.nan, 0.0, -0.0
+    x[2, 1::2], x[3, 1::2] = -0.0, 0.0
+    results = []
+    for kernel in (loops, fibers):
+        out = torch.zeros(6, 400, device="mps")
+        kernel(out, x.to("mps"), threads=(6, 100), group_size=(1, 100))
+        results.append(out.cpu())
+    assert torch.equal(*(result.view(torch.int32) for result in results))
+    expected = x - x.amax(1, keepdim=True) + x.amin(1, keepdim=True)
+    torch.testing.assert_close(results[0], expected, equal_nan=True)
+
+
+def test_addresses_are_computed_without_a_sign_that_wraps() -> None:
+    """What makes vector loads of them: a group's index is an `int` in sums and products of it."""
+    kernel = translate(TORCH + LONG_ROWS, {"threadgroup_max", "threadgroup_min"}, loops=True).kernels[0]
+    assert kernel.group is not None
+    assert kernel.group.text.count("int r0__linear_idx = 4 * int(r0_index) + r0__cnt;") == 2
+    assert "anymps_line.grid[1]" not in kernel.group.text
+
+
+def test_another_variable_of_an_index_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within braces: it is what its own declaration says."""
+    source = (
+        HEAD
+        + """
+kernel void inner(device float* out, uint i [[thread_index_in_threadgroup]]) {
+  float sum = 0;
+  for (int n = 0; n < 3; ++n) {
+    float i = n + 0.75;
+    int twice = i * 2;
+    sum += twice;
+  }
+  int own = i * 2;
+  out[i] = simd_sum(sum) + own;
+}"""
+    )
+    for kernel in forms(monkeypatch, source, "inner"):
+        out = torch.zeros(32, device="mps")
+        kernel(out, threads=32)
+        assert out.tolist() == [32 * (1 + 3 + 5) + 2 * i for i in range(32)]
+
+
+def test_groups_beside_each_other_along_y(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops are for one group along y, as Inductor has it; more of them run as fibers."""
+    monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
+    library = torch.mps.compile_shader(
+        HEAD
+        + """
+kernel void mirror(device int* out, uint2 at [[thread_position_in_grid]],
+                   uint2 own [[thread_position_in_threadgroup]]) {
+  threadgroup int all[32];
+  all[own.y] = at.y;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[at.y + 96 * at.x] = all[31 - own.y];
+}
+"""
+    )
+    out = torch.zeros(2, 96, dtype=torch.int32, device="mps")
+    library.mirror(out, threads=(2, 96), group_size=(1, 32))
+    assert out.cpu().equal(torch.arange(96).view(3, 32).flip(1).view(96).expand(2, 96).int())
+    assert library.mirror._entry.form == FIBERS
 
 
 def test_bodies_that_need_fibers() -> None:

@@ -162,7 +162,7 @@ def _answer(command: list[str]) -> str:
 
 _TRANSLATION = (
     *("tokens", "structure", "statements", "parameters", "rewrite", "launchers", "preprocess"),
-    *("fission", "fission_text", "compile"),
+    *("fission", "fission_names", "fission_text", "compile"),
 )
 
 

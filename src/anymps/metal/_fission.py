@@ -7,14 +7,23 @@ computed once: so is a store of it, as where 32 lanes read before one of them wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from anymps.metal._fission_names import (
+    base,
+    dereferences,
+    directly_changed,
+    is_vector,
+    others,
+    parameter_name,
+    signed_indices,
+)
 from anymps.metal._fission_text import Call, Cut, Item, NoText, Once, Piece, Step, group_function
 from anymps.metal._parameters import Unsupported, buffer_places
-from anymps.metal._statements import ASSIGNMENTS, Statement, Unread, changed_names, ends_type, read_statements
-from anymps.metal._structure import Function, Parameter, closing, closing_angle, is_attribute, split_commas
+from anymps.metal._statements import ASSIGNMENTS, Statement, Unread, changed_names, read_statements
+from anymps.metal._structure import Function, closing, closing_angle, split_commas
 from anymps.metal._tokens import Token
 
 Render = Callable[[int, int, dict[tuple[int, int], str]], str]  # tokens from, to, and what stands for parts of them
@@ -96,7 +105,7 @@ class _Reader:
         self.open: list[Item] = []
         self.calls = 0
         self.arrays: set[str] = set()  # a thread's own arrays and references
-        vectors = [p for p in function.parameters if p.attribute in _PLACES and _is_vector(p)]
+        vectors = [p for p in function.parameters if p.attribute in _PLACES and is_vector(p)]
         self.axis = 1 if vectors else 0
 
     def read(self) -> GroupForm:
@@ -113,10 +122,10 @@ class _Reader:
     def _parameters(self) -> None:
         for parameter in self.function.parameters:
             name = parameter_name(parameter)
-            if name in _directly_changed(self.body):
+            if name in directly_changed(self.body):
                 raise _Refused
             whole = parameter.attribute not in _OF_THREAD
-            along_x = parameter.attribute in _PLACES and not _is_vector(parameter) and self.axis == 1
+            along_x = parameter.attribute in _PLACES and not is_vector(parameter) and self.axis == 1
             if whole or along_x:
                 self.names.uniform.add(name)
                 if any(token.text == "&" for token in parameter.tokens):
@@ -124,11 +133,11 @@ class _Reader:
                 continue
             self.names.varying.add(name)
             self.names.indices.add(name)
-            if parameter.attribute in _PLACES and _is_vector(parameter):
+            if parameter.attribute in _PLACES and is_vector(parameter):
                 self.names.positions.add(name)
-                self.names.lanes[f"{name}.{'xyz'[self.axis]}"] = _base(parameter)
+                self.names.lanes[f"{name}.{'xyz'[self.axis]}"] = base(parameter, self.axis)
             elif parameter.attribute in _PLACES or parameter.attribute == "thread_index_in_threadgroup":
-                self.names.lanes[name] = _base(parameter)
+                self.names.lanes[name] = base(parameter, self.axis)
 
     def _statement(self, statement: Statement) -> None:
         if not any(self._is_sync(index) for index in range(statement.first, statement.last)):
@@ -231,10 +240,10 @@ class _Reader:
         words = [token.text for token in tokens]
         if words[-2:] == ["*", "1"]:
             words = words[:-2]
-        base = self.names.lanes.get("".join(words))
-        if base is None:
+        start = self.names.lanes.get("".join(words))
+        if start is None:
             raise _Refused
-        return base
+        return start
 
     def _used(self, tokens: Collection[Token], first: int, replaced: dict[tuple[int, int], str]) -> frozenset[str]:
         """The names of tokens, with results in the place of calls."""
@@ -252,7 +261,9 @@ class _Reader:
         """A statement that needs no other thread."""
         names = self.names
         used = self._used(statement.tokens, statement.first, replaced)
-        text = self.render(statement.first, statement.last, replaced)
+        counted = [name for name, start in names.lanes.items() if start == "0"]
+        signed = signed_indices(self.code, statement.first, statement.last, counted)
+        text = self.render(statement.first, statement.last, {**signed, **replaced})
         if "#" in text and "#pragma" not in text:
             raise _Refused
         declared = frozenset(statement.declared)
@@ -266,7 +277,7 @@ class _Reader:
         fixed = (
             statement.kind == "declaration" and statement.plain and statement.valued and not declared & names.changed
         )
-        loads = any(token.text in ("[", "->") for token in kept) or _dereferences(kept) or bool(used & names.memory)
+        loads = any(token.text in ("[", "->") for token in kept) or dereferences(kept) or bool(used & names.memory)
         uniform = self._is_uniform(kept, used - declared) and (not self.returns or not loads)
         if fixed and uniform:
             if loads and any(item.stores for item in self.open):
@@ -325,7 +336,7 @@ class _Reader:
             after = listed[index + 1].text if index + 1 < len(listed) else ""
             if token.kind != "name":
                 continue
-            if token.text in self.names.positions and after == "." and listed[index + 2].text in _others(self.axis):
+            if token.text in self.names.positions and after == "." and listed[index + 2].text in others(self.axis):
                 continue
             if token.text in self.names.varying or (
                 token.text in self.names.changed and token.text not in self.names.uniform
@@ -373,52 +384,5 @@ class _Reader:
         condition = words[2 : closing(tokens, 1)]
         if "==" not in condition or not condition[-1].isdigit() or condition[-2] != "==":
             return None
-        base = self.names.lanes.get("".join(condition[:-2]))
-        return None if base is None else f"{condition[-1]} - int({base})"
-
-
-def parameter_name(parameter: Parameter) -> str:
-    """The name of a kernel's parameter."""
-    tokens = list(parameter.tokens)
-    names, index = [], 0
-    while index < len(tokens):
-        if is_attribute(tokens, index):
-            index = closing(tokens, index)
-        elif tokens[index].kind == "name":
-            names.append(tokens[index].text)
-        index += 1
-    return names[-1]
-
-
-def _is_vector(parameter: Parameter) -> bool:
-    return any(
-        token.kind == "name" and token.text[-1] in "23" and token.text[:-1] in ("uint", "ushort", "int")
-        for token in parameter.tokens
-    )
-
-
-def _base(parameter: Parameter) -> str:
-    return "anymps_line.start" if parameter.attribute == "thread_position_in_grid" else "0"
-
-
-def _others(axis: int) -> Iterator[str]:
-    return iter("xyz".replace("xyz"[axis], ""))
-
-
-def _directly_changed(tokens: list[Token]) -> set[str]:
-    found = set()
-    for index, token in enumerate(tokens):
-        after = tokens[index + 1].text if index + 1 < len(tokens) else ""
-        before = tokens[index - 1].text if index else ""
-        declared = index and ends_type(tokens[index - 1])
-        if token.kind == "name" and not declared and (after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--")):
-            found.add(token.text)
-    return found
-
-
-def _dereferences(tokens: list[Token]) -> bool:
-    """Whether `*p` stands somewhere: a star behind no value."""
-    for before, token in pairwise(tokens):
-        if token.text == "*" and before.kind == "punct" and before.text not in (")", "]", ">"):
-            return True
-    return False
+        start = self.names.lanes.get("".join(condition[:-2]))
+        return None if start is None else f"{condition[-1]} - int({start})"

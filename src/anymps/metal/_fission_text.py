@@ -176,10 +176,10 @@ class _Writer:
             value = f"anymps_launch::grid_position<{kind}>::from({_PER_THREAD[attribute]}, 0, 0)"
         elif attribute in ("thread_position_in_grid", "thread_position_in_threadgroup"):
             where = "grid" if attribute == "thread_position_in_grid" else "group"
-            places = [
-                f"unsigned(anymps_line.{where}[{axis}]{f' + {thread}' if axis == self.axis else ''})"
-                for axis in range(3)
-            ]
+            places = [f"unsigned(anymps_line.{where}[{axis}])" for axis in range(3)]
+            from_zero = self.axis == 1 or where == "group"  # along y there is one group
+            start = "" if from_zero else f"anymps_line.grid[{self.axis}] + "
+            places[self.axis] = f"unsigned({start}{thread})"
             value = f"anymps_launch::grid_position<{kind}>::from({', '.join(places)})"
         else:
             value = f"anymps_launch::attribute<{kind}>::from(anymps_launch::{attribute}(anymps_line.member))"

@@ -173,8 +173,8 @@ class MetalKernel:
 
 
 def _lies_along(axis: int, grid: tuple[int, int, int], group: tuple[int, int, int]) -> bool:
-    """Whether groups have more than one thread along that axis alone."""
-    return all(min(grid[i], group[i]) == 1 for i in range(3) if i != axis)
+    """Whether groups have more than one thread along that axis alone. Along y there must be one group, too."""
+    return all(min(grid[i], group[i]) == 1 for i in range(3) if i != axis) and (axis == 0 or grid[1] <= group[1])
 
 
 def _pointers(

@@ -1,0 +1,24 @@
+// Functions of c10/metal in a form of which compilers make vector code. Where the arguments fit they are chosen before the
+// templates of the installed torch, and give the same bits.
+#pragma once
+
+#include <msl/polynomials.h>
+
+namespace c10 {
+namespace metal {
+
+// `isunordered(a, b) ? NAN : metal::max(a, b)` without a branch: in a loop unrolled, g++ makes a way of its own for values
+// behind a NaN, and then no vector code.
+#define ANYMPS_SPREADS_NAN(NAME, COMPARISON)                                                     \
+  ANYMPS_INLINE float NAME(float a, float b) {                                                   \
+    const int first = anymps_math::float_to_bits(a), second = anymps_math::float_to_bits(b);     \
+    const int wins = -int(a COMPARISON b), nan = -int(__builtin_isunordered(a, b));              \
+    const int ordered = (first & wins) | (second & ~wins);                                       \
+    return anymps_math::bits_to_float((ordered & ~nan) | (0x7fc00000 & nan));                    \
+  }
+ANYMPS_SPREADS_NAN(max, >=)
+ANYMPS_SPREADS_NAN(min, <=)
+#undef ANYMPS_SPREADS_NAN
+
+}  // namespace metal
+}  // namespace c10
