@@ -12,6 +12,7 @@ from anymps.plan import (
     Change,
     Dropped,
     Fix,
+    Growth,
     Kind,
     Measured,
     NoLarger,
@@ -20,6 +21,7 @@ from anymps.plan import (
     Row,
     Scenario,
     Verdict,
+    batch_times,
     first_fixes,
     others,
     step_times,
@@ -103,13 +105,19 @@ def planned(*macs: str) -> Plan:
     outcomes = [row.outcome for row in shown]
     fixes = first_fixes(base, 5 * GIB, outcomes)
     times = step_times(base, outcomes, "2.13.0", [outcome.mac for outcome in outcomes])
-    return Plan("train.py", base, shown, changes, asked, "2.13.0", others(Kind.OTHER, 13), fixes, times=times)
+    growth = Growth.between(work(), 8, work(16), 16)
+    assert growth is not None
+    macs = asked or [it.mac for it in times if it.time is not None][:1]
+    batches = batch_times(growth, 8, macs, lambda mac: {8: 0, 16: 100}.get(mac.ram_gib, 1 << 16), "2.13.0")
+    return Plan(
+        "train.py", base, shown, changes, asked, "2.13.0", others(Kind.OTHER, 13), fixes, times=times, batches=batches
+    )
 
 
-def work() -> StepWork:
+def work(batch: int = 8) -> StepWork:
     """Four products of matrices, some small calls, and a loss that is read."""
-    side = "float32[4096, 4096]"
-    product = OperatorCall("aten::mm", (side, side), (side,))
+    rows, side = f"float32[{512 * batch}, 4096]", "float32[4096, 4096]"
+    product = OperatorCall("aten::mm", (rows, side), (rows,))
     small = OperatorCall("aten::relu", ("float32[64]",), ("float32[64]",))
     read = Happening("wait", waits=True)
     return StepWork((*[Happening("kernel", product)] * 4, *[Happening("kernel", small)] * 50, read), 1)
@@ -140,4 +148,5 @@ def resting() -> Plan:
         fixes=(),
         no_larger=NoLarger.NO_BATCH,
         times=(),
+        batches=(),
     )

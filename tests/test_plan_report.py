@@ -150,7 +150,7 @@ def test_the_page_has_its_landmarks_and_asks_for_nothing(name: str) -> None:
     assert all(value.startswith(("#", "data:")) for key in ("href", "src") for value in shown.values(key))
     assert shown.values("style") == []
     drawings = [attrs for tag, attrs in shown.tags if tag == "svg" and attrs.get("role") == "img"]
-    assert len(drawings) == (2 if name == "resting" else 3)
+    assert len(drawings) == (2 if name == "resting" else 4)
     assert all(attrs["aria-label"] for attrs in drawings)
 
 

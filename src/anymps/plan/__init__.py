@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anymps.plan._batches import KNEE, Batches, BatchTime, Growth, batch_times
 from anymps.plan._fixes import Fix, FixKind, first_fixes, growth_a_step
 from anymps.plan._measure import Assumption, Dropped, Measured, measure, run_apart
 from anymps.plan._others import Kind, Others, others
@@ -13,12 +14,16 @@ from anymps.plan._turns import Turns
 
 __all__ = [
     "COMFORT",
+    "KNEE",
     "WORDS",
     "Assumption",
+    "BatchTime",
+    "Batches",
     "Change",
     "Dropped",
     "Fix",
     "FixKind",
+    "Growth",
     "Kind",
     "MacTime",
     "Measured",
@@ -33,6 +38,7 @@ __all__ = [
     "Trace",
     "Turns",
     "Verdict",
+    "batch_times",
     "first_fixes",
     "growth_a_step",
     "make_plan",

@@ -11,6 +11,7 @@ from enum import Enum
 
 from anymps._errors import PlanError
 from anymps.mac import Mac, all_macs
+from anymps.plan._batches import Batches, Growth, batch_times
 from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, end_all, measure
 from anymps.plan._others import Others, others
@@ -89,6 +90,12 @@ class Plan:
     """What stopped the script with a larger batch."""
     times: tuple[MacTime, ...] = ()
     """A step on the Macs that were asked about, else on each chip; the slowest first. Empty where none is predicted."""
+    batches: tuple[Batches, ...] = ()
+    """Batch against samples a second on the Macs that were asked about, else on the slowest that it fits on. Empty
+    where the largest batch is not known, or fewer than two sizes fit.
+    """
+    other_calls: bool = False
+    """Whether a step with twice the batch makes other calls, so that `batches` are not known."""
 
 
 def make_plan(
@@ -132,7 +139,8 @@ def make_plan(
     try:
         tried += [(_merge(first, scenario), pool.submit(run, _merge(first, scenario))) for scenario in what_if]
         measured = started.result()
-        stretch, no_larger, problem = _stretch(words, measured, run) if larger else (None, NoLarger.NOT_MEASURED, "")
+        larger_run = _larger(words, measured, run) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
+        stretch = larger_run.stretch
         rows = []
         for one in asked or representative():
             largest = stretch.largest(one, minor) if stretch is not None else None
@@ -151,6 +159,16 @@ def make_plan(
     beside = others(measured.kind, minor)
     fixes = first_fixes(measured, halved, [row.outcome for row in rows])
     times = step_times(measured, [row.outcome for row in rows], torch_version, asked)
+    batches: tuple[Batches, ...] = ()
+    if stretch is not None and larger_run.growth is not None:
+        macs = asked or [it.mac for it in times if it.time is not None][:1]
+        batches = batch_times(
+            larger_run.growth,
+            measured.batch or stretch.batch,
+            macs,
+            lambda mac: stretch.largest(mac, minor),
+            torch_version,
+        )
     return Plan(
         script=" ".join(words),
         base=measured,
@@ -160,9 +178,11 @@ def make_plan(
         torch=torch_version,
         others=beside,
         fixes=fixes,
-        no_larger=no_larger,
-        problem=problem,
+        no_larger=larger_run.no_larger,
+        problem=larger_run.problem,
         times=times,
+        batches=batches,
+        other_calls=stretch is not None and larger_run.growth is None,
     )
 
 
@@ -183,28 +203,38 @@ def _merge(base: Scenario, change: Scenario) -> Scenario:
     return replace(base, **{name: value for name, value in vars(change).items() if value != unsaid[name]})
 
 
-def _stretch(
-    words: Sequence[str], measured: Measured, run: Callable[[Scenario], Measured]
-) -> tuple[Stretch | None, NoLarger | None, str]:
-    """How the run grows with the batch, from another run with twice the batch; else why that is not known."""
+@dataclass(frozen=True)
+class _Larger:
+    """How memory and calls of the run grow with the batch; else why that is not known."""
+
+    stretch: Stretch | None = None
+    growth: Growth | None = None
+    no_larger: NoLarger | None = None
+    problem: str = ""
+
+
+def _larger(words: Sequence[str], measured: Measured, run: Callable[[Scenario], Measured]) -> _Larger:
+    """How the run grows with the batch, from another run with twice the batch."""
     batch = (
         measured.scenario.batch if any(BATCH in word for word in words) else (measured.scenario.batch or measured.batch)
     )
     if not batch:
-        return None, NoLarger.NO_BATCH, ""
+        return _Larger(no_larger=NoLarger.NO_BATCH)
     try:
         if batch == 1:
             # Of a batch of one many copies are views, so it takes another course than all others: those tell more.
             batch, measured = 2, run(replace(measured.scenario, batch=2))
         larger = run(replace(measured.scenario, batch=2 * batch))
     except Stopped as stopped:
-        return None, NoLarger.STOPPED, stopped.what
+        return _Larger(no_larger=NoLarger.STOPPED, problem=stopped.what)
     except PlanError as error:
-        return None, NoLarger.STOPPED, str(error).removeprefix("anymps: ")
+        return _Larger(no_larger=NoLarger.STOPPED, problem=str(error).removeprefix("anymps: "))
     if measured.limit is not None or larger.limit is not None:
-        return None, NoLarger.LATE, ""
+        return _Larger(no_larger=NoLarger.LATE)
     stretch = Stretch.between(measured.trace, batch, larger.trace, 2 * batch)
-    return stretch, None if stretch is not None else NoLarger.OTHER_COURSE, ""
+    if stretch is None:
+        return _Larger(no_larger=NoLarger.OTHER_COURSE)
+    return _Larger(stretch, Growth.between(measured.work, batch, larger.work, 2 * batch))
 
 
 def _recovery(

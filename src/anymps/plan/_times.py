@@ -13,7 +13,7 @@ from anymps.plan._measure import Measured
 from anymps.plan._others import Kind
 from anymps.plan._trace import Outcome, Verdict
 
-_LEAST_COVERED: Final = 0.9
+LEAST_COVERED: Final = 0.9
 """Of a step's calls: with fewer predicted ones there is no time."""
 
 
@@ -77,7 +77,7 @@ def _time(measured: Measured, mac: Mac, verdict: Verdict, torch: str) -> MacTime
         time = walk_step(work.happenings, mac, torch)
     except CostError:
         return MacTime(mac, verdict, None)
-    if not time.device or time.predicted < _LEAST_COVERED * time.calls:
+    if not time.device or time.predicted < LEAST_COVERED * time.calls:
         return MacTime(mac, verdict, None)
     samples = measured.batch * max(1, work.batches) / time.seconds if measured.batch else None
     reads_tokens = measured.sequence is not None and measured.kind is Kind.TOKENS

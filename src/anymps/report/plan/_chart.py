@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ from anymps.report import _text as text
 from anymps.report.plan._words import HIGH, LOW, needed
 
 if TYPE_CHECKING:
-    from anymps.plan import Plan
+    from anymps.plan import Batches, Plan
     from anymps.record import MemoryStory
 
 WIDEST: Final = 78
@@ -57,24 +57,24 @@ def glyphs_for(encoding: str) -> Glyphs:
 
 
 @dataclass(frozen=True)
-class TimeScale:
-    """A logarithmic scale of times in seconds, and the round ones on it."""
+class LogScale:
+    """A logarithmic scale of times in seconds, or of rates, and the round ones on it."""
 
     low: float
     high: float
     ticks: tuple[float, ...]
 
     @classmethod
-    def of(cls, spans: Sequence[tuple[float, float]]) -> TimeScale:
+    def of(cls, spans: Sequence[tuple[float, float]]) -> LogScale:
         """A scale on which all these spans lie."""
         low, high = min(span[0] for span in spans), max(span[1] for span in spans)
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         round_ones = (digit * 10.0**power for power in powers for digit in (1, 2, 5))
         return cls(low, high, tuple(it for it in round_ones if low <= it <= high))
 
-    def at(self, seconds: float) -> float:
-        """Where a time lies: 0 at the left end, 1 at the right one."""
-        return math.log(seconds / self.low) / math.log(self.high / self.low) if self.high > self.low else 0.0
+    def at(self, value: float) -> float:
+        """Where a value lies: 0 at the left end, 1 at the right one."""
+        return math.log(value / self.low) / math.log(self.high / self.low) if self.high > self.low else 0.0
 
 
 def memory_chart(story: MemoryStory, width: int, glyphs: Glyphs) -> list[str]:
@@ -190,23 +190,36 @@ def mac_chart(plan: Plan, width: int, glyphs: Glyphs) -> list[str]:
 
 def time_chart(plan: Plan, width: int, glyphs: Glyphs) -> list[str]:
     """A step on each Mac with a predicted time, and its interval, on one logarithmic scale."""
-    rows = [(it.mac.name, it.time) for it in plan.times if it.time is not None]
+    rows = [(it.mac.name, it.time.low, it.time.seconds, it.time.high) for it in plan.times if it.time is not None]
+    return _intervals(rows, width, glyphs, lambda seconds: duration_short(1e9 * seconds))
+
+
+def batch_chart(batches: Batches, width: int, glyphs: Glyphs) -> list[str]:
+    """Samples a second by batch, each with its interval, on one logarithmic scale."""
+    rows = [(f"batch {it.batch:,}", it.low, it.samples, it.high) for it in batches.rows]
+    return _intervals(rows, width, glyphs, lambda number: f"{number:,g}/s")
+
+
+def _intervals(
+    rows: Sequence[tuple[str, float, float, float]], width: int, glyphs: Glyphs, said_as: Callable[[float], str]
+) -> list[str]:
+    """A line for each name with its low, middle and high value, and the axis below."""
     if not rows:
         return []
-    left = max(len(name) for name, _ in rows) + 2
-    scale = TimeScale.of([(time.low, time.high) for _, time in rows])
+    left = max(len(name) for name, *_ in rows) + 2
+    scale = LogScale.of([(low, high) for _, low, _, high in rows])
     columns = min(width, WIDEST) - left - 1
     lines = []
-    for name, time in rows:
+    for name, *values in rows:
         cells = [" "] * (columns + 1)
-        low, at, high = (round(columns * scale.at(seconds)) for seconds in (time.low, time.seconds, time.high))
+        low, at, high = (round(columns * scale.at(value)) for value in values)
         cells[low : high + 1] = glyphs.floor * (high + 1 - low)
         cells[at] = glyphs.dot
         lines.append(f"{name:<{left}}{''.join(cells)}")
     axis, names = [glyphs.floor] * (columns + 1), [" "] * (columns + 12)
     free = 0
-    for seconds in scale.ticks:
-        place, said = round(columns * scale.at(seconds)), duration_short(1e9 * seconds)
+    for value in scale.ticks:
+        place, said = round(columns * scale.at(value)), said_as(value)
         axis[place] = glyphs.step
         if place >= free and place + len(said) <= columns + 1:
             names[place : place + len(said)] = said

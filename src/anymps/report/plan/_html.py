@@ -9,8 +9,9 @@ from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing
 from anymps.report._memory_rows import beyond
 from anymps.report._page import assets, templates
+from anymps.report.plan import _batch_words as batch_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._drawings import macs_drawing, times_drawing
+from anymps.report.plan._drawings import batch_drawings, macs_drawing, times_drawing
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -21,6 +22,7 @@ _STATES = {"fits": "clean", "tight": "warning", "pages": "warning", "fails": "er
 _SECTIONS = {
     "macs": "Macs",
     "times": "Times",
+    "batches": "Batch",
     "memory": "Memory",
     "changes": "What if",
     "fixes": "Change first",
@@ -59,6 +61,10 @@ def _page(plan: Plan) -> dict[str, Any]:
         "macs": words.mac_rows(plan),
         "times_drawing": times_drawing(plan),
         "times": words.time_rows(plan),
+        "batches_title": batch_words.TITLE,
+        "batch_drawings": batch_drawings(plan),
+        "batches": batch_words.batch_rows(plan),
+        "without_batches": batch_words.without_batches(plan),
         "memory_drawing": memory_drawing(plan.base.story, first_step=1),
         "categories": _categories(peak),
         "modules": words.module_rows(peak),
@@ -73,6 +79,7 @@ def _page(plan: Plan) -> dict[str, Any]:
         **page,
         "memory": True,
         "times": plan.times,
+        "batches": plan.batches or page["without_batches"],
         "changes": page["changes"].rows,
         "assumptions": page["assumptions"].rows,
     }

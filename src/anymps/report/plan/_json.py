@@ -9,7 +9,7 @@ from anymps._version import __version__
 from anymps.record import Category, Site
 
 if TYPE_CHECKING:
-    from anymps.plan import Change, Fix, MacTime, Plan, Row
+    from anymps.plan import Batches, Change, Fix, MacTime, Plan, Row
     from anymps.record import Moment
 
 _POINTS: Final = 200
@@ -50,6 +50,7 @@ def plan_json(plan: Plan) -> str:
         "macs": [_mac(row) for row in plan.rows],
         "largest_batch_unknown": {"why": plan.no_larger.value, "problem": plan.problem} if plan.no_larger else None,
         "times": [_time(it) for it in plan.times],
+        "batches": [_batches(it) for it in plan.batches],
         "what_if": [_change(change) for change in plan.changes],
         "first_fixes": [_fix(fix) for fix in plan.fixes],
         "dropped": {"written": list(plan.base.dropped.written), "removed": list(plan.base.dropped.removed)},
@@ -126,6 +127,28 @@ def _time(it: MacTime) -> dict[str, Any]:
         "samples_per_second": it.samples,
         "tokens_per_second": it.tokens,
         "left_out": [{"reason": reason, "calls": calls} for reason, calls in time.left_out] if time else [],
+    }
+
+
+def _batches(it: Batches) -> dict[str, Any]:
+    return {
+        "mac": it.mac.name,
+        "own": it.own,
+        "largest": it.largest,
+        "knee": it.knee.batch if it.knee is not None else None,
+        "sizes": [
+            {
+                "batch": row.batch,
+                "seconds": row.time.seconds,
+                "seconds_low": row.time.low,
+                "seconds_high": row.time.high,
+                "samples_per_second": row.samples,
+                "samples_per_second_low": row.low,
+                "samples_per_second_high": row.high,
+                "bound": row.time.bound,
+            }
+            for row in it.rows
+        ],
     }
 
 

@@ -15,8 +15,9 @@ from rich.text import Text
 from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, fitting, heading, indented, printed
 from anymps.report._memory_rows import beyond
+from anymps.report.plan import _batch_words as batch_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._chart import BLOCKS, Glyphs, glyphs_for, mac_chart, memory_chart, time_chart
+from anymps.report.plan._chart import BLOCKS, Glyphs, batch_chart, glyphs_for, mac_chart, memory_chart, time_chart
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -71,6 +72,7 @@ def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
         )
         yield Text()
         yield from _drawing(time_chart(plan, width - 2, glyphs))
+    yield from _batches(plan, width, glyphs)
     yield from _section("What if", "each change alone, measured the same way", words.change_rows(plan))
     yield from _fixes(plan)
     yield from _section(
@@ -81,6 +83,20 @@ def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
     yield from _title("Limits of this plan")
     for sentence in words.limits(plan):
         yield indented(Text(f"- {sentence}"))
+
+
+def _batches(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
+    """Batch against samples a second, by Mac."""
+    if why := batch_words.without_batches(plan):
+        yield from _title(batch_words.TITLE)
+        yield indented(Text(why))
+    names = f"on {plan.batches[0].mac.name}, " if len(plan.batches) == 1 else ""
+    yield from _section(batch_words.TITLE, f"{names}{_TIMES_REMARK}", batch_words.batch_rows(plan))
+    for batches in plan.batches:
+        yield Text()
+        if len(plan.batches) > 1:
+            yield indented(Text(batches.mac.name))
+        yield from _drawing(batch_chart(batches, width - 2, glyphs))
 
 
 def _title(title: str, remark: str = "") -> Iterator[Text]:

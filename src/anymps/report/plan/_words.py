@@ -239,8 +239,8 @@ def time_rows(plan: Plan) -> Rows:
                 duration(1e9 * time.seconds),
                 duration_range(1e9 * time.low, 1e9 * time.high),
                 f"{slowest / time.seconds:.1f}x" if len(times) > 1 else "",
-                _rate(it.samples),
-                _rate(it.tokens),
+                rate(it.samples),
+                rate(it.tokens),
                 bound_words(time.bound),
             )
         )
@@ -261,7 +261,7 @@ def _calibration(mac: str, told: str) -> str:
     return f"{mac}: {told[0].lower()}{told[1:]}" if told else ""
 
 
-def _rate(number: float | None) -> str:
+def rate(number: float | None) -> str:
     """Two digits: `28`, `1,300`, `0.31`."""
     if not number:
         return ""

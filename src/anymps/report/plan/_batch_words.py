@@ -1,0 +1,75 @@
+"""Batch against samples a second, in words and rows: where a larger batch stops to pay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from anymps._units import duration, duration_range
+from anymps.forecast import bound_words
+from anymps.report import _text as text
+from anymps.report.plan._words import Rows, rate
+
+if TYPE_CHECKING:
+    from anymps.plan import Batches, BatchTime, Plan
+
+TITLE: Final = "Batch against samples a second"
+
+_OTHER_CALLS: Final = (
+    "Samples a second with other batch sizes are not told: with twice the batch a step makes other calls."
+)
+_ALIKE: Final = "The errors of all sizes are alike, so they compare better than the intervals say."
+_OTHERS: Final = "--mac shows another Mac."
+
+
+def batch_rows(plan: Plan) -> Rows:
+    """The batch sizes that fit each Mac, what a step takes with them, and how many samples a second that is."""
+    rows = [_row(batches, it, len(plan.batches) > 1) for batches in plan.batches for it in batches.rows]
+    columns = ("batch", "a step", "80 %", "samples/s", "80 %", "speed", "bound by")
+    several = len(plan.batches) > 1
+    first = 1 if several else 0
+    return Rows(
+        (("Mac",) if several else ()) + columns,
+        tuple(range(first, first + 6)),
+        tuple(rows),
+        " ".join([*map(knee, plan.batches), _ALIKE, *(() if plan.asked else (_OTHERS,))]) if rows else "",
+    )
+
+
+def without_batches(plan: Plan) -> str:
+    """Why samples a second by batch are not told; empty where they are, or where no step has a time."""
+    return _OTHER_CALLS if plan.times and plan.other_calls else ""
+
+
+def knee(batches: Batches) -> str:
+    """`On M2 8GB, batch 256 reaches 92 % of the highest rate: a larger batch gives little more.`"""
+    found, most = batches.knee, max(it.samples for it in batches.rows)
+    last = batches.rows[-1].batch
+    if found is None:
+        which = "largest that fits" if last == batches.largest else "largest that was looked at"
+        return f"On {batches.mac.name}, samples a second grow up to batch {last:,}, the {which}."
+    share = text.percent(found.samples, most)
+    reached = f"batch {found.batch:,} reaches {share} of the highest rate"
+    if found.batch < batches.own:
+        reached += f" (the script's is {batches.own:,})"
+    return f"On {batches.mac.name}, {reached}: a larger batch gives little more."
+
+
+def speed(batches: Batches, it: BatchTime) -> float:
+    """How many times the samples a second of the script's own batch, or of the first one where that does not fit."""
+    base = next((row for row in batches.rows if row.batch == batches.own), batches.rows[0])
+    return it.samples / base.samples
+
+
+def _row(batches: Batches, it: BatchTime, several: bool) -> tuple[str, ...]:
+    time = it.time
+    mark = " (script's)" if it.batch == batches.own else ""
+    return (
+        *((batches.mac.name,) if several else ()),
+        f"{it.batch:,}{mark}",
+        duration(1e9 * time.seconds),
+        duration_range(1e9 * time.low, 1e9 * time.high),
+        rate(it.samples),
+        f"{rate(it.low)} to {rate(it.high)}",
+        f"{speed(batches, it):.2f}x",
+        bound_words(time.bound),
+    )
