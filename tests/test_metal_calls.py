@@ -7,7 +7,7 @@ import struct
 import pytest
 import torch
 
-from metal_shaders import BASICS, library
+from metal_shaders import BASICS, HEAD, library
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 REPORT = "(Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"
@@ -145,3 +145,38 @@ def test_what_torch_refuses_is_refused_in_its_words() -> None:
 def test_an_empty_grid_runs_nothing() -> None:
     """As a dispatch of no threads does."""
     library(BASICS).count_float(torch.zeros(0, device="mps"))
+
+
+def test_constants_of_all_lengths_in_one_call() -> None:
+    """Each lies where vectors may be read, also beside an error buffer, lists and buffers that the call leaves out."""
+    kernels = torch.mps.compile_shader(
+        HEAD
+        + """
+struct Floats { float at[5]; };
+kernel void mixed(device float* out, constant Floats& list, constant long& whole, constant float4& four,
+                  constant float& one, device float* const* all, constant uchar& small,
+                  uint i [[thread_position_in_grid]]) {
+  out[i] = list.at[4] + whole + four.w + one + all[1][i] + small;
+}
+kernel void left_out(device float* out, constant float* none, uint i [[thread_position_in_grid]]) {
+  out[i] = none == nullptr;
+}
+"""
+    )
+    out = torch.zeros(3, device="mps")
+    pair = [torch.zeros(3, device="mps"), torch.tensor([1.0, 2.0, 3.0], device="mps")]
+    for _ in range(2):
+        kernels.mixed(
+            out,
+            [0.0] * 4 + [1000.0],
+            200,
+            [0.0, 0.0, 0.0, 0.5],
+            0.25,
+            pair,
+            10,
+            arg_casts={6: "uint8"},
+            error_buf_idx=7,
+        )
+        assert out.tolist() == [1211.75, 1212.75, 1213.75]
+    kernels.left_out(out)
+    assert out.tolist() == [1, 1, 1]

@@ -200,6 +200,25 @@ def test_interrupt_ends_an_endless_kernel() -> None:
         assert process.communicate(timeout=60)[0] == "interrupted\n"
 
 
+def test_a_handler_of_the_program_is_asked() -> None:
+    """One that it sets between two launches hears a Ctrl-C, within a kernel and outside of one."""
+    code = (
+        "import anymps, os, signal, threading, torch\nanymps.enable(quiet=True)\n"
+        f"library = torch.mps.compile_shader({FAULTY!r})\n"
+        "x = torch.zeros(1, dtype=torch.int32, device='mps')\nheard = []\n"
+        "library.divides(x, 1)\n"
+        "signal.signal(signal.SIGINT, lambda *_: heard.append(len(heard)))\n"
+        "over = threading.Event()\n"
+        "def press():\n    while not over.wait(0.5):\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        "presses = threading.Thread(target=press)\npresses.start()\n"
+        "try:\n    library.endless(x, threads=64, group_size=32)\n"
+        "except KeyboardInterrupt:\n    over.set()\n    presses.join()\n    print('interrupted', len(heard) > 0)\n"
+        "heard.clear()\nos.kill(os.getpid(), signal.SIGINT)\nlibrary.divides(x, 1)\nprint(heard)\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (answer.stdout, answer.stderr) == ("interrupted True\n[0]\n", "")
+
+
 def test_an_endless_kernel_is_stopped_after_the_limit() -> None:
     """In a loop over the grid and in fibers, on two threads; the process goes on. A limit that is no number."""
     script = (

@@ -6,11 +6,12 @@ aten/src/ATen/native/mps/OperationUtils.h (`mtl_setBuffer`). Errors are theirs, 
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -22,27 +23,32 @@ _CAST = (
 _INTEGERS = {"int32": ("i", 32), "int16": ("h", 16), "int8": ("b", 8), "uint8": ("B", 8)}
 _CASTS = frozenset({"fp16", "bf16", *_INTEGERS})
 PADDING = 64  # behind a constant: a parameter may be wider than what it was given
+_INTEGER, _FLOAT = struct.Struct(f"q{PADDING}x"), struct.Struct(f"f{PADDING}x")
+_LARGE = 3e38  # a little below the largest float32; an infinity and a NaN are packed as they are
 
 Sizes = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Constant:
     """Bytes that a kernel reads in the place of a buffer."""
 
     data: bytes
 
 
-@dataclass
+@dataclass(slots=True)
 class Arguments:
     """One call: by buffer index a tensor on mps, a list of such tensors, or a constant."""
 
     slots: list[torch.Tensor | list[torch.Tensor] | Constant] = field(default_factory=list)
     threads: Sizes = ()
     group_size: Sizes | None = None
+    flat: bool = False  # tensors alone
 
     def tensors(self) -> list[torch.Tensor]:
         """All tensors in order."""
+        if self.flat:
+            return cast(list[torch.Tensor], self.slots)
         found = []
         for slot in self.slots:
             if isinstance(slot, torch.Tensor):
@@ -57,22 +63,27 @@ def bind_arguments(values: Sequence[Any], threads: Any, group_size: Any, arg_cas
     bound = Arguments()
     sizes, group = _sizes(threads), _sizes(group_size)
     default, casts = _casts(arg_casts)
+    flat = True
     for index, value in enumerate(values):
         if isinstance(value, torch.Tensor):
-            bound.slots.append(_tensor(value))
+            own = value.is_mps
+            bound.slots.append(value if own else _host_tensor(value))
+            flat = flat and own
             if sizes is None:
                 sizes = (value.numel(),)
         else:
             bound.slots.append(_value(value, casts.get(index, default), default))
+            flat = False
     if sizes is None or len(sizes) > 3:
         raise RuntimeError("Number of threads is undefined or has wrong dimension")
     if group is not None and len(group) != len(sizes):
         condition = "!group_size.has_value() || threads->size() == group_size->size()"
         raise RuntimeError(f"Expected {condition} to be true, but got false.  {_REPORT}")
-    bound.threads, bound.group_size = sizes, group
+    bound.threads, bound.group_size, bound.flat = sizes, group, flat
     return bound
 
 
+@functools.lru_cache(4096)
 def group_of(threads: Sizes, group_size: Sizes | None, limit: int) -> tuple[int, int, int]:
     """The size of a group: as given, else as large as it can be along the first dimension.
 
@@ -82,10 +93,10 @@ def group_of(threads: Sizes, group_size: Sizes | None, limit: int) -> tuple[int,
         group = group_size
     else:
         group = (min(threads[0], limit),) if len(threads) == 1 else (limit,)
-    full = (*group, 1, 1)[:3]
-    if full[0] * full[1] * full[2] > limit:
+    x, y, z, *_ = (*group, 1, 1)
+    if x * y * z > limit:
         raise ValueError(f"Threadgroup size exceeds {limit} limit")
-    return full[0], full[1], full[2]
+    return x, y, z
 
 
 def _sizes(value: Any) -> Sizes | None:
@@ -93,6 +104,10 @@ def _sizes(value: Any) -> Sizes | None:
         return None
     if isinstance(value, int):
         return (_unsigned(value),)
+    if type(value) in (list, tuple) and len(value) < 4:  # the commonest at once
+        kinds = set(map(type, value))
+        if kinds == {int} and min(value) >= 0 and max(value) < 1 << 64:
+            return tuple(value)
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         raise RuntimeError(_CAST.format(type(value)))
     sizes = tuple(_unsigned(item) for item in value)
@@ -117,9 +132,7 @@ def _casts(value: Any) -> tuple[str, Mapping[int, str]]:
     raise RuntimeError(f"Unexpected caster arg type {type(value).__name__}")
 
 
-def _tensor(tensor: torch.Tensor) -> torch.Tensor | Constant:
-    if tensor.device.type == "mps":
-        return tensor
+def _host_tensor(tensor: torch.Tensor) -> Constant:
     if tensor.device.type != "cpu" or tensor.dim() != 0:
         raise RuntimeError("Passed CPU tensor to MPS op")
     if tensor.dtype == torch.float64:
@@ -130,6 +143,11 @@ def _tensor(tensor: torch.Tensor) -> torch.Tensor | Constant:
 
 
 def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant:
+    if not cast:  # the commonest ones at once
+        if type(value) is int and -(1 << 63) <= value < 1 << 63:
+            return Constant(_INTEGER.pack(value))
+        if type(value) is float and not math.fabs(value) > _LARGE:
+            return Constant(_FLOAT.pack(value))
     if isinstance(value, (tuple, list)):
         if not value:
             raise RuntimeError("Empty list/tuple can not be an argument to metal kernel")
@@ -138,7 +156,7 @@ def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant
             for tensor in value:
                 if not isinstance(tensor, torch.Tensor):
                     raise RuntimeError(_CAST.format(type(value)))
-                if tensor.device.type != "mps":
+                if not tensor.is_mps:
                     raise RuntimeError("Passed CPU tensor to MPS op")
             return list(value)
         if isinstance(first, (int, float)):

@@ -13,12 +13,13 @@ import torch
 from anymps.metal._arguments import Arguments, Constant, bind_arguments, group_of
 from anymps.metal._check_events import checker
 from anymps.metal._check_setting import checks_shaders
-from anymps.metal._checked_launch import CheckedLaunch, buffer_count
+from anymps.metal._checked_launch import CheckedLaunch
 from anymps.metal._compile import compile_shader
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text
-from anymps.metal._runtime import GROUPS, KernelEntry, Report, Triple, load_kernels, runtime
+from anymps.metal._launch import Launcher, lies_along
+from anymps.metal._runtime import GROUPS, KernelEntry, Report, load_kernels
 from anymps.metal._tape import launch_on_tape, straight, through_line
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
@@ -50,6 +51,7 @@ class ShaderLibrary:
                 raise RuntimeError(entry)
             kernels[name] = MetalKernel(name, entry, self._handle, self._device, self._check, self._with_fibers)
         kernel: MetalKernel = kernels[name]
+        self.__dict__[name] = kernel  # found at once from now on
         return kernel
 
     def place_kernel(self, name: str, place: tuple[str, int, str]) -> None:
@@ -85,8 +87,10 @@ class MetalKernel:
         self._name = name
         self._device = device
         self._entry = entry
+        self._launch = Launcher(entry)
         self._check = check
         self._with_fibers = with_fibers
+        self._axis = int(entry.axis) if with_fibers is not None and entry.form == GROUPS else None
         self.place = straight
         self._library = library  # the code lives as long as this
         self._shared = int(entry.shared_bytes())
@@ -123,6 +127,9 @@ class MetalKernel:
         if 0 in group:
             raise ValueError("anymps: a group of threads cannot be empty")
         tensors = bound.tensors()
+        if self._check is None and not self._device.shaders_by_operator():
+            self._run(bound, tensors, grid, group, error_buf_idx, None)
+            return
         check = self._check(self._name) if self._check is not None else None
 
         def run(buffers: Sequence[torch.Tensor]) -> None:
@@ -147,66 +154,31 @@ class MetalKernel:
         check: CheckedLaunch | None,
     ) -> None:
         """Runs it on tensors whose addresses are this machine's."""
-        if self._with_fibers and self._entry.form == GROUPS and not _lies_along(self._entry.axis, grid, group):
-            fibers = self._with_fibers()[self._name]
-            assert isinstance(fibers, KernelEntry)
-            self._entry = fibers
+        if self._axis is not None and not lies_along(self._axis, grid, group):
+            self._use_fibers()
         errors = None if error_index is None else (error_index, ErrorBuffer())
-        report = Report()
         why = ""
+        report: Report | None
         if check is None:
-            pointers, keep = _pointers(self._entry, bound, tensors, errors)
-            workers = torch.get_num_threads()
-            sizes = Triple(*grid), Triple(*group)
-            runtime().anymps_rt_launch(self._entry, pointers, *sizes, workers, ctypes.byref(report))
-            del keep
+            report = self._launch(bound, tensors, grid, group, errors)
         else:
+            report = Report()
             why = check.run(self._entry, bound, tensors, grid, group, errors, report)
-        if report.signal == signal.SIGINT:
+        if report is not None and report.signal == signal.SIGINT:
             raise KeyboardInterrupt
-        if report.signal:
+        if report is not None and report.signal:
             missing = int(self._entry.buffers) - len(bound.slots) - (errors is not None)
             raise RuntimeError(why or fault_text(self._name, report, _ranges(bound), missing))
         message = errors[1].first() if errors is not None else None
         if message is not None:
             self._device.note_shader_error(self._name, message)
 
-
-def _lies_along(axis: int, grid: tuple[int, int, int], group: tuple[int, int, int]) -> bool:
-    """Whether groups have more than one thread along that axis alone. Along y there must be one group, too."""
-    return all(min(grid[i], group[i]) == 1 for i in range(3) if i != axis) and (axis == 0 or grid[1] <= group[1])
-
-
-def _pointers(
-    entry: KernelEntry,
-    bound: Arguments,
-    tensors: Sequence[torch.Tensor],
-    errors: tuple[int, ErrorBuffer] | None,
-) -> tuple[Any, list[Any]]:
-    """The addresses of the buffers, and what keeps constants alive."""
-    pointers = (ctypes.c_void_p * buffer_count(entry, bound, errors))()
-    keep = _fill(pointers, bound, tensors)
-    if errors is not None:
-        pointers[errors[0]] = ctypes.addressof(errors[1])
-    return pointers, keep
-
-
-def _fill(pointers: Any, bound: Arguments, tensors: Sequence[torch.Tensor]) -> list[Any]:
-    """Writes the address of each buffer; returns what keeps constants alive."""
-    keep: list[Any] = []
-    addresses = iter([tensor.data_ptr() for tensor in tensors])
-    for index, slot in enumerate(bound.slots):
-        if isinstance(slot, Constant):
-            data = ctypes.create_string_buffer(slot.data, len(slot.data))
-            keep.append(data)
-            pointers[index] = ctypes.addressof(data)
-        elif isinstance(slot, list):
-            table = (ctypes.c_void_p * len(slot))(*(next(addresses) for _ in slot))
-            keep.append(table)
-            pointers[index] = ctypes.addressof(table)
-        else:
-            pointers[index] = next(addresses)
-    return keep
+    def _use_fibers(self) -> None:
+        """Has this launch and the later ones run with each thread as a fiber."""
+        assert self._with_fibers is not None
+        fibers = self._with_fibers()[self._name]
+        assert isinstance(fibers, KernelEntry)
+        self._entry, self._launch, self._axis = fibers, Launcher(fibers), None
 
 
 def _ranges(bound: Arguments) -> list[tuple[int, int, int]]:

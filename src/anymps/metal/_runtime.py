@@ -80,6 +80,16 @@ def runtime() -> ctypes.CDLL:
         ctypes.c_uint,
         ctypes.POINTER(Report),
     )
+    library.anymps_rt_call.restype = ctypes.c_int
+    library.anymps_rt_call.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.c_uint,
+        ctypes.c_char_p,
+        ctypes.c_uint,
+    )
+    library.anymps_rt_last_report.restype = None
+    library.anymps_rt_last_report.argtypes = (ctypes.POINTER(Report),)
     return library
 
 

@@ -28,22 +28,26 @@ struct Owner {
 thread_local Owner owner;
 
 constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE};
-struct sigaction former[65];
+struct sigaction former[65];  // what was there before ours, the last time
+struct sigaction first[65];   // and the first time
+bool known[65];
 std::mutex installing;
+__attribute__((tls_model("initial-exec"))) thread_local bool passing = false;
 
+// Asks who was there before. Should they ask us in turn, as what they found there was ours, it is for the very first one.
 void pass_on(int number, siginfo_t* info, void* context) {
-  const struct sigaction& before = former[number];
+  struct Passing {
+    const bool was = passing;
+    Passing() { passing = true; }
+    ~Passing() { passing = was; }
+  } const now;
+  const struct sigaction& before = now.was ? first[number] : former[number];
   if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr) {
     before.sa_sigaction(number, info, context);
-  } else if (before.sa_handler == SIG_IGN && number == SIGINT) {
-    return;
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     before.sa_handler(number);
   } else {
     signal(number, SIG_DFL);  // the instruction runs again, and this time nobody is in the way
-    if (number == SIGINT) {
-      raise(number);
-    }
   }
 }
 
@@ -103,7 +107,14 @@ void install(int number, void (*handler)(int, siginfo_t*, void*)) {
   if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == handler) {
     return;
   }
+  if (number == SIGINT && (now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_IGN || now.sa_handler == SIG_DFL)) {
+    return;  // nobody is to be told, or the process is to end
+  }
   former[number] = now;
+  if (!known[number]) {
+    first[number] = now;
+    known[number] = true;
+  }
   struct sigaction ours{};
   ours.sa_sigaction = handler;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
@@ -111,12 +122,28 @@ void install(int number, void (*handler)(int, siginfo_t*, void*)) {
   sigaction(number, &ours, nullptr);
 }
 
-void install_handlers() {
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Others may have put theirs in our place. To look takes as long as a small launch, so not each of them does. One that takes
+// longer is looked after by the watcher.
+constexpr double kLooks = 0.01;
+std::atomic<double> looked{-1};
+
+void install_handlers(double time) {
+  if (time - looked.load(std::memory_order_relaxed) < kLooks) {
+    return;
+  }
   const std::lock_guard<std::mutex> lock(installing);
   for (const int number : kFaults) {
     install(number, on_fault);
   }
   install(stop_signal(), on_stop);
+  install(SIGINT, on_interrupt);
+  looked.store(time, std::memory_order_relaxed);
 }
 
 // Launches that run, and the thread that looks after their time. It is there from the first launch on.
@@ -127,16 +154,13 @@ struct Watcher {
 };
 Watcher* watcher = new Watcher;  // never destroyed: its thread may outlive `main`
 
-double now() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 void watch() {
   for (;;) {
     usleep(100000);
     const std::lock_guard<std::mutex> lock(watcher->mutex);
+    if (!watcher->launches.empty()) {
+      install_handlers(now());
+    }
     for (Stoppable* const launch : watcher->launches) {
       if (anymps_rt_limit > 0 && !launch->stopped.load() && now() - launch->since > anymps_rt_limit) {
         stop(*launch, SIGXCPU);
@@ -199,11 +223,9 @@ Watch::Watch(Stoppable& launch) : launch_(launch) {
     }
     watcher->launches.push_back(&launch);
   }
-  install_handlers();
+  install_handlers(launch.since);
   Stoppable* idle = nullptr;
   running.compare_exchange_strong(idle, &launch);
-  sigaction(SIGINT, nullptr, &before_);
-  install(SIGINT, on_interrupt);
 }
 
 Watch::~Watch() {
@@ -214,7 +236,6 @@ Watch::~Watch() {
   }
   Stoppable* mine = &launch_;
   running.compare_exchange_strong(mine, nullptr);
-  sigaction(SIGINT, &before_, nullptr);
 }
 
 sigset_t own_signals() {

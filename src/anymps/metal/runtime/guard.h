@@ -44,7 +44,6 @@ class Watch {
 
  private:
   Stoppable& launch_;
-  struct sigaction before_ {};
 };
 
 // The signals that a thread of the pool must not block, and where it says that it is there.

@@ -1,7 +1,9 @@
 // A dispatch cut into pieces, boxes of the grid or groups, which workers take one after the other.
 #include "launch.h"
 
+#include <cstring>
 #include <mutex>
+#include <vector>
 
 #include "fibers.h"
 #include "guard.h"
@@ -156,4 +158,32 @@ extern "C" int anymps_rt_launch(
   }
   *report = job.report;
   return job.report.signal;
+}
+
+namespace {
+thread_local anymps_rt::Report last_report;
+}
+
+extern "C" int anymps_rt_call(
+    const anymps_rt::Kernel* kernel, const char* packed, unsigned count, const unsigned* shape, unsigned workers) {
+  constexpr unsigned kFew = 64;
+  void* few[kFew];
+  std::vector<void*> many(count > kFew ? count : 0);
+  void** const buffers = count > kFew ? many.data() : few;
+  const char* const inside = packed + count * sizeof(uint64_t);
+  for (unsigned i = 0; i < count; ++i) {
+    uint64_t word;
+    std::memcpy(&word, packed + i * sizeof(word), sizeof(word));
+    buffers[i] = reinterpret_cast<void*>(inside[i] != 0 ? reinterpret_cast<uintptr_t>(packed) + word : word);
+  }
+  anymps_rt::Report report;
+  const int signal = anymps_rt_launch(kernel, buffers, shape, shape + 3, workers, &report);
+  if (signal != 0) {
+    last_report = report;
+  }
+  return signal;
+}
+
+extern "C" void anymps_rt_last_report(anymps_rt::Report* report) {
+  *report = last_report;
 }

@@ -23,3 +23,10 @@ struct Report {
 extern "C" int anymps_rt_launch(
     const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers,
     anymps_rt::Report* report);
+
+// The same, with the buffers as Python packs them: `count` addresses of 8 bytes, then a byte for each, which says whether it
+// is no address but a place in `packed`, where a constant lies. `shape` are the grid and the group.
+extern "C" int anymps_rt_call(
+    const anymps_rt::Kernel* kernel, const char* packed, unsigned count, const unsigned* shape, unsigned workers);
+// What stopped the last launch of this OS thread that did not end well.
+extern "C" void anymps_rt_last_report(anymps_rt::Report* report);

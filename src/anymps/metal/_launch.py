@@ -1,0 +1,105 @@
+"""One launch handed to the runtime: the addresses of its buffers, and its constants, in one piece of memory."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from anymps.metal._arguments import Arguments, Constant
+from anymps.metal._error_buffer import ErrorBuffer
+from anymps.metal._runtime import KernelEntry, Report, runtime
+
+_ALIGNED = 16  # where constants begin
+
+Sizes3 = tuple[int, int, int]
+
+
+class Launcher:
+    """Launches one kernel. What a call needs anew is kept small: it counts where kernels are."""
+
+    def __init__(self, entry: KernelEntry) -> None:
+        self._call = runtime().anymps_rt_call
+        self._entry = ctypes.addressof(entry)
+        self._buffers = max(int(entry.buffers), 1)
+
+    def __call__(
+        self,
+        bound: Arguments,
+        tensors: Sequence[torch.Tensor],
+        grid: Sizes3,
+        group: Sizes3,
+        errors: tuple[int, ErrorBuffer] | None,
+    ) -> Report | None:
+        """Runs it on tensors whose addresses are this machine's. What stopped it, or None."""
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        if errors is None and len(addresses) == len(bound.slots) >= self._buffers and bound.flat:
+            count = len(addresses)
+            packed = _words(count).pack(*addresses)
+        else:
+            count, packed = self._packed(bound, iter(addresses), errors)
+        if not self._call(self._entry, packed, count, _shape(grid, group), torch.get_num_threads()):
+            return None
+        report = Report()
+        runtime().anymps_rt_last_report(ctypes.byref(report))
+        return report
+
+    def _packed(
+        self, bound: Arguments, addresses: Iterator[int], errors: tuple[int, ErrorBuffer] | None
+    ) -> tuple[int, bytes]:
+        """How many buffers, and what `anymps_rt_call` of runtime/launch.h reads of them."""
+        words, parts, lengths = [], [], []
+        for slot in bound.slots:
+            if isinstance(slot, torch.Tensor):
+                words.append(next(addresses))
+                lengths.append(0)
+                continue
+            part = slot.data if isinstance(slot, Constant) else _words(len(slot)).pack(*(next(addresses) for _ in slot))
+            words.append(0)
+            parts.append(part)
+            lengths.append(len(part))
+        count = max(self._buffers, len(words), 0 if errors is None else errors[0] + 1)
+        if count > len(words):
+            words += [0] * (count - len(words))
+            lengths += [0] * (count - len(lengths))
+        if errors is not None:
+            words[errors[0]] = ctypes.addressof(errors[1])
+        packing, inside, places = _packing(tuple(lengths))
+        for index, place in places:
+            words[index] = place
+        return count, packing.pack(*words, inside, *parts)
+
+
+@functools.cache
+def _words(count: int) -> struct.Struct:
+    """Addresses, and a zero for each: it is one."""
+    return struct.Struct(f"{count}Q{count}x")
+
+
+@functools.lru_cache(4096)
+def _packing(lengths: tuple[int, ...]) -> tuple[struct.Struct, bytes, list[tuple[int, int]]]:
+    """How addresses (0 bytes) and constants of so many bytes are packed; which are constants, and where they lie."""
+    text = f"{len(lengths)}Q{len(lengths)}s"
+    size = struct.calcsize(text)
+    places = []
+    for index, length in enumerate(lengths):
+        if length:
+            gap = -size % _ALIGNED
+            text += f"{gap}x{length}s"
+            places.append((index, size + gap))
+            size += gap + length
+    return struct.Struct(text), bytes(map(bool, lengths)), places
+
+
+@functools.lru_cache(4096)
+def _shape(grid: Sizes3, group: Sizes3) -> bytes:
+    return struct.pack("6I", *grid, *group)
+
+
+@functools.lru_cache(4096)
+def lies_along(axis: int, grid: Sizes3, group: Sizes3) -> bool:
+    """Whether groups have more than one thread along that axis alone. Along y there must be one group, too."""
+    return all(min(grid[i], group[i]) == 1 for i in range(3) if i != axis) and (axis == 0 or grid[1] <= group[1])
