@@ -21,7 +21,7 @@ from anymps.record import (
 )
 from anymps.report import _step_rows
 from anymps.report import _words as words
-from anymps.report._drawings import timeline_drawing
+from anymps.report._timeline import timeline_drawing
 from anymps.report.run._wait_rows import wait_rows
 from recordings import training
 

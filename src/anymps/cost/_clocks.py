@@ -52,10 +52,14 @@ class Busy(NamedTuple):
 class Walked:
     """A step as the clocks saw it: its time, where that goes, its time by part, and what both did when.
 
-    A step's time is one chain of what host and device do, each link of which had to wait for the one before.
+    A step's time is one chain of what host and device do, each link of which had to wait for the one before. `lead` is
+    for how long the device still works for the step before when the host begins. `stood` are the moves that
+    wait, by their place in the list, with how long the host stood still.
     """
 
     seconds: float
+    lead: float = 0.0
+    stood: list[tuple[int, float]] = field(default_factory=list)
     shares: dict[StepBound, float] = field(default_factory=dict)
     parts: dict[Hashable, float] = field(default_factory=dict)
     host: list[Busy] = field(default_factory=list)
@@ -84,7 +88,7 @@ def walk_through(
     for _ in range(_ROUNDS - 1):
         h, d = _round(found, h, d)
     begin, origin = max(h, d), h
-    walked = Walked(0.0)
+    walked = Walked(0.0, max(0.0, d - h))
     links = bytearray(len(moves))
     for number, move in enumerate(moves):
         if tracks:
@@ -96,9 +100,11 @@ def walk_through(
                 links[number] = _HOST_FIRST
             d += move.device
         if move.waits:
+            since = h
             if d > h:
                 h = d
                 links[number] |= _DEVICE_LAST
+            walked.stood.append((number, h + move.wait - since))
             h += move.wait + move.after
     walked.seconds = max(h, d) - begin
     on_device = d > h

@@ -68,11 +68,15 @@ class Happening(NamedTuple):
 
 @dataclass(frozen=True)
 class WaitCost:
-    """What the waits at one place cost a step: in how many seconds less it would be done without them."""
+    """What the waits at one place cost a step: in how many `seconds` less it would be done without them.
+
+    `stands` is for how many seconds the host stands still there, which mostly is longer: the GPU's work has to be done.
+    """
 
     place: Hashable
     waits: int
     seconds: float
+    stands: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class WalkedStep:
     the GPU works in it, `device_low` and `device_high` the interval of that; `host` is what the host is busy with.
     Of both, only what the rest has to wait for takes a step's time: `shares` says what that is, the largest part first,
     and `bound` is that part. `parts` is the same time by the happenings' parts.
+    `lead` is for how long the GPU still works for the step before when the host begins.
     `waits` has the costliest places first, and `all_waits` is what a step without any wait would save.
 
     `calls` are those to predict, `predicted` those that have a time; `left_out` tells why the others have none, with
@@ -110,6 +115,7 @@ class WalkedStep:
     host_track: tuple[Busy, ...] = ()
     device_track: tuple[Busy, ...] = ()
     calibration: str = ""
+    lead: float = 0.0
     _stretches: tuple[Stretch, ...] = field(default=(), repr=False, compare=False)
 
     def saved(self, places: Collection[Hashable], gone: Collection[Hashable] = ()) -> float:
@@ -139,8 +145,11 @@ def walked_step(
     rows = stretches(moves, places)
     walked = walk_through(moves, [it.part for it in happenings], rows, tracks=tracks)
     waiting = Counter(place for place, move in zip(places, moves, strict=True) if move.waits)
+    stands: Counter[Hashable] = Counter()
+    for at, stood in walked.stood:
+        stands[places[at]] += stood  # type: ignore[assignment]
     waits = [
-        WaitCost(place, number, max(0.0, walked.seconds - seconds_without(rows, partial(eq, place))))
+        WaitCost(place, number, max(0.0, walked.seconds - seconds_without(rows, partial(eq, place))), stands[place])
         for place, number in waiting.most_common(_MOST_PLACES)
     ]
     shares = sorted(walked.shares.items(), key=lambda row: -row[1])
@@ -166,6 +175,7 @@ def walked_step(
         left_out=tuple(book.left_out.most_common()),
         unpredicted=tuple(book.unpredicted.most_common()),
         calibration=coefficients.calibration,
+        lead=walked.lead,
         host_track=tuple(walked.host),
         device_track=tuple(walked.device),
         _stretches=tuple(rows),

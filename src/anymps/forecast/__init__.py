@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from anymps.forecast._forecast import Forecast, PlacedWait, bound_words, forecast, try_forecast, why_no_forecast
 from anymps.forecast._happenings import Place, StepWork, step_work
+from anymps.forecast._timeline import BusySpan, PredictedTimeline, timeline_of
 
 __all__ = [
+    "BusySpan",
     "Forecast",
     "Place",
     "PlacedWait",
+    "PredictedTimeline",
     "StepWork",
     "bound_words",
     "forecast",
     "step_work",
+    "timeline_of",
     "try_forecast",
     "why_no_forecast",
 ]

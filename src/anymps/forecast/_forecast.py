@@ -37,11 +37,15 @@ def bound_words(bound: StepBound) -> str:
 
 @dataclass(frozen=True)
 class PlacedWait:
-    """The `waits` of a step at one place, and by how many seconds the step would be shorter without them."""
+    """The `waits` of a step at one place, and by how many seconds the step would be shorter without them.
+
+    `stands` is for how many seconds the host stands still there.
+    """
 
     place: Place
     waits: int
     seconds: float
+    stands: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,16 @@ class Forecast:
     time: WalkedStep
     no_time: str = ""
     workers: bool = False
-    calls: tuple[str, ...] = ()
-    """The operator of each happening that the tracks name, empty for one without; only with tracks."""
+    happenings: tuple[Happening, ...] = ()
+    """What the tracks name by its place; only with tracks."""
 
     @property
     def waits(self) -> tuple[PlacedWait, ...]:
         """What the waits at each line and of each kind cost a step, the costliest first."""
         return tuple(
-            PlacedWait(it.place, it.waits, it.seconds) for it in self.time.waits if isinstance(it.place, Place)
+            PlacedWait(it.place, it.waits, it.seconds, it.stands)
+            for it in self.time.waits
+            if isinstance(it.place, Place)
         )
 
     @property
@@ -155,8 +161,9 @@ def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool, alone: boo
         raise CostError("anymps: no time is told for this Mac: nothing in the step works on its GPU")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
     loading = sum(it.work or 0.0 for it in found if it.kind == "batch") / speed
-    calls = tuple(it.call.operator if it.call is not None else "" for it in found) if tracks else ()
-    return Forecast(mac, torch, step.step, time, _no_time(recording, mac, time, loading), workers, calls)
+    return Forecast(
+        mac, torch, step.step, time, _no_time(recording, mac, time, loading), workers, tuple(found) if tracks else ()
+    )
 
 
 def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, list[Happening], float]:

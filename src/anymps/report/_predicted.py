@@ -40,7 +40,8 @@ def predicted_in_short(recording: Recording) -> str:
         return ""
     time = found.time
     span = duration_range(1e9 * time.low, 1e9 * time.high)
-    return f"A step: about {duration(1e9 * time.seconds)} ({span}), bound by {found.bound}."
+    told = f" {time.calibration}" if time.calibration else ""
+    return f"A step: about {duration(1e9 * time.seconds)} ({span}), bound by {found.bound}.{told}"
 
 
 def mac_seconds(recording: Recording) -> dict[Phase, float]:
@@ -55,6 +56,16 @@ def mac_times(recording: Recording) -> Callable[[Phase | None], str]:
     """What a phase of the typical step, or all of it, takes on the Mac, as a cell; empty where no time is told."""
     seconds = mac_seconds(recording)
     return lambda phase: duration(1e9 * (sum(seconds.values()) if phase is None else seconds.get(phase, 0.0)))
+
+
+def standing_seconds(recording: Recording) -> dict[tuple[str, int], float]:
+    """For how long the host stands still at each line of the typical step on the Mac; empty where no time is told."""
+    found = predicted_step(recording)
+    seconds: dict[tuple[str, int], float] = {}
+    for it in found.waits if found is not None and not found.no_time else ():
+        at = it.place.file, it.place.line
+        seconds[at] = seconds.get(at, 0.0) + it.stands
+    return seconds
 
 
 def predicted_object(recording: Recording) -> dict[str, object] | None:
@@ -75,6 +86,7 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
         "seconds_low": time.low if told else None,
         "seconds_high": time.high if told else None,
         "no_time": found.no_time,
+        "calibration": time.calibration,
         "bound": time.bound,
         "shares": [{"what": what, "seconds": seconds} for what, seconds in time.shares],
         "phases": [{"phase": phase.label, "seconds": time.parts.get(phase, 0.0)} for phase in Phase],
@@ -85,6 +97,7 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
                 "wait": it.place.wait.label,
                 "waits": it.waits,
                 "seconds": it.seconds,
+                "stands_seconds": it.stands,
             }
             for it in found.waits
         ],

@@ -15,13 +15,14 @@ from anymps._version import __version__
 from anymps.findings import Finding, Severity
 from anymps.record import Line, OperatorUse, Recording, Site
 from anymps.report import _text as text
-from anymps.report._drawings import memory_drawing, runs_drawing, timeline_drawing
+from anymps.report._drawings import memory_drawing, runs_drawing
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._page import assets, templates
 from anymps.report._predicted import ON_MAC, mac_times, predicted_sentence
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
+from anymps.report._timeline import timeline_drawing
 from anymps.report._words import (
     cost,
     environment,
@@ -36,7 +37,6 @@ from anymps.report._words import (
 )
 from anymps.report.run._excerpt import excerpt
 from anymps.report.run._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
-from anymps.report.run._wait_rows import COLUMNS as WAIT_COLUMNS
 
 # A page has an end: what lies beyond is summed up, and whole in the JSON report.
 _MOST_FINDINGS: Final = 200
@@ -209,7 +209,7 @@ def _waits(recording: Recording, findings: Sequence[Finding]) -> dict[str, Any] 
         return None
     return {
         "tables": [
-            ("waits-hurting", "In the steps, and what had been queued before each", WAIT_COLUMNS, rows.hurting),
+            ("waits-hurting", "In the steps, and what had been queued before each", rows.columns, rows.hurting),
             ("waits-belonging", "Waits that are fine as they are", BELONGING_COLUMNS, rows.belonging),
         ],
         "numbers": (*NUMBERS, "times"),

@@ -28,7 +28,6 @@ from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells,
 from anymps.report._suite import subject
 from anymps.report._words import cost, environment, fact, limits, source_words, state, times, verdict
 from anymps.report.run._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
-from anymps.report.run._wait_rows import COLUMNS as WAIT_COLUMNS
 
 _ROOMY = 80  # below, the source line needs the room of the column that is twice another one
 _MOST_LINES = 60  # of the script; the rest is summed up
@@ -162,7 +161,7 @@ def _waits(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
     yield from heading("Waits", remark)
     if rows.hurting:
         table = list(zip(*rows.hurting, strict=True))
-        columns = [_Column(name, list(cells_of)) for name, cells_of in zip(WAIT_COLUMNS, table, strict=True)]
+        columns = [_Column(name, list(cells_of)) for name, cells_of in zip(rows.columns, table, strict=True)]
         for header in ("host", "work"):
             if sum(column.width for column in columns) > width - 4:
                 columns = [column for column in columns if column.header != header]

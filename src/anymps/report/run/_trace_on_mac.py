@@ -28,13 +28,21 @@ def events_on_mac(recording: Recording, zero: int) -> Iterator[str]:
     for busy in found.time.host_track:
         yield _slice(_what(found, busy.happening, bound_words(busy.what)), start, busy.start, busy.end, _HOST)
     for busy in found.time.device_track:
-        words: dict[str, object] = {"name": found.calls[busy.happening], "args": {"bound by": bound_words(busy.what)}}
+        words: dict[str, object] = {
+            "name": _operator(found, busy.happening),
+            "args": {"bound by": bound_words(busy.what)},
+        }
         yield _slice(words, start, busy.start, busy.end, _DEVICE)
 
 
 def _what(found: Forecast, happening: int, what: str) -> dict[str, object]:
-    operator = found.calls[happening]
+    operator = _operator(found, happening)
     return {"name": what, **({"args": {"operator": operator}} if operator else {})}
+
+
+def _operator(found: Forecast, happening: int) -> str:
+    call = found.happenings[happening].call
+    return call.operator if call is not None else ""
 
 
 def _slice(words: dict[str, object], zero: int, start: float, end: float, track: int) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from anymps.findings import Finding, WaitPlace, wait_places
 from anymps.record import Recording, Site, Wait, WaitQueue
 from anymps.report import _text as text
+from anymps.report._predicted import standing_seconds
 from anymps.report._words import fact
 
-COLUMNS: Final = ("where", "waits for", "a step", "queued", "host", "work", "cost a step")
-NUMBERS: Final = COLUMNS[2:]
+_HERE: Final = ("where", "waits for", "a step", "queued", "host", "work", "cost a step")
+_ON_MAC: Final = ("where", "waits for", "a step", "queued", "stands still", "cost a step")
+NUMBERS: Final = (*_HERE[2:], *_ON_MAC[2:])
 BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why")
 MOST_BELONGING: Final = 8
 _ABOUT_COPIES: Final = "MPS4"
@@ -21,8 +23,9 @@ _ABOUT_LOOPS: Final = ("MPS102", "MPS207")
 
 @dataclass(frozen=True)
 class WaitRows:
-    """What hurts as cells of `COLUMNS`, what belongs as those of `BELONGING_COLUMNS`, and remarks on the numbers."""
+    """What hurts as cells of `columns`, what belongs as those of `BELONGING_COLUMNS`, and remarks on the numbers."""
 
+    columns: tuple[str, ...]
     hurting: tuple[tuple[str, ...], ...]
     belonging: tuple[tuple[str, ...], ...]
     left_out: str
@@ -40,11 +43,13 @@ def wait_rows(recording: Recording, findings: Sequence[Finding] = ()) -> WaitRow
     avoidable = [(place, ids) for place, ids in others if ids]
     belonging = [place for place, ids in others if not ids]
     left = belonging[MOST_BELONGING:]
+    on_mac = standing_seconds(recording) if recording.meta.get("virtual") is not False else {}
     return WaitRows(
-        hurting=tuple(_hurting(place, directory) for place in hurting),
+        columns=_ON_MAC if on_mac else _HERE,
+        hurting=tuple(_hurting(place, directory, on_mac) for place in hurting),
         belonging=tuple(_belonging(place, directory) for place in belonging[:MOST_BELONGING]),
         left_out=f"{text.plural(len(left), 'more place')}." if left else "",
-        remarks=(*_avoidable(avoidable, directory), *_remarks(recording, hurting, directory)),
+        remarks=(*_avoidable(avoidable, directory), *_remarks(recording, hurting, directory, on_mac=bool(on_mac))),
     )
 
 
@@ -95,15 +100,19 @@ def mostly(queue: WaitQueue, directory: str) -> str:
     return f"{queue.queued_in.label}{line}"
 
 
-def _hurting(place: WaitPlace, directory: str) -> tuple[str, ...]:
+def _hurting(place: WaitPlace, directory: str, on_mac: Mapping[tuple[str, int], float]) -> tuple[str, ...]:
     queue = place.longest
+    if on_mac:
+        # A wait that the typical step does not have is in none of its times.
+        times = [text.duration(1e9 * on_mac.get((place.site.file, place.site.line), 0.0))]
+    else:
+        times = [text.duration(it) if queue.measured else "?" for it in (queue.host_ns, queue.work_ns)]
     return (
         text.place(place.site, directory),
         _kinds(place),
         text.count(place.per_step),
         queued(queue),
-        text.duration(queue.host_ns) if queue.measured else "?",
-        text.duration(queue.work_ns) if queue.measured else "?",
+        *times,
         text.duration_range(*place.cost_per_step_ns),
     )
 
@@ -116,7 +125,7 @@ def _kinds(place: WaitPlace) -> str:
     return ", ".join(dict.fromkeys(kind.label for kind in place.kinds))
 
 
-def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str) -> list[str]:
+def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str, *, on_mac: bool) -> list[str]:
     if not hurting:
         return []
     remarks = []
@@ -125,7 +134,12 @@ def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str)
     if told:
         remarks.append(f"Queued mostly: for {', for '.join(told)}.")
     meaning = "Queued: operators since the wait before, median to most."
-    if recording.meta.get("virtual") is not False:
+    if on_mac:
+        meaning += (
+            " Stands still: how long the host would in a step on the Mac. Without the wait the GPU still has that work "
+            "to do, so a step saves less."
+        )
+    elif recording.meta.get("virtual") is not False:
         meaning += (
             " Host: this machine's time between them, in which the host prepares them; work: the time inside them. "
             "On a Mac the GPU works meanwhile, at its own speed, and the wait lasts until it is done."

@@ -1,0 +1,168 @@
+"""What host and GPU do when in a predicted step, in spans as coarse as a drawing needs them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from anymps.cost import Busy, Happening, StepBound
+from anymps.forecast._forecast import Forecast
+from anymps.forecast._happenings import Place
+from anymps.record import Phase
+
+_POINTS: Final = 400  # of the queue's curve
+
+
+@dataclass(frozen=True)
+class BusySpan:
+    """A time in which host or GPU are busy, in seconds since the host began the step.
+
+    `what` most of it goes to, `calls` made in it, the `operator` that most of them are, and of waits and fallbacks the
+    `place` of the longest one.
+    """
+
+    start: float
+    end: float
+    what: StepBound
+    calls: int
+    operator: str = ""
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class PredictedTimeline:
+    """A predicted step on its tracks. Times in seconds since the host began it; it ends when both are done.
+
+    `phases` are the program's, `host` is what the host is busy with, a time in which it stands still being `waits`;
+    `device` is when the GPU works for this step, and `before` is until when it still works for the one before.
+    `queue` are the calls that the GPU has yet to do, as points of time and number, and `deepest` is most of them.
+    """
+
+    length: float
+    before: float
+    phases: tuple[tuple[Phase, float, float], ...]
+    host: tuple[BusySpan, ...]
+    device: tuple[BusySpan, ...]
+    fallbacks: tuple[BusySpan, ...]
+    waits: tuple[BusySpan, ...]
+    queue: tuple[tuple[float, int], ...]
+    deepest: int
+
+
+def timeline_of(found: Forecast, resolution: int = 1000) -> PredictedTimeline:
+    """The tracks of a forecast that was made with them, in spans no finer than a `resolution`-th of the step."""
+    host, device = found.time.host_track, found.time.device_track
+    length = max((track[-1].end for track in (host, device) if track), default=0.0)
+    gap = length / resolution
+    whole = list(_without_pauses(host, found.happenings))
+    waits, depths = _waits(whole, found.happenings), _depths(host, device)
+    fallbacks = [it for it in host if it.what == "CPU fallback"]
+    return PredictedTimeline(
+        length=length,
+        before=found.time.lead,
+        phases=tuple(_phases(host, found.happenings)),
+        host=tuple(_strongest(whole, found.happenings, length, resolution)),
+        device=tuple(_joined(device, found.happenings, gap)),
+        fallbacks=tuple(_joined(fallbacks, found.happenings, gap)),
+        waits=tuple(_joined(waits, found.happenings, gap)),
+        queue=tuple(_thinned(depths, length)),
+        deepest=max((depth for _, depth in depths), default=0),
+    )
+
+
+def _without_pauses(host: Sequence[Busy], happenings: Sequence[Happening]) -> Iterator[Busy]:
+    """The host's track with the times in which it stands still as waits of what it waits for."""
+    clock = 0.0
+    for it in host:
+        if it.start > clock and happenings[it.happening].waits:
+            yield Busy(clock, it.start, "waits", it.happening)
+        yield it
+        clock = it.end
+
+
+def _waits(host: Iterable[Busy], happenings: Sequence[Happening]) -> list[Busy]:
+    """Each wait in one piece, from when the host stands still until it goes on."""
+    found: list[Busy] = []
+    for it in host:
+        if it.what != "waits" or not happenings[it.happening].waits:
+            continue
+        if found and found[-1].happening == it.happening:
+            found[-1] = found[-1]._replace(end=it.end)
+        else:
+            found.append(it)
+    return found
+
+
+def _phases(host: Sequence[Busy], happenings: Sequence[Happening]) -> Iterator[tuple[Phase, float, float]]:
+    """Phases one after the other: the time before a happening belongs to its phase."""
+    clock = 0.0
+    for part, spans in groupby(host, key=lambda it: happenings[it.happening].part):
+        *_, last = spans
+        if last.end > clock and isinstance(part, Phase):
+            yield part, clock, last.end
+            clock = last.end
+
+
+def _strongest(
+    host: Sequence[Busy], happenings: Sequence[Happening], length: float, resolution: int
+) -> Iterator[BusySpan]:
+    """The host's time cut into equal parts, each named by what most of it goes to; equal neighbours are one span."""
+    cells: list[dict[StepBound, float]] = [{} for _ in range(resolution)]
+    calls: list[int] = [0] * resolution
+    for it in host:
+        first, last = (min(int(at / length * resolution), resolution - 1) for at in (it.start, it.end))
+        calls[first] += happenings[it.happening].call is not None and it.what != "host code"
+        for cell in range(first, last + 1):
+            inside = min(it.end, (cell + 1) * length / resolution) - max(it.start, cell * length / resolution)
+            cells[cell][it.what] = cells[cell].get(it.what, 0.0) + inside
+    named = [(max(cell.items(), key=lambda it: it[1])[0] if cell else None, place) for place, cell in enumerate(cells)]
+    for what, group in groupby(named, key=lambda it: it[0]):
+        if what is not None:
+            places = [place for _, place in group]
+            number = sum(calls[places[0] : places[-1] + 1])
+            yield BusySpan(places[0] * length / resolution, (places[-1] + 1) * length / resolution, what, number)
+
+
+def _joined(spans: Sequence[Busy], happenings: Sequence[Happening], gap: float) -> Iterator[BusySpan]:
+    """Spans that lie no more than `gap` apart, joined; named by the longest one and by the most frequent operator."""
+    group: list[Busy] = []
+    for it in spans:
+        if group and it.start > group[-1].end + gap:
+            yield _span(group, happenings)
+            group = []
+        group.append(it)
+    if group:
+        yield _span(group, happenings)
+
+
+def _span(group: Sequence[Busy], happenings: Sequence[Happening]) -> BusySpan:
+    seconds: Counter[StepBound] = Counter()
+    operators: Counter[str] = Counter()
+    for it in group:
+        seconds[it.what] += it.end - it.start  # type: ignore[assignment]
+        call = happenings[it.happening].call
+        operators[call.operator if call is not None else ""] += 1
+    place = happenings[max(group, key=lambda it: it.end - it.start).happening].place
+    (what, _), (operator, _) = seconds.most_common(1)[0], operators.most_common(1)[0]
+    number = len({it.happening for it in group})
+    return BusySpan(group[0].start, group[-1].end, what, number, operator, place if isinstance(place, Place) else None)
+
+
+def _depths(host: Sequence[Busy], device: Sequence[Busy]) -> list[tuple[float, int]]:
+    """How many of the step's calls are queued or worked at, after each change."""
+    dispatched = {it.happening: it.end for it in host if it.what == "launch"}
+    changes = [(dispatched.get(it.happening, it.start), 1) for it in device] + [(it.end, -1) for it in device]
+    depths, depth = [], 0
+    for at, change in sorted(changes):
+        depth += change
+        depths.append((at, depth))
+    return depths
+
+
+def _thinned(depths: Sequence[tuple[float, int]], length: float) -> Iterator[tuple[float, int]]:
+    """The curve at no more points than a drawing has, each the highest of its neighbours."""
+    for _, group in groupby(depths, key=lambda it: int(it[0] / length * _POINTS)):
+        yield max(group, key=lambda it: it[1])

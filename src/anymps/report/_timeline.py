@@ -1,0 +1,132 @@
+"""The timeline of the typical step as this machine took it: what was called when, and how far the queue would reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from anymps.findings import hurting_in
+from anymps.record import Recording, Span, Step, StepQueues, StepTimeline
+from anymps.report import _text as text
+from anymps.report._lanes import drawing, lane, round_, span
+from anymps.report._timeline_on_mac import timeline_on_mac
+from anymps.report._words import fact
+
+_MOST_RAMPS: Final = 500
+
+
+def timeline_drawing(recording: Recording) -> dict[str, Any] | None:
+    """The typical step on its tracks; None if there is no complete step.
+
+    Of a virtual device in the time of the Mac that it plays where that is predicted, else in that of this machine.
+    """
+    step = recording.typical_step()
+    if step is None or step.end_ns is None or step.end_ns <= step.start_ns:
+        return None
+    on_mac = timeline_on_mac(recording) if recording.meta.get("virtual") is not False else None
+    return on_mac or _timeline_here(recording, step, step.end_ns - step.start_ns)
+
+
+def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, Any]:
+    line, start = recording.timeline(step), step.start_ns
+    directory = fact(recording, "directory")
+
+    def spans(of: Sequence[Span], name: Callable[[Span], str], look: Callable[[Span], str]) -> list[dict[str, Any]]:
+        return [
+            span(
+                it.start_ns - start,
+                it.end_ns - it.start_ns,
+                length,
+                name(it),
+                _title(it, name(it), directory),
+                look(it),
+            )
+            for it in of
+        ]
+
+    waits = sum(it.count for it in line.waits)
+    on_cpu = sum(it.count for it in line.on_cpu)
+    hurting = hurting_in(recording, step)
+    sentence = f"Step {step.step}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
+    if hurting:
+        hurt = "hurts" if hurting == 1 else "hurt"
+        sentence += f" that {hurt}" if hurting == waits else f" ({hurting:,} that {hurt})"
+    sentence += f", {text.plural(on_cpu, 'operator call')} on the CPU." if on_cpu else "."
+    caption = (
+        "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "
+        "until the queue is empty."
+        if recording.meta.get("virtual") is not False
+        else "Times of the host."
+    )
+    queues = recording.step_queues(step)
+    longest = max((it.operators for it in queues.waits), default=0)
+    ramps = _queue(queues, directory)
+    lanes = (
+        lane(
+            "parts",
+            "host: phases of the step",
+            spans(line.phases, lambda it: it.phase.label, lambda it: f"phase p{int(it.phase)}"),
+        ),
+        lane("bars", "device: MPS kernels", spans(line.on_mps, lambda _: "MPS kernels", lambda _: "mps")),
+        lane(
+            "bars",
+            f"CPU: operators that fell back{'' if line.on_cpu else ' (none)'}",
+            spans(line.on_cpu, lambda it: it.operator, lambda _: "fallback"),
+        ),
+        lane("queue", f"queue: operators since the last wait{f', at most {longest:,}' if ramps else ' (none)'}", ramps),
+        lane(
+            "waits",
+            f"host waits for the device{'' if line.waits else ' (never)'}",
+            spans(line.waits, lambda it: it.wait.label, lambda _: "wait"),
+        ),
+    )
+    return drawing(
+        lanes,
+        length,
+        sentence,
+        f"{caption} Calls closer than a thousandth of the step are drawn as one.",
+        list(_rows(line, start, directory)),
+    )
+
+
+def _queue(queues: StepQueues, directory: str) -> list[dict[str, str]]:
+    """A ramp for each wait, from the wait before it, as high as its queue; the longest where there are very many."""
+    start, length = queues.step.start_ns, (queues.step.end_ns or 0) - queues.step.start_ns
+    longest = sorted((it for it in queues.waits if it.operators), key=lambda it: -it.operators)[:_MOST_RAMPS]
+    ramps = []
+    for wait in sorted(longest, key=lambda it: it.start_ns):
+        since, until = (round_(min(1000 * (it - start) / length, 1000)) for it in (wait.queued_ns, wait.start_ns))
+        top = round_(24 - 23 * wait.operators / longest[0].operators)
+        title = (
+            f"{text.plural(wait.operators, 'operator')} queued since the wait before: "
+            f"{text.duration(wait.host_ns) or '0'} of the host, {text.duration(wait.work_ns) or '0'} of work, then "
+            f"{wait.wait.label} at {text.place(wait.site, directory)}"
+        )
+        ramps.append({"path": f"M{since} 24L{until} {top}V24Z", "title": title})
+    return ramps
+
+
+def _rows(line: StepTimeline, start: int, directory: str) -> Iterator[dict[str, str]]:
+    """Phases, fallbacks and waits in the order of time."""
+    rows = [
+        *((it, "host", it.phase.label, "") for it in line.phases),
+        *((it, "CPU", text.clean(it.operator), text.place(it.site, directory)) for it in line.on_cpu),
+        *((it, "wait", it.wait.label, text.place(it.site, directory)) for it in line.waits),
+    ]
+    for it, track, what, where in sorted(rows, key=lambda row: row[0].start_ns):
+        yield {
+            "start": text.duration(it.start_ns - start) or "0",
+            "length": text.duration(it.end_ns - it.start_ns) or "0",
+            "track": track,
+            "what": what if it.count == 1 or track == "host" else f"{what} and more, {it.count} calls",
+            "where": where,
+        }
+
+
+def _title(it: Span, name: str, directory: str) -> str:
+    words = [text.clean(name), text.duration(it.end_ns - it.start_ns) or "0 ns"]
+    if it.count > 1:
+        words.append(text.plural(it.count, "call"))
+    if it.site.known and (it.wait or it.count == 1):
+        words.append(text.place(it.site, directory))
+    return ", ".join(words)

@@ -1,0 +1,162 @@
+"""The timeline of the typical step as the Mac of the recording would take it: two clocks, the host's and the GPU's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from anymps.cost import StepBound
+from anymps.findings import numbered
+from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of, try_forecast
+from anymps.record import Recording
+from anymps.report import _text as text
+from anymps.report._lanes import drawing, lane, round_, span
+from anymps.report._words import fact
+
+# What the host does, by how it looks and what it is called; in the order of the legend.
+_HOST: Final[dict[StepBound, tuple[str, str]]] = {
+    "launch": ("launch", "launches operators"),
+    "host code": ("program", "runs the program's own code"),
+    "copies": ("carry", "copies"),
+    "CPU fallback": ("fallback", "computes what fell back"),
+    "loading": ("load", "loads data"),
+    "waits": ("stand", "waits for the GPU"),
+}
+
+
+def timeline_on_mac(recording: Recording) -> dict[str, Any] | None:
+    """The predicted step on its tracks; None where no time is told."""
+    found = try_forecast(recording, tracks=True)
+    if found is None or found.no_time:
+        return None
+    line = timeline_of(found)
+    directory, length = fact(recording, "directory"), 1e9 * line.length
+
+    def spans(of: tuple[BusySpan, ...], look: str, name: str = "") -> list[dict[str, Any]]:
+        return [_span(it, length, name or it.operator, look, directory) for it in of]
+
+    before = (
+        [span(0, 1e9 * line.before, length, "the step before", "the step before: the GPU still works for it", "before")]
+        if line.before
+        else []
+    )
+    lanes = (
+        lane("parts", "host: phases of the step", _phases(line, length)),
+        lane("parts", "host: what it does", [_doing(it, length) for it in line.host]),
+        lane(
+            "bars",
+            f"GPU: kernels{' (pale: of the step before)' if before else ''}",
+            [*before, *spans(line.device, "mps", "kernels")],
+        ),
+        lane(
+            "bars",
+            f"CPU: operators that fell back{'' if line.fallbacks else ' (none)'}",
+            spans(line.fallbacks, "fallback"),
+        ),
+        lane("queue", f"queue: calls that the GPU has yet to do, at most {line.deepest:,}", _queue(line)),
+        lane(
+            "waits",
+            f"host waits for the GPU{'' if line.waits else ' (never)'}",
+            [_span(it, length, _wait_name(it.place), "wait", directory) for it in line.waits],
+        ),
+    )
+    legend = [look for what, look in _HOST.items() if any(it.what == what for it in line.host)]
+    rows = list(_rows(line, directory))
+    return drawing(lanes, length, _sentence(found, line), _caption(found, line), rows, legend)
+
+
+def _sentence(found: Forecast, line: PredictedTimeline) -> str:
+    waits = sum(it.calls for it in line.waits)
+    on_cpu = sum(it.calls for it in line.fallbacks)
+    fell_back = f", {text.plural(on_cpu, 'operator call')} on the CPU" if on_cpu else ""
+    return (
+        f"A typical step on an {found.mac.name}, predicted: {text.duration(1e9 * found.time.seconds)}, bound by "
+        f"{found.bound}. {text.plural(waits, 'wait')}{fell_back}."
+    )
+
+
+def _caption(found: Forecast, line: PredictedTimeline) -> str:
+    earlier = (
+        " The host begins while the GPU still works for the step before, so both ends overlap with other steps."
+        if line.before
+        else ""
+    )
+    return (
+        f"Times are predicted for the {found.mac.name}, not measured here.{earlier} "
+        "Calls closer than a thousandth of the step are drawn as one."
+    )
+
+
+def _phases(line: PredictedTimeline, length: float) -> list[dict[str, Any]]:
+    return [
+        span(
+            1e9 * start,
+            1e9 * (end - start),
+            length,
+            phase.label,
+            f"{phase.label}, {text.duration(1e9 * (end - start)) or '0 ns'}",
+            f"phase p{int(phase)}",
+        )
+        for phase, start, end in line.phases
+    ]
+
+
+def _doing(it: BusySpan, length: float) -> dict[str, Any]:
+    look, name = _HOST.get(it.what, ("program", bound_words(it.what)))
+    words = [name, text.duration(1e9 * (it.end - it.start)) or "0 ns"]
+    if it.calls > 1 and it.what == "launch":
+        words.append(text.plural(it.calls, "call"))
+    return span(1e9 * it.start, 1e9 * (it.end - it.start), length, name, ", ".join(words), f"does {look}")
+
+
+def _span(it: BusySpan, length: float, name: str, look: str, directory: str) -> dict[str, Any]:
+    words = [text.clean(name), text.duration(1e9 * (it.end - it.start)) or "0 ns"]
+    if it.calls > 1:
+        words.append(text.plural(it.calls, "call"))
+    if look == "mps":
+        words += [f"most often {text.clean(it.operator)}" if it.calls > 1 else text.clean(it.operator)]
+        words.append(f"bound by {bound_words(it.what)}")
+    if it.place is not None:
+        words.append(_where(it.place, directory))
+    return span(1e9 * it.start, 1e9 * (it.end - it.start), length, name, ", ".join(words), look)
+
+
+def _queue(line: PredictedTimeline) -> list[dict[str, str]]:
+    """One outline of how many calls the GPU has yet to do."""
+    points = [
+        f"L{round_(1000 * at / line.length)} {round_(24 - 23 * depth / line.deepest)}" for at, depth in line.queue
+    ]
+    title = f"the GPU is at most {text.plural(line.deepest, 'call')} behind the host"
+    last = round_(1000 * line.queue[-1][0] / line.length) if line.queue else 0
+    return [{"path": f"M0 24{''.join(points)}L{last} 24Z", "title": title}] if points else []
+
+
+def _rows(line: PredictedTimeline, directory: str) -> Iterator[dict[str, str]]:
+    """Phases, fallbacks and waits in the order of time."""
+    rows = [
+        *((start, end, "host", phase.label, None) for phase, start, end in line.phases),
+        *((it.start, it.end, "CPU", _with_more(it, it.operator), it.place) for it in line.fallbacks),
+        *((it.start, it.end, "wait", _with_more(it, _wait_name(it.place)), it.place) for it in line.waits),
+    ]
+    for start, end, track, what, place in sorted(rows, key=lambda row: row[0]):
+        yield {
+            "start": text.duration(1e9 * start) or "0",
+            "length": text.duration(1e9 * (end - start)) or "0",
+            "track": track,
+            "what": what,
+            "where": _where(place, directory) if track != "host" else "",
+        }
+
+
+def _with_more(it: BusySpan, name: str) -> str:
+    return text.clean(name) if it.calls == 1 else f"{text.clean(name)} and more, {it.calls} calls"
+
+
+def _wait_name(place: Place | None) -> str:
+    return place.wait.label if place is not None else "wait"
+
+
+def _where(place: Place | None, directory: str) -> str:
+    if place is None or not place.file:
+        return "an unknown line"
+    return numbered(text.module(place.file, directory), place.line)

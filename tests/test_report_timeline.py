@@ -1,0 +1,158 @@
+"""The timeline of a report: the typical step in the time of the Mac, or in this machine's where none is predicted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from anymps import parse_mac
+from anymps.cost import OperatorCall, predict_operator
+from anymps.forecast import forecast, timeline_of
+from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
+from anymps.report import render_terminal, renderer
+from anymps.report._timeline import timeline_drawing
+from recordings import META
+
+SIDE = "float32[2048, 2048]"
+ONE = predict_operator(OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,)), parse_mac("M3 Pro 18GB"), "2.13").device
+VALUE = "float32[]"
+
+
+def recording(products: int = 20, *, reads: bool = True, fallback: bool = False, **meta: object) -> Recording:
+    """Three steps of products, with a read of a value at their end, or a fallback in their middle."""
+    builder = RecordingBuilder(meta={**META, **meta})
+    site = builder.site("train.py", 12, "main", "total += loss.item()")
+    for step in range(3):
+        start = step * 1_000_000
+        for number in range(products):
+            builder.entry(
+                "aten::mm", start_ns=start + number * 1000, duration_ns=500, phase=Phase.FORWARD,
+                inputs=(SIDE, SIDE), outputs=(SIDE,), fate=Fate.NATIVE,
+            )  # fmt: skip
+            if fallback and number == products // 2:
+                builder.entry(
+                    "aten::cummax", start_ns=start + number * 1000 + 600, duration_ns=200, phase=Phase.FORWARD,
+                    inputs=(VALUE,), outputs=(VALUE,), fate=Fate.FALLBACK, wait=Wait.FALLBACK, site=site,
+                )  # fmt: skip
+        if reads:
+            builder.entry(
+                "aten::_local_scalar_dense", start_ns=start + 900_000, duration_ns=500, phase=Phase.LOSS_READ,
+                inputs=(VALUE,), fate=Fate.NATIVE, wait=Wait.ITEM, direction=Direction.MPS_TO_CPU, moved_bytes=4,
+                site=site,
+            )  # fmt: skip
+        builder.end_step(start + 1_000_000)
+    return builder.close()
+
+
+def lanes(made: Recording) -> dict[str, list[dict[str, Any]]]:
+    """The spans of each lane of the drawing, by the first word of its title and what follows up to a bracket."""
+    drawing = timeline_drawing(made)
+    assert drawing is not None
+    return {lane["title"].partition(" (")[0].partition(",")[0]: lane["spans"] for lane in drawing["lanes"]}
+
+
+def test_the_tracks_of_a_step_on_the_mac() -> None:
+    """Twenty products and one read at the end: the GPU works as long as they take, and the host waits for all of it."""
+    found = forecast(recording(), tracks=True)
+    line = timeline_of(found)
+    (device,) = line.device
+    assert device.end - device.start == pytest.approx(20 * ONE)
+    assert (device.calls, device.operator, device.what) == (20, "aten::mm", "compute")
+    (wait,) = line.waits
+    assert wait.place is not None
+    assert (wait.place.file, wait.place.line, wait.place.wait, wait.calls) == ("train.py", 12, Wait.ITEM, 1)
+    (placed,) = found.waits
+    assert placed.stands == pytest.approx(wait.end - wait.start)
+    assert placed.stands > placed.seconds
+    assert (line.before, line.fallbacks) == (0.0, ())
+    assert 1 < line.deepest <= 20
+    assert line.length == pytest.approx(found.time.seconds)
+
+
+def test_a_host_that_runs_ahead_begins_before_the_gpu_is_done() -> None:
+    """Without a wait the GPU still works for the step before when the host begins the next."""
+    found = forecast(recording(reads=False), tracks=True)
+    line = timeline_of(found)
+    assert line.before > ONE
+    assert line.device[0].start == pytest.approx(line.before)
+    assert line.waits == ()
+    assert lanes(recording(reads=False))["GPU: kernels"][0]["title"] == "the step before: the GPU still works for it"
+
+
+def test_a_fallback_empties_the_queue() -> None:
+    """It is a wait and a time of the CPU, at its line, and the GPU has nothing to do meanwhile."""
+    line = timeline_of(forecast(recording(fallback=True, reads=False), tracks=True))
+    (fallback,), (wait,) = line.fallbacks, line.waits
+    assert (fallback.operator, fallback.what) == ("aten::cummax", "CPU fallback")
+    assert fallback.place is not None
+    assert fallback.place.line == 12
+    assert wait.end == pytest.approx(fallback.start)
+    assert all(it.end <= fallback.start + 1e-9 or it.start >= fallback.end - 1e-9 for it in line.device)
+
+
+def test_spans_are_no_finer_than_asked_for() -> None:
+    """What lies closer than that part of a step is one span, named by most of it."""
+    found = forecast(recording(fallback=True), tracks=True)
+    assert len(timeline_of(found, resolution=1).device) == 1
+    assert len(timeline_of(found).device) == 2
+    assert {it.what for it in timeline_of(found, resolution=1).host} == {"waits"}
+
+
+def test_the_page_draws_the_step_on_the_mac() -> None:
+    """Its sentence, its lanes, its legend and its caption say whose time it is."""
+    made = recording()
+    drawing = timeline_drawing(made)
+    assert drawing is not None
+    seconds = forecast(made).time.seconds
+    assert drawing["sentence"] == (
+        f"A typical step on an M3 Pro 18GB, predicted: {1e3 * seconds:.1f} ms, bound by compute. 1 wait."
+    )
+    assert drawing["caption"] == (
+        "Times are predicted for the M3 Pro 18GB, not measured here. Calls closer than a thousandth of the "
+        "step are drawn as one."
+    )
+    assert [lane["title"] for lane in drawing["lanes"]] == [
+        "host: phases of the step",
+        "host: what it does",
+        "GPU: kernels",
+        "CPU: operators that fell back (none)",
+        f"queue: calls that the GPU has yet to do, at most {timeline_of(forecast(made, tracks=True)).deepest}",
+        "host waits for the GPU",
+    ]
+    assert [name for _, name in drawing["legend"]] == [
+        "launches operators",
+        "runs the program's own code",
+        "waits for the GPU",
+    ]
+    assert [(row["track"], row["what"], row["where"]) for row in drawing["table"]] == [
+        ("host", "forward", ""),
+        ("host", "loss read", ""),
+        ("wait", "item", "train.py:12"),
+        ("host", "other", ""),
+    ]
+    page = "".join(renderer("html").pieces(made, []))
+    assert "Times are predicted for the M3 Pro 18GB, not measured here." in page
+    assert '<th scope="col" class="num">stands still</th>' in page
+    assert "stands still" in render_terminal(made, [])
+    (wait,) = json.loads("".join(renderer("json").pieces(made, [])))["predicted_step"]["waits"]
+    assert wait["stands_seconds"] == pytest.approx(forecast(made).waits[0].stands)
+
+
+@pytest.mark.parametrize(
+    ("meta", "caption"),
+    [
+        ({"mac": "a Mac that nobody knows", "mac_details": ""}, "Times are this machine's: the device works inside"),
+        ({"virtual": False}, "Times of the host."),
+    ],
+)
+def test_without_a_prediction_and_on_a_mac_times_are_measured_ones(meta: dict[str, object], caption: str) -> None:
+    """Of a Mac without data nothing is predicted; what a Mac itself took is no prediction."""
+    made = recording(**meta)
+    drawing = timeline_drawing(made)
+    assert drawing is not None
+    assert drawing["caption"].startswith(caption)
+    assert not drawing["legend"]
+    assert drawing["sentence"].startswith("Step 1, 1.00 ms long: a typical step.")
+    assert "stands still" not in render_terminal(made, [])
