@@ -6,7 +6,7 @@ import pytest
 
 from anymps import CostError, parse_mac
 from anymps.cost import OperatorCall, predict_operator
-from anymps.forecast import Forecast, forecast, try_forecast
+from anymps.forecast import Forecast, forecast, step_work, try_forecast
 from anymps.record import Phase, Recording, Wait
 from timed_steps import MS, SIDE, Steps
 
@@ -162,3 +162,14 @@ def test_without_ground_there_is_one_line() -> None:
         with pytest.raises(CostError) as caught:
             forecast(recording)
         assert str(caught.value) == message
+
+
+def test_the_work_of_a_plan_is_that_of_a_whole_batch() -> None:
+    """The last batch of an epoch may be smaller: of steps alike the one with the largest tensors counts."""
+    steps = Steps()
+    for side in ("float32[64, 64]", SIDE, "float32[16, 16]"):
+        steps.entry("aten::mm", 1000, inputs=(side, side), outputs=(side,))
+        steps.end()
+    found = step_work(steps.close())
+    assert found is not None
+    assert [it.call.inputs for it in found.happenings if it.call is not None] == [(SIDE, SIDE)]

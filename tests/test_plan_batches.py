@@ -63,8 +63,10 @@ def test_the_same_call_stays_one_object() -> None:
         step(OperatorCall("aten::mm", ("float16[16, 64]", "float32[64, 32]"), ("float32[16, 32]",))),
         step(OperatorCall("aten::mm", mm(16).inputs[:1], mm(16).outputs)),
         step(mm(16), batches=2),
+        step(mm(3)),
+        step(mm(21)),
     ],
-    ids=["more calls", "another operator", "another dtype", "fewer inputs", "more batches"],
+    ids=["more calls", "another operator", "another dtype", "fewer inputs", "more batches", "rest", "rest before"],
 )
 def test_another_course_tells_nothing(large: StepWork) -> None:
     """Of a step that does something else with twice the batch, nothing is said about a third batch size."""
@@ -77,9 +79,10 @@ def test_a_size_that_is_none() -> None:
     assert found is not None
     assert found.at(4) == step(mm(2))
     assert found.at(5) is None
-    padded = grown(step(mm(8 - 7)), step(mm(16 - 7)))
-    assert padded is not None
-    assert padded.at(4) is None
+    pairs = grown(step(mm(8 - 1)), step(mm(16 - 1)))
+    assert pairs is not None
+    assert pairs.at(2) == step(mm(1))
+    assert pairs.at(1) is None
 
 
 def test_from_a_quarter_of_the_batch_to_the_largest_that_fits() -> None:
@@ -154,7 +157,9 @@ def test_table_chart_and_page() -> None:
 
 def test_where_it_cannot_be_told() -> None:
     """A sentence for a step that makes other calls; none where no step has a time, or only one size fits."""
-    sentence = "Samples a second with other batch sizes are not told: with twice the batch a step makes other calls."
+    sentence = (
+        "Samples a second with other batch sizes are not told: with twice the batch no whole step makes the same calls."
+    )
     other = replace(planned(), batches=(), other_calls=True)
     assert without_batches(other) == sentence
     assert sentence in " ".join(render_plan(other).split())

@@ -64,7 +64,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("plan")
     changes = ("checkpoint", "sgd", "fused", "batch=4096")
     options = [word for change in changes for word in ("--what-if", change)]
-    return planned(folder, *options, script(folder, TRAINING))
+    # Three whole batches of twice the size.
+    return planned(folder, *options, script(folder, TRAINING.replace("20000", "70000")))
 
 
 def test_every_memory_size_gets_a_verdict_and_a_batch(whole: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from anymps.cost._calibration_fit import Mode, Timed, expected_seconds, fit, ref
 from anymps.cost._clocks import Busy, StepBound
 from anymps.cost._coefficients import Coefficients, shipped
 from anymps.cost._predict import OperatorTime, StepTime, predict_operator, predict_step
-from anymps.cost._tensors import OperatorCall
+from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.cost._walk import Happening, HappeningKind, WaitCost, WalkedStep, walk_step
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "keep_calibration",
     "predict_operator",
     "predict_step",
+    "read_tensor",
     "refusal",
     "shipped",
     "walk_step",

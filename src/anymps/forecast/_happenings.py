@@ -7,11 +7,13 @@ the CPU computed for the program; of that and of loading it is the median.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from anymps.cost import Happening, HappeningKind, OperatorCall
+from anymps._errors import CostError
+from anymps.cost import Happening, HappeningKind, OperatorCall, read_tensor
 from anymps.record import Direction, Fate, Flag, Phase, Recording, Signature, Step, Wait
 
 _ALIKE: Final = 5  # steps of which the gaps are taken
@@ -45,16 +47,45 @@ class StepWork:
 
 
 def step_work(recording: Recording) -> StepWork | None:
-    """The work of the typical step; None without a complete step. Data loading and the program's own code take none."""
+    """The work of the typical step; None without a complete step. Data loading and the program's own code take none.
+
+    Of steps with as many calls it is the one with the largest tensors: the last batch of an epoch may be a smaller one.
+    """
     step = recording.typical_step()
     if step is None:
         return None
+    step = _fullest(recording, step)
     mark = f"s.fate = {Fate.MARK:d} AND e.phase = {Phase.BATCH:d} AND NOT e.flags & {Flag.PAIR:d}"
     query = (
         f"SELECT COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {step.step} AND {mark}"
     )
     ((batches,),) = recording.stream(query)
     return StepWork(tuple(happenings(recording, step, 0.0)), batches)
+
+
+def _fullest(recording: Recording, typical: Step) -> Step:
+    """The step with the largest tensors among those, but for the first, with as many calls as the typical one."""
+    calls: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
+    known: dict[int, int] = {}
+    query = "SELECT step, signature, COUNT(*) FROM entries GROUP BY step, signature"
+    for step, identity, count in recording.stream(query):
+        if identity not in known:
+            signature = recording.signature(identity)
+            known[identity] = sum(_size(text) for text in (*signature.inputs, *signature.outputs))
+        calls[step] += count
+        sizes[step] += count * known[identity]
+    complete = [it for it in recording.steps() if it.complete]
+    alike = [it for it in complete[1:] if calls[it.step] == calls[typical.step]]
+    return max((typical, *alike), key=lambda it: sizes[it.step])
+
+
+def _size(text: str) -> int:
+    """Bytes of a tensor, 0 of what is none."""
+    try:
+        return read_tensor(text).size
+    except CostError:
+        return 0
 
 
 class _Entry(NamedTuple):

@@ -69,14 +69,19 @@ class Growth:
             if _NUMBER.sub("", one) != _NUMBER.sub("", other):
                 return None
             sizes = []
-            for first, second in zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True):
-                size = self._number(int(first), int(second), batch)
-                if size != round(size) or (size < 1 and first != "0"):
+            for first, second in zip(map(int, _NUMBER.findall(one)), map(int, _NUMBER.findall(other)), strict=True):
+                size = self._number(first, second, batch)
+                if not self._grows(first, second) or size != round(size) or (size < 1 and first):
                     return None
                 sizes.append(str(round(size)))
             left = iter(sizes)
             found.append(_NUMBER.sub(lambda _, left=left: next(left), one))  # type: ignore[misc]
         return tuple(found)
+
+    def _grows(self, one: int, other: int) -> bool:
+        """Whether a size grows by so much a sample from nothing on; else one of the two steps was of another batch."""
+        sample = (other - one) / (self.larger - self.batch)
+        return sample >= 0 and one - sample * self.batch >= -sample
 
     def _number(self, one: int, other: int, batch: int) -> float:
         return one + (other - one) * (batch - self.batch) / (self.larger - self.batch)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TITLE: Final = "Batch against samples a second"
 
 _OTHER_CALLS: Final = (
-    "Samples a second with other batch sizes are not told: with twice the batch a step makes other calls."
+    "Samples a second with other batch sizes are not told: with twice the batch no whole step makes the same calls."
 )
 _ALIKE: Final = "The errors of all sizes are alike, so they compare better than the intervals say."
 _OTHERS: Final = "--mac shows another Mac."
