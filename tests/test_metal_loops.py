@@ -259,6 +259,65 @@ def test_more_elements_than_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(results[0], expected, equal_nan=True)
 
 
+MOMENTS = """
+kernel void elements(device float* out, constant float* in, constant long* lengths,
+                     uint2 thread_pos [[thread_position_in_grid]]) {
+  auto r0_index = thread_pos.y;
+  int x0 = thread_pos.x;
+  threadgroup float shared[64];
+  shared[r0_index * 1] = in[r0_index + 64 * x0];
+  auto found = c10::metal::threadgroup_welford_reduce(shared, lengths[x0]);
+  threadgroup long sums[32];
+  long whole = r0_index;
+  auto all = c10::metal::threadgroup_sum(sums, whole, r0_index * 1, 64);
+  out[r0_index + 64 * x0] = found.x + found.y * r0_index + found.z * all;
+}
+kernel void parts(device float* out, constant float* in, constant long* lengths,
+                  uint2 thread_pos [[thread_position_in_grid]]) {
+  auto r0_index = thread_pos.y;
+  int x0 = thread_pos.x;
+  threadgroup float3 shared[64];
+  shared[r0_index * 1] = float3(in[r0_index + 64 * x0], in[r0_index * 63 % 64], r0_index % 3);
+  auto found = c10::metal::threadgroup_welford_combine(shared, lengths[x0]);
+  float value = r0_index % 3 == 0 ? found.x : r0_index % 3 == 1 ? found.y : found.z;
+  out[r0_index + 64 * x0] = value;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["elements", "parts"])
+def test_moments_of_rows_side_by_side(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Groups share vectors: any number of them, rows of different lengths, other calls in between, on two threads."""
+    loops, fibers = forms(monkeypatch, TORCH + MOMENTS, name)
+    assert loops._entry.together and not fibers._entry.together
+    threads = torch.get_num_threads()
+    for rows, workers in ((1, 1), (5, 1), (16, 1), (37, 1), (700, 2)):
+        x, lengths = torch.randn(rows, 64), torch.full((rows,), 64)
+        lengths[1::2] = torch.arange(1, rows, 2) % 64 + 1
+        x[0, 3] = torch.nan if rows > 5 else 0.5
+        results = []
+        try:
+            torch.set_num_threads(workers)
+            for kernel in (loops, fibers):
+                out = torch.zeros(rows, 64, device="mps")
+                kernel(out, x.to("mps"), lengths.to("mps"), threads=(rows, 64), group_size=(1, 64))
+                results.append(out.cpu().view(torch.int32))
+        finally:
+            torch.set_num_threads(threads)
+        assert torch.equal(*results), (rows, workers)
+
+
+def test_a_fault_of_groups_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the kernel and not the process, and the next launch is right."""
+    loops, _ = forms(monkeypatch, TORCH + MOMENTS, "elements")
+    x, lengths = torch.ones(20, 64, device="mps"), torch.full((20,), 64, device="mps")
+    out = torch.zeros(20, 64, device="mps")
+    with pytest.raises(RuntimeError, match="the Metal kernel 'elements' read or wrote memory that is not there"):
+        loops(out, x, threads=(20, 64), group_size=(1, 64))
+    loops(out, x, lengths, threads=(20, 64), group_size=(1, 64))
+    assert out.tolist() == [[1.0 + 64 * 2016] * 64] * 20
+
+
 def test_addresses_are_computed_without_a_sign_that_wraps() -> None:
     """What makes vector loads of them: a group's index is an `int` in sums and products of it."""
     kernel = translate(TORCH + LONG_ROWS, {"threadgroup_max", "threadgroup_min"}, loops=True).kernels[0]

@@ -51,6 +51,7 @@ _KNOWN = {  # collectives of c10/metal/reduction_utils.h: which arguments differ
     "threadgroup_welford_reduce": ((), None),
     "threadgroup_welford_combine": ((), None),
 }
+_TOGETHER = frozenset({"threadgroup_welford_reduce", "threadgroup_welford_combine"})
 
 
 class _Refused(Exception):
@@ -73,10 +74,14 @@ class _Names:
 
 @dataclass(frozen=True)
 class GroupForm:
-    """How a whole group runs: the C++ body of a function, and the axis along which its threads must lie."""
+    """How a whole group runs: the C++ body of a function, and the axis along which its threads must lie.
+
+    `together`: groups meet, and do what each would do element by element side by side.
+    """
 
     text: str
     axis: int
+    together: bool
 
 
 def group_form(
@@ -117,7 +122,8 @@ class _Reader:
         names = [parameter_name(parameter) for parameter in self.function.parameters]
         parameters = list(zip(names, places, strict=True))
         text = group_function(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
-        return GroupForm(text, self.axis)
+        together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
+        return GroupForm(text, self.axis, together)
 
     def _parameters(self) -> None:
         for parameter in self.function.parameters:

@@ -26,7 +26,7 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         try:
             lines += _launcher(number, kernel)
         except Unsupported as missing:
-            rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0, 0}}')
+            rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0}}')
             refusals.append(json.dumps(say(missing)))
             continue
         refusals.append("nullptr")
@@ -43,7 +43,7 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
             )
             + ", "
             f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}, "
-            f"{kernel.group.axis if kernel.group else 0}}}"
+            f"{kernel.group.axis if kernel.group else 0}, {int(kernel.group.together) if kernel.group else 0}}}"
         )
     visible = 'extern "C" __attribute__((visibility("default"), used))'
     lines.append(

@@ -26,6 +26,7 @@ class KernelEntry(ctypes.Structure):
         ("max_threads", ctypes.c_uint),
         ("buffers", ctypes.c_uint),
         ("axis", ctypes.c_int),
+        ("together", ctypes.c_int),
     )
 
 

@@ -1,16 +1,21 @@
 // A group of threads as fibers: who runs, who waits, and what opens.
 #include "fibers.h"
 
+#include <cstdlib>
+#include <initializer_list>
+
 namespace anymps_rt {
 namespace {
 
 // Initial-exec: read at every SIMD call. The pointer is all that lies there.
 __attribute__((tls_model("initial-exec"))) thread_local Fibers* the_fibers = nullptr;
 struct Owner {
-  Fibers* fibers = nullptr;
+  Fibers* threads = nullptr;
+  Fibers* groups = nullptr;
   ~Owner() {
     the_fibers = nullptr;
-    delete fibers;
+    delete threads;
+    delete groups;
   }
 };
 thread_local Owner owner;
@@ -22,11 +27,36 @@ void start_fiber() {
 }  // namespace
 
 Fibers& Fibers::mine() {
-  if (the_fibers == nullptr) {
-    owner.fibers = new Fibers();
-    the_fibers = owner.fibers;
+  if (owner.threads == nullptr) {
+    owner.threads = new Fibers(kThreadStack, kMaxThreads, 0);
+    the_fibers = owner.threads;
   }
-  return *the_fibers;
+  return *owner.threads;
+}
+
+Fibers& Fibers::of_groups() {
+  if (owner.groups == nullptr) {
+    owner.groups = new Fibers(kGroupStack, kMostTogether, kSharedBytes / 2 + 64);
+  }
+  return *owner.groups;
+}
+
+void Fibers::drop() {
+  the_fibers = owner.threads;
+  for (Fibers* fibers : {owner.threads, owner.groups}) {
+    if (fibers != nullptr) fibers->running = false;
+  }
+}
+
+Fibers::Fibers(size_t stack, unsigned count, size_t shared_each) : shared_each_(shared_each), stacks_(stack, count) {
+  shared_ = static_cast<char*>(std::aligned_alloc(64, shared_each == 0 ? kSharedBytes : count * shared_each));
+  if (shared_ == nullptr) {
+    std::abort();
+  }
+}
+
+Fibers::~Fibers() {
+  std::free(shared_);
 }
 
 void Fibers::run_fiber() {
@@ -121,7 +151,10 @@ void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
   current = 0;
   runnable_[0] &= ~1u;
   running = true;
+  Fibers* const before = the_fibers;
+  the_fibers = this;
   anymps_rt_switch(&main_, pointers_[0]);
+  the_fibers = before;
   running = false;
 }
 
@@ -152,6 +185,6 @@ unsigned anymps_rt_thread() {
 }
 
 char* anymps_rt_shared() {
-  return anymps_rt::the_fibers->shared;
+  return anymps_rt::the_fibers->shared_of_current();
 }
 }

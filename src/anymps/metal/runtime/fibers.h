@@ -34,12 +34,23 @@ unsigned anymps_rt_thread();
 namespace anymps_rt {
 
 constexpr size_t kSharedBytes = 64 << 10;  // twice what Metal gives: what exceeds 32 KiB is refused before a launch
+constexpr size_t kThreadStack = 64 << 10;
+constexpr size_t kGroupStack = 2 << 20;  // holds what all threads of a group keep
+constexpr unsigned kMostTogether = 16;   // groups side by side: a register of floats
 
 // What one OS thread needs to run groups.
 class Fibers {
  public:
-  // Those of this OS thread, made at the first call.
+  // Those of this OS thread, made at the first call: fibers for the threads of a group.
   static Fibers& mine();
+  // Fibers for groups, each of which is run by one. They may run threads as fibers in turn.
+  static Fibers& of_groups();
+  // Leaves all fibers of this OS thread where they are.
+  static void drop();
+
+  Fibers(size_t stack, unsigned count, size_t shared_each);
+  Fibers(const Fibers&) = delete;
+  ~Fibers();
 
   void run(unsigned threads, anymps_rt_entry entry, void* context);
   void block_at_barrier();
@@ -48,12 +59,14 @@ class Fibers {
 
   unsigned current = 0;
   bool running = false;  // whether a group runs, so that `current` is a thread
-  alignas(64) char shared[kSharedBytes];
+  char* shared_of_current() { return shared_ + current * shared_each_; }
 
  private:
   void hand_over(unsigned s);
   void resolve(unsigned s);
 
+  char* shared_;
+  const size_t shared_each_;  // 0: one for all
   anymps_rt_entry entry_ = nullptr;
   void* context_ = nullptr;
   unsigned simdgroups_ = 0;

@@ -17,6 +17,7 @@ struct Job : Stoppable {
   const Kernel* kernel;
   Launch launch;
   uint64_t pieces = 1;  // boxes of a plain kernel, else groups
+  unsigned together = 1;  // pieces that a worker takes at once
   uint64_t tiles[3];    // of a plain kernel: how many boxes along each axis
   unsigned tile[3];
   std::atomic<uint64_t> next{0};
@@ -66,6 +67,20 @@ void run_thread(void* context, unsigned index) {
   team.kernel->thread(thread);
 }
 
+// Groups side by side, each as a fiber.
+struct Batch {
+  const Job* job;
+  uint64_t first;
+  Group groups[kMostTogether];
+};
+void run_in_batch(void* context, unsigned index) {
+  Batch& batch = *static_cast<Batch*>(context);
+  Group& group = batch.groups[index];
+  group.launch = &batch.job->launch;
+  find_group(*batch.job, batch.first + index, group);
+  batch.job->kernel->group(group);
+}
+
 // Runs pieces of the job until none is left; a fault ends the job.
 void work(void* context) {
   Job& job = *static_cast<Job*>(context);
@@ -73,16 +88,23 @@ void work(void* context) {
   Fibers& fibers = Fibers::mine();
   Group group{&job.launch, {}, {}, 0};
   Team team{job.kernel, &group};
+  Batch batch{&job, 0, {}};
   if (sigsetjmp(guard.out, 0) == 0) {
     guard.of = &job;
     guard.guarded = 1;
     while (!job.stopped.load(std::memory_order_relaxed)) {
-      const uint64_t piece = job.next.fetch_add(1, std::memory_order_relaxed);
+      const uint64_t piece = job.next.fetch_add(job.together, std::memory_order_relaxed);
       if (piece >= job.pieces) {
         break;
       }
       if (job.kernel->form == Form::Plain) {
         run_plain(job, piece);
+        continue;
+      }
+      if (job.kernel->together != 0) {
+        const uint64_t left = job.pieces - piece;
+        batch.first = piece;
+        Fibers::of_groups().run(left < job.together ? static_cast<unsigned>(left) : job.together, run_in_batch, &batch);
         continue;
       }
       find_group(job, piece, group);
@@ -101,8 +123,8 @@ void work(void* context) {
   if (job.report.signal == 0) {
     job.report.signal = guard.caught;
     job.report.address = guard.address;
-    job.report.has_thread = fibers.running ? 1 : 0;
-    if (fibers.running) {
+    job.report.has_thread = fibers.running && job.kernel->together == 0 ? 1 : 0;
+    if (job.report.has_thread != 0) {
       unsigned local[3];
       place_in(group, fibers.current, local);
       for (unsigned axis = 0; axis < 3; ++axis) {
@@ -110,7 +132,7 @@ void work(void* context) {
       }
     }
   }
-  fibers.running = false;
+  Fibers::drop();
   job.stopped.store(true, std::memory_order_relaxed);
 }
 
@@ -149,6 +171,10 @@ extern "C" int anymps_rt_launch(
   }
   if (kernel->form != anymps_rt::Form::Fibers && threads < 32768) {
     workers = 1;  // to wake another thread takes longer
+  }
+  if (kernel->together != 0 && workers != 0) {
+    const uint64_t each = (job.pieces + workers - 1) / workers;
+    job.together = each < anymps_rt::kMostTogether ? static_cast<unsigned>(each) : anymps_rt::kMostTogether;
   }
   const anymps_rt::Watch watch(job);
   if (workers > 1) {

@@ -88,28 +88,27 @@ void* first_frame(char* top, void (*entry)()) {
 #endif
 
 namespace {
-constexpr size_t kStack = 64 << 10;
-constexpr size_t kPage = 4096;
-constexpr size_t kStride = kStack + kPage;  // one page below each stack stays closed
+constexpr size_t kPage = 4096;  // one page below each stack stays closed
 }  // namespace
 
 Stacks::~Stacks() {
-  if (memory_ != nullptr) munmap(memory_, kMaxThreads * kStride);
+  if (memory_ != nullptr) munmap(memory_, count_ * (size_ + kPage));
 }
 
 char* Stacks::top(unsigned fiber) {
+  const size_t stride = size_ + kPage;
   if (memory_ == nullptr) {
-    void* memory = mmap(nullptr, kMaxThreads * kStride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory = mmap(nullptr, count_ * stride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
       std::abort();
     }
     memory_ = static_cast<char*>(memory);
   }
   for (; opened_ <= fiber; ++opened_) {
-    mprotect(memory_ + opened_ * kStride + kPage, kStack, PROT_READ | PROT_WRITE);
+    mprotect(memory_ + opened_ * stride + kPage, size_, PROT_READ | PROT_WRITE);
   }
   // Not all at the same offset of a page: they would share the same few sets of the cache.
-  return memory_ + (fiber + 1) * kStride - (fiber * 37 % 61) * 64;
+  return memory_ + (fiber + 1) * stride - (fiber * 37 % 61) * 64;
 }
 
 }  // namespace anymps_rt

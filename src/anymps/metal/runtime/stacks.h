@@ -14,15 +14,17 @@ constexpr unsigned kLanes = 32;         // of a SIMD group
 // The pointer of a stack that begins in `entry` at the first switch to it. `entry` must not return.
 void* first_frame(char* top, void (*entry)());
 
-// As many stacks as a group has threads; memory comes as they are used.
+// Stacks of `size` bytes for `count` fibers; memory comes as they are used.
 class Stacks {
  public:
-  Stacks() = default;
+  Stacks(size_t size, unsigned count) : size_(size), count_(count) {}
   Stacks(const Stacks&) = delete;
   ~Stacks();
   char* top(unsigned fiber);
 
  private:
+  const size_t size_;
+  const unsigned count_;
   char* memory_ = nullptr;
   unsigned opened_ = 0;  // stacks that can be written
 };

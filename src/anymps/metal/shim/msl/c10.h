@@ -3,6 +3,8 @@
 #pragma once
 
 #include <msl/polynomials.h>
+#include <msl/sync.h>
+#include <msl/welford.h>
 
 namespace c10 {
 namespace metal {
@@ -19,6 +21,20 @@ namespace metal {
 ANYMPS_SPREADS_NAN(max, >=)
 ANYMPS_SPREADS_NAN(min, <=)
 #undef ANYMPS_SPREADS_NAN
+
+#if !defined(ANYMPS_CHECKED)  // there its own lines are looked at
+// As fibers run it: what msl/fission.h does with rows side by side.
+#define ANYMPS_WELFORD(NAME, KIND)                                                            \
+  inline ::metal::float3 NAME(anymps_welford::KIND::Element* data, unsigned size) {           \
+    ::metal::threadgroup_barrier(::metal::mem_flags::mem_threadgroup);                        \
+    const ::metal::float3 result = anymps_welford::one_row<anymps_welford::KIND>(data, size); \
+    ::metal::threadgroup_barrier(::metal::mem_flags::mem_threadgroup);                        \
+    return result;                                                                            \
+  }
+ANYMPS_WELFORD(threadgroup_welford_reduce, Elements)
+ANYMPS_WELFORD(threadgroup_welford_combine, Parts)
+#undef ANYMPS_WELFORD
+#endif
 
 }  // namespace metal
 }  // namespace c10

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <msl/launch.h>
+#include <msl/welford.h>
 
 namespace anymps_fission {
 
@@ -226,7 +227,22 @@ template <class F> auto first(F& f) {
   by_fibers(1, nullptr, one);
   return result;
 }
-template <class F, class T, class N> auto threadgroup_welford_reduce(int, const unsigned char*, F& f, T*, N) { return first(f); }
-template <class F, class T, class N> auto threadgroup_welford_combine(int, const unsigned char*, F& f, T*, N) { return first(f); }
+
+// Groups that run side by side meet at these, and each is a lane.
+template <class W, class F, class T> metal::float3 welford(F& f, T* data, unsigned size) {
+  if constexpr (metal::is_same_v<T, typename W::Element>) {
+    anymps_welford::Row<W> mine{data, size, {}};
+    anymps_rt_simd(&mine, anymps_welford::by_rows<W>, 0);
+    return mine.result;
+  } else {
+    return first(f);
+  }
+}
+template <class F, class T, class N> auto threadgroup_welford_reduce(int, const unsigned char*, F& f, T* data, N size) {
+  return welford<anymps_welford::Elements>(f, data, unsigned(size));
+}
+template <class F, class T, class N> auto threadgroup_welford_combine(int, const unsigned char*, F& f, T* data, N size) {
+  return welford<anymps_welford::Parts>(f, data, unsigned(size));
+}
 
 }  // namespace anymps_fission

@@ -45,6 +45,7 @@ struct Kernel {
   unsigned max_threads;        // of a group
   unsigned buffers;            // how many it binds
   int axis;                    // of Form::Groups: along which the threads of a group must lie
+  int together;                // of Form::Groups: whether groups do a part of their work side by side, by anymps_rt_simd
 };
 
 // Runs once for the lanes of a SIMD group that wait at one call: `slots[lane]` is what each lane brought.
