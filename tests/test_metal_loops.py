@@ -196,6 +196,39 @@ kernel void update(device float* mean, constant float* before, constant float* i
     assert mean.tolist() == [65.0, 66.0, 68.0]
 
 
+def test_many_groups_along_all_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker takes several at once: each is in its place, the smaller ones at the edge too."""
+    source = (
+        HEAD
+        + """
+kernel void places(device int* out, uint3 group [[threadgroup_position_in_grid]],
+                   uint3 groups [[threadgroups_per_grid]], uint3 size [[threads_per_threadgroup]],
+                   uint i [[thread_index_in_threadgroup]]) {
+  threadgroup int seen[32];
+  seen[i] = i;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  int last = seen[size.x - 1];
+  out[32 * (group.x + groups.x * (group.y + groups.y * group.z)) + i] =
+    1000000 * last + 10000 * group.x + 100 * group.y + group.z;
+}"""
+    )
+    threads = torch.get_num_threads()
+    for kernel in forms(monkeypatch, source, "places"):
+        for workers in (1, 2):
+            out = torch.zeros(17, 13, 11, 32, dtype=torch.int32, device="mps")
+            try:
+                torch.set_num_threads(workers)
+                kernel(out, threads=(32 * 10 + 5, 13, 17), group_size=(32, 1, 1))
+            finally:
+                torch.set_num_threads(threads)
+            z, y, x = (torch.arange(n, dtype=torch.int32) for n in (17, 13, 11))
+            places = 10000 * x + 100 * y[:, None] + z[:, None, None]
+            found = out.cpu()
+            assert found[:, :, :10].equal((31000000 + places[:, :, :10, None]).expand(17, 13, 10, 32))
+            assert found[:, :, 10, :5].equal((4000000 + places[:, :, 10, None]).expand(17, 13, 5))
+            assert not found[:, :, 10, 5:].any()
+
+
 def test_a_group_along_two_axes_runs_as_fibers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop is along one axis; a launch that has another shape is right, too."""
     monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)

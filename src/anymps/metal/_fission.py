@@ -274,7 +274,7 @@ class _Reader:
             raise _Refused
         declared = frozenset(statement.declared)
         if statement.shared:
-            self.steps.append(Once(text, frozenset()))
+            self.steps.append(Once(text.replace(">::get().", ">::in(anymps_g.shared)."), frozenset()))
             names.uniform |= declared
             names.memory |= declared
             return

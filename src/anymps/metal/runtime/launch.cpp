@@ -17,7 +17,7 @@ struct Job : Stoppable {
   const Kernel* kernel;
   Launch launch;
   uint64_t pieces = 1;  // boxes of a plain kernel, else groups
-  unsigned together = 1;  // pieces that a worker takes at once
+  unsigned at_once = 1;  // pieces that a worker takes
   uint64_t tiles[3];    // of a plain kernel: how many boxes along each axis
   unsigned tile[3];
   std::atomic<uint64_t> next{0};
@@ -50,6 +50,22 @@ void find_group(const Job& job, uint64_t piece, Group& group) {
   }
 }
 
+// The one behind it.
+void find_next(const Job& job, Group& group) {
+  const Launch& launch = job.launch;
+  group.threads = 1;
+  bool carry = true;
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    if (carry) {
+      carry = ++group.position[axis] == launch.groups[axis];
+      if (carry) group.position[axis] = 0;
+      const unsigned left = launch.grid[axis] - group.position[axis] * launch.group[axis];
+      group.size[axis] = left < launch.group[axis] ? left : launch.group[axis];
+    }
+    group.threads *= group.size[axis];
+  }
+}
+
 void place_in(const Group& group, unsigned index, unsigned (&local)[3]) {
   local[0] = index % group.size[0];
   local[1] = index / group.size[0] % group.size[1];
@@ -77,6 +93,7 @@ void run_in_batch(void* context, unsigned index) {
   Batch& batch = *static_cast<Batch*>(context);
   Group& group = batch.groups[index];
   group.launch = &batch.job->launch;
+  group.shared = anymps_rt_shared();
   find_group(*batch.job, batch.first + index, group);
   batch.job->kernel->group(group);
 }
@@ -86,30 +103,34 @@ void work(void* context) {
   Job& job = *static_cast<Job*>(context);
   Guard& guard = Guard::mine();
   Fibers& fibers = Fibers::mine();
-  Group group{&job.launch, {}, {}, 0};
+  Group group{&job.launch, {}, {}, 0, fibers.shared_of_current()};
   Team team{job.kernel, &group};
   Batch batch{&job, 0, {}};
   if (sigsetjmp(guard.out, 0) == 0) {
     guard.of = &job;
     guard.guarded = 1;
     while (!job.stopped.load(std::memory_order_relaxed)) {
-      const uint64_t piece = job.next.fetch_add(job.together, std::memory_order_relaxed);
+      const uint64_t piece = job.next.fetch_add(job.at_once, std::memory_order_relaxed);
       if (piece >= job.pieces) {
         break;
       }
+      const uint64_t left = job.pieces - piece, count = left < job.at_once ? left : job.at_once;
       if (job.kernel->form == Form::Plain) {
         run_plain(job, piece);
         continue;
       }
       if (job.kernel->together != 0) {
-        const uint64_t left = job.pieces - piece;
         batch.first = piece;
-        Fibers::of_groups().run(left < job.together ? static_cast<unsigned>(left) : job.together, run_in_batch, &batch);
+        Fibers::of_groups().run(static_cast<unsigned>(count), run_in_batch, &batch);
         continue;
       }
       find_group(job, piece, group);
       if (job.kernel->form == Form::Groups) {
         job.kernel->group(group);
+        for (uint64_t i = 1; i < count && !job.stopped.load(std::memory_order_relaxed); ++i) {
+          find_next(job, group);
+          job.kernel->group(group);
+        }
       } else {
         fibers.run(group.threads, run_thread, &team);
       }
@@ -172,9 +193,11 @@ extern "C" int anymps_rt_launch(
   if (kernel->form != anymps_rt::Form::Fibers && threads < 32768) {
     workers = 1;  // to wake another thread takes longer
   }
-  if (kernel->together != 0 && workers != 0) {
-    const uint64_t each = (job.pieces + workers - 1) / workers;
-    job.together = each < anymps_rt::kMostTogether ? static_cast<unsigned>(each) : anymps_rt::kMostTogether;
+  if (kernel->form == anymps_rt::Form::Groups && workers != 0) {
+    // Where there are many groups a worker comes for eight parts of its share, so that all end at about the same time.
+    const uint64_t most = kernel->together != 0 ? anymps_rt::kMostTogether : 64, parts = kernel->together != 0 ? 1 : 8;
+    const uint64_t each = job.pieces / (workers * parts);
+    job.at_once = static_cast<unsigned>(each < 1 ? 1 : each < most ? each : most);
   }
   const anymps_rt::Watch watch(job);
   if (workers > 1) {

@@ -81,6 +81,14 @@ ANYMPS_ON_LANES(Sum, a + b)
 ANYMPS_ON_LANES(Product, a * b)
 ANYMPS_ON_LANES(Min, b != b ? a : a <= b ? a : b)
 ANYMPS_ON_LANES(Max, b != b ? a : a >= b ? a : b)
+// Of c10's min and max, where a NaN wins. Which NaN it was is not told.
+struct SpreadMin { template <class T> static T apply(T a, T b) { return a != a || a <= b ? a : b; } };
+struct SpreadMax { template <class T> static T apply(T a, T b) { return a != a || a >= b ? a : b; } };
+ANYMPS_ON_LANES(SpreadMin, (a != a) | (a <= b) ? a : b)
+ANYMPS_ON_LANES(SpreadMax, (a != a) | (a >= b) ? a : b)
+template <class Op> struct spread;
+template <> struct spread<Min> { using type = SpreadMin; };
+template <> struct spread<Max> { using type = SpreadMax; };
 #undef ANYMPS_ON_LANES
 template <class Op, class T>
 inline constexpr bool in_registers = on_lanes<Op>::known && metal::is_arithmetic_v<T> && sizeof(T) == 4;
@@ -114,7 +122,8 @@ template <class Op, class T> ANYMPS_INLINE T tree(const T* values, int lanes) {
     return T(Op::apply(v[0], v[1]));
   }
   for (int i = 0; i < lanes; ++i) v[i] = W(values[i]);
-  for (int half_width = 16; half_width > 0; half_width /= 2) {
+  const int widest = lanes > 16 ? 16 : lanes > 8 ? 8 : lanes > 4 ? 4 : lanes > 2 ? 2 : lanes - 1;
+  for (int half_width = widest; half_width > 0; half_width /= 2) {
     for (int i = 0; i < half_width && i + half_width < lanes; ++i) v[i] = Op::apply(v[i], v[i + half_width]);
     lanes = lanes < half_width ? lanes : half_width;
   }
@@ -145,15 +154,11 @@ template <class T> ANYMPS_INLINE bool is_nan(T value) { return value != value; }
 
 template <class Op, bool Spread, class R> ANYMPS_INLINE R c10_tree(const R* values, int lanes) {
   if constexpr (Spread && metal::is_floating_point_v<R>) {  // min and max: a NaN wins
-    int nan = 0;
-    if (lanes == 32) {
-      for (int i = 0; i < 32; ++i) nan |= int(is_nan(values[i]));
-    } else {
-      for (int i = 0; i < lanes; ++i) nan |= int(is_nan(values[i]));
-    }
-    if (nan != 0) return metal::numeric_limits<R>::quiet_NaN();
+    const R value = tree<typename spread<Op>::type>(values, lanes);
+    return is_nan(value) ? metal::numeric_limits<R>::quiet_NaN() : value;
+  } else {
+    return tree<Op>(values, lanes);
   }
-  return tree<Op>(values, lanes);
 }
 template <class Op, bool Spread, class F, class R, class T>
 R reduced(int n, const unsigned char* alive, F& f, R* data, const T* values, bool straight, unsigned size) {

@@ -174,7 +174,8 @@ template <class T, auto Owner> struct Shared {
     declared = &entry;
     return before;
   }
-  static ANYMPS_INLINE T& get() { return *reinterpret_cast<T*>(ANYMPS_SHARED() + offset); }
+  static ANYMPS_INLINE T& in(char* memory) { return *reinterpret_cast<T*>(memory + offset); }
+  static ANYMPS_INLINE T& get() { return in(ANYMPS_SHARED()); }
 };
 template <class T, auto Owner> Declared Shared<T, Owner>::entry{};
 template <class T, auto Owner> unsigned Shared<T, Owner>::offset = Shared<T, Owner>::place();

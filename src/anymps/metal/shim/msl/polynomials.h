@@ -31,18 +31,16 @@ ANYMPS_INLINE float exp_core(float r) {  // |r| <= ln(2) / 2
   return p * r * r + r + 1.0f;
 }
 ANYMPS_INLINE float exp(float x) {
-  const float low = x < -104.0f ? -104.0f : x;
-  const float inside = low > 89.0f ? 89.0f : low;
-  const float known = inside == inside ? inside : 0.0f;
+  const float low = x > -104.0f ? x : -104.0f;  // of a NaN, too
+  const float known = low < 89.0f ? low : 89.0f;
   const float n = nearest(known * 1.44269504088896341f);
   const float r = (known - n * 0.693359375f) - n * -2.12194440e-4f;
   const float result = scaled(exp_core(r), static_cast<int>(n));
   return x == x ? (x > 88.7228394f ? __builtin_inff() : result) : x;
 }
 ANYMPS_INLINE float exp2(float x) {
-  const float low = x < -151.0f ? -151.0f : x;
-  const float inside = low > 129.0f ? 129.0f : low;
-  const float known = inside == inside ? inside : 0.0f;
+  const float low = x > -151.0f ? x : -151.0f;  // of a NaN, too
+  const float known = low < 129.0f ? low : 129.0f;
   const float n = nearest(known);
   const float result = scaled(exp_core((known - n) * 0.693147180559945309f), static_cast<int>(n));
   return x == x ? (x >= 128.0f ? __builtin_inff() : result) : x;

@@ -17,6 +17,7 @@ struct Group {
   unsigned position[3];
   unsigned size[3];
   unsigned threads;  // of this group
+  char* shared;      // its threadgroup memory
 };
 
 // One thread, for kernels that run as fibers.
