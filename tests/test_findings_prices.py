@@ -1,13 +1,14 @@
-"""What findings about waits cost: what a step on the recording's Mac would save without them."""
+"""What findings about waits and launches cost: what a step on the recording's Mac would save without them."""
 
 from __future__ import annotations
 
 import pytest
 
+from anymps.cost import Happening, OperatorCall
 from anymps.findings import Finding, find, wait_places
-from anymps.findings._costs import FALLBACK, ITEM
-from anymps.forecast import forecast
-from anymps.record import Recording
+from anymps.findings._costs import FALLBACK, ITEM, LAUNCH
+from anymps.forecast import forecast, with_fused_optimizer, without_fills
+from anymps.record import Phase, Recording
 from anymps.report._words import limits
 from timed_steps import MS, Steps
 
@@ -64,7 +65,112 @@ def test_without_a_prediction_the_public_ranges_stand() -> None:
         "what draining a long queue costs."
     )
     assert limits(recording)[0] == (
-        "Times are of this machine, unless they are said to be the M3 Pro 18GB's: those are predicted. What a wait "
-        "costs is what the predicted step would save without it; other costs are ranges from public measurements. "
+        "Times are of this machine, unless they are said to be the M3 Pro 18GB's: those are predicted. What waits "
+        "and launches cost is what the predicted step would save without them; other costs are ranges from public "
+        "measurements. "
         "The program's own code was timed here, and is scaled to that Mac's CPU."
     )
+
+
+COUNTER = ("float32[]", "int64[] on cpu")
+FACTS: dict[str, object] = {
+    "name": "AdamW", "torch": True, "tensors": 20, "on_mps": 20, "dtypes": ["float32"], "fused": ["None"],
+    "foreach": ["None"], "differentiable": ["False"],
+}  # fmt: skip
+
+
+def adam(shape: str) -> list[tuple[str, tuple[str, ...]]]:
+    """What torch's loop over the parameters calls for one of them."""
+    names = ("mul_.Tensor", "lerp_.Scalar", "mul_.Tensor", "addcmul_", "sqrt", "div.Tensor", "add_.Tensor", "addcdiv_")
+    return [(f"aten::{name}", (shape,)) for name in names]
+
+
+def kernels(calls: list[tuple[str, tuple[str, ...]]], gap: float = 0.0) -> list[Happening]:
+    """Kernels of an optimizer."""
+    return [
+        Happening("kernel", OperatorCall(name, inputs), host_code=gap, part=Phase.OPTIMIZER) for name, inputs in calls
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "calls", "counters", "lists"),
+    [
+        ("AdamW", [*adam("float32[8]"), *adam("float32[8]")], 2, 4),
+        ("Adam", [("aten::add_.Tensor", COUNTER), *adam("float32[8]"), *adam("float32[8]")], 2, 4),
+        ("SGD", [("aten::add_.Tensor", ("float32[8]", "float32[8]"))] * 2, 0, 2),
+        (
+            "SGD",
+            [("aten::mul_.Tensor", ("float32[8]",)), *[("aten::add_.Tensor", ("float32[8]", "float32[8]"))] * 2] * 2,
+            0,
+            3,
+        ),
+    ],
+    ids=["AdamW", "Adam with counters", "SGD", "SGD with momentum"],
+)
+def test_the_fused_kernel_stands_where_the_optimizer_was(
+    name: str, calls: list[tuple[str, tuple[str, ...]]], counters: int, lists: int
+) -> None:
+    """One call with all lists of tensors, after Adam's counters; what comes before and after stays."""
+    before = Happening("kernel", OperatorCall("aten::mm", ()), part=Phase.BACKWARD)
+    after = Happening("wait", waits=True)
+    found = with_fused_optimizer([before, *kernels(calls, gap=2e-6), after], name)
+    assert found is not None
+    assert (found[0], found[-1]) == (before, after)
+    *counts, kernel = found[1:-1]
+    assert [it.call for it in counts] == [OperatorCall("aten::add_.Tensor", COUNTER)] * counters
+    assert kernel.call == OperatorCall(f"aten::_fused_{name.lower()}_", ("float32[8]",) * 2 * lists)
+    assert [it.host_code for it in found[1:-1]] == [2e-6] + [0.0] * counters
+
+
+def test_an_optimizer_that_is_not_known() -> None:
+    """Another kind, or one without a parameter to be seen: the public range stands."""
+    assert with_fused_optimizer(kernels(adam("float32[8]")), "Adagrad") is None
+    assert with_fused_optimizer(kernels([("aten::sqrt", ("float32[8]",))]), "AdamW") is None
+    assert with_fused_optimizer([], "SGD") is None
+
+
+def test_fills_are_left_out_in_a_row() -> None:
+    """So many of them, with the code between; a single fill elsewhere stays."""
+    fill = Happening("kernel", OperatorCall("aten::zero_", ("float32[8]",)), host_code=1e-6)
+    view, other = Happening("view"), Happening("kernel", OperatorCall("aten::relu", ("float32[8]",)))
+    assert without_fills([fill, other, fill, view, fill, other], 2) == [fill, other, view, other]
+    assert without_fills([fill, other, fill], 2) is None
+
+
+def training(**meta: object) -> Recording:
+    """Five steps that launches bind: fills of 60 gradients, small calls, and AdamW for 20 parameters."""
+    steps = Steps(**meta)
+    via = "torch/optim/optimizer.py:zero_grad"
+    zeroed = steps.builder.site("/home/me/project/train.py", 30, "main", "optimizer.zero_grad(False)", via)
+    stepped = steps.builder.site("/home/me/project/train.py", 40, "main", "optimizer.step()")
+    for number in range(5):
+        if not number:
+            steps.builder.note("optimizer", start_ns=0, site=stepped, phase=Phase.OPTIMIZER, **FACTS)
+        for _ in range(60):
+            steps.entry("aten::zero_", 1000, inputs=("float32[64]",), site=zeroed, phase=Phase.OTHER)
+        steps.small(50)
+        for name, inputs in adam("float32[64]") * 20:
+            outputs = inputs if name in ("aten::sqrt", "aten::div.Tensor") else ()
+            steps.entry(name, 1000, inputs=inputs, outputs=outputs, site=stepped, phase=Phase.OPTIMIZER)
+        steps.end()
+    return steps.close()
+
+
+def test_launches_cost_what_the_step_would_save() -> None:
+    """Fills and an unfused optimizer of a step that launches bind: its time by their share, with its interval."""
+    recording = training()
+    step = forecast(recording)
+    assert step.bound == "launches"
+    findings = found(recording)
+    a_call = step.time.seconds / (60 + 50 + 160)
+    for rule, calls in (("MPS811", 60), ("MPS812", 160 - 21)):
+        low, high = findings[rule].cost_per_step_ns
+        saved = 1e9 * calls * a_call
+        assert low == pytest.approx(saved * step.time.low / step.time.seconds, rel=0.1)
+        assert high == pytest.approx(saved * step.time.high / step.time.seconds, rel=0.1)
+
+
+def test_launches_without_a_prediction() -> None:
+    """The public range for each kernel stands."""
+    findings = found(training(torch_version=""))
+    assert findings["MPS811"].cost_ns == pytest.approx(LAUNCH.of(300), abs=1)

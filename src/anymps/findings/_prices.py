@@ -1,6 +1,6 @@
-"""What findings about waits cost on the Mac of the run: how much sooner a step would be done without those waits.
+"""What findings about waits and launches cost on the Mac of the run: how much sooner a step would be done without them.
 
-Where the step cannot be predicted, and for what is no wait, the ranges of `_costs.py` stand.
+Where the step cannot be predicted, and for anything else, the ranges of `_costs.py` stand.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding
-from anymps.forecast import Forecast, Place, try_forecast
+from anymps.forecast import Forecast, Place, seconds_saved, try_forecast, with_fused_optimizer, without_fills
 from anymps.record import Recording, Site, Wait
 
 _COPIES: Final = frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU})
@@ -31,6 +31,9 @@ _WAITS: Final[dict[str, frozenset[Wait]]] = {
     "MPS406": frozenset({Wait.COPY_TO_MPS}),
 }
 """The kinds of wait that a finding of a rule is about, at its lines."""
+
+_LAUNCHES: Final = frozenset({"MPS811", "MPS812"})
+"""Rules whose cost is what the step takes with fewer kernels."""
 
 
 def step_on_mac(recording: Recording) -> Forecast | None:
@@ -56,25 +59,39 @@ def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple
 
 
 def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings, those about waits of a step with what they cost it on the recording's Mac."""
+    """The findings, those about waits and launches of a step with what they cost it on the recording's Mac."""
     found = list(findings)
-    if not any(it.id in _WAITS and it.per_step for it in found):
+    if not any((it.id in _WAITS or it.id in _LAUNCHES) and it.per_step for it in found):
         return found
     step = step_on_mac(recording)
-    return found if step is None else [_priced(it, step) for it in found]
+    return found if step is None else [_priced(it, step, recording) for it in found]
 
 
-def _priced(finding: Finding, step: Forecast) -> Finding:
-    kinds = _WAITS.get(finding.id)
-    if kinds is None or not finding.per_step:
+def _priced(finding: Finding, step: Forecast, recording: Recording) -> Finding:
+    if not finding.per_step:
         return finding
-    cost = cost_without(
-        step, [Place(*_line(site), kind) for site in _sites(finding) for kind in kinds], finding.per_step
-    )
+    if finding.id in _LAUNCHES:
+        cost = _cost_of_launches(finding, step, recording)
+    else:
+        places = [Place(*_line(site), kind) for site in _sites(finding) for kind in _WAITS.get(finding.id, ())]
+        cost = cost_without(step, places, finding.per_step)
     if cost is None:
         return finding
     steps = finding.count / finding.per_step
     return replace(finding, cost_ns=(round(cost[0] * steps), round(cost[1] * steps)))
+
+
+def _cost_of_launches(finding: Finding, step: Forecast, recording: Recording) -> tuple[float, float] | None:
+    """Lowest and highest estimate, in ns, of what a step would save; None where it is not known what it would do."""
+    seconds, time = None, step.time
+    optimizers = recording.noted("optimizer")
+    if finding.id == "MPS811":
+        seconds = seconds_saved(recording, lambda it: without_fills(it, round(finding.per_step)))
+    elif finding.per_step == 1 and len(optimizers) == 1:
+        seconds = seconds_saved(recording, lambda it: with_fused_optimizer(it, str(optimizers[0].facts["name"])))
+    if seconds is None:
+        return None
+    return 1e9 * seconds * time.low / time.seconds, 1e9 * seconds * time.high / time.seconds
 
 
 def _sites(finding: Finding) -> list[Site]:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from anymps.forecast._forecast import Forecast, PlacedWait, bound_words, forecast, try_forecast, why_no_forecast
+from anymps.forecast._fewer_kernels import with_fused_optimizer, without_fills
+from anymps.forecast._forecast import (
+    Forecast,
+    PlacedWait,
+    bound_words,
+    forecast,
+    seconds_saved,
+    try_forecast,
+    why_no_forecast,
+)
 from anymps.forecast._happenings import Place, StepWork, step_work
 from anymps.forecast._timeline import BusySpan, PredictedTimeline, timeline_of
 
@@ -15,8 +24,11 @@ __all__ = [
     "StepWork",
     "bound_words",
     "forecast",
+    "seconds_saved",
     "step_work",
     "timeline_of",
     "try_forecast",
     "why_no_forecast",
+    "with_fused_optimizer",
+    "without_fills",
 ]

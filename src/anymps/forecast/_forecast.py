@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -128,6 +129,21 @@ def try_forecast(recording: Recording, mac: Mac | None = None, *, tracks: bool =
         return forecast(recording, mac, tracks=tracks)
     except CostError:
         return None
+
+
+def seconds_saved(
+    recording: Recording, change: Callable[[Sequence[Happening]], Sequence[Happening] | None]
+) -> float | None:
+    """By how many seconds the typical step would be shorter on the recording's Mac with what `change` makes of it.
+
+    None where that is nothing known. Raises CostError as `forecast` does.
+    """
+    before = forecast(recording)
+    _, found, _ = _happenings(recording, before.mac)
+    instead = change(found)
+    if instead is None:
+        return None
+    return max(0.0, before.time.seconds - walk_step(instead, before.mac, before.torch).seconds)
 
 
 def why_no_forecast(recording: Recording) -> str:

@@ -185,8 +185,9 @@ def _whose_times(recording: Recording) -> str:
             "what draining a long queue costs."
         )
     return (
-        f"Times are of this machine, unless they are said to be the {step.mac.name}'s: those are predicted. What a "
-        "wait costs is what the predicted step would save without it; other costs are ranges from public measurements. "
+        f"Times are of this machine, unless they are said to be the {step.mac.name}'s: those are predicted. What "
+        "waits and launches cost is what the predicted step would save without them; other costs are ranges from "
+        "public measurements. "
         "The program's own code was timed here, and is scaled to that Mac's CPU."
     )
 

@@ -1,0 +1,73 @@
+"""What a step would do with fewer kernels: without the fills of gradients, or with a fused optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from anymps.cost import Happening, OperatorCall
+from anymps.record import Phase
+
+_FILLS: Final = ("aten::zero_", "aten::fill_.Scalar")
+_COUNT: Final = OperatorCall("aten::add_.Tensor", ("float32[]", "int64[] on cpu"))
+"""Adam counts its steps for each parameter, fused or not: torch/optim/adamw.py, torch 2.7 to 2.15."""
+
+
+def without_fills(happenings: Sequence[Happening], number: int) -> list[Happening] | None:
+    """The step without the first so many fills in a row, and without the code between them; None if it has none."""
+    row: list[int] = []
+    for place, it in enumerate(happenings):
+        if it.kind == "kernel" and it.call is not None and it.call.operator in _FILLS and not it.waits:
+            row.append(place)
+            if len(row) == number:
+                gone = set(row)
+                return [kept for place, kept in enumerate(happenings) if place not in gone]
+        elif it.kind != "view":
+            row.clear()
+    return None
+
+
+def with_fused_optimizer(happenings: Sequence[Happening], name: str) -> list[Happening] | None:
+    """The step with the fused kernel of Adam, AdamW or SGD in place of the optimizer's kernels.
+
+    The code before the first of them stays: it is the program's own. None where the parameters cannot be told.
+    """
+    optimizer = [place for place, it in enumerate(happenings) if _of_optimizer(it)]
+    kernels = [happenings[place].call for place in optimizer if happenings[place].kind == "kernel"]
+    calls = _Calls([call for call in kernels if call is not None])
+    if name in ("Adam", "AdamW"):
+        parameters, lists = calls.first("aten::addcdiv_"), 4
+        counts = len(parameters)
+    elif name == "SGD":
+        written, decayed = calls.first("aten::add_.Tensor"), calls.first("aten::mul_.Tensor")
+        # With momentum a buffer is scaled, the gradient is added to it, and it is added to the parameter.
+        momentum = bool(decayed) and len(written) == 2 * len(decayed)
+        parameters, lists, counts = (written[1::2], 3, 0) if momentum else (written, 2, 0)
+    else:
+        return None
+    if not parameters:
+        return None
+    kernel = OperatorCall(f"aten::_fused_{name.lower()}_", tuple(parameters) * lists)
+    start = happenings[optimizer[0]]
+    instead = [start._replace(kind="kernel", call=_COUNT, host_code=0.0, moved=0)] * counts
+    instead.append(start._replace(kind="kernel", call=kernel, host_code=0.0, moved=0))
+    instead[0] = instead[0]._replace(host_code=start.host_code)
+    gone = set(optimizer)
+    after = [it for place, it in enumerate(happenings) if place not in gone]
+    before = sum(1 for place in range(optimizer[0]) if place not in gone)
+    return [*after[:before], *instead, *after[before:]]
+
+
+def _of_optimizer(it: Happening) -> bool:
+    return it.part == Phase.OPTIMIZER and it.kind in ("kernel", "view") and not it.waits
+
+
+@dataclass(frozen=True)
+class _Calls:
+    calls: Sequence[OperatorCall]
+
+    def first(self, operator: str) -> list[str]:
+        """The first input of each call of an operator, which one in place writes. Counters are left out."""
+        same = (it for it in self.calls if it.operator == operator and it.inputs)
+        return [it.inputs[0] for it in same if it.inputs != _COUNT.inputs]
