@@ -8,7 +8,7 @@ import pytest
 
 from anymps._errors import UsageError
 from anymps.findings import RULES, Finding
-from anymps.fix import Script, edits_for
+from anymps.fix import Edit, Program, Script, edits_for
 from anymps.fix._calls import CHANGES
 from anymps.fix._edits import apply_all
 from anymps.record import Site
@@ -18,6 +18,15 @@ def script_of(folder: Path, text: str) -> Script:
     path = folder / "train.py"
     path.write_text(text, encoding="utf-8")
     return Script.read(path)
+
+
+def program_of(script: Script) -> Program:
+    return Program.read(script.path)
+
+
+def edited(edits: list[Edit], script: Script) -> Script:
+    """The script with all edits."""
+    return apply_all(edits, program_of(script)).script(script.path)
 
 
 def finding(script: Script, rule: str, line: int, fix: str = "", related: tuple[int, ...] = ()) -> Finding:
@@ -89,48 +98,49 @@ def test_the_line_that_a_finding_shows(tmp_path: Path, source: str, fix: str, af
     if source.endswith("("):
         block += "        p)\n"
     script = script_of(tmp_path, block)
-    edits, suggestions = edits_for([finding(script, "MPS201", 2, fix)], script)
+    edits, suggestions = edits_for([finding(script, "MPS201", 2, fix)], program_of(script))
     if after is None:
         assert (edits, [it.why for it in suggestions]) == ([], ["no change of its line is known"])
     else:
-        assert apply_all(edits, script).line(2) == after
+        assert edited(edits, script).line(2) == after
 
 
 def test_float64_is_mended_where_the_tensor_is_made(tmp_path: Path) -> None:
     """The line of the error is left as it is."""
     script = script_of(tmp_path, "import torch\nx = torch.ones(2, dtype=torch.double)\ny = x.to(device)\n")
-    edits, _ = edits_for([finding(script, "MPS301", 3, related=(2,))], script)
-    assert [edit.label for edit in edits] == ["MPS301 at line 2"]
+    edits, _ = edits_for([finding(script, "MPS301", 3, related=(2,))], program_of(script))
+    assert [edit.label for edit in edits] == ["MPS301 at train.py:2"]
 
 
 def test_a_device_is_made_where_there_is_none(tmp_path: Path) -> None:
     """Below the imports, for lines that use it."""
     fix = "Make `device = ...` once; here, write `x = x.to(device)`."
     script = script_of(tmp_path, '"""Docs."""\nimport torch\n\nx = x.cuda()\n')
-    edits, _ = edits_for([finding(script, "MPS409", 4, fix)], script)
-    assert apply_all(edits, script).text == (
+    edits, _ = edits_for([finding(script, "MPS409", 4, fix)], program_of(script))
+    assert edited(edits, script).text == (
         '"""Docs."""\nimport torch\n\n'
         'device = torch.device(torch.accelerator.current_accelerator(True) or "cpu")\n\nx = x.to(device)\n'
     )
     known = script_of(tmp_path, 'device = "cuda"\nx = x.cuda()\n')
-    edits, _ = edits_for([finding(known, "MPS409", 2, fix)], known)
-    assert apply_all(edits, known).text == 'device = "cuda"\nx = x.to(device)\n'
+    edits, _ = edits_for([finding(known, "MPS409", 2, fix)], program_of(known))
+    assert edited(edits, known).text == 'device = "cuda"\nx = x.to(device)\n'
 
 
 def test_one_finding_a_line_and_the_others_are_told(tmp_path: Path) -> None:
-    """From the last line to the first; what lies in another file is none of the script's."""
+    """From the last line to the first; what is installed is none of the project's."""
     script = script_of(tmp_path, "o = Adam(p)\no.zero_grad(set_to_none=False)\n")
-    other = script_of(tmp_path, "x = 1\n")
-    (tmp_path / "other.py").write_text("o = Adam(p)\n")
-    elsewhere = RULES["MPS812"].finding(Site(str(tmp_path / "other.py"), 1, "", "", ""), what="It.", count=1)
+    installed = tmp_path / "venv" / "site-packages" / "other.py"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("o = Adam(p)\n")
+    elsewhere = RULES["MPS812"].finding(Site(str(installed), 1, "", "", ""), what="It.", count=1)
     found = [finding(script, "MPS812", 1), finding(script, "MPS811", 2), finding(script, "MPS812", 1), elsewhere]
-    edits, suggestions = edits_for(found, script)
-    assert [edit.label for edit in edits] == ["MPS811 at line 2", "MPS812 at line 1"]
+    edits, suggestions = edits_for(found, program_of(script))
+    assert [edit.label for edit in edits] == ["MPS811 at train.py:2", "MPS812 at train.py:1"]
     assert [it.why for it in suggestions] == [
         "its line is changed for MPS812: run anymps fix again afterwards",
-        "its line is not in the script",
+        "its line is in no file of the project",
     ]
-    assert other.line(9) == ""
+    assert script.line(9) == ""
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anymps.findings import RULES
-from anymps.fix import Edit, Ran, Script, edits_for, prove
+from anymps.fix import Edit, Program, Ran, edits_for, prove
 from anymps.fix._proof import disagreement
 from anymps.record import Site
 
@@ -18,58 +18,64 @@ BEFORE = Ran("", (0.5, 0.25), (0.25, 12.0), {"MPS811": 1, "MPS812": 1})
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Script:
+def program(tmp_path: Path) -> Program:
     (tmp_path / "train.py").write_text(TEXT)
-    return Script.read(tmp_path / "train.py")
+    return Program.read(tmp_path / "train.py")
 
 
 @pytest.fixture
-def edits(script: Script) -> list[Edit]:
+def edits(program: Program) -> list[Edit]:
     """One for each of its lines."""
     places = (("MPS812", 1), ("MPS811", 2))
-    found = [RULES[rule].finding(Site(str(script.path), line, "", ""), what="It.", count=1) for rule, line in places]
-    return edits_for(found, script)[0]
+    found = [
+        RULES[rule].finding(Site(str(program.main.path), line, "", ""), what="It.", count=1) for rule, line in places
+    ]
+    return edits_for(found, program)[0]
+
+
+def text_of(program: Program) -> str:
+    return program.script(program.main.path).text
 
 
 def rules_of(text: str) -> dict[str, int]:
     return {"MPS811": int("set_to_none" in text), "MPS812": int("fused" not in text)}
 
 
-def test_all_at_once(script: Script, edits: Sequence[Edit]) -> None:
+def test_all_at_once(program: Program, edits: Sequence[Edit]) -> None:
     """Two runs are enough: the script once more as it is, and with all edits."""
     texts = []
 
-    def run(changed: Script) -> Ran:
-        texts.append(changed.text)
-        return replace(BEFORE, rules=rules_of(changed.text))
+    def run(changed: Program) -> Ran:
+        texts.append(text_of(changed))
+        return replace(BEFORE, rules=rules_of(text_of(changed)))
 
-    proof = prove(script, edits, BEFORE, run)
+    proof = prove(program, edits, BEFORE, run)
     assert texts == [TEXT, "o = Adam(p, fused=True)\no.zero_grad()\n"]
     assert [it.why for it in proof.outcomes] == ["", ""]
-    assert proof.script.text == texts[-1]
+    assert text_of(proof.program) == texts[-1]
 
 
-def test_one_after_the_other_where_one_is_wrong(script: Script, edits: Sequence[Edit]) -> None:
+def test_one_after_the_other_where_one_is_wrong(program: Program, edits: Sequence[Edit]) -> None:
     """What agrees by itself is kept."""
 
-    def run(changed: Script) -> Ran:
-        losses = (0.5, 0.3) if "fused" in changed.text else (0.5, 0.25)
-        return replace(BEFORE, rules=rules_of(changed.text), losses=losses)
+    def run(changed: Program) -> Ran:
+        losses = (0.5, 0.3) if "fused" in text_of(changed) else (0.5, 0.25)
+        return replace(BEFORE, rules=rules_of(text_of(changed)), losses=losses)
 
-    proof = prove(script, edits, BEFORE, run)
-    assert proof.script.text == "o = Adam(p)\no.zero_grad()\n"
+    proof = prove(program, edits, BEFORE, run)
+    assert text_of(proof.program) == "o = Adam(p)\no.zero_grad()\n"
     assert {it.edit.label: it.why for it in proof.outcomes} == {
-        "MPS812 at line 1": "losses differ: 0.3 instead of 0.25",
-        "MPS811 at line 2": "",
+        "MPS812 at train.py:1": "losses differ: 0.3 instead of 0.25",
+        "MPS811 at train.py:2": "",
     }
     assert proof.after is not None
     assert proof.after.losses == (0.5, 0.25)
 
 
-def test_nothing_is_kept_where_nothing_is_proved(script: Script, edits: Sequence[Edit]) -> None:
+def test_nothing_is_kept_where_nothing_is_proved(program: Program, edits: Sequence[Edit]) -> None:
     """The script is as it was."""
-    proof = prove(script, edits, BEFORE, lambda changed: BEFORE)
-    assert proof.script is script or proof.script.text == TEXT
+    proof = prove(program, edits, BEFORE, lambda changed: BEFORE)
+    assert text_of(proof.program) == TEXT
     assert proof.after is None
     assert {it.why for it in proof.outcomes} == {"MPS811 is still told", "MPS812 is still told"}
 

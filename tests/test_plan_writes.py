@@ -189,6 +189,10 @@ def test_libraries_write_to_the_layer(folder: Path) -> None:
         logging.error("told")
         with sqlite3.connect("d.sqlite") as base:
             base.execute("create table t (a)")
+        with sqlite3.connect("file:d.sqlite?mode=ro", uri=True) as base:
+            assert base.execute("select count(*) from t").fetchone() == (0,)
+        sqlite3.connect("file:u%20v.sqlite", uri=True).execute("create table t (a)")
+        os.remove("u v.sqlite")
         torch.save({"a": torch.ones(2)}, "best.pt")
         assert torch.load("best.pt")["a"].sum() == torch.load("best.pt", mmap=True)["a"].sum() == 2
         torch.save({"a": 1}, "b\\u00e4st.pt")

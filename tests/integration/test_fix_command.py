@@ -34,6 +34,54 @@ print(f"mean loss {total / 6:.4f}")
 torch.save(model.state_dict(), "model.pt")
 """.lstrip()
 
+MODULES = {
+    "train.py": """
+import torch
+from parts.net import net, optimizer_of
+from parts.data import Numbers, collate
+
+if __name__ == "__main__":
+    model = net().to("mps")
+    optimizer = optimizer_of(model)
+    loader = torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=1, collate_fn=collate)
+    for x in loader:
+        loss = model(x.to("mps")).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(f"{loss.item():.4f}")
+""",
+    "parts/__init__.py": "",
+    "parts/net.py": """
+import torch
+
+
+def net():
+    return torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(30)])
+
+
+def optimizer_of(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-3)  # the usual one
+""",
+    "parts/data.py": """
+import numpy as np
+import torch
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, i):
+        return np.linspace(0.0, i, 16)
+
+
+def collate(items):
+    batch = torch.stack([torch.from_numpy(x) for x in items])
+    return batch
+""",
+}
+
 CUDA = """
 import torch
 
@@ -48,9 +96,24 @@ def folder(tmp_path: Path) -> Path:
     """A folder under version control, with the two scripts as HEAD has them."""
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "port.py").write_text(CUDA)
-    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x"]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    commit(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with a script and its modules, one of which a worker runs."""
+    for name, text in MODULES.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.lstrip())
+    commit(tmp_path)
+    return tmp_path
+
+
+def commit(folder: Path) -> None:
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
 
 
 def fix(folder: Path, *words: str) -> Result:
@@ -118,3 +181,44 @@ def test_no_such_script(folder: Path) -> None:
     """One line."""
     result = fix(folder, "nowhere.py")
     assert (result.status, result.err.splitlines()) == (2, ["anymps: there is no script nowhere.py"])
+
+
+def test_modules_of_the_project_are_mended(project: Path) -> None:
+    """One patch over the script and a module of its package."""
+    result = fix(project, "--write", "train.py")
+    assert result.status == 0, result.err
+    changed = [line for line in result.out.splitlines() if line.startswith(("-", "+"))]
+    assert changed == [
+        "--- a/train.py",
+        "+++ b/train.py",
+        '-        loss = model(x.to("mps")).square().mean()',
+        '+        loss = model(x.float().to("mps")).square().mean()',
+        "--- a/parts/net.py",
+        "+++ b/parts/net.py",
+        "-    return torch.optim.AdamW(model.parameters(), lr=1e-3)  # the usual one",
+        "+    return torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)  # the usual one",
+    ], result.err
+    assert result.err.splitlines()[-2:] == ["anymps: train.py is written", "anymps: parts/net.py is written"]
+    reverted = subprocess.run(["git", "apply", "-R"], input=result.out, cwd=project, text=True, check=False)
+    assert reverted.returncode == 0
+    assert {name: (project / name).read_text() for name in MODULES} == {k: v.lstrip() for k, v in MODULES.items()}
+
+
+def test_all_files_are_written_or_none(project: Path) -> None:
+    """One of them differs from HEAD: the other stays as it is, too."""
+    path = project / "parts" / "net.py"
+    path.write_text(path.read_text() + "# mine\n")
+    result = fix(project, "--write", "train.py")
+    line = "anymps: parts/net.py is not written: it differs from HEAD; commit it first (--force writes it)"
+    assert (result.status, result.err.splitlines()[-1]) == (2, line)
+    status = subprocess.run(["git", "status", "--short"], cwd=project, capture_output=True, text=True, check=True)
+    assert status.stdout == " M parts/net.py\n"
+    assert path.read_text().endswith("# mine\n")
+
+
+def test_a_notebook_is_refused(folder: Path) -> None:
+    """In one line."""
+    (folder / "x.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    result = fix(folder, "x.ipynb")
+    line = "x.ipynb is a notebook, and anymps fix mends scripts: make one with 'jupyter nbconvert --to script'"
+    assert (result.status, result.err.splitlines()) == (2, [f"anymps: {line}"])

@@ -5,5 +5,15 @@ from __future__ import annotations
 from anymps.children._begin import begin, stand_aside
 from anymps.children._ends import Ends
 from anymps.children._parts import CHILDREN_VARIABLE, ChildParts, ChildSettings, Joined
+from anymps.children._sources import serve_sources
 
-__all__ = ["CHILDREN_VARIABLE", "ChildParts", "ChildSettings", "Ends", "Joined", "begin", "stand_aside"]
+__all__ = [
+    "CHILDREN_VARIABLE",
+    "ChildParts",
+    "ChildSettings",
+    "Ends",
+    "Joined",
+    "begin",
+    "serve_sources",
+    "stand_aside",
+]

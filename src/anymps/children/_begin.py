@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from anymps.children._parts import CHILDREN_VARIABLE, ChildSettings
+from anymps.children._sources import serve_kept
 
 _TORCHS_OWN: Final = f"{os.sep}torch{os.sep}_inductor{os.sep}"
 """Processes in which torch compiles kernels. They compute nothing for the program."""
@@ -35,6 +36,7 @@ def begin() -> None:
     folder = os.environ.get(CHILDREN_VARIABLE)
     if not folder or _waiting is not None or "torch" in sys.modules:
         return
+    serve_kept(folder)
     _waiting = _TorchFinder(folder)
     sys.meta_path.insert(0, _waiting)
 

@@ -9,13 +9,15 @@ import site
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from anymps._errors import RecordingError
+from anymps.children._sources import keep_sources
 
 if TYPE_CHECKING:
     from anymps.record import Recording
@@ -93,15 +95,17 @@ class ChildParts:
         self._folder: Path | None = None
         self._before: dict[str, str | None] = {}
 
-    def open(self, settings: ChildSettings) -> None:
+    def open(self, settings: ChildSettings, sources: Mapping[str, str] = MappingProxyType({})) -> None:
         """Have every Python that is started from now on come with the device, and leave its part.
 
+        `sources` names, by file of the program, the one whose text is run in its place.
         Raises RecordingError if there is no place for parts.
         """
         try:
             self._folder = Path(tempfile.mkdtemp(prefix="anymps-parts-"))
             text = json.dumps(asdict(settings))
             (self._folder / "settings.json").write_text(text, encoding="utf-8")
+            keep_sources(self._folder, sources)
             self._set(CHILDREN_VARIABLE, str(self._folder))
             self._set(RANK_VARIABLE, os.environ.get("RANK", ""))
             if not _hook_is_installed():

@@ -24,7 +24,7 @@ from anymps.commands._target import Target
 from anymps.report import plural
 
 if TYPE_CHECKING:
-    from anymps.fix import Edit, Proof, Ran, Script, Suggestion
+    from anymps.fix import Edit, Program, Proof, Ran, Script, Suggestion
 
 _ROUNDS = 5
 """An error hides what comes after it; so many in turn are mended at once."""
@@ -44,8 +44,8 @@ _ROUNDS = 5
     is_flag=True,
     help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
 )
-@click.option("--write", is_flag=True, help="Apply the patch to the script.")
-@click.option("--force", is_flag=True, help="With --write: also where git does not keep the file as it is.")
+@click.option("--write", is_flag=True, help="Apply the patch.")
+@click.option("--force", is_flag=True, help="With --write: also where git does not keep a file as it is.")
 @click.option("--seconds", type=click.FloatRange(1), default=600, show_default=True, help="How long one run may take.")
 @click.option("--prove", hidden=True)
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
@@ -63,39 +63,42 @@ def fix(
 
     The script runs on the virtual Mac before and after each change with the same seeds; what it writes is dropped. A
     change is proved if the losses and the printed numbers agree, its finding is gone and none is new. The patch goes to
-    standard output, everything else to stderr.
+    standard output, everything else to stderr. The script's own modules are mended, too.
     """
     if not words:
         raise UsageError("name a script (anymps fix --help)")
     target = Target(words[0], words[1:])
     if prove is not None:
-        order = Order(**json.loads(prove))
-        return run_target(order.target(target), ProofSession(order))
+        return run_target(target, ProofSession(Order(**json.loads(prove))))
     if find_spec("libcst") is None:
         raise UsageError("anymps fix needs libcst: pip install 'anymps[fix]'")
     target.check()
-    from anymps.fix import Script, check_may_write, write_whole
+    from anymps.fix import Program, check_may_write, write_all
 
-    script = Script.read(Path(words[0]))
+    program = Program.read(Path(words[0]))
     if write and not force:
-        check_may_write(script.path)
+        check_may_write(program.main.path)
     runs = Runs(words, Order("", mac=mac, fallback=fallback, cuda_as_mps=cuda_as_mps), seconds)
-    fixed, proofs, suggestions = _mend(script, runs)
-    _print_patch(script, fixed)
-    _tell(script, fixed, proofs, suggestions)
-    if write and fixed.text != script.text:
-        if script.path.read_bytes() != script.data:
-            raise UsageError(f"{script.path} is not written: it has changed since")
-        write_whole(script.path, fixed.data)
-        say(f"{script.path} is written")
+    fixed, proofs, suggestions = _mend(program, runs)
+    differences = list(fixed.differences())
+    for old, new in differences:
+        _print_patch(old, new)
+    _tell(fixed, proofs, suggestions)
+    if write and differences:
+        if not force:
+            for old, _ in differences:
+                check_may_write(old.path)
+        write_all({new.path: new.data for _, new in differences}, {old.path: old.data for old, _ in differences})
+        for _, new in differences:
+            say(f"{new.path} is written")
     return 0
 
 
-def _mend(script: Script, runs: Runs) -> tuple[Script, list[Proof], list[Suggestion]]:
-    """The script with all that is proved. Where an error hid what comes after it, there is another round."""
+def _mend(program: Program, runs: Runs) -> tuple[Program, list[Proof], list[Suggestion]]:
+    """The program with all that is proved. Where an error hid what comes after it, there is another round."""
     from anymps.fix import Suggestion, edits_for, prove
 
-    fixed, proofs = script, []
+    fixed, proofs = program, []
     suggestions: list[Suggestion] = []
     for _ in range(_ROUNDS):
         before, found = runs.run(fixed)
@@ -105,27 +108,27 @@ def _mend(script: Script, runs: Runs) -> tuple[Script, list[Proof], list[Suggest
         proof = prove(fixed, edits, before, lambda changed: runs.run(changed)[0])
         proofs.append(proof)
         suggestions += [Suggestion(it.edit.finding, it.why) for it in proof.outcomes if it.why]
-        fixed = proof.script
+        fixed = proof.program
         if proof.after is None or not (before.error and any(not it.why for it in proof.outcomes)):
             break
     return fixed, proofs, suggestions
 
 
-def _print_patch(script: Script, fixed: Script) -> None:
-    name = script.path.as_posix()
+def _print_patch(old: Script, new: Script) -> None:
+    name = new.path.as_posix()
     lines = difflib.unified_diff(
-        script.text.splitlines(keepends=True), fixed.text.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+        old.text.splitlines(keepends=True), new.text.splitlines(keepends=True), f"a/{name}", f"b/{name}"
     )
     for line in lines:
         sys.stdout.write(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
     sys.stdout.flush()
 
 
-def _tell(script: Script, fixed: Script, proofs: Iterable[Proof], suggestions: Iterable[Suggestion]) -> None:
+def _tell(fixed: Program, proofs: Iterable[Proof], suggestions: Iterable[Suggestion]) -> None:
     proofs, suggestions = list(proofs), list(suggestions)
     kept = [it.edit for proof in proofs for it in proof.outcomes if not it.why]
     if kept:
-        say(f"{plural(len(kept), 'change')} proved: {_names(kept)}")
+        say(f"{plural(len(kept), 'change')} proved: {_names(kept, fixed.main.path.resolve())}")
         first, last = proofs[0].before, next(it.after for it in reversed(proofs) if it.after is not None)
         for line in _table(first, last):
             say_plain(line)
@@ -137,14 +140,15 @@ def _tell(script: Script, fixed: Script, proofs: Iterable[Proof], suggestions: I
         say_plain(f"         {finding.fix}")
 
 
-def _names(edits: Iterable[Edit]) -> str:
-    """`MPS409 in lines 8 and 9, MPS812 in line 12`."""
-    lines: dict[str, list[int]] = {}
-    for edit in sorted(edits, key=lambda it: it.line):
-        lines.setdefault(edit.finding.id, []).append(edit.line)
+def _names(edits: Iterable[Edit], main: Path) -> str:
+    """`MPS409 in lines 8 and 9, MPS812 in line 3 of model.py`."""
+    lines: dict[tuple[str, Path], list[int]] = {}
+    for edit in sorted(edits, key=lambda it: (it.file != main, it.file, it.line)):
+        lines.setdefault((edit.finding.id, edit.file), []).append(edit.line)
     return ", ".join(
         f"{rule} in {'line' if len(places) == 1 else 'lines'} {', '.join(map(str, places))}"
-        for rule, places in lines.items()
+        + (f" of {file.name}" if file != main else "")
+        for (rule, file), places in lines.items()
     )
 
 

@@ -25,7 +25,7 @@ from anymps.record import Recording
 from anymps.report import size
 
 if TYPE_CHECKING:
-    from anymps.fix import Ran, Script
+    from anymps.fix import Program, Ran
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
 
@@ -38,18 +38,22 @@ class Runs:
     order: Order
     seconds: float
 
-    def run(self, script: Script) -> tuple[Ran, tuple[Finding, ...]]:
-        """Run a script's text with the same seeds and read what it did; its findings beside it.
+    def run(self, program: Program) -> tuple[Ran, tuple[Finding, ...]]:
+        """Run a program's texts with the same seeds and read what it did; its findings beside it.
 
         Raises UsageError, in one line, where the run could not start or did not end in time.
         """
         from anymps.fix import Ran
 
         with tempfile.TemporaryDirectory(prefix="anymps-fix-") as folder:
-            recording, text = Path(folder, "recording"), Path(folder, "text.py")
+            recording = Path(folder, "recording")
             output, errors = Path(folder, "output"), Path(folder, "errors")
-            text.write_bytes(script.data)
-            order = replace(self.order, recording=str(recording), text=str(text))
+            changed = {}
+            for number, (path, script) in enumerate(program.changed.items()):
+                text = Path(folder, f"text{number}.py")
+                text.write_bytes(script.data)
+                changed[str(path)] = str(text)
+            order = replace(self.order, recording=str(recording), changed=changed)
             command = own_command("fix", "--prove", json.dumps(asdict(order)), *self.words)
             with output.open("wb") as out, errors.open("wb") as error:
                 status = run_apart(command, out, self.seconds, error)
@@ -62,7 +66,7 @@ class Runs:
             losses = Path(folder, LOSSES)
             values = json.loads(losses.read_text(encoding="utf-8")) if losses.exists() else []
             with Recording.open(recording) as opened:
-                findings = Judge(script.path, NOTHING_CHOSEN).judge(opened).findings
+                findings = Judge(program.main.path, NOTHING_CHOSEN).judge(opened).findings
                 found = tuple(findings)
                 ran = Ran(
                     error=_error(opened, status),

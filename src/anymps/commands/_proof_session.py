@@ -7,11 +7,12 @@ __all__ = ["LOSSES", "ProofSession"]
 import json
 import os
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anymps.children import ChildParts, ChildSettings, serve_sources
 from anymps.commands._apart import divert_writes, end_with_parent
 from anymps.commands._target import Target
 
@@ -27,19 +28,13 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Order:
-    """What the process is asked for; `text` names a file with the text to run in the script's place."""
+    """What the process is asked for; `changed` names, by file of the program, the one with the text to run instead."""
 
     recording: str
-    text: str = ""
+    changed: Mapping[str, str] = field(default_factory=dict)
     mac: str | None = None
     fallback: bool | None = None
     cuda_as_mps: bool = False
-
-    def target(self, target: Target) -> Target:
-        """The script, with the text to run."""
-        if not self.text:
-            return target
-        return Target(target.name, target.arguments, text=Path(self.text).read_bytes())
 
 
 class ProofSession:
@@ -48,6 +43,7 @@ class ProofSession:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._capture: Capture | None = None
+        self._children = ChildParts()
         self._losses: list[Tensor] = []
 
     def start(self, target: Target) -> None:
@@ -55,9 +51,10 @@ class ProofSession:
         end_with_parent()
         private = os.path.dirname(self._order.recording)
         divert_writes(private)
-        if target.text is not None:
-            with open(target.name, "wb") as file:  # diverted: what shows lines shows those that run
-                file.write(target.text)
+        for path, text in self._order.changed.items():
+            with open(text, "rb") as source, open(path, "wb") as file:  # diverted: a reader sees what runs
+                file.write(source.read())
+        serve_sources(self._order.changed)
         import torch
 
         import anymps
@@ -75,9 +72,11 @@ class ProofSession:
         torch.autograd.backward = self._watching(torch.autograd.backward)
         capture = anymps.record(order.recording, script=target.name, argv=list(target.arguments))
         self._capture = capture.__enter__()
+        self._children.open(ChildSettings(order.mac), order.changed)
 
     def finish(self, ending: dict[str, object]) -> int:
-        """Close the recording and write the losses."""
+        """Close the recording, with those of its processes in it, and write the losses."""
+        self._children.wait()
         self.keep(ending)
         return 0
 
@@ -85,6 +84,8 @@ class ProofSession:
         """Close the recording and write the losses."""
         if self._capture is not None:
             self._capture.close(ending)
+            self._children.join(self._capture.recording, Path(self._order.recording))
+            self._children.close()
             self._capture = None
             values = [loss.item() for loss in self._losses]
             Path(self._order.recording).with_name(LOSSES).write_text(json.dumps(values), encoding="utf-8")

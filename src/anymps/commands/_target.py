@@ -39,15 +39,11 @@ class Executable(Protocol):
 
 @dataclass(frozen=True)
 class Target:
-    """A script's path or, with ``is_module``, a module's dotted name; and the arguments for it.
-
-    ``text`` is run in the place of what the script's file holds.
-    """
+    """A script's path or, with ``is_module``, a module's dotted name; and the arguments for it."""
 
     name: str
     arguments: tuple[str, ...] = ()
     is_module: bool = False
-    text: bytes | None = None
 
     def check(self) -> None:
         """Raise TargetNotFoundError if the target cannot be there. Runs nothing of it, not even a parent package."""
@@ -104,8 +100,7 @@ class Target:
             sys.argv = [self.name, *self.arguments]
             _become_main(main)
             with io.open_code(path) as file:
-                text = file.read() if self.text is None else self.text
-                code = compile(text, path, "exec", dont_inherit=True)
+                code = compile(file.read(), path, "exec", dont_inherit=True)
         exec(code, main.__dict__)
 
     def _module_code(self) -> tuple[ModuleSpec, types.CodeType]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from anymps._errors import UsageError
 from anymps.findings import Finding, replacement
 from anymps.fix._calls import CHANGES
+from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
 
@@ -16,21 +19,22 @@ _DEVICE = 'device = torch.device(torch.accelerator.current_accelerator(True) or 
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one line for one finding."""
+    """A change of one line of a file for one finding."""
 
     finding: Finding
+    file: Path
     line: int
 
     @property
     def label(self) -> str:
-        """`MPS812 at line 12`."""
-        return f"{self.finding.id} at line {self.line}"
+        """`MPS812 at train.py:12`."""
+        return f"{self.finding.id} at {self.file.name}:{self.line}"
 
     def apply(self, script: Script) -> Script | None:
         """The script with this edit; None where nothing fits the line."""
         change = CHANGES.get(self.finding.id)
         changed = script.with_calls(self.line, change) if change is not None else None
-        return changed or _advised(self.finding, self.line, script)
+        return changed or _advised(self, script)
 
 
 @dataclass(frozen=True)
@@ -41,39 +45,54 @@ class Suggestion:
     why: str
 
 
-def edits_for(findings: Iterable[Finding], script: Script) -> tuple[list[Edit], list[Suggestion]]:
-    """The edits for findings in a script, from its last line to its first, and what stays a suggestion.
+def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit], list[Suggestion]]:
+    """The edits for findings in a program, in each file from its last line to its first, and what stays a suggestion.
 
     A line is edited for one finding only: what else is told of it can be fixed afterwards.
     """
-    edits: dict[int, Edit] = {}
+    edits: dict[tuple[Path, int], Edit] = {}
     suggestions = []
     for finding in findings:
-        places = [
-            site.line for site in (*_first(finding), finding.site, *finding.related_sites) if _is_in(site, script)
-        ]
-        tried = [Edit(finding, line) for line in dict.fromkeys(places)]
-        fitting = next((it for it in tried if it.apply(script) is not None), None)
-        if not places:
-            suggestions.append(Suggestion(finding, "its line is not in the script"))
-        elif fitting is None:
-            suggestions.append(Suggestion(finding, "no change of its line is known"))
-        elif fitting.line in edits:
-            other = edits[fitting.line].finding.id
+        fitting, why = _fitting(finding, program)
+        if fitting is None:
+            suggestions.append(Suggestion(finding, why))
+        elif (place := (fitting.file, fitting.line)) in edits:
+            other = edits[place].finding.id
             suggestions.append(Suggestion(finding, f"its line is changed for {other}: run anymps fix again afterwards"))
         else:
-            edits[fitting.line] = fitting
-    return [edits[line] for line in sorted(edits, reverse=True)], suggestions
+            edits[place] = fitting
+    return [edits[place] for place in sorted(edits, reverse=True)], suggestions
 
 
-def apply_all(edits: Iterable[Edit], script: Script) -> Script:
-    """The script with edits that are in the order of `edits_for`; `device` is made where they use it."""
-    changed = script
+def _fitting(finding: Finding, program: Program) -> tuple[Edit | None, str]:
+    """The first of a finding's lines that can be changed; else why none of them can."""
+    why = "its line is in no file of the project"
+    for site in dict.fromkeys((*_first(finding), finding.site, *finding.related_sites)):
+        if not program.owns(site):
+            continue
+        edit = Edit(finding, Path(site.file).resolve(), site.line)
+        try:
+            if edit.apply(program.script(edit.file)) is not None:
+                return edit, ""
+            why = "no change of its line is known"
+        except UsageError as error:
+            why = str(error)
+    return None, why
+
+
+def apply_all(edits: Iterable[Edit], program: Program) -> Program:
+    """The program with edits that are in the order of `edits_for`; `device` is made where they use it."""
+    by_file: dict[Path, list[Edit]] = {}
     for edit in edits:
-        changed = edit.apply(changed) or changed
-    if changed is not script and _uses_device(changed, script) and not changed.has_global("device"):
-        changed = changed.with_line_below_imports(_DEVICE) or changed
-    return changed
+        by_file.setdefault(edit.file, []).append(edit)
+    for file, own in by_file.items():
+        script = changed = program.script(file)
+        for edit in own:
+            changed = edit.apply(changed) or changed
+        if changed is not script and _uses_device(changed, script) and not changed.has_global("device"):
+            changed = changed.with_line_below_imports(_DEVICE) or changed
+        program = program.having(changed)
+    return program
 
 
 def _uses_device(changed: Script, script: Script) -> bool:
@@ -89,14 +108,10 @@ def _first(finding: Finding) -> tuple[Site, ...]:
     return finding.related_sites if finding.id == "MPS301" else ()
 
 
-def _is_in(site: Site, script: Script) -> bool:
-    try:
-        return site.known and script.path.samefile(site.file)
-    except OSError:
-        return False
-
-
-def _advised(finding: Finding, line: int, script: Script) -> Script | None:
+def _advised(edit: Edit, script: Script) -> Script | None:
     """The script with the code that the finding shows for its line."""
-    found = replacement(finding.fix, script.line(line)) if line == finding.site.line else None
-    return None if found is None else script.with_line(line, found.old, found.new)
+    site = edit.finding.site
+    if edit.line != site.line or edit.file != Path(site.file).resolve():
+        return None
+    found = replacement(edit.finding.fix, script.line(edit.line))
+    return None if found is None else script.with_line(edit.line, found.old, found.new)

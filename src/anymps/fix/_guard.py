@@ -1,4 +1,4 @@
-"""Writing a fixed script: only over a file that git keeps as it is, and whole or not at all."""
+"""Writing fixed files: only over those that git keeps as they are, and all of them or none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from anymps._errors import UsageError
@@ -28,19 +30,50 @@ def check_may_write(path: Path) -> None:
         raise UsageError(f"{path} is not written: it differs from HEAD; commit it first (--force writes it)")
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Put `data` in a file's place in one move, with its permissions. Raises UsageError, in one line, if it cannot."""
-    target = path.resolve()
-    name = ""
+def write_all(files: Mapping[Path, bytes], before: Mapping[Path, bytes]) -> None:
+    """Put new data in the place of files that hold `before`, each in one move, with its permissions: all or none.
+
+    Raises UsageError, in one line, if one has changed since it was read or cannot be written; then all are as before.
+    """
+    for path in files:
+        if _held(path) != before[path]:
+            raise UsageError(f"{path} is not written: it has changed since")
+    staged: dict[Path, str] = {}
+    moved: list[Path] = []
+    path = Path()
     try:
-        number, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        for path, data in files.items():
+            staged[path] = _stage(path.resolve(), data)
+        for path in files:
+            os.replace(staged[path], path.resolve())
+            moved.append(path)
+    except OSError as error:
+        for other in moved:
+            os.replace(_stage(other.resolve(), before[other]), other.resolve())
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        for name in staged.values():
+            with suppress(FileNotFoundError):
+                os.unlink(name)
+
+
+def _held(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _stage(target: Path, data: bytes) -> str:
+    """A file beside a target, with its permissions and the data, on the disk for good."""
+    number, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
         with open(number, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         shutil.copymode(target, name)
-        os.replace(name, target)
-    except OSError as error:
-        if name and os.path.exists(name):
-            os.unlink(name)
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    except OSError:
+        os.unlink(name)
+        raise
+    return name

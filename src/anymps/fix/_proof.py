@@ -1,4 +1,4 @@
-"""Proving edits: the script before and after them, with the same seeds, has the same losses and fewer findings."""
+"""Proving edits: the program before and after them, with the same seeds, has the same losses and fewer findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import isclose, isnan
 
 from anymps.fix._edits import Edit, apply_all
-from anymps.fix._script import Script
+from anymps.fix._program import Program
 
 TOLERANCE = 1e-3
 """Relative, of losses and of printed numbers: a fused kernel rounds otherwise, and steps carry that on."""
@@ -40,34 +40,34 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Proof:
-    """The script with the edits that are proved; `after` is None where there are none."""
+    """The program with the edits that are proved; `after` is None where there are none."""
 
-    script: Script
+    program: Program
     outcomes: tuple[Outcome, ...]
     before: Ran
     after: Ran | None
 
 
-def prove(script: Script, edits: Sequence[Edit], before: Ran, run: Callable[[Script], Ran]) -> Proof:
-    """Run the script with all edits; if that does not agree with `before`, with one after the other.
+def prove(program: Program, edits: Sequence[Edit], before: Ran, run: Callable[[Program], Ran]) -> Proof:
+    """Run the program with all edits; if that does not agree with `before`, with one after the other.
 
     What differs between two runs of the script as it stands, such as a printed time, is not compared.
     """
-    again = run(script) if not before.error else before
-    after = run(apply_all(edits, script))
+    again = run(program) if not before.error else before
+    after = run(apply_all(edits, program))
     if not disagreement(before, again, after, edits):
-        return Proof(apply_all(edits, script), tuple(map(Outcome, edits)), before, after)
+        return Proof(apply_all(edits, program), tuple(map(Outcome, edits)), before, after)
     kept: list[Edit] = []
     outcomes = []
     best: Ran | None = None
     for edit in sorted(edits, key=lambda it: it.finding.order):
         tried = sorted([*kept, edit], key=lambda it: -it.line)
-        after = run(apply_all(tried, script))
+        after = run(apply_all(tried, program))
         why = disagreement(before, again, after, tried)
         outcomes.append(Outcome(edit, why))
         if not why:
             kept, best = tried, after
-    return Proof(apply_all(kept, script), tuple(outcomes), before, best)
+    return Proof(apply_all(kept, program), tuple(outcomes), before, best)
 
 
 def disagreement(before: Ran, again: Ran, after: Ran, edits: Iterable[Edit]) -> str:

@@ -6,12 +6,14 @@ Each is changed once it has been imported. What is not known here is refused by 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from anymps.plan.sandbox._layer import Layer
 
@@ -128,6 +130,13 @@ def _exchanged(layer: Layer, path: Any, what: str) -> Any:
         return path
     if path in (":memory:", b":memory:", ""):
         return path
+    if isinstance(path, str) and path.startswith("file:"):  # SQLite's form, with its mode as a query
+        place, mark, query = path.removeprefix("file:").partition("?")
+        if "mode=memory" in query:
+            return path
+        place = "/" + place[2:].partition("/")[2] if place.startswith("//") else place
+        place = _exchanged(layer, unquote(place), _READ if "mode=ro" in query else what)
+        return f"file:{quote(os.path.abspath(place))}{mark}{query}"
     if what == _READ:
         key = layer.key(path)
         return path if key is None else layer.at(key)

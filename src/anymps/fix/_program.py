@@ -1,0 +1,72 @@
+"""A script and the project's own modules that it imports: which files may be changed, and which have been."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from anymps._errors import UsageError
+from anymps.fix._script import Script
+from anymps.record import Site
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script and its files that are changed so far. What lies below `root` is the project's own.
+
+    The root is the top of the git repository that the script is in; without one, the script's folder. Installed
+    packages and virtual environments below it are none of the project's.
+    """
+
+    main: Script
+    root: Path
+    changed: dict[Path, Script] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Program:
+        """The program of a script. Raises UsageError, in one line, for a file that is no Python script."""
+        if path.suffix == ".ipynb":
+            raise UsageError(
+                f"{path} is a notebook, and anymps fix mends scripts: make one with 'jupyter nbconvert --to script'"
+            )
+        return cls(Script.read(path), _root(path.resolve().parent))
+
+    def owns(self, site: Site) -> bool:
+        """Whether a site lies in a Python file of the project."""
+        if not site.known:
+            return False
+        path = Path(site.file).resolve()
+        if path == self.main.path.resolve():
+            return True
+        if path.suffix != ".py" or not path.is_relative_to(self.root) or not path.is_file():
+            return False
+        inner = path.relative_to(self.root)
+        folders = [self.root.joinpath(*inner.parts[:depth]) for depth in range(1, len(inner.parts))]
+        return not any(it.name in _INSTALLED or (it / "pyvenv.cfg").exists() for it in folders)
+
+    def script(self, file: Path) -> Script:
+        """The script of a file, as it stands in this program. Raises UsageError, in one line, if it cannot be read."""
+        path = file.resolve()
+        if path == self.main.path.resolve():
+            return self.changed.get(path, self.main)
+        return self.changed.get(path) or Script.read(Path(os.path.relpath(path)))
+
+    def having(self, script: Script) -> Program:
+        """The program with a script in the place of the one that it has of this file."""
+        return replace(self, changed={**self.changed, script.path.resolve(): script})
+
+    def differences(self) -> Iterator[tuple[Script, Script]]:
+        """Each changed file as it was read and as it is now, the script first, then by name."""
+        own = self.main.path.resolve()
+        for path in sorted(self.changed, key=lambda it: (it != own, it)):
+            before = self.main if path == own else Script.read(self.changed[path].path)
+            if before.text != self.changed[path].text:
+                yield before, self.changed[path]
+
+
+def _root(folder: Path) -> Path:
+    return next((it for it in (folder, *folder.parents) if (it / ".git").exists()), folder)
