@@ -156,7 +156,10 @@ def test_a_script_for_cuda_is_written(folder: Path) -> None:
         x = torch.ones(3, 4).to(device)
         print(model(x).shape, torch.accelerator.is_available())
     """).lstrip()
-    assert result.err.splitlines()[-1] == "anymps: port.py is written"
+    assert result.err.splitlines()[-2:] == [
+        "anymps: the changed script runs on mps without --cuda-as-mps",
+        "anymps: port.py is written",
+    ]
     again = fix(folder, "--cuda-as-mps", "--write", "port.py")
     line = "anymps: port.py is not written: it differs from HEAD; commit it first (--force writes it)"
     assert (again.status, again.err.splitlines()) == (2, [line])
@@ -222,3 +225,16 @@ def test_a_notebook_is_refused(folder: Path) -> None:
     result = fix(folder, "x.ipynb")
     line = "x.ipynb is a notebook, and anymps fix mends scripts: make one with 'jupyter nbconvert --to script'"
     assert (result.status, result.err.splitlines()) == (2, [f"anymps: {line}"])
+
+
+def test_a_script_that_still_needs_cuda_is_told(folder: Path) -> None:
+    """What is left of CUDA in it stops it where nothing answers for that."""
+    (folder / "port.py").write_text(
+        "import torch\n\nkind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\n"
+        "model = torch.nn.Linear(4, 2).cuda()\nprint(model(kind(3, 4).fill_(1)).shape)\n"
+    )
+    result = fix(folder, "--cuda-as-mps", "port.py")
+    assert result.status == 0, result.err
+    assert "+model = torch.nn.Linear(4, 2).to(device)" in result.out
+    last = result.err.splitlines()[-1]
+    assert last.startswith("anymps: without --cuda-as-mps the changed script stops: "), result.err

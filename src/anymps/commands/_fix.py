@@ -21,6 +21,7 @@ from anymps.commands._run import ScriptCommand
 from anymps.commands._runner import run_target
 from anymps.commands._show import say
 from anymps.commands._target import Target
+from anymps.findings import NOTHING_RAN
 from anymps.report import plural
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def fix(
     for old, new in differences:
         _print_patch(old, new)
     _tell(fixed, proofs, suggestions)
+    if cuda_as_mps and differences:
+        say(_alone(runs.without_cuda().run(fixed)[0]))
     if write and differences:
         if not force:
             for old, _ in differences:
@@ -138,6 +141,15 @@ def _tell(fixed: Program, proofs: Iterable[Proof], suggestions: Iterable[Suggest
         finding = suggestion.finding
         say_plain(f"  {finding.id}  {_place(finding.site.file, finding.site.line)}  not changed: {suggestion.why}")
         say_plain(f"         {finding.fix}")
+
+
+def _alone(ran: Ran) -> str:
+    """How the changed script does where nothing answers for CUDA, as on a Mac."""
+    if ran.error:
+        return f"without --cuda-as-mps the changed script stops: {ran.error}"
+    if NOTHING_RAN.id in ran.rules:
+        return "the changed script runs without --cuda-as-mps, but nothing of it on mps"
+    return "the changed script runs on mps without --cuda-as-mps"
 
 
 def _names(edits: Iterable[Edit], main: Path) -> str:

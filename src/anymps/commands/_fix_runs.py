@@ -38,6 +38,10 @@ class Runs:
     order: Order
     seconds: float
 
+    def without_cuda(self) -> Runs:
+        """Runs in which nothing answers for CUDA."""
+        return replace(self, order=replace(self.order, cuda_as_mps=False))
+
     def run(self, program: Program) -> tuple[Ran, tuple[Finding, ...]]:
         """Run a program's texts with the same seeds and read what it did; its findings beside it.
 

@@ -7,6 +7,7 @@ import libcst as cst
 from anymps.fix._script import CallChange
 
 _TRUE = cst.Name("True")
+_FACTORIES = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "tensor", "zeros")
 _COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
@@ -111,6 +112,16 @@ def in_float32(call: cst.Call) -> cst.Call | None:
     return None
 
 
+def made_on_device(call: cst.Call) -> cst.Call | None:
+    """MPS404: `torch.zeros(..., device=device)` for `torch.zeros(...).to(device)`."""
+    made = call.func.value if isinstance(call.func, cst.Attribute) else None
+    if named(call) != "to" or not isinstance(made, cst.Call) or named(made) not in _FACTORIES or len(call.args) != 1:
+        return None
+    if argument(made, "device") is not None or unpacks(made) or call.args[0].keyword is not None or call.args[0].star:
+        return None
+    return with_argument(made, "device", call.args[0].value)
+
+
 def mapped_to_cpu(call: cst.Call) -> cst.Call | None:
     """MPS111 of a checkpoint: read to the CPU, from where `load_state_dict` copies."""
     if named(call) != "load" or argument(call, "map_location") is not None or unpacks(call):
@@ -125,6 +136,7 @@ def _is_float(value: cst.BaseExpression) -> bool:
 CHANGES: dict[str, CallChange] = {
     "MPS301": in_float32,
     "MPS111": mapped_to_cpu,
+    "MPS404": made_on_device,
     "MPS801": pinned_for_cuda,
     "MPS804": persistent_workers,
     "MPS811": dropped_gradients,
