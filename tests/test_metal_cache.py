@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 import torch
+
+from anymps.metal._runtime import begin_runtime
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 SOURCE = "kernel void f(device int* x) { x[0] = 7; }"
@@ -163,6 +166,29 @@ def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError) as raised:
         cache_limit()
     assert str(raised.value) == "ANYMPS_SHADER_CACHE_MB=1 GB is no number of megabytes: name one, such as 1024"
+
+
+def test_the_runtime_is_compiled_beside_the_first_shader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has begun before the shader is there, and what it fails with is no trouble of the shader."""
+    begun = threading.Event()
+
+    def runtime() -> Path:
+        begun.set()
+        raise OSError("no room")
+
+    def shader(*_: object) -> Path:
+        assert begun.wait(60)
+        raise SyntaxError("of the shader")
+
+    monkeypatch.setattr("anymps.metal._runtime.compile_runtime", runtime)
+    monkeypatch.setattr("anymps.metal._library.compile_shader", shader)
+    begin_runtime.cache_clear()
+    try:
+        with pytest.raises(SyntaxError, match="of the shader"):
+            torch.mps.compile_shader("kernel")
+        begin_runtime().join()
+    finally:
+        begin_runtime.cache_clear()
 
 
 def test_two_processes_at_once(small_cache: Path) -> None:

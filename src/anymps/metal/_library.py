@@ -19,7 +19,7 @@ from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text
 from anymps.metal._launch import Launcher, lies_along
-from anymps.metal._runtime import GROUPS, KernelEntry, Report, load_kernels
+from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels
 from anymps.metal._tape import launch_on_tape, straight, through_line
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
@@ -33,6 +33,7 @@ class ShaderLibrary:
         checked = checks_shaders()
         if checked:
             checker()
+        begin_runtime()
         path = compile_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
         self._check = functools.partial(CheckedLaunch, source, path) if checked else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import math
 import os
 import signal
+import threading
 from pathlib import Path
 
 from anymps._errors import UsageError
@@ -65,11 +67,25 @@ def shader_seconds() -> float:
 
 
 @functools.cache
+def begin_runtime() -> threading.Thread:
+    """Has the runtime compiled beside the first shader, which takes as long. What fails is said by `runtime`."""
+
+    def compiling() -> None:
+        with contextlib.suppress(Exception):
+            compile_runtime()
+
+    thread = threading.Thread(target=compiling, name="anymps compiles")
+    thread.start()
+    return thread
+
+
+@functools.cache
 def runtime() -> ctypes.CDLL:
     """The runtime, compiled at first use; its names are there for the shaders that are loaded after it.
 
     Raises BuildError without a compiler or a place to keep the result.
     """
+    begin_runtime().join()
     library = ctypes.CDLL(str(compile_runtime()), mode=ctypes.RTLD_GLOBAL)
     ctypes.c_double.in_dll(library, "anymps_rt_limit").value = shader_seconds()
     library.anymps_rt_launch.restype = ctypes.c_int
