@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from anymps import CostError, parse_mac
 from anymps.cost import Happening, OperatorCall, WalkedStep, predict_operator, predict_step, walk_step
+from anymps.cost._clocks import Move
 from anymps.cost._coefficients import shipped
+from anymps.cost._walk import _Book
 
 M1 = parse_mac("M1 16GB")
 TORCH = "2.13"
@@ -176,3 +179,25 @@ def test_nothing_takes_no_time() -> None:
     assert (step.seconds, step.bound, step.calls) == (0, "nothing", 0)
     with pytest.raises(CostError, match="the clock of its GPU is not public"):
         walked(mac="MacBook Neo")
+
+
+def test_a_call_seen_before_costs_what_a_new_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of many calls is priced by its distinct ones, whatever code of the program comes before each."""
+    priced: list[Happening] = []
+    price = _Book._move
+
+    def counted(self: _Book, it: Happening) -> Move:
+        priced.append(it)
+        return price(self, it)
+
+    monkeypatch.setattr(_Book, "_move", counted)
+    codes = [0.0, HOST / 2, 3 * HOST, 0.0, 40 * HOST] * 20
+    waits = [number % 7 == 3 for number in range(len(codes))]
+    rows = list(zip((SMALL, LARGE, WIDE) * 40, codes, waits, strict=False))
+    again = [Happening("kernel", call, code, waits=wait, place=wait) for call, code, wait in rows]
+    new = [it._replace(call=replace(it.call)) for it in again if it.call is not None]
+    first = walk_step(again, M1, TORCH, tracks=True)
+    assert len(priced) == 6  # three calls, with a wait and without
+    priced.clear()
+    assert walk_step(new, M1, TORCH, tracks=True) == first
+    assert len(priced) == len(rows) == 100

@@ -93,19 +93,20 @@ def walk_through(
     for number, move in enumerate(moves):
         if tracks:
             _track(walked, number, move, h - origin, d - origin)
-        h += move.code + move.host
-        if move.device:
+        code, host, _, device, _, waits, wait, after, _ = move  # a third faster than by name: there may be a million
+        h += code + host
+        if device:
             if h > d:
                 d = h
                 links[number] = _HOST_FIRST
-            d += move.device
-        if move.waits:
+            d += device
+        if waits:
             since = h
             if d > h:
                 h = d
                 links[number] |= _DEVICE_LAST
-            walked.stood.append((number, h + move.wait - since))
-            h += move.wait + move.after
+            walked.stood.append((number, h + wait - since))
+            h += wait + after
     walked.seconds = max(h, d) - begin
     on_device = d > h
     # The chain is followed back from the end. Where it comes from tells on what the step before ended, and so with what
@@ -127,24 +128,25 @@ def _chain(
     """Add the links of the chain that ends on the device or the host; the answer is where it begins."""
     shares, times = walked.shares, walked.parts
     for number in range(len(moves) - 1, -1, -1):
-        move, link, part = moves[number], links[number], parts[number]
+        code, host, busy, device, works, waits, wait, after, _ = moves[number]
+        link, part = links[number], parts[number]
         length = 0.0
-        if move.waits and not on_device:
-            length = move.wait + move.after
-            shares["waits"] = shares.get("waits", 0.0) + move.wait
-            if move.after:
-                shares[move.busy] = shares.get(move.busy, 0.0) + move.after
+        if waits and not on_device:
+            length = wait + after
+            shares["waits"] = shares.get("waits", 0.0) + wait
+            if after:
+                shares[busy] = shares.get(busy, 0.0) + after
             on_device = bool(link & _DEVICE_LAST)
-        if on_device and move.device:
-            length += move.device
-            shares[move.works] = shares.get(move.works, 0.0) + move.device
+        if on_device and device:
+            length += device
+            shares[works] = shares.get(works, 0.0) + device
             on_device = not link & _HOST_FIRST
         if not on_device:
-            length += move.code + move.host
-            if move.code:
-                shares["host code"] = shares.get("host code", 0.0) + move.code
-            if move.host:
-                shares[move.busy] = shares.get(move.busy, 0.0) + move.host
+            length += code + host
+            if code:
+                shares["host code"] = shares.get("host code", 0.0) + code
+            if host:
+                shares[busy] = shares.get(busy, 0.0) + host
         if length:
             times[part] = times.get(part, 0.0) + length
     return on_device
@@ -152,34 +154,37 @@ def _chain(
 
 def _track(walked: Walked, number: int, move: Move, h: float, d: float) -> None:
     """Note what a move does, from the times at which host and device begin it."""
-    for length, what in ((move.code, "host code"), (move.host, move.busy)):
-        if length:
-            walked.host.append(Busy(h, h + length, what, number))  # type: ignore[arg-type]
-            h += length
-    if move.device:
+    code, host, busy, device, works, waits, wait, after, _ = move
+    if code:
+        walked.host.append(tuple.__new__(Busy, (h, h + code, "host code", number)))
+        h += code
+    if host:
+        walked.host.append(tuple.__new__(Busy, (h, h + host, busy, number)))
+        h += host
+    if device:
         d = max(h, d)
-        walked.device.append(Busy(d, d + move.device, move.works, number))
-        d += move.device
-    if move.waits:
-        h = max(h, d)
-        for length, what in ((move.wait, "waits"), (move.after, move.busy)):
-            if length:
-                walked.host.append(Busy(h, h + length, what, number))  # type: ignore[arg-type]
-                h += length
+        walked.device.append(tuple.__new__(Busy, (d, d + device, works, number)))
+    if waits:
+        h = max(h, d + device)
+        if wait:
+            walked.host.append(tuple.__new__(Busy, (h, h + wait, "waits", number)))
+            h += wait
+        if after:
+            walked.host.append(tuple.__new__(Busy, (h, h + after, busy, number)))
 
 
 def stretches(moves: Sequence[Move], places: Sequence[Hashable]) -> list[Stretch]:
     """The moves in as few stretches as there are waits, and as there are rows of moves between them."""
     found: list[Stretch] = []
     host = device = chain = 0.0
-    for move, place in zip(moves, places, strict=True):
-        host += move.code + move.host
-        if move.device:
-            device += move.device
-            chain = max(chain, host) + move.device
-        if move.waits:
+    for (code, busy, _, work, _, waits, wait, after, instead), place in zip(moves, places, strict=True):
+        host += code + busy
+        if work:
+            device += work
+            chain = (chain if chain > host else host) + work
+        if waits:
             found.append(Stretch(host, device, chain))
-            found.append(Stretch(move.wait + move.after, place=place, waits=True, instead=move.instead))
+            found.append(Stretch(wait + after, place=place, waits=True, instead=instead))
             host = device = chain = 0.0
     found.append(Stretch(host, device, chain))
     return found

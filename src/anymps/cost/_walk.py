@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import eq
@@ -140,7 +140,7 @@ def walked_step(
 ) -> WalkedStep:
     """As `walk_step`, with coefficients that need not be the shipped ones."""
     book = _Book(mac, era, coefficients)
-    moves = [book.move(it) for it in happenings]
+    moves = book.moves(happenings)
     places = [it.place for it in happenings]
     rows = stretches(moves, places)
     walked = walk_through(moves, [it.part for it in happenings], rows, tracks=tracks)
@@ -207,21 +207,32 @@ class _Book:
         self._dispatch = coefficients.host[era] * 1e-6 / self._speed
         self._view = coefficients.view[era] * 1e-6 / self._speed
         self._known: dict[int, tuple[OperatorTime, float] | str] = {}
-        self._plain: dict[tuple[int, bool], tuple[Move, float]] = {}
+        self._kernels: dict[tuple[int, bool], tuple[Move, float]] = {}  # without code of the program's own
         self._calls: list[OperatorCall] = []  # kept, as they are known by their address
         self.calls = 0
         self.uncertain = 0.0
         self.left_out: Counter[str] = Counter()
         self.unpredicted: Counter[str] = Counter()
 
-    def move(self, it: Happening) -> Move:
-        """The move of the clocks that a happening is."""
-        # Most happenings are kernels that were seen before, with nothing of their own.
-        plain = not it.host_code and it.kind == "kernel" and self._plain.get((id(it.call), it.waits))
-        if plain:
+    def moves(self, happenings: Iterable[Happening]) -> list[Move]:
+        """The moves of the clocks that a step's happenings are."""
+        found: list[Move] = []
+        append, kernels, speed, dispatch = found.append, self._kernels.get, self._speed, self._dispatch
+        for it in happenings:
+            # Most are kernels that were seen before, and a step may have a million: only their code is looked at.
+            kind, call, host_code, _, _, waits, _, _ = it
+            known = kernels((id(call), waits)) if kind == "kernel" else None
+            if known is None:
+                append(self._move(it))
+                continue
+            move, uncertain = known
             self.calls += 1
-            self.uncertain += plain[1]
-            return plain[0]
+            self.uncertain += uncertain
+            code = host_code / speed - dispatch
+            append(tuple.__new__(Move, (code, *move[1:])) if code > 0.0 else move)
+        return found
+
+    def _move(self, it: Happening) -> Move:
         code = it.host_code / self._speed
         if it.kind == "batch":
             return Move(code, (it.work or 0.0) / self._speed, "loading", 0.0, "nothing")
@@ -245,10 +256,9 @@ class _Book:
             return Move(code, self._dispatch, "launch", 0.0, "nothing", it.waits, wait)
         self.uncertain += time.device * wider
         works: StepBound = time.bound if time.device else "nothing"
-        move = Move(code, time.host, "launch", time.device, works, it.waits, wait)
-        if not it.host_code:
-            self._plain[id(it.call), it.waits] = move, time.device * wider
-        return move
+        move = Move(0.0, time.host, "launch", time.device, works, it.waits, wait)
+        self._kernels[id(it.call), it.waits] = move, time.device * wider
+        return move._replace(code=code)
 
     def _fallback(self, it: Happening, code: float) -> Move:
         seconds = it.work / self._speed if it.work is not None else self._on_cpu(it.call)

@@ -8,19 +8,23 @@ the CPU computed for the program; of that and of loading it is the median.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from anymps._errors import CostError
-from anymps.cost import Happening, HappeningKind, OperatorCall, read_tensor
-from anymps.record import Direction, Fate, Flag, Phase, Recording, Signature, Step, Wait
+from anymps.cost import Happening, OperatorCall, read_tensor
+from anymps.record import Direction, Fate, Flag, Phase, Recording, Step, Wait
 
 _ALIKE: Final = 5  # steps of which the gaps are taken
 _MOST_READ: Final = 100_000  # calls of other steps that are read for their gaps: that many take a second
 # Plain numbers: a step may have a hundred thousand calls, and an operation with an enumeration takes a microsecond.
 _VIEW, _PAIR = int(Flag.VIEW), int(Flag.PAIR)
 _PHASES: Final = {int(phase): phase for phase in Phase}
+_Row = tuple[int, int, int, int, int, int, int, int, int, int]
+"""The columns of `_ENTRIES`."""
 _ENTRIES: Final = (
     "SELECT step, start_ns, duration_ns, signature, site, phase, wait, direction, flags, moved_bytes FROM entries "
     "WHERE step IN ({steps}) ORDER BY step, start_ns, id"
@@ -88,19 +92,6 @@ def _size(text: str) -> int:
         return 0
 
 
-class _Entry(NamedTuple):
-    step: int
-    start: int
-    length: int
-    signature: int
-    site: int
-    phase: int
-    wait: int
-    direction: int
-    flags: int
-    moved: int
-
-
 def happenings(recording: Recording, step: Step, speed: float) -> list[Happening]:
     """What happens in a complete step. `speed` is that of the recording machine, an M1's core being 1.
 
@@ -113,18 +104,15 @@ def happenings(recording: Recording, step: Step, speed: float) -> list[Happening
     )
     others = min(_ALIKE, _MOST_READ * len(steps) // max(1, recording.entry_count))
     chosen = {step.step, *(near[:others] if speed else ())}
-    entries: dict[int, list[_Entry]] = {number: [] for number in chosen}
     listed = ", ".join(map(str, sorted(chosen)))
-    for row in recording.stream(_ENTRIES.format(steps=listed)):
-        entries[row[0]].append(_Entry._make(row))
     reader = _Reader(recording, speed)
     bounds = {it.step: it for it in recording.steps()}
-    own = reader.read(entries.pop(step.step), step)
-    alike = [own]
-    for number, rows in entries.items():
-        other = reader.read(rows, bounds[number])
-        if [_kind(it) for it in other] == [_kind(it) for it in own]:
-            alike.append(other)
+    rows = groupby(recording.stream(_ENTRIES.format(steps=listed)), key=itemgetter(0))
+    found = {number: reader.read(entries, bounds[number]) for number, entries in rows}
+    found |= {number: reader.read((), bounds[number]) for number in chosen - found.keys()}
+    own = found.pop(step.step)
+    kinds = [_kind(it) for it in own] if found else []
+    alike = [own, *(other for other in found.values() if [_kind(it) for it in other] == kinds)]
     return [_usual(same) for same in zip(*alike, strict=True)] if len(alike) > 1 else own
 
 
@@ -143,61 +131,53 @@ class _Reader:
 
     def __init__(self, recording: Recording, speed: float) -> None:
         self._recording, self._speed = recording, speed
-        self._calls: dict[int, tuple[Signature, OperatorCall]] = {}
+        self._calls: dict[int, tuple[Fate, OperatorCall]] = {}
 
-    def read(self, entries: Sequence[_Entry], step: Step) -> list[Happening]:
+    def read(self, entries: Iterable[_Row], step: Step) -> list[Happening]:
         """The happenings of one step."""
         found: list[Happening] = []
         clock = step.start_ns  # all before it is accounted for
         speed = self._speed
         loading = nested = clock  # until when a loader makes a batch, until when a fallback runs
-        for it in entries:
-            signature, call = self._call(it.signature)
-            part = _PHASES[it.phase]
-            if signature.fate is Fate.MARK:
-                if it.phase == Phase.BATCH and it.length and not it.flags & _PAIR:
-                    found.append(Happening("wait", host_code=self._seconds(it.start - clock), part=part))
-                    clock, loading = max(clock, it.start), it.start + it.length
+        calls = self._calls
+        # Numbers in a row, and written out where it could be called: a step may have a million calls.
+        for _, start, length, identity, site, phase, wait, direction, flags, moved in entries:
+            fate, call = calls.get(identity) or self._call(identity)
+            part = _PHASES[phase]
+            if fate is Fate.MARK:
+                if phase == Phase.BATCH and length and not flags & _PAIR:
+                    found.append(Happening("wait", host_code=self._seconds(start - clock), part=part))
+                    clock, loading = max(clock, start), start + length
                 continue
-            if it.start < nested:
+            if start < nested:
                 continue
             if loading > clock:
-                found += self._batch(clock, min(loading, it.start))
-                clock = max(clock, min(loading, it.start))
-            # Written out and not called: a step may have a million calls.
-            gap, end = it.start - clock, it.start + it.length
+                found += self._batch(clock, min(loading, start))
+                clock = max(clock, min(loading, start))
+            gap, end = start - clock, start + length
             code = gap * 1e-9 * speed if gap > 0 else 0.0
             if end > clock:
                 clock = end
-            if signature.fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
+            if fate is Fate.NATIVE and not wait and not direction:
+                kind = "view" if flags & _VIEW else "kernel"
+                found.append(tuple.__new__(Happening, (kind, call, code, None, moved, False, part, None)))
+                continue
+            place = self._place(site, wait) if wait else None
+            if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
                 nested = end
-            if not it.wait and signature.fate is Fate.NATIVE and not it.direction:
-                kind: HappeningKind = "view" if it.flags & _VIEW else "kernel"
-                found.append(Happening(kind, call, code, None, it.moved, False, part))
+                work = self._seconds(length) if speed else None
+                found.append(Happening("fallback", call, code, work, moved, bool(wait), part, place))
             else:
-                found.append(self._happening(it, signature.fate, call, code, part))
+                kept = Happening("kernel", call, code, None, moved, bool(wait), part, place)
+                found.append(_as_kind(kept, fate, wait, direction, flags))
         found += self._batch(clock, loading)
         end = step.start_ns if step.end_ns is None else step.end_ns
         found.append(Happening("wait", host_code=self._seconds(end - max(clock, loading)), part=Phase.OTHER))
         return found
 
-    def _happening(self, it: _Entry, fate: Fate, call: OperatorCall, code: float, part: Phase) -> Happening:
-        waits = it.wait != Wait.NONE
-        place = None
-        if waits:
-            site = self._recording.site(it.site)
-            place = Place(site.file, site.line, Wait(it.wait))
-        if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
-            work = self._seconds(it.length) if self._speed else None
-            return Happening("fallback", call, code, work, it.moved, waits, part, place)
-        if fate is Fate.WAIT or it.wait == Wait.ITEM:
-            return Happening("wait", None, code, None, 0, waits, part, place)
-        if it.direction in (Direction.CPU_TO_MPS, Direction.MPS_TO_CPU):
-            return Happening("copy", call, code, None, it.moved, waits, part, place)
-        if fate in (Fate.NATIVE, Fate.COPY):
-            kind: HappeningKind = "view" if it.flags & _VIEW else "kernel"
-            return Happening(kind, call, code, None, it.moved, waits, part, place)
-        return Happening("wait", None, code, part=part)  # refused: nothing came of it
+    def _place(self, site: int, wait: int) -> Place:
+        known = self._recording.site(site)
+        return Place(known.file, known.line, Wait(wait))
 
     def _batch(self, since: int, until: int) -> Iterator[Happening]:
         if until > since:
@@ -207,10 +187,21 @@ class _Reader:
         """A time of this machine in seconds of an M1's core; what overlaps with something else is none."""
         return max(nanoseconds, 0) * 1e-9 * self._speed
 
-    def _call(self, identity: int) -> tuple[Signature, OperatorCall]:
+    def _call(self, identity: int) -> tuple[Fate, OperatorCall]:
         known = self._calls.get(identity)
         if known is None:
             signature = self._recording.signature(identity)
             call = OperatorCall(signature.operator, signature.inputs, signature.outputs)
-            known = self._calls[identity] = signature, call
+            known = self._calls[identity] = signature.fate, call
         return known
+
+
+def _as_kind(it: Happening, fate: Fate, wait: int, direction: int, flags: int) -> Happening:
+    """The happening that a call is that computes nothing on the CPU."""
+    if fate is Fate.WAIT or wait == Wait.ITEM:
+        return it._replace(kind="wait", call=None, moved=0)
+    if direction in (Direction.CPU_TO_MPS, Direction.MPS_TO_CPU):
+        return it._replace(kind="copy")
+    if fate in (Fate.NATIVE, Fate.COPY):
+        return it._replace(kind="view") if flags & _VIEW else it
+    return Happening("wait", None, it.host_code, part=it.part)  # refused: nothing came of it
