@@ -126,6 +126,26 @@ def inference(model: nn.Module, call: Callable[[], object]) -> Callable[[], None
     return step
 
 
+def gru(
+    length: int, batch: int, given: int, width: int, layers: int = 1, both_ways: bool = False
+) -> Callable[[], None]:
+    """A GRU over sequences without gradients."""
+    model = nn.GRU(given, width, num_layers=layers, bidirectional=both_ways).to("mps")
+    sequences = torch.randn(length, batch, given, device="mps")
+    return inference(model, lambda: model(sequences))
+
+
+def forward(model: nn.Module, *given: torch.Tensor) -> Callable[[], None]:
+    """A forward pass that keeps what a backward needs."""
+    model = model.to("mps")
+    moved = [tensor.to("mps") for tensor in given]
+
+    def step() -> None:
+        model(*moved)
+
+    return step
+
+
 def image(model: nn.Module) -> Callable[[], None]:
     """One image of 224 x 224 through a classifier."""
     model = model.to("mps")
@@ -143,6 +163,14 @@ MODELS: dict[str, Callable[[], Callable[[], None]]] = {
     "bert_base-infer-b64-s128": lambda: bert(64, 128, False),
     "bert_base-infer-b16-s512": lambda: bert(16, 512, False),
     "bert_tiny-train-b16-s128": tiny_bert,
+    "gru-infer-t16-b8-w64": lambda: gru(16, 8, 64, 64),
+    "gru-infer-t64-b16-w128": lambda: gru(64, 16, 128, 128),
+    "gru-infer-t64-b16-w128-l2_both_ways": lambda: gru(64, 16, 128, 128, 2, both_ways=True),
+    "gru-infer-t128-b8-w256-l2": lambda: gru(128, 8, 256, 256, 2),
+    "gru-forward-t128-b1-w256-both_ways": lambda: forward(
+        nn.GRU(384, 256, batch_first=True, bidirectional=True), torch.randn(1, 128, 384)
+    ),
+    "gru_cell-forward-b32-w128": lambda: forward(nn.GRUCell(128, 128), torch.randn(32, 128), torch.randn(32, 128)),
     "mistral_7b-infer-s128": lambda: mistral(128),
     "mistral_7b-infer-s256": lambda: mistral(256),
     "mistral_7b-infer-s512": lambda: mistral(512),

@@ -110,6 +110,7 @@ VIEWS: Final = _words(
     """
     view reshape _unsafe_view _reshape_alias transpose t permute expand expand_as squeeze unsqueeze slice select narrow
     split split_with_sizes chunk unbind detach alias as_strided unfold diagonal movedim swapaxes flatten unflatten
+    unsafe_split unsafe_split_with_sizes unsafe_chunk
     view_as_real view_as_complex numpy_T mT T lift_fresh empty empty_like empty_strided new_empty set
     resize
     """
