@@ -116,8 +116,8 @@ def test_run_options(
     [
         (
             [],
-            "name a command: bench, convert, coverage, diff, doctor, explain, fix, join, kernels, plan, report, run "
-            "(anymps --help)",
+            "name a command: bench, convert, coverage, diff, doctor, explain, fix, join, join-manifests, kernels, "
+            "plan, report, run (anymps --help)",
         ),
         (["run"], "name a script, or a module with -m (anymps run --help)"),
         (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),

@@ -455,6 +455,17 @@ def test_options_in_the_configuration_file(gate: Gate) -> None:
             "ERROR: --mps-manifest */none/m.txt: there is no directory */none",
         ),
         (
+            ["--mps-manifest", "m.txt"],
+            "",
+            "ERROR: --mps-manifest */m.txt does not exist: write it with --mps-update-manifest",
+        ),
+        (["--mps-manifest", "."], "", "ERROR: --mps-manifest * cannot be read: *"),
+        (
+            ["--mps-manifest", "test_it.py"],
+            "",
+            "ERROR: */test_it.py:1: a line is a test id, a space and an exception's name; *: 'def test_x():'",
+        ),
+        (
             ["--mps-recording", "none/run"],
             "",
             "ERROR: --mps: */none/run cannot be written: there is no directory */none",

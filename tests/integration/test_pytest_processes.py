@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,31 @@ def test_the_entry_point(gate: Gate) -> None:
     result = gate.run_installed("site", "-p", "no:anymps", "--mps", "test_it.py")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "unrecognized arguments: --mps" in result.stderr.str()
+
+
+def test_shards(gate: Gate) -> None:
+    """Under pytest-split each shard judges and updates its own tests; joined, their manifests are that of one run."""
+    pytest.importorskip("pytest_split", reason="pytest-split is not installed")
+    gate.write(test_it=SUITE)
+    update = ("--mps-update-manifest", "--no-mps-rerun")
+    whole = [f"test_it.py::test_eig[{n}] NotImplementedError" for n in (1, 3, 5)]
+    start = [
+        "test_it.py::test_eig[0] KeyError",
+        whole[0],
+        "test_it.py::test_eig[4] KeyError",
+        "test_it.py::test_x KeyError",
+    ]
+    gate.manifest.write_text("".join(f"{line}\n" for line in start))
+    plugins = "pytest_split.plugin,anymps.pytest_plugin"
+    shards = [f"shard-{group}.txt" for group in (1, 2)]
+    for group, name in enumerate(shards, start=1):
+        shutil.copy(gate.manifest, gate.path / name)
+        share = ("--splits", "2", "--group", str(group), "--mps-manifest", name)
+        gate.run_alone(*share, *update, plugins=plugins)
+        assert gate.run_alone(*share, plugins=plugins).ret == pytest.ExitCode.OK
+    result = gate.pytester.run(sys.executable, "-m", "anymps", "join-manifests", *shards, "--into", "m.txt")
+    assert result.errlines == ["anymps: manifest m.txt: 2 added, 0 changed, 3 removed, by 2 shards"]
+    assert gate.entries() == whole
 
 
 def test_workers(gate: Gate) -> None:

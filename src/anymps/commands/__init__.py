@@ -23,6 +23,7 @@ from anymps.commands._doctor import doctor
 from anymps.commands._explain import explain
 from anymps.commands._fix import fix
 from anymps.commands._join import join
+from anymps.commands._join_manifests import join_manifests
 from anymps.commands._kernels import kernels
 from anymps.commands._plan import plan
 from anymps.commands._report import report
@@ -56,7 +57,9 @@ def _commands(context: click.Context) -> None:
         raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
 
 
-for _command in (bench, convert, coverage, diff, doctor, explain, fix, join, kernels, plan, report, run):
+for _command in (
+    bench, convert, coverage, diff, doctor, explain, fix, join, join_manifests, kernels, plan, report, run,
+):  # fmt: skip
     _commands.add_command(_command)
 
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
+from anymps._manifest import replace_text
 from anymps.pytest_plugin._facts import Facts, files_of_tests, is_own_reading
-from anymps.pytest_plugin._manifest import replace_text
 from anymps.record import Site, Wait
 
 _LINE = re.compile(r"(?P<what>\S.*?)  (?P<file>\S.*?) (?P<function>\S+)  \| (?P<source>.*)")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from anymps._errors import AnympsError
+from anymps._manifest import Manifest, key
 from anymps.capture import SuiteCapture
 from anymps.device import default_device
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._late import LateErrors, told
 from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, shader_faults, unexpected_fallbacks
-from anymps.pytest_plugin._manifest import Manifest, key
 from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
 from anymps.pytest_plugin._options import Settings
 from anymps.pytest_plugin._selection import Selection

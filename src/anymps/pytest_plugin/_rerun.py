@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps.pytest_plugin._manifest import key
+from anymps._manifest import key
 
 FOLDER = "ANYMPS_RERUN"
 """The variable that names the folder: `tests.json` says which tests, `failed.jsonl` takes what failed."""

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from anymps._errors import AnympsError
+from anymps._errors import AnympsError, UsageError
+from anymps._manifest import Manifest, read_manifest
 from anymps.capture import DETAIL_LIMIT
 from anymps.children import stand_aside
 from anymps.device import State, enable
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._gate import Gate
-from anymps.pytest_plugin._manifest import Manifest, read_manifest
 from anymps.pytest_plugin._options import Settings, read_settings, runs_tests
 from anymps.pytest_plugin._parts import of_worker
 from anymps.pytest_plugin._summary import Expected, Summary
@@ -90,4 +90,11 @@ def _manifest(settings: Settings) -> Manifest | None:
         if not path.parent.is_dir():
             raise pytest.UsageError(f"--mps-manifest {path}: there is no directory {path.parent}")
         return Manifest(path, {})
-    return read_manifest(path)
+    try:
+        return read_manifest(path)
+    except FileNotFoundError:
+        raise pytest.UsageError(f"--mps-manifest {path} does not exist: write it with --mps-update-manifest") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise pytest.UsageError(f"--mps-manifest {path} cannot be read: {error}") from None
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None

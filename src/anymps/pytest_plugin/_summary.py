@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from anymps._errors import RecordingError
+from anymps._manifest import Manifest, key
 from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, banner
 from anymps.pytest_plugin._annotations import workflow_commands
@@ -19,7 +20,6 @@ from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._limits import place, plural, relative, times
-from anymps.pytest_plugin._manifest import Manifest, key
 from anymps.pytest_plugin._options import Settings, runs_tests
 from anymps.pytest_plugin._parts import Parts
 from anymps.pytest_plugin._update import update

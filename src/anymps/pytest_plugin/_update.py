@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from anymps._manifest import CRASHED, Changes, Manifest, key, write_manifest
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._limits import plural, relative
-from anymps.pytest_plugin._manifest import CRASHED, Changes, Manifest, key, write_manifest
 from anymps.pytest_plugin._rerun import FAILED, FOLDER, TESTS
 from anymps.record import RefusalKind
 

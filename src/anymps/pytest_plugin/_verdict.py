@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from anymps.pytest_plugin._manifest import CRASHED, Entry, ending_of
+from anymps._manifest import CRASHED, Entry, ending_of
 from anymps.pytest_plugin._marks import Fails
 
 _SECTION = "mps manifest"

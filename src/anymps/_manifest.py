@@ -15,11 +15,11 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
+from anymps._errors import UsageError
 
 _FAILURE = r"[^\W\d]\w*(?:@(?:setup|teardown))?"
 _ENDING = re.compile(rf"{_FAILURE}(?:\+{_FAILURE})*")
@@ -36,10 +36,11 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class Entry:
-    """One expected failure: how it ends, and the line of the file."""
+    """One expected failure: how it ends, the line of the file, and the reason above it if there is one."""
 
     ending: str
     line: int
+    why: str = ""
 
     @property
     def failures(self) -> dict[str, set[str]]:
@@ -76,27 +77,24 @@ def ending_of(failures: Mapping[str, Set[str]]) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest. Raises UsageError, in one line, for a file that is missing or a line that is no entry."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise pytest.UsageError(f"--mps-manifest {path} does not exist: write it with --mps-update-manifest") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise pytest.UsageError(f"--mps-manifest {path} cannot be read: {error}") from None
+    """Read a manifest. Raises UsageError, in one line, for a line that is no entry; OSError and UnicodeDecodeError."""
     entries: dict[str, Entry] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    why = ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         parsed = _parse(line)
         if parsed is None:
+            why = line.removeprefix(_WHY) if line.startswith(_WHY) else ""
             continue
         test, ending = parsed
         if "::" not in test or not _ENDING.fullmatch(ending) or " #" in test.rpartition("]")[2]:
-            raise pytest.UsageError(
+            raise UsageError(
                 f"{path}:{number}: a line is a test id, a space and an exception's name; "
                 f"comments have lines of their own: {line.strip()!r}"
             )
         if test in entries:
-            raise pytest.UsageError(f"{path}:{number}: {test} is on line {entries[test].line} already")
-        entries[test] = Entry(ending, number)
+            raise UsageError(f"{path}:{number}: {test} is on line {entries[test].line} already")
+        entries[test] = Entry(ending, number, why)
+        why = ""
     return Manifest(path, entries)
 
 
@@ -107,6 +105,40 @@ class Changes:
     endings: Mapping[str, str]
     gone: Set[str] = frozenset()
     reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+def merged(base: Mapping[str, Entry], shards: Sequence[Manifest]) -> Changes:
+    """What the shards of a suite have changed, each in a copy of `base`, as changes to it.
+
+    An entry that a shard has as it was says nothing: the shard may not have run the test. Raises UsageError if two
+    shards have changed one entry in different ways.
+    """
+    endings: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    gone: set[str] = set()
+    changed_by: dict[str, tuple[Manifest, str | None]] = {}
+    for shard in shards:
+        for test in sorted(base.keys() | shard.entries.keys()):
+            before, after = base.get(test), shard.entries.get(test)
+            ending = None if after is None else after.ending
+            if ending == (None if before is None else before.ending):
+                continue
+            other, said = changed_by.setdefault(test, (shard, ending))
+            if said != ending:
+                raise UsageError(
+                    f"{test}: {other.path} {_told(said)}, {shard.path} {_told(ending)}. "
+                    "Run the test once more, and correct one of the two files"
+                )
+            if after is None:
+                gone.add(test)
+            else:
+                endings[test] = after.ending
+                reasons.setdefault(test, after.why)
+    return Changes(endings, gone, reasons)
+
+
+def _told(ending: str | None) -> str:
+    return "has taken it out" if ending is None else f"expects {ending}"
 
 
 def write_manifest(path: Path, changes: Changes) -> None:

@@ -1,0 +1,51 @@
+"""`anymps join-manifests`: what the shards of a suite wrote with `--mps-update-manifest`, in one manifest."""
+
+from __future__ import annotations
+
+__all__ = ["join_manifests"]
+
+from pathlib import Path
+
+import click
+
+from anymps._errors import UsageError
+from anymps._manifest import Manifest, merged, read_manifest, write_manifest
+from anymps.commands._show import say
+from anymps.report import plural
+
+
+@click.command("join-manifests", short_help="Make one manifest of those of the shards.")
+@click.argument("files", nargs=-1, required=True, metavar="SHARD...", type=click.Path(path_type=Path))
+@click.option(
+    "--into", metavar="FILE", required=True, type=click.Path(path_type=Path),
+    help="The manifest that the shards began with. It is brought up to date.",
+)  # fmt: skip
+def join_manifests(files: tuple[Path, ...], into: Path) -> int:
+    """Bring a manifest up to date from shards of a suite, each of which ran a part of the tests.
+
+    Each SHARD is a copy of the manifest that `pytest --mps --mps-update-manifest` has changed. What one of them added,
+    changed or took out, is so in FILE; all else in FILE stays. Needs no torch.
+    """
+    if any(file.resolve() == into.resolve() for file in files):
+        raise UsageError(f"--into {into} is one of the shards, too: give it as it was before they ran")
+    base = _read(into) if into.exists() else Manifest(into, {})
+    changes = merged(base.entries, [_read(file) for file in files])
+    added = len(changes.endings.keys() - base.entries.keys())
+    changed = len(changes.endings) - added
+    if changes.endings or changes.gone or not into.exists():
+        try:
+            write_manifest(into, changes)
+        except OSError as error:
+            raise UsageError(f"{into} cannot be written: {error.strerror}") from None
+    numbers = f"{added} added, {changed} changed, {len(changes.gone)} removed"
+    say(f"manifest {into}: {numbers}, by {plural(len(files), 'shard')}")
+    return 0
+
+
+def _read(path: Path) -> Manifest:
+    try:
+        return read_manifest(path)
+    except OSError as error:
+        raise UsageError(f"manifest {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"manifest {path} cannot be read: it is not a text file in UTF-8") from None
