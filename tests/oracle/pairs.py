@@ -10,6 +10,7 @@ import torch
 from anymps.metal.kernels import KernelLibrary, Launcher
 
 from .compare import Difference
+from .families import compare_families
 from .launches import NAMES, run_cast, run_described, run_kernel
 from .operators import OPERATORS, Operator
 from .rows import ROWS, compare_rows
@@ -33,6 +34,8 @@ def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[R
             found = compare_rows(library, rows, dtype)
             if found is not None:
                 yield _row(rows.title, rows.kernel, dtype, found)
+    for operator_name, dtype, seen in compare_families(library, _release(), wanted):
+        yield _row(operator_name, operator_name, dtype, seen)
     if not wanted or "to" in wanted:
         yield from compare_casts(library)
 

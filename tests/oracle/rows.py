@@ -1,4 +1,4 @@
-"""Operators whose kernels take rows: sums, extremes, scans and norms along the last dimension.
+"""Operators whose kernels take rows: sums, means, extremes and norms along the last dimension.
 
 Source: the arguments that the kernels of torch 2.13's macOS wheel describe; a SIMD group, or a group of threads, a row.
 """
@@ -36,8 +36,8 @@ class RowOperator:
     launch: Launch
 
 
-def _inner(kernel: str, *more: float) -> Launch:
-    """A SIMD group for each row."""
+def _inner(kernel: str, *more: float, mean: bool = False) -> Launch:
+    """A SIMD group for each row; a mean is a sum with a divisor."""
 
     def launch(library: KernelLibrary, x: torch.Tensor, outs: Outs, name: str) -> bool:
         del name
@@ -45,23 +45,14 @@ def _inner(kernel: str, *more: float) -> Launch:
         full = f"{kernel}_{NAMES[x.dtype]}_{result}"
         if full not in library:
             return False
-        library[full](x, outs[0], list(x.shape), *more, threads=x.shape[0] * _LANES, group_size=256)
-        return True
-
-    return launch
-
-
-def _scan(kernel: str) -> Launch:
-    """A group of threads for each row."""
-
-    def launch(library: KernelLibrary, x: torch.Tensor, outs: Outs, name: str) -> bool:
-        del name
-        types = [NAMES[x.dtype]] + ([NAMES[outs[0].dtype]] if outs[0].dtype != x.dtype else [])
-        full = "_".join([kernel, *types])
-        if full not in library:
-            return False
-        width = min(1024, -(-x.shape[1] // (4 * _LANES)) * _LANES)
-        library[full](x, *outs, x.shape[1], threads=(width, x.shape[0], 1), group_size=(width, 1, 1))
+        library[full](
+            x,
+            outs[0],
+            list(x.shape),
+            *(float(x.shape[1]) if mean else one for one in more),
+            threads=x.shape[0] * _LANES,
+            group_size=256,
+        )
         return True
 
     return launch
@@ -111,13 +102,6 @@ _REDUCED: dict[str, tuple[Callable[[torch.Tensor], Any], tuple[float, ...]]] = {
     "max": (lambda x: x.amax(1), ()),
     "min": (lambda x: x.amin(1), ()),
 }
-_SCANNED: dict[str, Callable[[torch.Tensor], Any]] = {
-    "cumsum": lambda x: x.cumsum(1),
-    "cumprod": lambda x: x.cumprod(1),
-    "logcumsumexp": lambda x: x.logcumsumexp(1),
-    "cummax": lambda x: x.cummax(1),
-    "cummin": lambda x: x.cummin(1),
-}
 ROWS: tuple[RowOperator, ...] = (
     *(
         RowOperator(
@@ -128,7 +112,9 @@ ROWS: tuple[RowOperator, ...] = (
         )
         for name, (call, more) in _REDUCED.items()
     ),
-    *(RowOperator(name, f"{name}_innermost", call, _scan(f"{name}_innermost")) for name, call in _SCANNED.items()),
+    RowOperator("mean", "mean, sum_reduction", lambda x: x.mean(1), _inner("sum_reduction_inner", 0.0, mean=True)),
+    RowOperator("norm, 1", "norm_l1_reduction", lambda x: x.norm(1, 1), _inner("norm_l1_reduction_inner", 0.0)),
+    RowOperator("norm, 2", "norm_l2_reduction", lambda x: x.norm(2, 1), _inner("norm_l2_reduction_inner", 0.0)),
     RowOperator("nn.functional.rms_norm", "rms_norm", _call_rms, _rms_norm),
     RowOperator("nn.functional.layer_norm", "layer_norm", _call_norm, _layer_norm),
 )
@@ -157,9 +143,5 @@ def _matrices(operator: RowOperator, dtype: torch.dtype) -> Iterator[torch.Tenso
         values = line(dtype, rows)[30:]
         if not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool:
             values = values % 7
-        if operator.title == "cumprod":
-            values = (
-                values % 3 - 1 if not values.is_complex() and dtype != torch.bool and dtype != torch.uint8 else values
-            )
         picked = torch.randint(len(values), (rows, columns), generator=torch.Generator().manual_seed(columns))
         yield values[picked]

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -101,7 +102,8 @@ def _fit(operator: Operator, left: torch.Tensor, right: torch.Tensor) -> tuple[t
 
 
 @functools.cache
-def _database() -> dict[tuple[str, str], object]:
+def database() -> dict[tuple[str, str], Any]:
+    """Torch's own entries by name and variant."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     return {(info.name, info.variant_test_name): info for info in op_db}
@@ -109,12 +111,12 @@ def _database() -> dict[tuple[str, str], object]:
 
 def _samples(operator: Operator, dtype: torch.dtype) -> Iterator[Inputs]:
     """Samples of the database that have only tensors of that dtype."""
-    info = _database().get((operator.entry, ""))
-    if info is None or operator.variant or operator.alpha is not None or dtype not in info.dtypes:  # type: ignore[attr-defined]
+    info = database().get((operator.entry, ""))
+    if info is None or operator.variant or operator.alpha is not None or dtype not in info.dtypes:
         return
     torch.manual_seed(0)
     found = 0
-    for sample in info.sample_inputs("cpu", dtype):  # type: ignore[attr-defined]
+    for sample in info.sample_inputs("cpu", dtype):
         tensors = (sample.input, *sample.args)
         if sample.kwargs or len(tensors) != operator.tensors:
             continue

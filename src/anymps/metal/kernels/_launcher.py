@@ -61,10 +61,13 @@ class Launcher:
                 except KernelsError:
                     self._lost.add(one.kernel)
                     return None
+                if not kernel.takes(len(one.buffers) + (one.errors is not None)):  # another release's arguments
+                    self._lost.add(one.kernel)
+                    return None
                 kernel.run(one.buffers, one.threads, one.group, one.errors)
         with self._lock:
             self.real[operator] += 1
-        return work.results
+        return work.results if work.cast is None else tuple(one.to(work.cast) for one in work.results)
 
 
 def _packet(operator: str) -> str:

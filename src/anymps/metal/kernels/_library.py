@@ -108,6 +108,10 @@ class CompiledKernel(MetalKernel):
         finally:
             support().anymps_k_set_state(state)  # a kernel makes subnormal numbers zero
 
+    def takes(self, count: int) -> bool:
+        """Whether it has that many buffers, the error buffer among them."""
+        return count == len(self._in_order)
+
     def run(
         self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None, errors: int | None
     ) -> None:

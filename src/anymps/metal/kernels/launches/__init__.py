@@ -1,7 +1,8 @@
 """Which kernel of PyTorch's own computes a call of an operator, with which arguments, over which grid.
 
 One file a family of operators. Sources: the names and arguments that the kernels of torch 2.13's macOS wheel describe,
-and the headers beside them (`c10/metal/*.h`, `ATen/native/mps/*.h`).
+and the headers beside them (`c10/metal/*.h`, `ATen/native/mps/*.h`); where a file names it, the host code of the
+pytorch tree.
 """
 
 from __future__ import annotations
@@ -10,12 +11,27 @@ from collections.abc import Mapping
 
 from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
+from anymps.metal.kernels.launches._places import PLACES as _PLACES
 from anymps.metal.kernels.launches._rows import ROWS as _ROWS
+from anymps.metal.kernels.launches._scans import SCANS as _SCANS
+from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import UNARY as _UNARY
+from anymps.metal.kernels.launches._windows import WINDOWS as _WINDOWS
 
-DESCRIBED: Mapping[str, Describe] = {**_UNARY, **_BINARY, **_ROWS, **_LOOKUPS}
+DESCRIBED: Mapping[str, Describe] = {
+    **_UNARY,
+    **_BINARY,
+    **_ROWS,
+    **_LOOKUPS,
+    **_SCANS,
+    **_PLACES,
+    **_SORTS,
+    **_WINDOWS,
+    **_GROUPS,
+}
 """By the name of an operator without its overload: what finds the launches of a call."""
 
 __all__ = ["DESCRIBED", "NAMES", "SCALAR_TYPES", "Call", "Describe", "Launch", "Work"]

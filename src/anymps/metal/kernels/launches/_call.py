@@ -25,10 +25,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Work:
-    """What computes a call: launches, one after the other, into tensors that become its results."""
+    """What computes a call: launches, one after the other, into tensors that become its results.
+
+    `cast` is the dtype to which the host casts the results after the last one, if it does.
+    """
 
     results: tuple[torch.Tensor, ...]
     launches: tuple[Launch, ...]
+    cast: torch.dtype | None = None
 
 
 @dataclass(frozen=True)

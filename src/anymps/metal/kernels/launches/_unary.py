@@ -22,15 +22,13 @@ _GROUP = (32, 1)
 class _Unary:
     """`kernel` is the name up to the layout; `result` the dtype that it gives, by that of the tensor.
 
-    `number` makes the further argument of a call, `when` says whether a call is one for this kernel, and `tensor` is
-    the name of the operand.
+    `number` makes the further argument of a call, `when` says whether a call is one for this kernel.
     """
 
     kernel: str
     result: Literal["same", "float"] = "same"
     number: Callable[[Call], Any] | None = None
     when: Callable[[Call], bool] = lambda _: True
-    tensor: str = "self"
 
 
 def _floats(kernel: str) -> _Unary:
@@ -78,9 +76,9 @@ _TABLE: dict[str, tuple[_Unary, ...]] = {
 
 
 def _describe(call: Call, row: _Unary) -> Work | None:
-    x = call.given[row.tensor]
+    x = next(one for one in call.given.values() if isinstance(one, torch.Tensor))  # releases name it differently
     natural = torch.float32 if row.result == "float" and not (x.is_floating_point() or x.is_complex()) else x.dtype
-    if not isinstance(x, torch.Tensor) or call.foreign or x.is_conj() or x.is_neg() or x.dtype not in NAMES:
+    if call.foreign or x.is_conj() or x.is_neg() or x.dtype not in NAMES:
         return None
     out = call.written[0] if call.written else new_result(x.shape, natural, (x,))
     if out.dtype != natural or out.shape != x.shape:

@@ -1,0 +1,90 @@
+"""Operators that go along a dimension and keep every step: sums, products, the largest so far.
+
+Source: `aten/src/ATen/native/mps/operations/ScanKernel.mm` of the pytorch tree, whose kernels are those of torch 2.13's
+wheel. A group of threads scans a row, or a column of 32 neighbours. What the host splits over several groups (65536
+numbers and more; 1024 and more across rows; thousands of rows of up to 32) is left out.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._types import NAMES
+
+_READ = (2, 13)  # what the host does in later releases was not looked up
+_LANES = 32
+_MOST = 1024  # threads of a group
+_WIDTH = 32  # neighbours that a group takes where it goes across rows
+_SPLIT = {torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64}
+_LONG_ROW, _LONG_COLUMN, _TINY, _MANY = 1 << 16, 1024, 32, 4096
+
+
+def _scan(call: Call, kernel: str) -> Work | None:
+    """Sums and products; of integers in 64 bits."""
+    x = call.given["self"]
+    whole = kernel != "logcumsumexp" and not (x.is_floating_point() or x.is_complex())
+    result = call.given.get("dtype") or (torch.int64 if whole else x.dtype)
+    if result != x.dtype and not (whole and result == torch.int64):
+        return None
+    if x.dtype != result and not (x.dtype == torch.int32 and kernel == "cumsum"):
+        x = x.to(result)
+    out = call.written[0] if call.written else torch.empty(x.shape, dtype=result, device="cpu")
+    wide = out.element_size() > 4  # half precision is summed in float32
+    return _launch(call, kernel, x, (out,), reads=2 if wide else 4, split=kernel != "logcumsumexp")
+
+
+def _extreme(call: Call, kernel: str) -> Work | None:
+    x = call.given["self"]
+    new = (torch.empty(x.shape, dtype=one, device="cpu") for one in (x.dtype, torch.int64))
+    outs = call.written if call.written else tuple(new)
+    return _launch(call, kernel, x, outs, reads=4 if x.element_size() <= 4 else 2, split=False)
+
+
+def _launch(
+    call: Call, kernel: str, x: torch.Tensor, outs: tuple[torch.Tensor, ...], reads: int, split: bool
+) -> Work | None:
+    if call.release > _READ or call.foreign or not x.dim() or not x.numel() or x.is_conj() or x.is_neg():
+        return None
+    if not all(one.is_contiguous() and one.shape == x.shape for one in (x, *outs)):
+        return None
+    dim = call.given["dim"] % x.dim()
+    inner = dim == x.dim() - 1
+    types = "_".join(dict.fromkeys(NAMES.get(one.dtype, "") for one in (x, outs[0])))
+    name = call.first([f"{kernel}_{'innermost' if inner else 'outer'}_{types}"])
+    count, before, after = x.shape[dim], math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
+    if name is None or (split and x.dtype in _SPLIT and _is_split(count, before, after, inner)):
+        return None
+    if inner:
+        width = _row_width(count, reads)
+        return Work(outs, (Launch(name, (x, *outs, count), (width, before, 1), (width, 1, 1)),))
+    blocks = -(-after // _WIDTH)
+    width = _WIDTH // reads * _LANES
+    places = (count, after, blocks)
+    return Work(outs, (Launch(name, (x, *outs, *places), (width, before * blocks, 1), (width, 1, 1)),))
+
+
+def _is_split(count: int, before: int, after: int, inner: bool) -> bool:
+    """Whether the host takes kernels that share a row, or that take many rows."""
+    if inner and count <= _TINY and before >= _MANY:
+        return True
+    return count >= (_LONG_ROW if after == 1 else _LONG_COLUMN)
+
+
+def _row_width(count: int, reads: int) -> int:
+    """Threads of the group of a row: each takes `reads` numbers at once, and loops from 2048 times as many on."""
+    if count <= reads * _MOST:
+        wanted = count
+    elif count <= reads * 2 * _MOST:
+        wanted = count // 2
+    else:
+        return _MOST
+    return min(-(-wanted // (reads * _LANES)) * _LANES, _MOST)
+
+
+SCANS: dict[str, Describe] = {
+    **{name: lambda call, name=name: _scan(call, name) for name in ("cumsum", "cumprod", "logcumsumexp")},  # type: ignore[misc]
+    **{name: lambda call, name=name: _extreme(call, name) for name in ("cummax", "cummin")},  # type: ignore[misc]
+}
