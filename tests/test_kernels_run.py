@@ -148,6 +148,13 @@ def test_mathematics(tmp_path: Path, function: str, reference: object) -> None:
     torch.testing.assert_close(found, reference(x), rtol=5e-7, atol=2e-7)
 
 
+def test_an_absolute_value_without_a_sign_is_itself(tmp_path: Path) -> None:
+    """255 is not -1: Apple's compiler names the function of unsigned numbers apart."""
+    x = torch.tensor([0, 127, 128, 255], dtype=torch.uint8)
+    assert apply(tmp_path, "air.abs.u.i8", x, torch.uint8, ("i8", "i8")).tolist() == [0, 127, 128, 255]
+    assert apply(tmp_path, "air.abs.s.i8", x, torch.uint8, ("i8", "i8")).tolist() == [0, 127, 128, 1]
+
+
 def test_threads_work_together(tmp_path: Path) -> None:
     """SIMD sums, threadgroup memory and a barrier: each group's sum, for groups at the edge too."""
     body = """

@@ -191,6 +191,8 @@ def _of_integers(it: Declaration) -> str | None:
     if match[3]:
         name, more = _BITWISE[match[3]]
         return it.define(f"  %r = call {type_} @llvm.{name}.{suffix(type_)}({type_} %a0{more}){done}")
+    if short == "abs" and sign == "u":
+        return it.define(f"  ret {type_} %a0")  # what has no sign stays as it is
     if short == "abs":
         return it.define(f"  %r = call {type_} @llvm.abs.{suffix(type_)}({type_} %a0, i1 false){done}")
     if short == "clamp":
