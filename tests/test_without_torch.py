@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import anymps
+from anymps.record import RecordingBuilder, RecordingWriter
+from anymps.report import FORMATS
 from anymps.rules import NEWEST, OLDEST
 from processes import PATIENCE, SOURCE_ROOT
 
@@ -67,3 +69,25 @@ def test_what_needs_none(bare: Path) -> None:
     """Macs, rules and recordings are read without it."""
     assert run(bare, "explain", "MPS202").returncode == 0
     assert run(bare, "--version").stdout == f"anymps {anymps.__version__}\n"
+
+
+def test_recordings_need_none(bare: Path, tmp_path: Path) -> None:
+    """They are joined, shown in each form and compared without it, and so are manifests."""
+    one, two, whole = (str(tmp_path / f"{name}.anymps") for name in ("one", "two", "whole"))
+    for name in (one, two):
+        meta = {"torch_version": "2.13.0", "mac": "M1 8GB", "mac_details": "Apple M1: 8 GB", "virtual": True}
+        builder = RecordingBuilder(RecordingWriter(Path(name), {**meta, "source": "native"}))
+        builder.entry("aten::add", start_ns=10, duration_ns=5, site=builder.site("a.py", 3, "f", "x + 1"))
+        builder.close()
+    ran = run(bare, "join", one, two, "-o", whole)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", f"anymps: {whole} holds 2 recordings, 2 calls\n")
+    for form in FORMATS:
+        ran = run(bare, "report", whole, "--format", form, "--output", str(tmp_path / form))
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+        assert (tmp_path / form).exists()
+    assert run(bare, "diff", one, two).returncode == 0
+    manifest, shard = str(tmp_path / "m.txt"), tmp_path / "shard.txt"
+    shard.write_text("t.py::a OSError\n")
+    ran = run(bare, "join-manifests", str(shard), "--into", manifest)
+    said = f"anymps: manifest {manifest}: 1 added, 0 changed, 0 removed, by 1 shard\n"
+    assert (ran.returncode, ran.stderr) == (0, said)
