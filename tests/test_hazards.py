@@ -222,6 +222,11 @@ CASES = (
         (lambda: torch.addcmul(*[on(4)] * 3),),
     ),
     Case(
+        "MPS619",
+        lambda: torch.nextafter(*[on(4, dtype=torch.bfloat16)] * 2),
+        (lambda: torch.nextafter(*[on(4)] * 2), lambda: torch.nextafter(*[on(4, dtype=torch.float16)] * 2)),
+    ),
+    Case(
         "MPS621",
         lambda: F.conv2d(on(1, 3, 8, 8), on(4, 3, 2, 3, 3)[:, :, 1]),
         (lambda: F.conv2d(on(1, 3, 8, 8), on(4, 3, 2, 3, 3)[:, :, 1].contiguous()),

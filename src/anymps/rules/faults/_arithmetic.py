@@ -1,4 +1,4 @@
-"""Rows of `_table`: copies and matrix products.
+"""Rows of `_table`: copies, matrix products and single numbers.
 
 Sources: the issues and pull requests named in each row; where a row names a file, that file in the pytorch tree. Bounds
 of releases without a fix in the row are those of the reports: nothing is claimed of releases that nobody measured.
@@ -206,5 +206,18 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         (),
         'Metal Shading Language Specification, 3.1 ("does not cause an exception but results in an unspecified value")',
         until=(2, 15),
+    ),
+    Hazard(
+        "MPS619",
+        "nextafter of bfloat16",
+        ("nextafter", "nextafter_"),
+        Check.BFLOAT16,
+        Outcome.WRONG,
+        "nextafter of bfloat16 takes the next float32 and rounds it back, which gives the number itself",
+        "Let the CPU do it: `torch.nextafter(x.cpu(), y.cpu()).to(x.device)`.",
+        (),
+        "the kernel nextafter_dense_bfloat_bfloat of torch 2.13's macOS wheel, run beside the CPU's code; right in 2.15",
+        since=(2, 13),
+        until=(2, 13),
     ),
 )

@@ -27,6 +27,7 @@ class Check(str, Enum):
     EXPANDED_MATRIX = "expanded_matrix"
     HUGE_BATCHED = "huge_batched"
     INTEGERS = "integers"
+    BFLOAT16 = "bfloat16"
     ZERO_DIVISORS = "zero_divisors"
     STRIDED_WEIGHT = "strided_weight"
     CHANNEL_SLICE = "channel_slice"

@@ -148,6 +148,11 @@ bool integers(const Seen& seen) {
   return self != nullptr && c10::isIntegralType(type_of(self), /*includeBool=*/false);
 }
 
+bool bfloat16(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  return self != nullptr && type_of(self) == at::kBFloat16;
+}
+
 // --- convolution: roles are input, weight, then what a check needs
 
 bool strided_weight(const Seen& seen) {
@@ -329,6 +334,7 @@ const std::unordered_map<std::string, CheckKind>& checks() {
       {"expanded_matrix", {expanded_matrix, matrices}},
       {"huge_batched", {huge_batched, batched}},
       {"integers", {integers, self}},
+      {"bfloat16", {bfloat16, self}},
       {"strided_weight", {strided_weight, layer}},
       {"channel_slice", {channel_slice, layer}},
       {"wide_kernel", {wide_kernel, layer}},
