@@ -216,7 +216,8 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         "nextafter of bfloat16 takes the next float32 and rounds it back, which gives the number itself",
         "Let the CPU do it: `torch.nextafter(x.cpu(), y.cpu()).to(x.device)`.",
         (),
-        "the kernel nextafter_dense_bfloat_bfloat of torch 2.13's macOS wheel, run beside the CPU's code; right in 2.15",
+        "the kernel nextafter_dense_bfloat_bfloat of torch 2.13's macOS wheel, run beside the CPU's code; "
+        "right in 2.15",
         since=(2, 13),
         until=(2, 13),
     ),
