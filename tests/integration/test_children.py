@@ -267,3 +267,42 @@ def test_workers_of_a_data_loader(tmp_path: Path) -> None:
     assert [name for name, _ in parts(tmp_path)] == ["main process", "process 2", "process 3"]
     with Recording.open(tmp_path / "all.anymps") as recording:
         assert [(it.line, it.waits) for it in recording.lines()] == [(10, 4)]
+
+
+LIGHTNING = """
+import lightning.pytorch as pl
+import torch
+
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def training_step(self, batch, index):
+        seen = batch[0].to("mps").sum()
+        self.log("seen", seen.item())
+        return self.layer(batch[0]).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+if __name__ == "__main__":
+    data = torch.utils.data.TensorDataset(torch.ones(4, 2))
+    trainer = pl.Trainer(
+        accelerator="cpu", strategy="ddp_spawn", devices=2, max_epochs=1, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    )
+    trainer.fit(Module(), torch.utils.data.DataLoader(data, batch_size=1))
+    print(trainer.callback_metrics["seen"].item())
+"""
+
+
+def test_lightning_spawns_its_ranks(tmp_path: Path) -> None:
+    """As a Mac trains no model on mps in several processes, theirs is on the CPU; what they do on mps is recorded."""
+    pytest.importorskip("lightning", reason="ddp_spawn is Lightning's own")
+    result = run(tmp_path, LIGHTNING)
+    assert result.lines == ["2.0"], result.stderr
+    first, *ranks = [name for name, _ in parts(tmp_path)]
+    assert (first, sorted(ranks)) == ("main process", ["rank 0", "rank 1"])
+    with Recording.open(tmp_path / "all.anymps") as recording:
+        assert [(it.line, it.on_mps, it.waits) for it in recording.lines()] == [(11, 4, 4), (12, 4, 4)]

@@ -29,10 +29,10 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
         os.environ[RANK_VARIABLE] = os.environ["RANK"]  # the workers of this rank are no ranks
 
     def finish(ending: dict[str, object]) -> int:
+        rank = _rank(inherited)
         capture.close(ending)
-        rank = os.environ.get("RANK", "")
         with suppress(OSError):  # whoever has read it may have taken it away
-            os.rename(path, finished_name(path, rank if rank != inherited else ""))
+            os.rename(path, finished_name(path, rank))
         return 0
 
     def keep(ending: dict[str, object]) -> None:
@@ -50,8 +50,19 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
     def leave() -> None:
         ends.finish({"status": 0})
         ends.uninstall()
-        for it in (path, finished_name(path, os.environ.get("RANK", ""))):
+        for it in (path, finished_name(path, _rank(inherited))):
             with suppress(OSError):
                 os.unlink(it)
 
     return leave
+
+
+def _rank(inherited: str) -> str:
+    """This process's rank as its launcher says it, else as its process group does; empty for one that has none."""
+    rank = os.environ.get("RANK", "")
+    if rank:
+        return rank if rank != inherited else ""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return ""
+    return str(distributed.get_rank())
