@@ -167,3 +167,13 @@ def test_where_it_cannot_be_told() -> None:
     assert without_batches(planned()) == ""
     assert without_batches(replace(other, times=())) == ""
     assert without_batches(replace(planned(), batches=())) == ""
+
+
+def test_a_narrow_table_leaves_the_interval_of_samples_to_the_chart() -> None:
+    """No cell is cut: the column goes where the width is too little for all."""
+    both = planned("M3 Pro 18GB", "M5 16GB")
+    whole, narrow = batch_rows(both), batch_rows(both, 60)
+    assert narrow.columns == ("Mac", "batch", "a step", "80 %", "samples/s", "speed", "bound by")
+    assert narrow.numbers == (1, 2, 3, 4, 5)
+    assert narrow.rows == tuple((*row[:5], *row[6:]) for row in whole.rows)
+    assert batch_rows(both, 120) == whole

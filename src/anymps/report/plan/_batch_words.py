@@ -21,15 +21,23 @@ _ALIKE: Final = "The errors of all sizes are alike, so they compare better than 
 _OTHERS: Final = "--mac shows another Mac."
 
 
-def batch_rows(plan: Plan) -> Rows:
-    """The batch sizes that fit each Mac, what a step takes with them, and how many samples a second that is."""
+def batch_rows(plan: Plan, width: int | None = None) -> Rows:
+    """The batch sizes that fit each Mac, what a step takes with them, and how many samples a second that is.
+
+    Where `width` characters are too few, the interval of the samples is left to the chart.
+    """
     rows = [_row(batches, it, len(plan.batches) > 1) for batches in plan.batches for it in batches.rows]
     columns = ("batch", "a step", "80 %", "samples/s", "80 %", "speed", "bound by")
     several = len(plan.batches) > 1
     first = 1 if several else 0
+    header, numbers = (("Mac",) if several else ()) + columns, 6
+    if rows and width is not None and _wide(header, rows) > width:
+        left_out = first + 4
+        header, *rows = ((*row[:left_out], *row[left_out + 1 :]) for row in (header, *rows))
+        numbers = 5
     return Rows(
-        (("Mac",) if several else ()) + columns,
-        tuple(range(first, first + 6)),
+        header,
+        tuple(range(first, first + numbers)),
         tuple(rows),
         " ".join([*map(knee, plan.batches), _ALIKE, *(() if plan.asked else (_OTHERS,))]) if rows else "",
     )
@@ -58,6 +66,11 @@ def speed(batches: Batches, it: BatchTime) -> float:
     """How many times the samples a second of the script's own batch, or of the first one where that does not fit."""
     base = next((row for row in batches.rows if row.batch == batches.own), batches.rows[0])
     return it.samples / base.samples
+
+
+def _wide(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> int:
+    """Characters of a table's longest cells, two apart."""
+    return sum(max(map(len, column)) + 2 for column in zip(header, *rows, strict=True)) - 2
 
 
 def _row(batches: Batches, it: BatchTime, several: bool) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def _batches(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]
         yield from _title(batch_words.TITLE)
         yield indented(Text(why))
     names = f"on {plan.batches[0].mac.name}, " if len(plan.batches) == 1 else ""
-    yield from _section(batch_words.TITLE, f"{names}{_TIMES_REMARK}", batch_words.batch_rows(plan))
+    yield from _section(batch_words.TITLE, f"{names}{_TIMES_REMARK}", batch_words.batch_rows(plan, width - 4))
     for batches in plan.batches:
         yield Text()
         if len(plan.batches) > 1:
