@@ -184,7 +184,8 @@ def test_division_by_zero_ends_the_kernel_and_not_the_process() -> None:
 def test_interrupt_ends_an_endless_kernel() -> None:
     """Ctrl-C is KeyboardInterrupt, in a real process."""
     code = (
-        "import anymps, torch\nanymps.enable(quiet=True)\n"
+        "import anymps, signal, torch\nanymps.enable(quiet=True)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # the tests may run where it is ignored\n"
         f"library = torch.mps.compile_shader({FAULTY!r})\n"
         "x = torch.zeros(1, dtype=torch.int32, device='mps')\nprint('ready', flush=True)\n"
         "try:\n    library.endless(x, threads=64, group_size=32)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
