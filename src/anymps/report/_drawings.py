@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from anymps.record import Category, MemoryStory, Recording, Sample, StepSum
 from anymps.report import _text as text
+from anymps.report._lanes import TICKS, round_
 
-_TICKS: Final = 5  # parts of the axis at most
 _TICKS_APART: Final = 0.16  # of the width: a label on a phone
 _POINTS: Final = 400  # of the curve of memory
 _MOST_BARS: Final = 200
@@ -114,7 +114,7 @@ def _step_ticks(samples: Sequence[Sample], across: Sequence[float], first_step: 
     first: dict[int, float] = {}
     for sample, at in zip(samples, across, strict=True):
         first.setdefault(sample.step, at)
-    every = -(-len(first) // _TICKS)
+    every = -(-len(first) // TICKS)
     ticks: list[dict[str, Any]] = []
     last = -1.0
     for step, at in list(first.items())[::every]:
@@ -151,8 +151,3 @@ def _group_title(group: Sequence[StepSum]) -> str:
     steps = f"step {group[0].step}" if len(group) == 1 else f"steps {group[0].step} to {group[-1].step}"
     length = text.duration(longest.duration_ns) or "0 ns"
     return f"{steps}: {length}, {text.plural(longest.waits, 'wait')}, {longest.on_cpu} on the CPU"
-
-
-def round_(number: float) -> float:
-    """Places of a drawing, no finer than eyes and files need."""
-    return round(number, 3)

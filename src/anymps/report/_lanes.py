@@ -15,7 +15,7 @@ LaneKind = Literal["parts", "bars", "queue", "waits"]
 
 _FIRST: Final = 14  # the base line of the first title; the axis begins below it
 _HEIGHTS: Final[dict[LaneKind, int]] = {"parts": 58, "bars": 50, "queue": 50, "waits": 60}
-_TICKS: Final = 5  # parts of the axis at most
+TICKS: Final = 5  # parts of an axis at most
 _MOST_ROWS: Final = 200  # of the table
 _NARROWEST: Final = 0.05  # per cent: about half a pixel
 
@@ -33,6 +33,17 @@ def span(start: float, length: float, whole: float, name: str, title: str, look:
         "label": _label(name, 100 * length / whole),
         "look": look,
         "title": title,
+    }
+
+
+def row(start: float, length: float, track: str, what: str, where: str, calls: int = 1) -> dict[str, str]:
+    """A row of the table that says the same; of several calls `what` names one."""
+    return {
+        "start": text.duration(start) or "0",
+        "length": text.duration(length) or "0",
+        "track": track,
+        "what": what if calls == 1 else f"{what} and more, {calls} calls",
+        "where": where,
     }
 
 
@@ -82,7 +93,7 @@ def _label(name: str, width: float) -> str:
 
 def _ticks(length: float) -> list[dict[str, Any]]:
     """Marks at round times: as many as a narrow screen has room for."""
-    rough = length / _TICKS
+    rough = length / TICKS
     power = 10 ** math.floor(math.log10(rough))
     each = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     return [

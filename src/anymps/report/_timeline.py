@@ -8,7 +8,7 @@ from typing import Any, Final
 from anymps.findings import hurting_in
 from anymps.record import Recording, Span, Step, StepQueues, StepTimeline
 from anymps.report import _text as text
-from anymps.report._lanes import drawing, lane, round_, span
+from anymps.report._lanes import drawing, lane, round_, row, span
 from anymps.report._timeline_on_mac import timeline_on_mac
 from anymps.report._words import fact
 
@@ -113,14 +113,9 @@ def _rows(line: StepTimeline, start: int, directory: str) -> Iterator[dict[str, 
         *((it, "CPU", text.clean(it.operator), text.place(it.site, directory)) for it in line.on_cpu),
         *((it, "wait", it.wait.label, text.place(it.site, directory)) for it in line.waits),
     ]
-    for it, track, what, where in sorted(rows, key=lambda row: row[0].start_ns):
-        yield {
-            "start": text.duration(it.start_ns - start) or "0",
-            "length": text.duration(it.end_ns - it.start_ns) or "0",
-            "track": track,
-            "what": what if it.count == 1 or track == "host" else f"{what} and more, {it.count} calls",
-            "where": where,
-        }
+    for it, track, what, where in sorted(rows, key=lambda it: it[0].start_ns):
+        calls = 1 if track == "host" else it.count
+        yield row(it.start_ns - start, it.end_ns - it.start_ns, track, what, where, calls)
 
 
 def _title(it: Span, name: str, directory: str) -> str:

@@ -10,7 +10,7 @@ from anymps.findings import numbered
 from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of, try_forecast
 from anymps.record import Recording
 from anymps.report import _text as text
-from anymps.report._lanes import drawing, lane, round_, span
+from anymps.report._lanes import drawing, lane, round_, row, span
 from anymps.report._words import fact
 
 # What the host does, by how it looks and what it is called; in the order of the legend.
@@ -134,22 +134,12 @@ def _queue(line: PredictedTimeline) -> list[dict[str, str]]:
 def _rows(line: PredictedTimeline, directory: str) -> Iterator[dict[str, str]]:
     """Phases, fallbacks and waits in the order of time."""
     rows = [
-        *((start, end, "host", phase.label, None) for phase, start, end in line.phases),
-        *((it.start, it.end, "CPU", _with_more(it, it.operator), it.place) for it in line.fallbacks),
-        *((it.start, it.end, "wait", _with_more(it, _wait_name(it.place)), it.place) for it in line.waits),
+        *((start, end, "host", phase.label, "", 1) for phase, start, end in line.phases),
+        *((it.start, it.end, "CPU", it.operator, _where(it.place, directory), it.calls) for it in line.fallbacks),
+        *((it.start, it.end, "wait", _wait_name(it.place), _where(it.place, directory), it.calls) for it in line.waits),
     ]
-    for start, end, track, what, place in sorted(rows, key=lambda row: row[0]):
-        yield {
-            "start": text.duration(1e9 * start) or "0",
-            "length": text.duration(1e9 * (end - start)) or "0",
-            "track": track,
-            "what": what,
-            "where": _where(place, directory) if track != "host" else "",
-        }
-
-
-def _with_more(it: BusySpan, name: str) -> str:
-    return text.clean(name) if it.calls == 1 else f"{text.clean(name)} and more, {it.calls} calls"
+    for start, end, track, what, where, calls in sorted(rows, key=lambda it: it[0]):
+        yield row(1e9 * start, 1e9 * (end - start), track, text.clean(what), where, calls)
 
 
 def _wait_name(place: Place | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anymps._units import duration, duration_range, duration_short
 from anymps.report import _text as text
-from anymps.report._drawings import round_
+from anymps.report._lanes import round_
 from anymps.report.plan import _words as words
 from anymps.report.plan._chart import LogScale
 from anymps.report.plan._words import rate
