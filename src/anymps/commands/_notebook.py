@@ -7,54 +7,17 @@ __all__ = ["NotebookSession", "NotebookTarget", "is_notebook"]
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from anymps._errors import RecordingError, UsageError
+from anymps._errors import UsageError
+from anymps.commands._kernel_capture import KernelCapture
 from anymps.commands._session import RunSession
 from anymps.commands._target import Target, TargetError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from anymps.record import Recording
 
 
 def is_notebook(name: str) -> bool:
     """Whether a script's name is a notebook's."""
     return name.lower().endswith(".ipynb")
-
-
-class KernelCapture:
-    """Stands for the capture that runs in the kernel: what a session asks of one, as the kernel has told it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.told: Mapping[str, Any] = {}
-
-    @property
-    def recording(self) -> Recording:
-        """The file that the kernel wrote."""
-        from anymps.record import Recording
-
-        return Recording.open(self._path)
-
-    @property
-    def failure(self) -> RecordingError | None:
-        """Why the recording ended before the run did."""
-        return RecordingError(self.told["failure"]) if self.told.get("failure") else None
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything could be recorded."""
-        return bool(self.told.get("has_begun", True))
-
-    @property
-    def steps_seen(self) -> int:
-        """The steps of the optimizer, where only a part is recorded."""
-        return int(self.told.get("steps_seen", 0))
-
-    def close(self, ending: Mapping[str, object]) -> None:
-        """Nothing: the kernel closes it, and says in it how the notebook ended."""
 
 
 class NotebookSession(RunSession):

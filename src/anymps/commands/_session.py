@@ -24,7 +24,7 @@ from anymps.report import plural
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
-    from anymps.commands._notebook import KernelCapture
+    from anymps.commands._kernel_capture import KernelCapture
     from anymps.record import Recording
 
 
