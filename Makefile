@@ -92,7 +92,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.package-$(KEY): | $(VENV)/bin/python
 	@echo "==> installing torch (the version in constraints.txt) and anymps; the first time this downloads some hundred megabytes"
-	@$(PIP) --editable .
+	@$(PIP) --editable ".[torch]"
 	@rm -f $(VENV)/.package-* && touch $@
 
 $(VENV)/.examples-$(KEY): $(VENV)/.package-$(KEY)

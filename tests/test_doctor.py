@@ -184,7 +184,10 @@ def test_no_torch() -> None:
     diagnosis = diagnose(replace(LINUX, torch=None, torch_tags=(), core_built=None))
     assert (diagnosis.state, diagnosis.device) == (State.NO_TORCH, "none")
     assert diagnosis.why == ["torch is not installed"]
-    assert diagnosis.next_steps == [f"install torch {SUPPORTED}: pip install torch"]
+    assert diagnosis.next_steps == [
+        f"install torch {SUPPORTED}: pip install torch",
+        "or ask the environment that has it: anymps doctor --python PATH",
+    ]
     assert problems(diagnosis) == {"torch": (Status.BAD, "not installed")}
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import json
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,14 +48,33 @@ def test_doctor(bare: Path) -> None:
     ran = run(bare, "doctor")
     assert (ran.returncode, ran.stderr) == (1, "")
     lines = ran.stdout.splitlines()
-    assert lines[:4] == [
+    assert lines[:5] == [
         "mps in torch     torch cannot be used",
         "  because        torch is not installed",
         "mps with anymps  none, until what is marked BAD below is put right",
         f"next             install {RELEASES}: pip install torch",
+        "next             or ask the environment that has it: anymps doctor --python PATH",
     ]
     assert f"anymps           {anymps.__version__}, Python {platform.python_version()}" in lines
     assert "torch            BAD: not installed" in lines
+
+
+def test_doctor_asks_another_python(bare: Path) -> None:
+    """The torch of the interpreter that is named, and not the lack of one here."""
+    ran = run(bare, "doctor", "--json", "--python", sys.executable)
+    assert ran.stderr == ""
+    told = json.loads(ran.stdout)["facts"]
+    assert (told["torch"], told["python"]) == (importlib.metadata.version("torch"), platform.python_version())
+    ran = run(bare, "doctor", "--python", "/nowhere/python")
+    text = "anymps: --python /nowhere/python cannot be started: No such file or directory\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", text)
+
+
+def test_torch_is_no_dependency() -> None:
+    """pip brings it only where the extra `torch` asks for it."""
+    needs = [text.replace(" ", "") for text in importlib.metadata.requires("anymps") or []]
+    assert {text.partition(";")[2].strip() for text in needs if re.match("torch[<>=;]", text)} == {"extra=='torch'"}
+    assert any(text.startswith("click") and "extra" not in text for text in needs)
 
 
 @pytest.mark.parametrize("words", [["run", "train.py"], ["plan", "train.py"]])

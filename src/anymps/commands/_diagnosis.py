@@ -112,7 +112,8 @@ def _reasons(facts: Facts, state: State, release: tuple[int, int] | None) -> tup
             return [f"torch cannot be imported: {facts.torch_error}"], [
                 "install torch again: pip install --force-reinstall torch"
             ]
-        return ["torch is not installed"], [f"install torch {SUPPORTED}: pip install torch"]
+        steps = [f"install torch {SUPPORTED}: pip install torch"]
+        return ["torch is not installed"], [*steps, "or ask the environment that has it: anymps doctor --python PATH"]
     if state is State.NOT_BUILT:
         return _not_built(facts)
     if state is State.NOT_AVAILABLE:

@@ -6,9 +6,11 @@ __all__ = ["doctor", "lines"]
 
 import dataclasses
 import json
+from pathlib import Path
 
 import click
 
+from anymps.commands._another_python import run_in
 from anymps.commands._diagnosis import Diagnosis, State, diagnose
 from anymps.commands._facts import Facts, gather
 
@@ -27,11 +29,14 @@ _DEVICES = {
 
 @click.command(short_help="Tell why mps is or is not there, and what to do next.")
 @click.option("--json", "as_json", is_flag=True, help="Print facts and diagnosis as JSON.")
-def doctor(as_json: bool) -> int:
+@click.option("--python", type=click.Path(path_type=Path), help="Ask another interpreter, and so its torch.")
+def doctor(as_json: bool, python: Path | None) -> int:
     """Tell why mps is or is not there on this machine, and what to do next.
 
     Changes nothing and builds nothing. Ends with 0 if anymps can give a device here, real or virtual, else with 1.
     """
+    if python is not None:
+        return run_in(python, "doctor", *(["--json"] if as_json else []))
     facts = gather()
     diagnosis = diagnose(facts)
     click.echo(to_json(facts, diagnosis) if as_json else "\n".join(lines(facts, diagnosis)))
