@@ -36,7 +36,8 @@ class Finding:
     none. `cost_ns` is the lowest and highest estimate, in ns, of what `count` costs on a Mac, (0, 0) if it stops the
     run instead. `what` happened, `why` it matters on MPS, `fix` is the smallest one, `source` backs the rule.
     `related_sites` are other lines, such as the one that made the tensor; `related_as` says what they are, before a
-    place: `made at`. An unknown `site` has no file.
+    place: `made at`. An unknown `site` has no file. `processes` are those in which it was seen, by name, where the
+    recording is joined of several and these are not all in which anything ran.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Finding:
     source: str
     related_sites: tuple[Site, ...] = ()
     related_as: str = "made at"
+    processes: tuple[str, ...] = ()
 
     @property
     def order(self) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ from anymps.findings._family import by_id
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import priced
+from anymps.findings._processes import with_processes
 from anymps.findings.rules import FAMILIES
 from anymps.record import Recording
 
@@ -26,7 +27,8 @@ def find(recording: Recording) -> list[Finding]:
     findings = [
         finding for family in FAMILIES for finding in family.find(recording) if RULES[finding.id].applies(torch_version)
     ]
-    return sorted(priced(recording, findings), key=lambda finding: finding.order)
+    found = with_processes(recording, priced(recording, findings))
+    return sorted(found, key=lambda finding: finding.order)
 
 
 def unjudged(recording: Recording) -> dict[str, str]:

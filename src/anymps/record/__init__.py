@@ -32,6 +32,7 @@ from anymps.record._facts import (
 from anymps.record._join import join
 from anymps.record._join_file import check_alike, join_into
 from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
+from anymps.record._processes import LinesByProcess
 from anymps.record._recording import Recording
 from anymps.record._writer import RecordingWriter
 
@@ -45,6 +46,7 @@ __all__ = [
     "Flag",
     "Holding",
     "Line",
+    "LinesByProcess",
     "MemorySample",
     "MemoryStory",
     "Moment",

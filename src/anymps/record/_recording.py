@@ -40,6 +40,7 @@ from anymps.record._file import open_readonly
 from anymps.record._marks import read_noted, read_unsafe_copies
 from anymps.record._memory import MemoryStory, read_samples, tell
 from anymps.record._open_file import OpenFile
+from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._refusals import read_refusals
 from anymps.record._rows import within
@@ -339,6 +340,12 @@ class Recording:
     @cached_property
     def _lines(self) -> tuple[Line, ...]:
         return read_lines(self._rows, self._counts, self.site, self.noted("fused"))
+
+    @cached_property
+    def lines_by_process(self) -> LinesByProcess:
+        """In which of its `parts` each line called something, waited, or was refused."""
+        begins = [part.begin_ns for part in self.parts]
+        return read_lines_by_process(self._rows, self._sites, begins, whole=self.dropped == 0)
 
     def backend_changes_per_step(self) -> dict[int, int]:
         """How often each complete step went from the GPU to the CPU or back: twice a fallback (see `Line`)."""

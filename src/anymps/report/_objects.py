@@ -23,6 +23,7 @@ def finding_object(finding: Finding, fingerprint: str) -> dict[str, object]:
         "why": finding.why,
         "fix": finding.fix,
         "source": finding.source,
+        "processes": list(finding.processes),
         "fingerprint": fingerprint,
     }
 

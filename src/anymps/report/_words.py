@@ -23,6 +23,7 @@ from anymps.report._text import clean, count, duration, duration_range, module, 
 
 _ABOUT_WAITS = ("MPS2", "MPS102")
 _RARE = 0.5  # times a step: a fraction tells less than how often
+_MOST_NAMES = 3  # of processes; one more is told by its name, too
 _SHORTEST_SOURCE = 24  # characters
 
 
@@ -97,6 +98,19 @@ def times(finding: Finding) -> str:
     if finding.per_step <= _RARE:
         return f"{finding.count:,} in this run, about once in {round(1 / finding.per_step):,} steps"
     return f"{finding.count:,} in this run, {count(finding.per_step)} a step"
+
+
+def seen_in(recording: Recording, finding: Finding) -> str:
+    """In which of several processes it was seen; the empty text if in all of them, or if there is one."""
+    names = [clean(name) for name in finding.processes]
+    if not names:
+        return ""
+    of = f"{len(names):,} of {len(recording.lines_by_process.working):,} processes"
+    more = len(names) - _MOST_NAMES
+    if more > 1:
+        names[_MOST_NAMES:] = [f"{more:,} more"]
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f"{of}: {listed}"
 
 
 def cost(finding: Finding) -> str:

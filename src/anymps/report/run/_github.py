@@ -13,7 +13,7 @@ from anymps.findings import Finding, Severity
 from anymps.record import Recording
 from anymps.report._suite import news
 from anymps.report._text import clean, duration_range, place
-from anymps.report._words import fact, verdict
+from anymps.report._words import fact, seen_in, verdict
 from anymps.report.run._location import below, root_of
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -44,12 +44,14 @@ class GithubRenderer:
                 properties = {"file": file, "line": str(finding.site.line)}
             properties["title"] = f"{finding.id} {finding.title}"
             where = "" if file is not None else f"{place(finding.site, fact(recording, 'directory'))}: "
-            yield _command(_COMMANDS[finding.severity], properties, f"{where}{_message(finding)}")
+            yield _command(_COMMANDS[finding.severity], properties, f"{where}{_message(recording, finding)}")
 
 
-def _message(finding: Finding) -> str:
+def _message(recording: Recording, finding: Finding) -> str:
     low, high = finding.cost_per_step_ns
     cost = f"Cost: about {duration_range(low, high)} a step on a Mac.\n" if high else ""
+    seen = seen_in(recording, finding)
+    cost += f"Seen in {seen}.\n" if seen else ""
     return f"{clean(finding.what)}\n{cost}Why: {clean(finding.why)}\nFix: {clean(finding.fix)}"
 
 

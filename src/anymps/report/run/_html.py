@@ -30,6 +30,7 @@ from anymps.report._words import (
     limits,
     needless_waits,
     not_modelled,
+    seen_in,
     source_words,
     state,
     times,
@@ -66,7 +67,7 @@ class HtmlRenderer:
         """Everything that the template shows, as plain texts and numbers."""
         directory = fact(recording, "directory")
         shown = [
-            self._finding(number, finding, directory) for number, finding in enumerate(findings[:_MOST_FINDINGS], 1)
+            self._finding(number, finding, recording) for number, finding in enumerate(findings[:_MOST_FINDINGS], 1)
         ]
         timeline, runs = timeline_drawing(recording), runs_drawing(recording)
         memory = memory_drawing(recording.memory_story)
@@ -100,7 +101,8 @@ class HtmlRenderer:
         page["sections"] = _sections(page)
         return {**page, **assets()}
 
-    def _finding(self, number: int, finding: Finding, directory: str) -> dict[str, Any]:
+    def _finding(self, number: int, finding: Finding, recording: Recording) -> dict[str, Any]:
+        directory = fact(recording, "directory")
         function = text.clean(finding.site.function)
         return {
             "number": number,
@@ -114,6 +116,7 @@ class HtmlRenderer:
             "related": [self._related(site, directory) for site in finding.related_sites],
             "what": text.clean(finding.what),
             "times": times(finding),
+            "seen_in": seen_in(recording, finding),
             "cost": cost(finding),
             "why": text.clean(finding.why),
             "fix": text.clean(finding.fix),

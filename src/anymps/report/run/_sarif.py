@@ -99,6 +99,8 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str, expected: 
         "partialFingerprints": {_FINGERPRINT: fingerprint},
         "occurrenceCount": max(finding.count, 1),
     }
+    if finding.processes:
+        result["properties"] = {"processes": [clean(name) for name in finding.processes]}
     if expected:
         result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": _plain(expected)}]
     if finding.site.known:

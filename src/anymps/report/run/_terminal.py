@@ -26,7 +26,7 @@ from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._predicted import ON_MAC, mac_times, predicted_sentence
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
-from anymps.report._words import cost, environment, fact, limits, source_words, state, times, verdict
+from anymps.report._words import cost, environment, fact, limits, seen_in, source_words, state, times, verdict
 from anymps.report.run._wait_rows import BELONGING_COLUMNS, NUMBERS, wait_rows
 
 _ROOMY = 80  # below, the source line needs the room of the column that is twice another one
@@ -270,6 +270,8 @@ def _findings(recording: Recording, findings: Sequence[Finding]) -> Iterator[Ren
                 rows.append(("", _source(site.source)))
         rows.append(("what", Text(text.clean(finding.what))))
         rows.append(("times", Text(times(finding))))
+        if seen := seen_in(recording, finding):
+            rows.append(("seen in", Text(seen)))
         if cost(finding):
             rows.append(("cost", Text(cost(finding))))
         rows += [

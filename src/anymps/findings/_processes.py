@@ -1,0 +1,42 @@
+"""In which processes of a joined recording a finding was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from anymps.findings._catalogue import RULES
+from anymps.findings._model import Finding
+from anymps.record import LinesByProcess, Recording
+
+_ABOUT_WAITS: Final = ("MPS102", "MPS2")
+
+
+def with_processes(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, each with the processes in which it was seen, where these are not all that did anything on mps."""
+    found = list(findings)
+    if len(recording.parts) < 2 or not found:
+        return found
+    lines = recording.lines_by_process
+    if not lines.whole:  # calls without detail are of no process
+        return found
+    names = [part.name for part in recording.parts]
+    return [replace(it, processes=tuple(names[number] for number in _seen(it, lines))) for it in found]
+
+
+def _seen(finding: Finding, lines: LinesByProcess) -> list[int]:
+    """The numbers of these processes; none if they are all, or if nothing tells them."""
+    also = finding.related_sites if finding.related_as == "also at" else ()
+    evidence = _evidence(finding, lines)
+    places = [(site.file, site.line) for site in (finding.site, *also) if site.known]
+    seen = frozenset().union(*(evidence.get(place, frozenset()) for place in places))
+    return sorted(seen) if seen < lines.working else []
+
+
+def _evidence(finding: Finding, lines: LinesByProcess) -> Mapping[tuple[str, int], frozenset[int]]:
+    """What of a line's doings a finding is about: the same line may run in each process and wait in one."""
+    rule = RULES.get(finding.id)
+    if rule is not None and rule.refusal:
+        return lines.refused
+    return lines.waited if finding.id.startswith(_ABOUT_WAITS) else lines.called

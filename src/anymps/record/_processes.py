@@ -1,0 +1,64 @@
+"""In which processes of a joined recording a line did something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anymps.record._facts import Site
+from anymps.record._sums import Rows
+
+
+@dataclass(frozen=True)
+class LinesByProcess:
+    """What happened at the lines of each process, by file and line; processes are numbers of `Recording.parts`.
+
+    `called` is for any call, buffer or mark, `waited` for waits of the host, `refused` for calls that raised and for
+    the lines that made what was refused. `working` are the processes in which anything happened. `whole` is false
+    where some calls were only counted: then a line may have run in more processes than are told.
+    """
+
+    called: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
+    waited: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
+    refused: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
+    working: frozenset[int] = frozenset()
+    whole: bool = True
+
+
+def read_lines_by_process(
+    rows: Rows, sites: Mapping[int, Site], begins: Sequence[int], *, whole: bool
+) -> LinesByProcess:
+    """One pass over entries, buffers and refusals; `begins` are where the processes begin on the clock of the whole."""
+    calls = rows(f"SELECT DISTINCT {_process('start_ns', begins)}, site, wait <> 0 FROM entries")
+    buffers = rows(f"SELECT DISTINCT {_process('born_ns', begins)}, site FROM allocations WHERE born > 0")
+    refusals = rows(
+        f"SELECT DISTINCT {_process('e.start_ns', begins)}, r.site, r.origin FROM refusals r "
+        "JOIN entries e ON e.id = r.entry"
+    )
+    called = [(number, site) for number, site, _ in calls]
+    raised = [(number, site) for number, *both in refusals for site in both]
+    return LinesByProcess(
+        called=_by_line([*called, *buffers, *raised], sites),
+        waited=_by_line([(number, site) for number, site, waits in calls if waits], sites),
+        refused=_by_line(raised, sites),
+        working=frozenset(number for number, _ in [*called, *buffers]),
+        whole=whole,
+    )
+
+
+def _process(time: str, begins: Sequence[int], first: int = 0) -> str:
+    """SQL for the process in which a time lies, with as few comparisons as halving takes."""
+    if len(begins) <= 1:
+        return f"{first:d}"
+    half = len(begins) // 2
+    before, after = _process(time, begins[:half], first), _process(time, begins[half:], first + half)
+    return f"CASE WHEN {time} < {begins[half]:d} THEN {before} ELSE {after} END"
+
+
+def _by_line(found: Sequence[tuple[int, int]], sites: Mapping[int, Site]) -> dict[tuple[str, int], frozenset[int]]:
+    lines: dict[tuple[str, int], set[int]] = {}
+    for number, identity in found:
+        site = sites.get(identity)
+        if site is not None and site.known:
+            lines.setdefault((site.file, site.line), set()).add(number)
+    return {line: frozenset(numbers) for line, numbers in lines.items()}

@@ -1,0 +1,95 @@
+"""A finding of a joined recording says in which processes it was seen, where these are not all."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anymps.findings import find
+from anymps.record import Fate, Recording, RecordingBuilder, RecordingWriter, RefusalKind, Wait, join
+from anymps.report import renderer
+
+META: dict[str, object] = {"torch_version": "2.13.0", "mac": "M1 8GB", "virtual": True, "rounds": True}
+
+
+def rank(*, reads: bool = False, refuses: bool = False) -> Recording:
+    """Six training steps; the line of the loss reads it in some ranks, and all run it."""
+    builder = RecordingBuilder(meta=META)
+    loss = builder.site("train.py", 7, "main", "total += loss(x).item()")
+    odd = builder.site("train.py", 9, "main", "torch.zeros(2, dtype=torch.float64, device='mps')")
+    for step in range(6):
+        start = step * 1000
+        builder.entry("aten::mul", start_ns=start + 10, duration_ns=5, site=loss)
+        if reads:
+            builder.entry("aten::item", start_ns=start + 20, duration_ns=5, fate=Fate.WAIT, wait=Wait.ITEM, site=loss)
+        builder.end_step(start + 900)
+    if refuses:
+        builder.refusal(
+            RefusalKind.FLOAT64, "TypeError", "no", operator="aten::zeros", start_ns=6000, site=odd, origin=odd
+        )
+    return builder.close()
+
+
+def joined(*ranks: Recording, bystander: bool = True) -> Recording:
+    """All of them, after the process that started them and did nothing on mps."""
+    named = [(f"rank {number}", it) for number, it in enumerate(ranks)]
+    if bystander:
+        named.insert(0, ("main process", RecordingBuilder(meta=META).close()))
+    with RecordingWriter.in_memory() as writer:
+        join(named, writer)
+    return writer.recording()
+
+
+def seen(recording: Recording) -> dict[str, tuple[str, ...]]:
+    """The processes of each finding."""
+    return {finding.id: finding.processes for finding in find(recording)}
+
+
+def test_a_finding_names_the_processes_it_was_seen_in() -> None:
+    """A wait is of the ranks that wait, though all run its line; a refusal is of the rank that was refused."""
+    found = seen(joined(rank(reads=True), rank(refuses=True), rank(reads=True)))
+    assert found["MPS301"] == ("rank 1",)
+    assert found["MPS201"] == ("rank 0", "rank 2")
+
+
+def test_nothing_is_said_where_all_have_it() -> None:
+    """The process that did nothing on mps is no exception."""
+    assert seen(joined(rank(reads=True), rank(reads=True)))["MPS201"] == ()
+    assert seen(joined(rank(reads=True)))["MPS201"] == ()
+    assert seen(rank(reads=True))["MPS201"] == ()
+
+
+def test_nothing_is_said_where_calls_were_only_counted() -> None:
+    """A call without detail may be of any process."""
+    writer = RecordingWriter.in_memory()
+    join([("rank 0", rank(reads=True)), ("rank 1", rank())], writer)
+    writer.add_totals([(1, 0, 1, 3, 0, 0, 50, 250, 0)])
+    writer.close()
+    assert seen(writer.recording())["MPS201"] == ()
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        ([1], "1 of 6 processes: rank 1"),
+        ([0, 5], "2 of 6 processes: rank 0 and rank 5"),
+        ([0, 1, 2, 5], "4 of 6 processes: rank 0, rank 1, rank 2 and rank 5"),
+        ([0, 1, 2, 3, 5], "5 of 6 processes: rank 0, rank 1, rank 2 and 2 more"),
+    ],
+)
+def test_each_form_says_it(refused: list[int], said: str) -> None:
+    """The terminal, the page and the annotation in words, JSON and SARIF as a list of names."""
+    recording = joined(*(rank(refuses=number in refused) for number in range(6)))
+    found = find(recording)
+
+    def form(name: str) -> str:
+        return "".join(renderer(name).pieces(recording, found))
+
+    assert " ".join(f"seen in {said}".split()) in " ".join(form("terminal").split())
+    assert f"<dt>Seen in</dt><dd>{said}</dd>" in form("html")
+    assert f"%0ASeen in {said}.%0A" in form("github")
+    names = [f"rank {number}" for number in refused]
+    assert [it["processes"] for it in json.loads(form("json"))["findings"] if it["id"] == "MPS301"] == [names]
+    results = json.loads(form("sarif"))["runs"][0]["results"]
+    assert [it["properties"] for it in results if it["ruleId"] == "MPS301"] == [{"processes": names}]
