@@ -115,15 +115,16 @@ def test_a_recording_names_the_users_line(tmp_path: Path) -> None:
     assert all(places == {("train.py", 8)} for places in kernels)
 
 
-def test_a_kernel_stands_at_the_lines_that_it_computes(tmp_path: Path) -> None:
-    """It counts at the first; in the second process Inductor finds it in its cache, though the lines have moved."""
+def test_what_is_compiled_stands_at_the_lines_that_it_computes(tmp_path: Path) -> None:
+    """A kernel counts at the first. The second process has all in Inductor's cache, though the lines have moved."""
     script = """
         import torch
         @torch.compile
         def step(x):
             y = torch.relu(x) + 1
             y = torch.sigmoid(y)
-            return y.sum()
+            z = y @ y.T
+            return z.sum()
         x = torch.ones(4, 8, device="mps", requires_grad=True)
         step(x).backward()
     """
@@ -137,7 +138,10 @@ def test_a_kernel_stands_at_the_lines_that_it_computes(tmp_path: Path) -> None:
         first = counted["y = torch.relu(x) + 1"]
         assert first.line == 4 + len(above)
         assert [line for _, line in first.fused] == [5 + len(above), 6 + len(above)]
-        assert first.on_mps == 2  # forward and backward
+        product = counted["z = y @ y.T"]  # no kernel of Inductor's, but a call of its own
+        assert product.line == 6 + len(above)
+        assert "def step(x):" not in counted
+        assert (first.on_mps, product.on_mps) == (2, 5)  # with the backward, and the tensors that they write to
         kernels = {use.name.partition(".")[0] for use in recording.operators() if use.name.startswith("metal::")}
         assert kernels <= {"metal::generated_kernel_0", "metal::generated_kernel_1"}
 

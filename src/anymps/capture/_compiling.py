@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from inspect import getattr_static
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ _ASKED_FOR = ("Call to `torch._dynamo.graph_break()`", "Skip calling `torch.comp
 _SKIPPED = "Failed to handle graph break gracefully"
 """How Dynamo's reason begins where it cannot go on after the break, as in a loop: it leaves the function uncompiled."""
 _LONGEST = 300  # characters of a reason or a guard
+_NOWHERE = CodeLine("", 0, "")
 
 Undo = list[Callable[[], None]]
 
@@ -82,7 +84,7 @@ class CompileWatch:
             self._undo.pop()()
 
     def _replace(self, owner: Any, name: str, replacement: Any) -> None:
-        original = getattr(owner, name)
+        original = getattr_static(owner, name)
         setattr(owner, name, replacement)
         self._undo.append(lambda: setattr(owner, name, original))
 
@@ -90,17 +92,26 @@ class CompileWatch:
         """Inductor begins with a graph of Dynamo's. Its Metal backend is loaded here, as it would be a moment later."""
         self._lines.add_graph(graph.graph.nodes)
         if not self._writing:
+            from torch._inductor.codecache import PyCodeCache
             from torch._inductor.codegen.mps import MetalScheduling
 
             self._writing = True
             written = _telling(MetalScheduling.define_kernel, self._kernel_written)
             self._replace(MetalScheduling, "define_kernel", written)
+            loaded = _telling(PyCodeCache.load_by_key_path, self._module_loaded)
+            self._replace(PyCodeCache, "load_by_key_path", staticmethod(loaded))
 
     def _kernel_written(self, name: Any, _: Any, source: Any, scheduled: Any, *__: Any) -> None:
         self._lines.add_kernel(str(source), scheduled)
         # In torch 2.11 the name is that of a library with one kernel, and no line is found.
         for line in filter(None, map(self._lines.line_of, scattering_nodes(scheduled))):
             self._scatter_sites.setdefault(str(name), self._site(line))
+
+    def _module_loaded(self, _: Any, __: Any, path: Any, linemap: Any = None, *___: Any, **____: Any) -> None:
+        """The module of a graph, new or from Inductor's cache, is about to run; those of single kernels have no map."""
+        if linemap:
+            lines = self._lines.of_module(str(path), linemap)
+            self._core.place_lines(str(path), {first: line or _NOWHERE for first, line in lines.items()})
 
     def _shader(self, source: Any, *_: Any, **__: Any) -> None:
         # A graph's kernels are compiled right after they were written. Of those in Inductor's cache the lines are

@@ -80,6 +80,11 @@ class Core(Protocol):
     def site(self, file: str, line: int, function: str, via: str, /) -> int:
         """The number of a place in the user's code."""
 
+    def place_lines(self, file: str, lines: dict[int, tuple[str, int, str]], /) -> None:
+        """Which lines of the program those of a file that a compiler has written compute, each up to the next; a line
+        0 of the program for none. Before that file runs.
+        """
+
     def current_site(self) -> int:
         """The number of the place in the user's code that is running."""
 

@@ -1,8 +1,8 @@
-"""The lines of the program that each kernel of torch.compile computes, from Inductor's nodes or beside its cache.
+"""The lines of the program that torch.compile's kernels and calls compute, from Inductor's nodes or beside its cache.
 
-Inductor writes a kernel once and finds it in its cache from then on. What it wrote says nothing about lines, so they
-are kept in a file beside it: not as lines, which move when the program is edited, but as nodes of Dynamo's graph, which
-the cache has compared.
+Inductor writes its code once and finds it in its cache from then on. What it wrote says nothing about lines, or those
+of the time of writing, so they are kept in a file beside it: not as lines, which move when the program is edited, but
+as nodes of Dynamo's graph, which the cache has compared.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,9 +53,7 @@ class KernelLines:
         """Inductor has written a kernel for these nodes (torch/_inductor/scheduler.py), which know their origins."""
         origins = [node for part in scheduled for node in getattr(getattr(part, "node", None), "origins", None) or ()]
         lines = {line for line in map(self.line_of, origins) if line is not None}
-        fingerprint, graph = next(
-            ((mark, known) for mark, known in reversed(self._graphs.items()) if lines <= set(known)), ("", [])
-        )
+        fingerprint, graph = self._graph_with(lines)
         nodes = sorted(graph.index(line) for line in lines) if graph else []
         for kernel in kernels_of(source) if nodes else ():
             key = _key(kernel.body)
@@ -67,12 +65,41 @@ class KernelLines:
         found = {kernel.name: self._lines(_key(kernel.body)) for kernel in kernels_of(source)}
         return {name: lines for name, lines in found.items() if lines}
 
+    def of_module(self, path: str, linemap: Sequence[tuple[int, str]]) -> dict[int, CodeLine | None]:
+        """The lines that a module of Inductor's computes, by the first of its own that each holds for.
+
+        `linemap` is Inductor's: where the code of a node begins, and the stack that the node carried when the module
+        was written, which may be long ago.
+        """
+        key = Path(path).stem  # a hash of what the module says
+        try:
+            told = json.loads(_path(key).read_text("utf-8"))
+            known = self._graphs[told["graph"]]
+            return {int(first): None if node is None else known[node] for first, node in told["nodes"].items()}
+        except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError):
+            pass  # not kept yet, of another program, or no file of ours
+        lines = {first: self._innermost(stack) for first, stack in linemap}
+        fingerprint, graph = self._graph_with({line for line in lines.values() if line is not None})
+        if not graph:
+            return {}
+        nodes = {first: None if line is None else graph.index(line) for first, line in lines.items()}
+        _keep(key, {"graph": fingerprint, "nodes": nodes})
+        return lines
+
     def line_of(self, node: Any) -> CodeLine | None:
         """The innermost line of the program in the stack that a node of a graph carries."""
-        for file, line, function in reversed(_FRAME.findall(node.meta.get("stack_trace") or "")):
+        return self._innermost(node.meta.get("stack_trace"))
+
+    def _innermost(self, stack: str | None) -> CodeLine | None:
+        for file, line, function in reversed(_FRAME.findall(stack or "")):
             if not self._is_internal(file):
                 return CodeLine(file, int(line), function.strip())
         return None
+
+    def _graph_with(self, lines: set[CodeLine]) -> tuple[str, list[CodeLine | None]]:
+        """The latest graph that has all these lines."""
+        graphs = reversed(self._graphs.items())
+        return next(((mark, known) for mark, known in graphs if lines and lines <= set(known)), ("", []))
 
     def _lines(self, key: str) -> list[CodeLine]:
         lines = self._written.get(key)

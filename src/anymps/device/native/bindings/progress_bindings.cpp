@@ -44,6 +44,31 @@ PyObject* site(PyObject*, PyObject* args) {
   return guarded([&] { return PyLong_FromUnsignedLong(intern_site(file, line, function, via)); });
 }
 
+// place_lines(file, {first line: (file, line, function)})
+PyObject* place_written(PyObject*, PyObject* args) {
+  const char* file;
+  PyObject* places;
+  if (!PyArg_ParseTuple(args, "sO!", &file, &PyDict_Type, &places)) {
+    return nullptr;
+  }
+  GeneratedLines lines;
+  PyObject *first, *place;
+  for (Py_ssize_t at = 0; PyDict_Next(places, &at, &first, &place);) {
+    const char *own, *function;
+    int line;
+    if (!PyArg_ParseTuple(place, "sis", &own, &line, &function)) {
+      return nullptr;
+    }
+    const long begin = PyLong_AsLong(first);
+    if (begin == -1 && PyErr_Occurred() != nullptr) {
+      return nullptr;
+    }
+    lines[static_cast<int>(begin)] = {own, function, line};
+  }
+  place_lines(file, std::move(lines));
+  Py_RETURN_NONE;
+}
+
 PyObject* here(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLong(current_place());
 }
@@ -109,6 +134,7 @@ PyMethodDef progress_methods[] = {
     {"end_step", end_step, METH_NOARGS, "Ends a training step."},
     {"note_round", note_round, METH_VARARGS, "Notes what a loop does once a round, and that it ends now."},
     {"site", site, METH_VARARGS, "The number of a place in the user's code."},
+    {"place_lines", place_written, METH_VARARGS, "Which lines of the program the lines of written code compute."},
     {"current_site", here, METH_NOARGS, "The number of the place in the user's code that is running."},
     {"is_internal", internal, METH_O, "Whether a file is torch's or anymps' own, hence no place in the user's code."},
     {"set_callbacks", set_callbacks, METH_VARARGS, "What to call for refusals and for new modules."},

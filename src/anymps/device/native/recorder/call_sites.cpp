@@ -1,6 +1,8 @@
 // Frames, from the innermost on, until one is the user's.
 #include "recorder/call_sites.h"
 
+#include "recorder/generated_lines.h"
+
 #include <functional>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +15,7 @@ thread_local int without_lines = 0;
 struct CodeFacts {
   bool internal;
   std::string file, function;
+  const GeneratedLines* lines = nullptr;  // of code that a compiler has written
 };
 
 struct SiteKey {
@@ -84,6 +87,7 @@ const CodeFacts& facts_of(PyCodeObject* code) {
   auto* object = reinterpret_cast<PyObject*>(code);
   CodeFacts facts{false, text_of(object, "co_filename"), own_name(text_of(object, "co_name"))};
   facts.internal = is_internal(facts.file);
+  facts.lines = generated_lines(facts.file);
   return codes.emplace(code, std::move(facts)).first->second;
 }
 
@@ -137,6 +141,17 @@ static uint32_t site_of_frame(PyFrameObject* frame, PyCodeObject* code, const Co
   return site;
 }
 
+// The number of the line that a frame of written code computes; 0 if it computes none.
+static uint32_t site_of_written(PyFrameObject* frame, PyCodeObject* code, const GeneratedLines& lines) {
+  const int line = PyFrame_GetLineNumber(frame);
+  uint32_t& site = sites[{code, nullptr, line}];
+  const CodePlace* place = site == 0 ? place_of(lines, line) : nullptr;
+  if (place != nullptr) {
+    site = number_of(place->file, place->line, own_name(place->function), "");
+  }
+  return site;
+}
+
 static uint32_t site_of_frames(bool until_engine) {
   GilGuard gil;
   PyObject *type, *value, *traceback;
@@ -147,8 +162,12 @@ static uint32_t site_of_frames(bool until_engine) {
   while (frame != nullptr) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     const CodeFacts& facts = facts_of(code);
-    if (!facts.internal) {
+    if (facts.lines != nullptr) {
+      id = site_of_written(frame, code, *facts.lines);
+    } else if (!facts.internal) {
       id = site_of_frame(frame, code, facts, via);
+    }
+    if (id != 0) {
       Py_DECREF(code);
       Py_DECREF(frame);
       break;

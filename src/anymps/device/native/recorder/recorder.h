@@ -7,6 +7,7 @@
 #include "recorder/buffers.h"
 #include "recorder/call_sites.h"
 #include "recorder/faults.h"
+#include "recorder/generated_lines.h"
 #include "recorder/ledger.h"
 #include "recorder/marks.h"
 #include "recorder/module_call.h"
