@@ -121,7 +121,11 @@ def _steps(text: str) -> tuple[int, int]:
     help="What computes: this machine's CPU, or PyTorch's own Metal kernels where their launches are known, after "
     "`anymps kernels add` (ANYMPS_KERNELS).",
 )
-@click.option("--live", is_flag=True, help="Show steps, waits and memory while the script runs.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Show steps, waits and memory while the script runs, and write the pages of --report html=FILE meanwhile.",
+)
 @click.option("--allow-unused", is_flag=True, help="End with 0 even if nothing ran on mps.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from anymps._errors import RecordingError, UsageError
 from anymps.children import ChildParts, ChildSettings
 from anymps.commands._judge import NOTHING_CHOSEN, UNUSED, Choice, Judge, is_unused
-from anymps.commands._last_run import LastRun
+from anymps.commands._last_run import LastRun, last_recording
 from anymps.commands._live import Live
+from anymps.commands._live_page import LivePage
 from anymps.commands._outputs import Outputs
 from anymps.commands._show import say, show, show_summary
 from anymps.commands._target import Target
@@ -66,6 +67,7 @@ class RunSession:
         self._recording: Recording | None = None
         self._children = ChildParts()
         self._live: Live | None = None
+        self._page: LivePage | None = None
 
     def start(self, target: Target) -> None:
         """Switch the device on and begin to record.
@@ -129,6 +131,15 @@ class RunSession:
         if options.live:
             self._live = Live(capture, self._stderr)
             self._live.start()
+            self._write_pages(capture, target)
+
+    def _write_pages(self, capture: Capture, target: Target) -> None:
+        """Write the pages that were asked for while the script runs, too; without a file they come at its end alone."""
+        pages = [it for it in self._options.outputs.items if it.form == "html" and not it.to_stdout]
+        if pages and self._place is not None:
+            start = Path.cwd() if target.is_module else Path(target.name)
+            self._page = LivePage(capture, self._place, pages, start, self._options.choice)
+            self._page.start()
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording and show the report.
@@ -169,9 +180,12 @@ class RunSession:
         return UNUSED
 
     def keep(self, ending: dict[str, object]) -> None:
-        """Close the recording; no report."""
+        """Close the recording; no report, but a page that says it is of a run that goes on must not stay."""
         self._close(ending)
-        self._last.keep()
+        kept = self._last.keep()
+        recording = self._options.record or (last_recording() if kept else None)
+        if self._page is not None and recording is not None:
+            self._page.last(recording)
 
     def _whole(self, kept: bool) -> str:
         """Where the whole report is: a page or a file that was asked for, else the recording that holds it."""
@@ -186,6 +200,8 @@ class RunSession:
     def _close(self, ending: dict[str, object]) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._page is not None:
+            self._page.stop()
         try:
             if self._capture is None:
                 return

@@ -39,8 +39,11 @@ def state(recording: Recording, findings: Sequence[Finding]) -> Severity | None:
     return min((it.severity for it in findings), default=None if judged.good else Severity.INFO)
 
 
-def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
-    """Two lines: whether it would run on that Mac, then how much there is to change and where to begin."""
+def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool = False) -> list[str]:
+    """Two lines: whether it would run on that Mac, then how much there is to change and where to begin.
+
+    Of a run that goes on they tell what is so far.
+    """
     fresh = news(recording, findings)
     summary = how_many(fresh)
     if len(fresh) < len(findings):
@@ -55,7 +58,7 @@ def verdict(recording: Recording, findings: Sequence[Finding]) -> list[str]:
     judged = judge(recording, findings)
     if judged.outcome is Outcome.UNUSED and not findings:
         summary += ' The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
-    return [_would_it_run(recording, judged), " ".join(filter(None, (summary, waits(recording, findings))))]
+    return [_would_it_run(recording, judged, running), " ".join(filter(None, (summary, waits(recording, findings))))]
 
 
 def first_to_change(findings: Sequence[Finding]) -> Finding | None:
@@ -152,8 +155,8 @@ def _part_words(steps: object, seen: object) -> str:
     return f" (steps {first}:{last} of {seen})" if isinstance(seen, int) else f" (steps {first}:{last})"
 
 
-def limits(recording: Recording) -> list[str]:
-    """What the reader must not conclude from this report; one sentence each."""
+def limits(recording: Recording, *, running: bool = False) -> list[str]:
+    """What the reader must not conclude from this report; one sentence each. A run may be going on."""
     sentences = []
     if recording.meta.get("virtual") is not False:
         sentences.append(_whose_times(recording))
@@ -172,7 +175,7 @@ def limits(recording: Recording) -> list[str]:
             f"Joined from {len(recording.parts)} processes ({names}), "
             "which stand here one after the other: times and memory are of one process at a time."
         )
-    if not recording.complete:
+    if not recording.complete and not running:
         cut = ", ".join(clean(part.name) for part in recording.parts if not part.complete)
         which = f"The recording of {cut}" if cut else "The recording"
         sentences.append(f"{which} stops in the middle of the run: all this is true up to there.")
@@ -250,7 +253,7 @@ def _mac(recording: Recording) -> str:
     return fact(recording, "mac") or "a Mac"
 
 
-def _would_it_run(recording: Recording, judged: Judgement) -> str:
+def _would_it_run(recording: Recording, judged: Judgement, running: bool) -> str:
     mac, ended, outcome = _mac(recording), judged.ending, judged.outcome
     real = recording.meta.get("virtual") is False
     failed, ran = ("Did not run", "Ran") if real else ("Would not run", "Would run")
@@ -267,6 +270,8 @@ def _would_it_run(recording: Recording, judged: Judgement) -> str:
         return f"The script ended with {exception}{at}{', before anything reached mps' if unused(recording) else ''}."
     if outcome is Outcome.CUT:
         refused = f"refused {plural(judged.refused, 'call')}" if judged.refused else "refused nothing"
+        if running:
+            return f"So far MPS on {mac} {refused}."
         return f"{clean(ended.early)}; up to there MPS on {mac} {refused}."
     if outcome is Outcome.UNUSED:
         if recording.meta.get("used_by_children"):

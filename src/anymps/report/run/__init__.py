@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from anymps.report.run._forms import FORMATS, renderer
+from anymps.report.run._forms import FORMATS, page_renderer, renderer
+from anymps.report.run._html import Running
 from anymps.report.run._renderer import Renderer
 from anymps.report.run._summary import print_summary, render_summary
 from anymps.report.run._terminal import TerminalRenderer, print_terminal, render_terminal
@@ -10,7 +11,9 @@ from anymps.report.run._terminal import TerminalRenderer, print_terminal, render
 __all__ = [
     "FORMATS",
     "Renderer",
+    "Running",
     "TerminalRenderer",
+    "page_renderer",
     "print_summary",
     "print_terminal",
     "render_summary",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from anymps.report.run._github import GithubRenderer
-from anymps.report.run._html import HtmlRenderer
+from anymps.report.run._html import HtmlRenderer, Running
 from anymps.report.run._json import JsonRenderer
 from anymps.report.run._junit import JunitRenderer
 from anymps.report.run._renderer import Renderer
@@ -34,3 +34,8 @@ def renderer(name: str, root: str | None = None) -> Renderer:
     Raises KeyError for a name that is not in `FORMATS`.
     """
     return _MAKERS[name](root)
+
+
+def page_renderer(running: Running | None = None) -> Renderer:
+    """The renderer of the page, of a run that has ended or one that goes on."""
+    return HtmlRenderer(running)

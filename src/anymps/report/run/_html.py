@@ -51,8 +51,25 @@ _OPERATOR_COLUMNS = ("operator", "runs as", "calls", "time here", "per call", "m
 
 
 @dataclass(frozen=True)
+class Running:
+    """How far a run is of which a page tells while it goes on: its `step`, the time so far, and when to look again."""
+
+    step: int
+    elapsed: str
+    refresh_s: int
+
+    @property
+    def words(self) -> str:
+        """What the page says at its top."""
+        step = f"step {self.step:,}, " if self.step else ""
+        return f"Still running: {step}{self.elapsed}. This page reloads while the run goes on."
+
+
+@dataclass(frozen=True)
 class HtmlRenderer:
-    """The page."""
+    """The page; of a run that goes on it says so, and reloads."""
+
+    running: Running | None = None
 
     @property
     def name(self) -> str:
@@ -73,6 +90,7 @@ class HtmlRenderer:
         memory = memory_drawing(recording.memory_story)
         operators = recording.operators()
         lines = recording.lines()
+        sentences = verdict(recording, findings, running=self.running is not None)
         page = {
             "title": _title(recording),
             "kind": "report",
@@ -80,7 +98,8 @@ class HtmlRenderer:
             "version": __version__,
             "eyebrow": _eyebrow(recording),
             "state": _state(recording, findings),
-            "verdict": [*verdict(recording, findings), *filter(None, [predicted_sentence(recording)])],
+            "running": self.running,
+            "verdict": [*sentences, *filter(None, [predicted_sentence(recording)])],
             "figures": _figures(recording, findings),
             "first": _first(findings, shown),
             "step": _step(recording),
@@ -96,7 +115,7 @@ class HtmlRenderer:
             "subject": subject(recording),
             "lines_left_out": _lines_left_out(lines),
             "environment": environment(recording),
-            "limits": [*limits(recording), *not_modelled(recording)],
+            "limits": [*limits(recording, running=self.running is not None), *not_modelled(recording)],
         }
         page["sections"] = _sections(page)
         return {**page, **assets()}
