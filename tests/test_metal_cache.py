@@ -157,6 +157,20 @@ def test_what_is_used_stays(small_cache: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not old.exists()
 
 
+def test_another_process_may_take_its_folder_away(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is gone while the cache is measured is no reason to lose a shader."""
+    scandir = os.scandir
+
+    def gone(path: str | Path | int = ".") -> object:
+        if not isinstance(path, int) and Path(path).name == "making-elsewhere":
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return scandir(path)
+
+    (small_cache / "metal" / "kernels" / "making-elsewhere").mkdir(parents=True)
+    monkeypatch.setattr(os, "scandir", gone)
+    assert value() == 7
+
+
 def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that says what to name."""
     from anymps._errors import UsageError

@@ -79,12 +79,13 @@ def keep(made: Path, directory: Path, key: str, suffix: str) -> Path:
         made.chmod(0o755)
         target = directory / f"{key}-{_digest(made)}{suffix}"
         os.replace(made, target)
-        prune()
     except OSError as error:
         raise BuildError(
             f"compiled shaders cannot be kept in {directory} ({error.strerror or error}): make room there, "
             f"or name another place in {CACHE_VARIABLE}"
         ) from None
+    with contextlib.suppress(OSError):  # other processes make and remove files there at the same time
+        prune()
     return target
 
 

@@ -65,8 +65,11 @@ def prune() -> None:
 def _measure(path: Path) -> tuple[int, float]:
     """Bytes of a file or of all files in a folder, and when one of them was used last."""
     size, used = 0, 0.0
-    for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
-        with contextlib.suppress(OSError):  # gone meanwhile
+    inside = [
+        Path(folder, name) for folder, _, names in os.walk(path) for name in names
+    ]  # none of a folder that is gone
+    for file in [path, *inside]:
+        with contextlib.suppress(OSError):  # gone meanwhile, as `os.walk` passes over folders that are
             status = file.stat()
             if file.is_file():
                 size += status.st_size
