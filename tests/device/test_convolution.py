@@ -144,3 +144,25 @@ def test_input_and_weight_on_two_devices() -> None:
     assert text == "slow_conv2d_forward_mps: input(device='cpu') and weight(device=mps:0')  must be on the same device"
     text = text_of(RuntimeError, F.conv2d, x.to("mps"), w)
     assert text == "Input type (MPSFloatType) and weight type (torch.FloatTensor) should be the same"
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("what", ["input", "weight", "neither"])
+def test_a_graph_knows_the_layout_of_the_result(dims: int, what: str) -> None:
+    """torch's fake tensors have the strides that the device gives: Inductor holds one to the other."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    last = torch.channels_last if dims == 2 else torch.channels_last_3d
+    kind = nn.Conv2d if dims == 2 else nn.Conv3d
+    conv = kind(3, 4, 3).to("mps", memory_format=last if what == "weight" else torch.contiguous_format)
+    x = torch.randn(2, 3, *[6] * dims, device="mps")
+    if what == "input":
+        x = x.to(memory_format=last)
+    real = conv(x)
+    mode = FakeTensorMode()
+    with mode:
+        fake = torch.func.functional_call(
+            conv, {name: mode.from_tensor(it) for name, it in conv.named_parameters()}, (mode.from_tensor(x),)
+        )
+    assert fake.stride() == real.stride()
+    assert real.is_contiguous(memory_format=last) == (what != "neither")

@@ -38,6 +38,7 @@ def install_surface(core: NativeCore, mac: Mac) -> None:
         _install_streams(core)
     _forget_answers()
     _install_storages()
+    _install_layouts()
     _install_engine(core)
     _hide_cuda()
     _answer_processor()
@@ -169,6 +170,27 @@ def _install_storages() -> None:
         return storage
 
     torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[assignment]
+
+
+def _install_layouts() -> None:
+    """The layout of a convolution's result in a graph, which torch knows for mps in a macOS build only.
+
+    channels_last where the input or the weight is: `mps_conv_use_channels_last`, and Convolution.cpp behind
+    `if USE_MPS` (torch 2.11 to 2.15, ATen/native). Inductor holds the tensors that come to the answer.
+    """
+    original = torch._C._conv_determine_backend_memory_format
+
+    def determine(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
+        if input.device.type != "mps":
+            return original(input, weight, backend)
+        from torch._prims_common import suggest_memory_format  # loads sympy, which a program that compiles has
+
+        last = {torch.channels_last, torch.channels_last_3d}
+        if last.isdisjoint({suggest_memory_format(input), suggest_memory_format(weight)}):
+            return torch.contiguous_format
+        return torch.channels_last_3d if weight.ndim == 5 else torch.channels_last
+
+    torch._C._conv_determine_backend_memory_format = determine
 
 
 def _install_engine(core: NativeCore) -> None:
