@@ -238,3 +238,19 @@ def test_a_script_that_still_needs_cuda_is_told(folder: Path) -> None:
     assert "+model = torch.nn.Linear(4, 2).to(device)" in result.out
     last = result.err.splitlines()[-1]
     assert last.startswith("anymps: without --cuda-as-mps the changed script stops: "), result.err
+
+
+def test_a_long_training_is_proved_by_a_few_steps(folder: Path) -> None:
+    """Each run ends after them."""
+    (folder / "train.py").write_text(TRAIN.replace("range(6)", "range(10**9)"))
+    result = fix(folder, "--steps", "3", "train.py")
+    assert result.status == 0, result.err
+    assert "anymps: 3 changes proved: MPS301 in line 8, MPS812 in line 9, MPS201 in line 17" in result.err
+
+
+def test_a_run_that_takes_too_long_is_told(folder: Path) -> None:
+    """With what ends it earlier."""
+    (folder / "train.py").write_text("import time\n\ntime.sleep(600)\n")
+    result = fix(folder, "--seconds", "1", "train.py")
+    line = "anymps: the script did not end within 1 s: give it less to do, such as --steps 10, or more --seconds"
+    assert (result.status, result.err.splitlines()) == (2, [line])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import AnympsError, UsageError
 from anymps.commands._bench_json import bench_json
+from anymps.commands._enough import Enough
 from anymps.commands._target import Target
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ RECORDED: Final = 4
 
 _MOST_WAITED: Final = 2 * RECORDED
 """Steps after which nothing more is expected of a script that calls no module, or whose optimizers take turns."""
-
-
-class Enough(SystemExit):
-    """The steps that were asked for are timed; ends the script with status 0."""
 
 
 class BenchSession:

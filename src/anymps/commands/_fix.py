@@ -48,6 +48,9 @@ _ROUNDS = 5
 @click.option("--write", is_flag=True, help="Apply the patch.")
 @click.option("--force", is_flag=True, help="With --write: also where git does not keep a file as it is.")
 @click.option("--seconds", type=click.FloatRange(1), default=600, show_default=True, help="How long one run may take.")
+@click.option(
+    "--steps", type=click.IntRange(1), help="End each run after so many steps of the optimizer.  [default: to its end]"
+)
 @click.option("--prove", hidden=True)
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def fix(
@@ -57,6 +60,7 @@ def fix(
     write: bool,
     force: bool,
     seconds: float,
+    steps: int | None,
     prove: str | None,
     words: tuple[str, ...],
 ) -> int:
@@ -79,7 +83,8 @@ def fix(
     program = Program.read(Path(words[0]))
     if write and not force:
         check_may_write(program.main.path)
-    runs = Runs(words, Order("", mac=mac, fallback=fallback, cuda_as_mps=cuda_as_mps), seconds)
+    order = Order("", mac=mac, fallback=fallback, cuda_as_mps=cuda_as_mps, steps=steps)
+    runs = Runs(words, order, seconds)
     fixed, proofs, suggestions = _mend(program, runs)
     differences = list(fixed.differences())
     for old, new in differences:

@@ -63,7 +63,10 @@ class Runs:
                 status = run_apart(command, out, self.seconds, error)
             printed = output.read_text(encoding="utf-8", errors="replace")
             if status is None:
-                raise UsageError(f"the script did not end within {self.seconds:g} s: give it less to do, or --seconds")
+                raise UsageError(
+                    f"the script did not end within {self.seconds:g} s: give it less to do, such as --steps 10, "
+                    "or more --seconds"
+                )
             if not recording.exists():
                 told = errors.read_text(encoding="utf-8", errors="replace")
                 raise UsageError(f"the script could not be run: {_last_line(told)}")

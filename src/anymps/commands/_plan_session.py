@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from anymps._errors import UsageError
 from anymps.commands._apart import divert_writes, end_with_parent
+from anymps.commands._enough import Enough, identity
 from anymps.commands._script_folder import hidden_package, tells_of_retries
 from anymps.commands._target import Target
 from anymps.plan import Scenario, Turns
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from anymps.plan.sandbox import Layer
 
 _ROOMY_MAC = "M3 Ultra 512GB"  # whose largest buffer no script reaches: limits are for the replay
-
-
-class Enough(SystemExit):
-    """The steps that were asked for are done; ends the script with status 0."""
 
 
 class PlanSession:
@@ -121,9 +118,7 @@ class PlanSession:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         def after_step(optimizer: Any, *_: Any) -> None:
-            # One made anew for the same parameters is the same. Its own id may have been another's before.
-            group = optimizer.param_groups[0]["params"]
-            enough = self._turns.step(id(group[0]) if group else id(optimizer))
+            enough = self._turns.step(identity(optimizer))
             if not Path(self._order["facts"]).exists():
                 with suppress(OSError):  # told of when the recording is closed
                     self._write_facts("")  # in case that the script has to be killed

@@ -7,6 +7,7 @@ __all__ = ["LOSSES", "ProofSession"]
 import json
 import os
 import random
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from anymps.children import ChildParts, ChildSettings, serve_sources
 from anymps.commands._apart import divert_writes, end_with_parent
+from anymps.commands._enough import Enough, identity
 from anymps.commands._target import Target
+from anymps.plan import Turns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,13 +31,18 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Order:
-    """What the process is asked for; `changed` names, by file of the program, the one with the text to run instead."""
+    """What the process is asked for.
+
+    `changed` names, by file of the program, the one with the text to run instead; `steps` is when the script has run
+    far enough, in steps of its loop.
+    """
 
     recording: str
     changed: Mapping[str, str] = field(default_factory=dict)
     mac: str | None = None
     fallback: bool | None = None
     cuda_as_mps: bool = False
+    steps: int | None = None
 
 
 class ProofSession:
@@ -73,6 +81,8 @@ class ProofSession:
         capture = anymps.record(order.recording, script=target.name, argv=list(target.arguments))
         self._capture = capture.__enter__()
         self._children.open(ChildSettings(order.mac), order.changed)
+        if order.steps is not None:
+            _end_after(order.steps)
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording, with those of its processes in it, and write the losses."""
@@ -100,3 +110,17 @@ class ProofSession:
             return original(tensors, *given, **named)
 
         return backward
+
+
+def _end_after(steps: int) -> None:
+    """End the script after so many steps of its loop: optimizers that take turns make one together."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    turns = Turns(steps)
+
+    def after_step(optimizer: Any, *_: Any) -> None:
+        if turns.step(identity(optimizer)):
+            sys.stdout.flush()
+            raise Enough(0)
+
+    register_optimizer_step_post_hook(after_step)  # after the recording's own hook, which ends the step
