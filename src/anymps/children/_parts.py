@@ -33,6 +33,11 @@ MAIN: Final = "main process"
 _GRACE_S: Final = 3.0
 """How long a process may take to end after the script has: most are about to."""
 
+_RANK: Final = "-rank"  # before the number, in the name of a part
+
+_LAUNCHERS: Final = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError")
+"""Exceptions that only say that another process failed: of torchrun, `mp.spawn` and `subprocess`."""
+
 _HOOK_FILE: Final = "anymps_children.pth"
 
 # For an installation without the hook's file, such as a checkout on PYTHONPATH: the same by the one other door that
@@ -155,12 +160,18 @@ class ChildParts:
                 if part is not None and _is_worth(stack.enter_context(part)):
                     parts.append((file, part))
             joined = None
-            if parts:
+            named = list(_named(parts))
+            if named:
+                lines += [
+                    f"{name} was killed; the recording holds what it did until then"
+                    for (name, part), (file, _) in zip(named, parts, strict=True)
+                    if file.suffix == ".part" and not part.complete and not _runs(file)
+                ]
                 try:
-                    joined = _join(own, _named(parts), path)
+                    joined = _join(own, named, path)
                 except RecordingError as error:
                     lines.append(f"the recordings of child processes are not in: {error}. They are in {self._folder}")
-        for file in found if joined is not None or not parts else ():
+        for file in found if joined is not None or not named else ():
             if _is_of(file, lines):
                 continue
             for it in _files(file):
@@ -194,21 +205,29 @@ class ChildParts:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def running_name(started_ns: int, process: int) -> str:
-    """The name of a part while its process runs; by it parts are in the order in which they began."""
-    return f"{started_ns}-{process}.part"
+def running_name(started_ns: int, process: int, rank: str) -> str:
+    """The name of a part while its process runs; by it parts are in the order in which they began.
+
+    `rank` is what a launcher has told the process, which may be killed before it can say more; else it is empty.
+    """
+    return f"{started_ns}-{process}{_mark(rank)}.part"
 
 
 def finished_name(path: str, rank: str) -> str:
     """The name that a closed part is given; `rank` is empty for a process that is none."""
-    return path.removesuffix(".part") + (f"-rank{rank}.anymps" if rank.isdecimal() else ".anymps")
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f"{name.removesuffix('.part').partition(_RANK)[0]}{_mark(rank)}.anymps")
+
+
+def _mark(rank: str) -> str:
+    return f"{_RANK}{rank}" if rank.isdecimal() else ""
 
 
 def _named(parts: list[tuple[Path, Recording]]) -> Iterator[tuple[str, Recording]]:
     """By their ranks, and those that are none numbered after the main process, which is the first."""
     number = 1
     for file, recording in parts:
-        _, mark, rank = file.stem.partition("-rank")
+        _, mark, rank = file.stem.partition(_RANK)
         number += not mark
         yield f"rank {rank}" if mark else f"process {number}", recording
 
@@ -222,13 +241,25 @@ def _is_of(file: Path, lines: list[str]) -> bool:
     return any(str(file) in line for line in lines)
 
 
-def _join(own: Recording, parts: Iterator[tuple[str, Recording]], path: Path | None) -> Recording:
+def _join(own: Recording, parts: list[tuple[str, Recording]], path: Path | None) -> Recording:
     """All of them; the script's own facts are those of the run."""
     from anymps.record import join_into
 
-    facts = own.meta
+    facts = {**own.meta, **_ending(own, parts)}
     whole = ("script", "arguments", "directory", "process", "started", "wall_seconds", "ending", "steps", "steps_seen")
     return join_into([(MAIN, own), *parts], path, {key: facts[key] for key in whole if key in facts})
+
+
+def _ending(own: Recording, parts: list[tuple[str, Recording]]) -> dict[str, object]:
+    """How the run ended, where the script's own exception only says that a process failed: as that process did."""
+    launcher = own.meta.get("ending")
+    if not isinstance(launcher, dict) or launcher.get("exception") not in _LAUNCHERS:
+        return {}
+    for name, part in parts:
+        failed = part.meta.get("ending")
+        if isinstance(failed, dict) and failed.get("exception", "KeyboardInterrupt") != "KeyboardInterrupt":
+            return {"ending": {**failed, "status": launcher.get("status", 1), "process": name}}
+    return {}
 
 
 def _files(path: Path) -> Iterator[Path]:

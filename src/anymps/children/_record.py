@@ -20,7 +20,7 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
     Raises RecordingError if the part cannot be written, and EnableError without a device.
     """
     inherited = os.environ.get(RANK_VARIABLE, "")
-    path = os.path.join(folder, running_name(time.time_ns(), os.getpid()))
+    path = os.path.join(folder, running_name(time.time_ns(), os.getpid(), _told(inherited)))
     arguments = sys.argv[1:] if settings.arguments else []
     script = sys.argv[0] if sys.argv else ""
     capture = Capture(path, script=script, argv=arguments, source=settings.source, steps=settings.steps)
@@ -59,10 +59,15 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
 
 def _rank(inherited: str) -> str:
     """This process's rank as its launcher says it, else as its process group does; empty for one that has none."""
-    rank = os.environ.get("RANK", "")
-    if rank:
-        return rank if rank != inherited else ""
+    if os.environ.get("RANK"):
+        return _told(inherited)
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return ""
     return str(distributed.get_rank())
+
+
+def _told(inherited: str) -> str:
+    """The rank that a launcher has told this process; a worker of a rank finds that of its parent."""
+    rank = os.environ.get("RANK", "")
+    return rank if rank != inherited else ""

@@ -15,6 +15,7 @@ class Ending:
 
     `exception` and `message` are of the exception that nothing caught, empty without one and for Ctrl-C; `site` is the
     program's line that it came from, `raised_by` who raised it: `torch`, `program` or, where that is not known, empty.
+    `process` is the name of the one that it ended, where a process that the script started made the script fail.
     `early` says in words why the recording may not hold the whole of the run's work, apart from an exception.
     """
 
@@ -23,6 +24,7 @@ class Ending:
     site: Site = NOWHERE
     raised_by: str = ""
     early: str = ""
+    process: str = ""
 
     @property
     def words(self) -> str:
@@ -38,9 +40,11 @@ def ending(recording: Recording) -> Ending:
     # `error` was written by 0.1.0 for a `with anymps.record():` block.
     name, _, said = str(facts.get("error", "")).partition(": ")
     name, message = str(facts.get("exception", name)), str(facts.get("message", said))
+    process = str(facts.get("process", ""))
     interrupted = name == "KeyboardInterrupt"
     if name and not interrupted:
-        return Ending(name, message, _site(facts.get("place")), str(facts.get("raised_by", "")), _cut(recording))
+        raised_by = str(facts.get("raised_by", ""))
+        return Ending(name, message, _site(facts.get("place")), raised_by, _cut(recording), process)
     how, status = str(facts.get("how", "")), facts.get("status", 0)
     if not recording.complete:
         return Ending(early=_cut(recording))

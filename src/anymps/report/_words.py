@@ -267,7 +267,8 @@ def _would_it_run(recording: Recording, judged: Judgement, running: bool) -> str
         return f"Would not run on {mac}: {where} stops it ({judged.finding.id})."
     if outcome is Outcome.FAILED:
         at = f" at {where}" if judged.site.known else ""
-        return f"The script ended with {exception}{at}{', before anything reached mps' if unused(recording) else ''}."
+        subject = f"The script failed, as {clean(ended.process)}" if ended.process else "The script"
+        return f"{subject} ended with {exception}{at}{', before anything reached mps' if unused(recording) else ''}."
     if outcome is Outcome.CUT:
         refused = f"refused {plural(judged.refused, 'call')}" if judged.refused else "refused nothing"
         if running:

@@ -1,0 +1,83 @@
+"""A rank that dies: the others are recorded whole, one line or the verdict names it, and the launcher's code stays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anymps.findings import find
+from anymps.record import Recording
+from processes import PATIENCE, Result, clean_environment
+
+pytestmark = pytest.mark.integration
+
+RANKS = """
+import os, signal, sys, time, torch
+rank = int(os.environ["RANK"])
+x = torch.ones(3, device="mps") + rank
+print(x.sum().item(), flush=True)
+if rank == 1:
+    while not os.path.exists("ready"):
+        time.sleep(0.1)
+    time.sleep(3)
+    {ending}
+open("ready", "w").close()
+while True:
+    time.sleep(0.1)
+"""
+
+
+def torchrun(folder: Path, ending: str) -> Result:
+    """Two ranks, the second of which ends so; the launcher then ends the first."""
+    (folder / "train.py").write_text(RANKS.format(ending=ending), encoding="utf-8")
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
+    answer = subprocess.run(
+        [sys.executable, "-m", "anymps", "run", "--mac", "M1 8GB", "--record", "all.anymps", *launcher],
+        env={**clean_environment(), "NO_COLOR": "1", "COLUMNS": "100", "PYTHONWARNINGS": "ignore"},
+        cwd=folder, check=False, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    return Result(answer.returncode, answer.stdout, answer.stderr)
+
+
+def parts(folder: Path) -> dict[str, bool]:
+    """The processes, and whether each is whole."""
+    with Recording.open(folder / "all.anymps") as recording:
+        return {part.name: part.complete for part in recording.parts}
+
+
+def ours(result: Result) -> list[str]:
+    """Our lines after the banner, and the verdict."""
+    said = result.err.splitlines()
+    return [it for it in said if it.startswith(("anymps: rank", "The script", "Would"))]
+
+
+def test_a_rank_that_is_killed(tmp_path: Path) -> None:
+    """It keeps its name, which its launcher had told it, and what it had written to the file."""
+    result = torchrun(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert result.status == 1
+    assert parts(tmp_path) == {"main process": True, "rank 0": True, "rank 1": False}
+    line, verdict = ours(result)
+    assert line == "anymps: rank 1 was killed; the recording holds what it did until then"
+    assert verdict.startswith("The script ended with ChildFailedError.")
+
+
+def test_a_rank_that_raises(tmp_path: Path) -> None:
+    """The verdict is about its exception and line; that of the launcher only says that a rank failed."""
+    result = torchrun(tmp_path, "raise ValueError('no data')")
+    assert result.status == 1
+    assert parts(tmp_path) == {"main process": True, "rank 0": True, "rank 1": True}
+    (verdict,) = ours(result)
+    assert verdict.startswith("The script failed, as rank 1 ended with ValueError at train.py:10.")
+
+
+def test_a_rank_that_mps_refuses(tmp_path: Path) -> None:
+    """It is the verdict on the Mac, and the finding names the rank."""
+    result = torchrun(tmp_path, "x.double()")
+    assert result.status == 1
+    (verdict,) = ours(result)
+    assert verdict.startswith("Would not run on M1 8GB: train.py:10 raises TypeError.")
+    with Recording.open(tmp_path / "all.anymps") as recording:
+        assert [(it.site.line, it.processes) for it in find(recording) if it.id == "MPS301"] == [(10, ("rank 1",))]
