@@ -116,6 +116,13 @@ def text_of(error: type[Exception], *args: object, kernel: str = "saxpy", **opti
     return str(raised.value)
 
 
+def test_a_grid_that_is_too_long_is_refused() -> None:
+    """One sentence instead of a kernel that counts beyond its int."""
+    x = torch.zeros(3, device="mps")
+    text = "anymps: 2,147,483,648 threads along x; here a kernel runs at most 2,147,483,647"
+    assert text_of(RuntimeError, x, x, 1.0, threads=2**31) == text
+
+
 def test_what_torch_refuses_is_refused_in_its_words() -> None:
     """Types and texts of a Mac."""
     x = torch.zeros(3, device="mps")

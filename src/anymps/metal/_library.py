@@ -24,6 +24,7 @@ from anymps.metal._tape import launch_on_tape, straight, through_line
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32
+_MOST_ALONG_X = 2**31 - 1  # the loop over them counts with an int, which the compiler knows not to wrap
 
 
 class ShaderLibrary:
@@ -127,6 +128,8 @@ class MetalKernel:
             return
         if 0 in group:
             raise ValueError("anymps: a group of threads cannot be empty")
+        if x > _MOST_ALONG_X:
+            raise RuntimeError(f"anymps: {x:,} threads along x; here a kernel runs at most {_MOST_ALONG_X:,}")
         tensors = bound.tensors()
         if self._check is None and not self._device.shaders_by_operator():
             self._run(bound, tensors, grid, group, error_buf_idx, None)
