@@ -122,7 +122,6 @@ def test_what_no_kernel_does() -> None:
     assert describe("exp", self=FOUR, written=(FOUR.half(),)) is None
     assert describe("add", self=FOUR.half(), other=FOUR, alpha=1, written=(FOUR.half(),)) is None
     assert describe("mul", self=torch.ones(2, dtype=torch.complex64).conj(), other=torch.ones(2)) is None
-    assert describe("lerp", self=FOUR, end=FOUR, weight=FOUR) is None
 
 
 def test_empty_tensors_launch_nothing() -> None:
@@ -192,3 +191,68 @@ def test_bags() -> None:
     params = launch.buffers[8]
     assert (params["num_bags"], params["num_indices"], params["num_weights"]) == (2, 3, 5)
     assert describe("_embedding_bag", **{**given, "scale_grad_by_freq": True}) is None
+
+
+def test_three_tensors() -> None:
+    """Dense ones element by element; else sizes and strides of all; other dtypes are cast within the kernel."""
+    matrix = torch.ones(3, 4)
+    found = describe("clamp", self=matrix, min=matrix, max=matrix)
+    assert found is not None
+    assert (found[1].kernel, len(found[1].buffers), found[1].threads) == ("clamp_dense_float_float", 4, (12,))
+    found = describe("clamp", self=matrix, min=torch.ones(4), max=matrix)
+    assert found is not None
+    assert found[1].kernel == "clamp_strided_float_float"
+    assert found[1].buffers[4:] == ([4, 3], [4, 16], [4, 16], [4, 0], [4, 16], 2)
+    found = describe("clamp", self=matrix, min=matrix.half(), max=matrix)
+    assert found is not None
+    assert (found[1].kernel, found[1].buffers[4:]) == ("clamp_dense_cast_float", ([4, 2, 4], [6, 5, 6]))
+    found = describe("clamp", self=matrix, min=torch.ones(1, 4).half(), max=matrix)
+    assert found is not None
+    assert found[1].kernel == "clamp_strided_cast_float"
+    assert found[1].buffers[9:] == (2, [6, 5, 6, 6])
+    found = describe("lerp", self=matrix, end=matrix, weight=matrix)
+    assert found is not None
+    assert found[1].kernel == "lerp_tensor_dense_float"
+    found = describe("lerp", self=matrix, end=matrix, weight=torch.ones(()))
+    assert found is not None
+    assert (found[1].kernel, found[1].buffers[8]) == ("lerp_tensor_strided_float", [0, 0])
+    found = describe("lerp", self=matrix, end=matrix, weight=0.5)
+    assert found is not None
+    assert found[1].kernel == "lerp_alpha_dense_float_float_float"
+
+
+def test_three_tensors_that_are_left_to_others() -> None:
+    """A tensor of the CPU, one of no dimension in another dtype, and a result of another shape."""
+    matrix = torch.ones(3, 4)
+    assert describe("clamp", foreign="min", self=matrix, min=torch.ones(()), max=None) is None
+    assert describe("clamp", self=matrix, min=torch.ones(()).half(), max=matrix) is None
+    assert describe("clamp", written=(torch.ones(4),), self=torch.ones(4), min=matrix, max=matrix) is None
+    assert describe("lerp", self=matrix, end=matrix, weight=matrix.half()) is None
+
+
+def test_clamps() -> None:
+    """Both bounds are a struct, one is a number; a bound that is a tensor is a maximum or a minimum."""
+    found = describe("clamp", self=FOUR, min=0.5, max=2)
+    assert found is not None
+    assert found[1].kernel == "clamp_scalar_dense_float_float_ClampScalarParams_float"
+    assert found[1].buffers[2:] == ({"min": 0.5, "max": 2},)
+    for given, kernel in (
+        ({"min": 1, "max": None}, "clamp_min_scalar_dense_int_int_int"),
+        ({"min": None, "max": 3}, "clamp_max_scalar_dense_int_int_int"),
+        ({"min": FOUR.int(), "max": None}, "maximum_dense_int_int"),
+        ({"min": None, "max": FOUR.int()}, "minimum_dense_int_int"),
+    ):
+        found = describe("clamp", self=FOUR.int(), **given)
+        assert found is not None
+        assert found[1].kernel == kernel
+    found = describe("clamp_min", self=FOUR, min=1)
+    assert found is not None
+    assert found[1].kernel == "clamp_min_scalar_dense_float_float_float"
+
+
+def test_clamps_that_are_left_to_others() -> None:
+    """A bound that changes the dtype or does not fit it, NaN, and truth values."""
+    assert describe("clamp", self=FOUR.int(), min=0.5, max=None) is None
+    assert describe("clamp", self=FOUR.to(torch.uint8), min=-1, max=None) is None
+    assert describe("clamp_max", self=FOUR, max=float("nan")) is None
+    assert describe("clamp", self=FOUR > 1, min=0, max=1) is None

@@ -20,6 +20,8 @@ from .values import DTYPES, database
 
 _MOST_SAMPLES = 24
 FAMILIES: dict[str, tuple[str, ...]] = {
+    "clamp": ("clamp", "clamp_min", "clamp_max"),
+    "lerp": ("lerp",),
     "cumsum": ("cumsum",),
     "cumprod": ("cumprod",),
     "logcumsumexp": ("logcumsumexp",),
@@ -37,6 +39,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 """By family: the entries of the database, a variant after a dot where it has one."""
 _PACKETS = {
+    *("clamp", "clamp_min", "clamp_max", "lerp"),
     *("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "gather", "scatter", "scatter_add"),
     *("scatter_reduce", "embedding_dense_backward", "native_group_norm", "native_group_norm_backward"),
     *("avg_pool2d", "avg_pool3d", "avg_pool3d_backward"),

@@ -17,6 +17,7 @@ from anymps.metal.kernels.launches._places import PLACES as _PLACES
 from anymps.metal.kernels.launches._rows import ROWS as _ROWS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
 from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
+from anymps.metal.kernels.launches._ternary import TERNARY as _TERNARY
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import UNARY as _UNARY
 from anymps.metal.kernels.launches._windows import WINDOWS as _WINDOWS
@@ -24,6 +25,7 @@ from anymps.metal.kernels.launches._windows import WINDOWS as _WINDOWS
 DESCRIBED: Mapping[str, Describe] = {
     **_UNARY,
     **_BINARY,
+    **_TERNARY,
     **_ROWS,
     **_LOOKUPS,
     **_SCANS,

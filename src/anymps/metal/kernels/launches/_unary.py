@@ -86,16 +86,19 @@ def _describe(call: Call, row: _Unary) -> Work | None:
     number = None if row.number is None else row.number(call)
     if isinstance(number, float) and not x.is_floating_point():
         return None  # the kernel of integers takes the number as an integer
-    launch = _launch(call, row.kernel, x, out, number)
+    ends = [""] if number is None else _number_types(number, x.dtype)
+    launch = launch_of_one(call, row.kernel, x, out, number, ends)
     if launch is None:
         return None
     return Work((out,), (launch,) if out.numel() else ())
 
 
-def _launch(call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor, number: Any) -> Launch | None:
+def launch_of_one(
+    call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor, number: Any, ends: list[str]
+) -> Launch | None:
+    """The launch over one tensor, with a further argument or None; `ends` are how the kernel's name may end."""
     types = f"{NAMES[out.dtype]}_{NAMES[x.dtype]}"
     further = () if number is None else (number,)
-    ends = [""] if number is None else _number_types(number, x.dtype)
     if all_dense((out, x)):
         # Without a number, that of one element a thread: the one of four has the same arithmetic.
         layout = "dense_scalar" if number is None else "dense"

@@ -1,0 +1,132 @@
+"""Operators of three tensors, each element by itself, and clamps between numbers.
+
+Source: `c10/metal/indexing.h` (ternary_dense, ternary_strided, each with a cast) of torch 2.13's wheel, the arguments
+that its kernels describe, `exec_ternary_kernel` of `aten/src/ATen/native/mps/OperationUtils.mm`, and the clamps of
+`aten/src/ATen/native/TensorCompare.cpp` and its `mps/operations` twin of the pytorch tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from anymps.metal.kernels.launches._binary import BINARY
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._elements import all_dense, new_result, sizes_of, strides_of
+from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
+from anymps.metal.kernels.launches._unary import launch_of_one
+
+
+def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Memory for the result: of the common dtype and shape; None where a call is for no kernel of three tensors."""
+    if call.foreign or any(one.is_conj() or one.is_neg() or one.dtype not in NAMES for one in operands):
+        return None
+    a, b, c = operands
+    common = torch.promote_types(torch.result_type(a, b), torch.result_type(a, c))
+    if any(one.dim() == 0 for one in operands) and {one.dtype for one in operands} != {common}:
+        return None  # a tensor of no dimension weighs less in the choice of the dtype
+    shape = torch._C._infer_size(torch._C._infer_size(a.shape, b.shape), c.shape)
+    out = call.written[0] if call.written else new_result(shape, common, operands)
+    return out if out.dtype == common and out.shape == shape else None
+
+
+def _work(out: torch.Tensor, launch: Launch | None) -> Work | None:
+    if launch is None:
+        return None
+    return Work((out,), (launch,) if out.numel() else ())
+
+
+def _places(out: torch.Tensor, operands: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """Sizes, then the strides of the result and of each operand, and how many dimensions there are."""
+    sizes = sizes_of(out.shape)
+    return (sizes, *(strides_of(one, out.shape) for one in (out, *operands)), len(sizes))
+
+
+def _clamp(call: Call) -> Work | None:
+    low, high = call.given["min"], call.given["max"]
+    if not isinstance(low, torch.Tensor) and not isinstance(high, torch.Tensor):
+        return _clamp_numbers(call, low, high)
+    if call.foreign:
+        return None
+    if low is None or high is None:
+        x, bound = call.given["self"], high if low is None else low
+        given = Call(call.operator, {"self": x, "other": bound}, call.written, call.foreign, call.kernels, call.release)
+        return BINARY["minimum" if low is None else "maximum"](given)
+    operands = (call.given["self"], low, high)
+    out = _result(call, operands)
+    if out is None:
+        return None
+    cast = len({one.dtype for one in operands}) > 1
+    types = [SCALAR_TYPES[one.dtype] for one in operands]
+    layout = "dense" if all_dense((out, *operands)) else "strided"
+    of = NAMES[out.dtype]
+    name = call.first([f"clamp_{layout}_cast_{of}" if cast else f"clamp_{layout}_{of}_{of}"])
+    if name is None:
+        return None
+    if layout == "dense":
+        further: tuple[Any, ...] = ([one.element_size() for one in operands], types) if cast else ()
+    else:
+        further = (*_places(out, operands), *([[*types, SCALAR_TYPES[out.dtype]]] if cast else []))
+    return _work(out, Launch(name, (out, *operands, *further), (out.numel(),)))
+
+
+def _clamp_numbers(call: Call, low: Any, high: Any) -> Work | None:
+    x = call.given["self"]
+    bounds = [one for one in (low, high) if one is not None]
+    if call.foreign or x.dtype not in NAMES or x.dtype == torch.bool or x.is_complex() or not bounds:
+        return None
+    if not x.is_floating_point() and not all(type(one) is int for one in bounds):
+        return None  # the result is of another dtype than the tensor
+    if any(math.isnan(one) for one in bounds):
+        return None  # the host fills the result with NaN
+    if not x.is_floating_point() and not all(
+        torch.iinfo(x.dtype).min <= one <= torch.iinfo(x.dtype).max for one in bounds
+    ):
+        return None  # refused by the host
+    out = call.written[0] if call.written else new_result(x.shape, x.dtype, (x,))
+    if out.dtype != x.dtype or out.shape != x.shape:
+        return None
+    of = NAMES[x.dtype]
+    if low is not None and high is not None:
+        number, kernel, end = {"min": low, "max": high}, "clamp_scalar", f"ClampScalarParams_{of}"
+    else:
+        number, kernel, end = bounds[0], "clamp_max_scalar" if low is None else "clamp_min_scalar", of
+    return _work(out, launch_of_one(call, kernel, x, out, number, [f"_{end}"]))
+
+
+def _clamp_one(name: str, kept: str) -> Describe:
+    """`clamp_min` and `clamp_max` are clamps without the other bound."""
+
+    def describe(call: Call) -> Work | None:
+        given = {"self": call.given["self"], kept: None, name: call.given[name]}
+        return _clamp(Call(call.operator, given, call.written, call.foreign, call.kernels, call.release))
+
+    return describe
+
+
+def _lerp(call: Call) -> Work | None:
+    """Dense or strided: the kernels of two and three dimensions and of one weight for all have the same arithmetic."""
+    if not isinstance(call.given["weight"], torch.Tensor):
+        return BINARY["lerp"](call)
+    operands = tuple(call.given[name] for name in ("self", "end", "weight"))
+    out = _result(call, operands)
+    if out is None or len({one.dtype for one in operands}) > 1:
+        return None
+    of = NAMES[out.dtype]
+    if all_dense((out, *operands)):
+        name, further = call.first([f"lerp_tensor_dense_{of}"]), ()
+    else:
+        name, further = call.first([f"lerp_tensor_strided_{of}"]), _places(out, operands)
+    return None if name is None else _work(out, Launch(name, (out, *operands, *further), (out.numel(),)))
+
+
+TERNARY: dict[str, Describe] = {
+    "clamp": _clamp,
+    "clamp_min": _clamp_one("min", "max"),
+    "clamp_max": _clamp_one("max", "min"),
+    "lerp": _lerp,
+}
+"""`lerp` by a number is one of two tensors, and told there."""
