@@ -8,7 +8,7 @@ import pytest
 
 from anymps.findings import find
 from anymps.record import Fate, Recording, RecordingBuilder, RecordingWriter, RefusalKind, Wait, join
-from anymps.report import renderer
+from anymps.report import render_summary, renderer
 
 META: dict[str, object] = {"torch_version": "2.13.0", "mac": "M1 8GB", "virtual": True, "rounds": True}
 
@@ -93,3 +93,23 @@ def test_each_form_says_it(refused: list[int], said: str) -> None:
     assert [it["processes"] for it in json.loads(form("json"))["findings"] if it["id"] == "MPS301"] == [names]
     results = json.loads(form("sarif"))["runs"][0]["results"]
     assert [it["properties"] for it in results if it["ruleId"] == "MPS301"] == [{"processes": names}]
+
+
+def test_the_short_report_says_which_processes_are_in() -> None:
+    """Those that ran anything on mps; nothing is said of a run of one process."""
+    named = render_summary(joined(rank(), rank()), [])
+    assert "\n2 processes ran on mps: rank 0 and rank 1.\n" in named
+    many = render_summary(joined(*(rank() for _ in range(9))), [])
+    assert "\n9 processes ran on mps: rank 0, rank 1, rank 2 and 6 more.\n" in many
+    assert "\n1 process ran on mps: rank 0.\n" in render_summary(joined(rank()), [])
+    assert "ran on mps:" not in render_summary(rank(), [])
+
+
+def test_a_part_of_a_run_is_that_of_each_process() -> None:
+    """Each counts the steps of its own optimizer, so the number that one of them made is not told."""
+    with RecordingWriter.in_memory() as writer:
+        join([("rank 0", rank()), ("rank 1", rank())], writer)
+        writer.set_meta("steps", [2, 5])
+        writer.set_meta("steps_seen", 4)
+    whole = "".join(renderer("terminal").pieces(writer.recording(), []))
+    assert "12 complete steps (steps 2:5 of each process)" in " ".join(whole.split())

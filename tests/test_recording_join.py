@@ -16,6 +16,7 @@ from anymps.record import (
     RecordingBuilder,
     RecordingWriter,
     RefusalKind,
+    RoundKind,
     Step,
     Wait,
     join,
@@ -192,3 +193,39 @@ def test_a_list_of_processes_that_makes_no_sense_is_refused(tmp_path: Path) -> N
     assert str(caught.value) == (
         f"{tmp_path}/bad is damaged (meta 'parts' makes no sense): record again, or take an unharmed copy"
     )
+
+
+def test_steps_are_those_of_the_processes() -> None:
+    """Lines that repeat in a joined training are no rounds of an inference; its optimizers keep their lines."""
+
+    def training(steps: int) -> Recording:
+        writer = RecordingWriter.in_memory({**META, "rounds": True})
+        builder = RecordingBuilder(writer)
+        first, second, step = (builder.site("train.py", line, "main") for line in (3, 4, 5))
+        for number in range(steps):
+            start = 100 * number
+            builder.entry("aten::mul", start_ns=start + 10, duration_ns=5, site=first)
+            builder.entry("aten::add", start_ns=start + 30, duration_ns=5, site=second)
+            writer.add_rounds([(RoundKind.OPTIMIZER, 1, step, start + 50, start + 90)])
+            builder.end_step(start + 90)
+        return builder.close()
+
+    whole = joined(training(2), training(3))
+    assert [(it.step, it.end_ns) for it in whole.steps()] == [(0, 90), (1, 190), (2, 281), (3, 381), (4, 481)]
+    assert whole.trains
+    assert whole.optimizer_calls() == {("train.py", 5): 5}
+
+
+def test_a_joined_inference_is_one() -> None:
+    """The process that started the others and has no steps does not make it a training; one that trains does."""
+
+    def rounds(**meta: object) -> Recording:
+        builder = RecordingBuilder(meta={**META, **meta})
+        for start in (0, 100):
+            builder.entry("aten::mul", start_ns=start, duration_ns=5)
+            builder.end_step(start + 50)
+        return builder.close()
+
+    launcher = RecordingBuilder(meta=META).close()
+    assert not joined(launcher, rounds(loop="inference"), rounds(loop="inference")).trains
+    assert joined(rounds(loop="inference"), rounds()).trains

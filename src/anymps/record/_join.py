@@ -107,6 +107,7 @@ class _Joiner:
         self._alive: list[list[int]] = []  # buffers that were there when the process before ended
         self._facts: list[dict[str, Any]] = []
         self._parts: list[dict[str, object]] = []
+        self._loops: set[object] = set()  # what the steps are, of those processes that have any
         self._reach = _Reach()
 
     def add(self, name: str, recording: Recording) -> None:
@@ -117,13 +118,15 @@ class _Joiner:
         entries = self._entries(recording, numbers, since)
         while chunk := b"".join(islice(entries, _CHUNK)):
             self._writer.spool(chunk)
-        self._steps(recording, since)
+        self._steps(recording, numbers, since)
         self._allocations(recording, numbers, since)
         self._totals(recording, numbers)
         facts = recording.meta
         own = {key: facts[key] for key in _OWN if key in facts}
         self._parts += _parts_of(name, recording, since.clock, own)
         self._facts.append(facts)
+        if recording.complete_steps:
+            self._loops.add(facts.get("loop"))
         self._reach.clock += 1
         self._writer.commit()
 
@@ -132,6 +135,8 @@ class _Joiner:
         self._writer.add_totals((*key, count, duration, moved) for key, (count, duration, moved) in self._sums.items())
         for key, value in _common(self._facts).items():
             self._writer.set_meta(key, value)
+        if self._loops == {"inference"}:
+            self._writer.set_meta("loop", "inference")
         real = [facts["real_calls"] for facts in self._facts if isinstance(facts.get("real_calls"), dict)]
         if real:
             self._writer.set_meta("real_calls", dict(sum(map(Counter, real), Counter())))
@@ -183,7 +188,7 @@ class _Joiner:
         reach.clock, reach.step = since.clock + clock, since.step + step + 1
         reach.thread, reach.node = since.thread + thread + 1, since.node + node + 1
 
-    def _steps(self, recording: Recording, since: _Reach) -> None:
+    def _steps(self, recording: Recording, numbers: _Map, since: _Reach) -> None:
         reach, rows = self._reach, []
         for it in recording.steps():
             number, start = it.step + since.step, it.start_ns + since.clock
@@ -191,6 +196,11 @@ class _Joiner:
             rows.append((number, start, end))
             reach.step, reach.clock = max(reach.step, number + 1), max(reach.clock, end or start)
         self._writer.add_steps(rows)
+        rounds = recording.stream("SELECT kind, key, site, start_ns, end_ns FROM rounds ORDER BY id")
+        self._writer.add_rounds(
+            (kind, key, numbers.site.get(site, 0), start + since.clock, end + since.clock)
+            for kind, key, site, start, end in rounds
+        )
 
     def _allocations(self, recording: Recording, numbers: _Map, since: _Reach) -> None:
         """Take over the buffers.
@@ -259,7 +269,8 @@ def _common(facts: list[dict[str, Any]]) -> dict[str, Any]:
     common = {
         key: value
         for key, value in facts[0].items()
-        if key not in ("schema_version", "complete") and all(key in it and it[key] == value for it in facts)
+        if key not in ("schema_version", "complete", "begin_ns", "loop")
+        and all(key in it and it[key] == value for it in facts)
     }
     started = [it["started"] for it in facts if "started" in it]
     seconds = [it["wall_seconds"] for it in facts if "wall_seconds" in it]

@@ -58,9 +58,12 @@ class Round(NamedTuple):
 def settle_steps(connection: sqlite3.Connection) -> None:
     """Put the steps that follow from the rounds of a recording in the place of those that it was written with.
 
-    The entries are rows by now. Where no rounds were watched, in a test suite, everything stays as it is. Of a part
-    of a run the first step begins where the part does, not with the run.
+    The entries are rows by now. Where no rounds were watched, in a test suite, everything stays as it is; so it does
+    in a joined recording, as the steps of each process were settled before. Of a part of a run the first step begins
+    where the part does, not with the run.
     """
+    if connection.execute("SELECT 1 FROM meta WHERE key = 'parts'").fetchall():
+        return
     _settle(connection)
     connection.execute(
         "UPDATE steps SET start_ns = MAX(start_ns, (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'begin_ns')) "

@@ -105,15 +105,26 @@ def times(finding: Finding) -> str:
 
 def seen_in(recording: Recording, finding: Finding) -> str:
     """In which of several processes it was seen; the empty text if in all of them, or if there is one."""
-    names = [clean(name) for name in finding.processes]
+    if not finding.processes:
+        return ""
+    of = f"{len(finding.processes):,} of {len(recording.lines_by_process.working):,} processes"
+    return f"{of}: {_listed(finding.processes)}"
+
+
+def processes(recording: Recording) -> str:
+    """Which processes of a joined recording ran anything on mps; the empty text for one of a single process."""
+    names = [part.name for number, part in enumerate(recording.parts) if number in recording.lines_by_process.working]
     if not names:
         return ""
-    of = f"{len(names):,} of {len(recording.lines_by_process.working):,} processes"
-    more = len(names) - _MOST_NAMES
+    return f"{len(names):,} process{'' if len(names) == 1 else 'es'} ran on mps: {_listed(names)}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [clean(name) for name in names]
+    more = len(shown) - _MOST_NAMES
     if more > 1:
-        names[_MOST_NAMES:] = [f"{more:,} more"]
-    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"{of}: {listed}"
+        shown[_MOST_NAMES:] = [f"{more:,} more"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
 def cost(finding: Finding) -> str:
@@ -132,7 +143,7 @@ def environment(recording: Recording) -> list[tuple[str, str]]:
     if isinstance(arguments, list):
         words += [clean(str(argument)) for argument in arguments]
     recorded = f"{plural(recording.entry_count, 'call')}, {plural(recording.complete_steps, 'complete step')}"
-    recorded += _part_words(meta.get("steps"), meta.get("steps_seen"))
+    recorded += _part_words(meta.get("steps"), meta.get("steps_seen"), recording)
     facts = [
         ("Mac", fact(recording, "mac_details") or fact(recording, "mac")),
         ("device", device if isinstance(virtual, bool) else ""),
@@ -148,11 +159,12 @@ def environment(recording: Recording) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value]
 
 
-def _part_words(steps: object, seen: object) -> str:
+def _part_words(steps: object, seen: object, recording: Recording) -> str:
     if not isinstance(steps, list):
         return ""
     first, last = steps
-    return f" (steps {first}:{last} of {seen})" if isinstance(seen, int) else f" (steps {first}:{last})"
+    of = " of each process" if recording.parts else f" of {seen}" if isinstance(seen, int) else ""
+    return f" (steps {first}:{last}{of})"
 
 
 def limits(recording: Recording, *, running: bool = False) -> list[str]:

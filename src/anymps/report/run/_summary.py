@@ -17,7 +17,7 @@ from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, indent
 from anymps.report._predicted import predicted_in_short
 from anymps.report._real_kernels import real_share
 from anymps.report._step_rows import is_idle, total
-from anymps.report._words import cost, fact, first_to_change, how_many, state, verdict, waits
+from anymps.report._words import cost, fact, first_to_change, how_many, processes, state, verdict, waits
 from anymps.report.run._terminal import look_of, written_to
 
 _MOST_ROWS = 5  # of the table; the rest is one line
@@ -76,6 +76,8 @@ def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Ite
     step = _step(recording, findings)
     if step:
         yield Text(step)
+    if joined := processes(recording):
+        yield Text(joined)
     share = real_share(recording)
     if share is not None:
         yield Text(share.in_short)
