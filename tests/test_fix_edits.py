@@ -58,6 +58,11 @@ def finding(script: Script, rule: str, line: int, fix: str = "", related: tuple[
         ("MPS801", "d = DataLoader(s, pin_memory=True)", "d = DataLoader(s, pin_memory=torch.cuda.is_available())"),
         ("MPS801", "d = DataLoader(s, pin_memory=pin)", None),
         ("MPS804", "d = DataLoader(s, num_workers=2)", "d = DataLoader(s, num_workers=2, persistent_workers=True)"),
+        (
+            "MPS804",
+            "d = DataLoader(s, num_workers=args.j)",
+            "d = DataLoader(s, num_workers=args.j, persistent_workers=args.j > 0)",
+        ),
         ("MPS301", "x = torch.ones(2, dtype=torch.float64)", "x = torch.ones(2, dtype=torch.float32)"),
         ("MPS301", "x = y.double()", "x = y.float()"),
         ("MPS301", "x = torch.from_numpy(a)", "x = torch.from_numpy(a).float()"),
@@ -128,6 +133,45 @@ def test_a_device_is_made_where_there_is_none(tmp_path: Path) -> None:
     known = script_of(tmp_path, 'device = "cuda"\nx = x.cuda()\n')
     edits, _ = edits_for([finding(known, "MPS409", 2, fix)], program_of(known))
     assert edited(edits, known).text == 'device = "cuda"\nx = x.to(device)\n'
+
+
+def test_a_portable_script_pins_by_its_device(tmp_path: Path) -> None:
+    """`torch.cuda.is_available()` would ask for CUDA again."""
+    script = script_of(tmp_path, "import torch\nmodel.cuda()\nd = DataLoader(s, pin_memory=True)\n")
+    found = [finding(script, "MPS409", 2, "Write `model.to(device)`."), finding(script, "MPS801", 3)]
+    edits, _ = edits_for(found, program_of(script))
+    assert edited(edits, script).text == (
+        'import torch\n\ndevice = torch.device(torch.accelerator.current_accelerator(True) or "cpu")\n'
+        'model.to(device)\nd = DataLoader(s, pin_memory=device.type == "cuda")\n'
+    )
+
+
+def test_the_end_of_a_script_is_guarded(tmp_path: Path) -> None:
+    """What comes after the last import, function and class. Comments and texts over several lines stay as they are."""
+    script = script_of(
+        tmp_path,
+        "import torch\n\nd = Data()\n\ndef f():\n    return d\n\n\n# epochs\nfor e in range(2):  # two\n    f()\n\n"
+        'o = Adam(p)\nprint("""a\nb""", (1,\n  2))\n# end\n',
+    )
+    edits, suggestions = edits_for([finding(script, "MPS802", 6), finding(script, "MPS812", 13)], program_of(script))
+    assert ([it.label for it in edits], suggestions) == (["MPS812 at train.py:13", "MPS802 at train.py:10"], [])
+    assert edited(edits, script).text == (
+        'import torch\n\nd = Data()\n\ndef f():\n    return d\n\n\nif __name__ == "__main__":\n    # epochs\n'
+        "    for e in range(2):  # two\n        f()\n\n    o = Adam(p, fused=True)\n"
+        '    print("""a\nb""", (1,\n      2))\n# end\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import torch\n\ndef f():\n    pass\n", 'f()\nif __name__ == "__main__":\n    g()\n', "f()\ndef f(): pass\n"],
+)
+def test_a_script_that_cannot_be_guarded(tmp_path: Path, text: str) -> None:
+    """It stays a suggestion."""
+    script = script_of(tmp_path, text)
+    edits, suggestions = edits_for([finding(script, "MPS802", 1)], program_of(script))
+    why = "the script has a guard, or nothing after its last import, function and class"
+    assert (edits, [it.why for it in suggestions]) == ([], [why])
 
 
 def test_one_finding_a_line_and_the_others_are_told(tmp_path: Path) -> None:

@@ -91,6 +91,22 @@ print(model(x).shape, torch.cuda.is_available())
 """.lstrip()
 
 
+WORKERS = """
+import torch
+
+loader = torch.utils.data.DataLoader(torch.arange(12.0), batch_size=4, num_workers=1)
+
+
+def train():
+    for x in loader:
+        print(x.to("mps").sum().item())
+
+
+train()
+print("done")
+""".lstrip()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder under version control, with the two scripts as HEAD has them."""
@@ -254,3 +270,15 @@ def test_a_run_that_takes_too_long_is_told(folder: Path) -> None:
     result = fix(folder, "--seconds", "1", "train.py")
     line = "anymps: the script did not end within 1 s: give it less to do, such as --steps 10, or more --seconds"
     assert (result.status, result.err.splitlines()) == (2, [line])
+
+
+def test_a_script_with_workers_is_guarded(folder: Path) -> None:
+    """Real processes import it: before, they stop the script; after, it ends."""
+    (folder / "port.py").write_text(WORKERS)
+    result = fix(folder, "--write", "--force", "port.py")
+    assert result.status == 0, result.err
+    assert (folder / "port.py").read_text() == WORKERS.replace(
+        'train()\nprint("done")', 'if __name__ == "__main__":\n    train()\n    print("done")'
+    )
+    assert "anymps: 1 change proved: MPS802 in line 11" in result.err.splitlines()
+    assert "  before, the script stopped: RuntimeError DataLoader worker" in result.err

@@ -80,18 +80,27 @@ def dropped_gradients(call: cst.Call) -> cst.Call | None:
     return without(call, "set_to_none")
 
 
-def pinned_for_cuda(call: cst.Call) -> cst.Call | None:
+def pinned_for_cuda(call: cst.Call, when: str = "torch.cuda.is_available()") -> cst.Call | None:
     """MPS801: pinned memory where there is CUDA."""
     given = argument(call, "pin_memory")
     if given is None or not isinstance(given.value, cst.Name) or given.value.value != "True":
         return None
-    return with_argument(call, "pin_memory", cst.parse_expression("torch.cuda.is_available()"))
+    return with_argument(call, "pin_memory", cst.parse_expression(when))
+
+
+def pinned_by_device(call: cst.Call) -> cst.Call | None:
+    """MPS801 in a script that is made portable, where nothing is to ask for CUDA by name."""
+    return pinned_for_cuda(call, 'device.type == "cuda"')
 
 
 def persistent_workers(call: cst.Call) -> cst.Call | None:
-    """MPS804: workers that stay from one epoch to the next."""
+    """MPS804: workers that stay from one epoch to the next. Without workers a DataLoader refuses that they stay."""
     if not named(call).endswith("DataLoader") or unpacks(call):
         return None
+    workers = argument(call, "num_workers")
+    if workers is not None and isinstance(workers.value, (cst.Name, cst.Attribute, cst.Subscript)):
+        some = cst.Comparison(workers.value, [cst.ComparisonTarget(cst.GreaterThan(), cst.Integer("0"))])
+        return with_argument(call, "persistent_workers", some)
     return with_argument(call, "persistent_workers", _TRUE)
 
 

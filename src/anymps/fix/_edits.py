@@ -9,12 +9,16 @@ from pathlib import Path
 
 from anymps._errors import UsageError
 from anymps.findings import Finding, replacement
-from anymps.fix._calls import CHANGES
+from anymps.fix._calls import CHANGES, pinned_by_device
+from anymps.fix._main_guard import guarded_line, with_guard
 from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
 
 _DEVICE = 'device = torch.device(torch.accelerator.current_accelerator(True) or "cpu")'
+
+
+_GUARDED, _PINNED, _ASKS_CUDA = "MPS802", "MPS801", "MPS409"
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Edit:
     finding: Finding
     file: Path
     line: int
+    ported: bool = False
+    """Whether the script asks for CUDA and is made portable."""
 
     @property
     def label(self) -> str:
@@ -32,7 +38,9 @@ class Edit:
 
     def apply(self, script: Script) -> Script | None:
         """The script with this edit; None where nothing fits the line."""
-        change = CHANGES.get(self.finding.id)
+        if self.finding.id == _GUARDED:
+            return with_guard(script)
+        change = pinned_by_device if self.ported and self.finding.id == _PINNED else CHANGES.get(self.finding.id)
         changed = script.with_calls(self.line, change) if change is not None else None
         return changed or _advised(self, script)
 
@@ -52,8 +60,10 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
     """
     edits: dict[tuple[Path, int], Edit] = {}
     suggestions = []
+    findings = list(findings)
+    ported = any(finding.id == _ASKS_CUDA for finding in findings)
     for finding in findings:
-        fitting, why = _fitting(finding, program)
+        fitting, why = _guarding(finding, program) if finding.id == _GUARDED else _fitting(finding, program, ported)
         if fitting is None:
             suggestions.append(Suggestion(finding, why))
         elif (place := (fitting.file, fitting.line)) in edits:
@@ -64,13 +74,21 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
     return [edits[place] for place in sorted(edits, reverse=True)], suggestions
 
 
-def _fitting(finding: Finding, program: Program) -> tuple[Edit | None, str]:
+def _guarding(finding: Finding, program: Program) -> tuple[Edit | None, str]:
+    """The end of the script is put under the guard, wherever its workers are started."""
+    line = guarded_line(program.script(program.main.path))
+    if line is None:
+        return None, "the script has a guard, or nothing after its last import, function and class"
+    return Edit(finding, program.main.path.resolve(), line), ""
+
+
+def _fitting(finding: Finding, program: Program, ported: bool) -> tuple[Edit | None, str]:
     """The first of a finding's lines that can be changed; else why none of them can."""
     why = "its line is in no file of the project"
     for site in dict.fromkeys((*_first(finding), finding.site, *finding.related_sites)):
         if not program.owns(site):
             continue
-        edit = Edit(finding, Path(site.file).resolve(), site.line)
+        edit = Edit(finding, Path(site.file).resolve(), site.line, ported)
         try:
             if edit.apply(program.script(edit.file)) is not None:
                 return edit, ""

@@ -56,14 +56,14 @@ class Script:
         if not (0 < number <= len(lines)) or lines[number - 1].count(old) != 1:
             return None
         lines[number - 1] = lines[number - 1].replace(old, new)
-        return self._checked("".join(lines))
+        return self.with_text("".join(lines))
 
     def with_calls(self, number: int, change: CallChange) -> Script | None:
         """The script with calls of the statement at a line changed; None if `change` leaves all of them."""
         wrapper = MetadataWrapper(cst.parse_module(self.text))
         rewriter = _Rewriter(number, change)
         module = wrapper.visit(rewriter)
-        return self._checked(module.code) if rewriter.changed else None
+        return self.with_text(module.code) if rewriter.changed else None
 
     def has_global(self, name: str) -> bool:
         """Whether the module gives a name a value outside of functions and classes."""
@@ -84,9 +84,10 @@ class Script:
         last = imports[-1].end_lineno or imports[-1].lineno
         end = "\r\n" if lines[last - 1].endswith("\r\n") else "\n"
         lines.insert(last, f"{end}{code}{end}")
-        return self._checked("".join(lines))
+        return self.with_text("".join(lines))
 
-    def _checked(self, text: str) -> Script | None:
+    def with_text(self, text: str) -> Script | None:
+        """The script with another text; None if that is no Python."""
         try:
             cst.parse_module(text)
         except cst.ParserSyntaxError:
