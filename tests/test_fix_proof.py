@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from anymps.findings import RULES
+from anymps.commands._fix import _mend
+from anymps.findings import RULES, Finding
 from anymps.fix import Edit, Program, Ran, edits_for, prove
 from anymps.fix._proof import disagreement
 from anymps.record import Site
@@ -107,3 +109,18 @@ def test_a_script_that_stopped_gets_further(edits: Sequence[Edit]) -> None:
     assert disagreement(stopped, stopped, Ran("ValueError y", (), (), FIXED), edits) == ""
     still = "the script still stops: TypeError float64"
     assert disagreement(stopped, stopped, Ran("TypeError float64", (), (), FIXED), edits) == still
+
+
+def test_what_another_change_has_mended_is_not_suggested(program: Program, edits: Sequence[Edit]) -> None:
+    """Only what the changed script is still told of."""
+    other = RULES["MPS201"].finding(edits[0].finding.site, what="It.", count=1)
+
+    class Runs:
+        def run(self, changed: Program) -> tuple[Ran, tuple[Finding, ...]]:
+            rules = rules_of(text_of(changed))
+            rules["MPS201"] = max(rules.values())
+            return replace(BEFORE, rules=rules), (*(it.finding for it in edits), other)
+
+    fixed, proofs, suggestions = _mend(program, cast(Any, Runs()))
+    assert text_of(fixed) == "o = Adam(p, fused=True)\no.zero_grad()\n"
+    assert (len(proofs), suggestions) == (1, [])

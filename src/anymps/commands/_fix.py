@@ -117,6 +117,8 @@ def _mend(program: Program, runs: Runs) -> tuple[Program, list[Proof], list[Sugg
         proofs.append(proof)
         suggestions += [Suggestion(it.edit.finding, it.why) for it in proof.outcomes if it.why]
         fixed = proof.program
+        if proof.after is not None:  # what one change has mended of another finding needs no word
+            suggestions = [it for it in suggestions if proof.after.rules.get(it.finding.id)]
         if proof.after is None or not (before.error and any(not it.why for it in proof.outcomes)):
             break
     return fixed, proofs, suggestions
