@@ -13,25 +13,6 @@
 
 namespace anymps_math {
 
-using anymps_vectors::vec;
-
-template <class R, class T, unsigned N, class F> ANYMPS_INLINE vec<R, N> each(const vec<T, N>& a, F f) {
-  typename vec<R, N>::cells r;
-  for (unsigned i = 0; i < N; ++i) r.t[i] = f(a.at(i));
-  return vec<R, N>(r);
-}
-template <class R, class T, class U, unsigned N, class F> ANYMPS_INLINE vec<R, N> each(const vec<T, N>& a, const vec<U, N>& b, F f) {
-  typename vec<R, N>::cells r;
-  for (unsigned i = 0; i < N; ++i) r.t[i] = f(a.at(i), b.at(i));
-  return vec<R, N>(r);
-}
-template <class R, class T, class U, class V, unsigned N, class F>
-ANYMPS_INLINE vec<R, N> each(const vec<T, N>& a, const vec<U, N>& b, const vec<V, N>& c, F f) {
-  typename vec<R, N>::cells r;
-  for (unsigned i = 0; i < N; ++i) r.t[i] = f(a.at(i), b.at(i), c.at(i));
-  return vec<R, N>(r);
-}
-
 ANYMPS_INLINE float sinpi(float x) {
   const float n = __builtin_rintf(x * 0.5f);
   const float r = x - 2.0f * n;  // exact
@@ -62,11 +43,14 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
 
 }  // namespace anymps_math
 
-// One function of one number: scalars of the three types through float, vectors by element.
-#define ANYMPS_UNARY_VECTORS(NAME, T)                                                                                   \
-  ANYMPS_INLINE T##2 NAME(T##2 a) { return anymps_math::each<T>(a, [](T x) { return NAME(x); }); }                      \
-  ANYMPS_INLINE T##3 NAME(T##3 a) { return anymps_math::each<T>(a, [](T x) { return NAME(x); }); }                      \
-  ANYMPS_INLINE T##4 NAME(T##4 a) { return anymps_math::each<T>(a, [](T x) { return NAME(x); }); }
+// By element, written out: what is a template here would be instantiated for every shader, used or not, and that takes
+// longer than to compile a small one.
+#define ANYMPS_UNARY_VECTORS_TO(R, NAME, T) \
+  ANYMPS_INLINE R##2 NAME(T##2 a) { return R##2(R##2::cells{{R(NAME(a.x)), R(NAME(a.y))}}); } \
+  ANYMPS_INLINE R##3 NAME(T##3 a) { return R##3(R##3::cells{{R(NAME(a.x)), R(NAME(a.y)), R(NAME(a.z))}}); } \
+  ANYMPS_INLINE R##4 NAME(T##4 a) { return R##4(R##4::cells{{R(NAME(a.x)), R(NAME(a.y)), R(NAME(a.z)), R(NAME(a.w))}}); }
+#define ANYMPS_UNARY_VECTORS(NAME, T) ANYMPS_UNARY_VECTORS_TO(T, NAME, T)
+// One function of one number: scalars of the three types through float.
 #define ANYMPS_UNARY_FLOAT(NAME, EXPRESSION)             \
   ANYMPS_INLINE float NAME(float x) { return EXPRESSION; } \
   ANYMPS_UNARY_VECTORS(NAME, float)
@@ -76,10 +60,10 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   ANYMPS_UNARY_VECTORS(NAME, half)                                                                \
   ANYMPS_INLINE bfloat NAME(bfloat x) { return bfloat(NAME(static_cast<float>(x))); }             \
   ANYMPS_UNARY_VECTORS(NAME, bfloat)
-#define ANYMPS_BINARY_VECTORS(NAME, T)                                                                                  \
-  ANYMPS_INLINE T##2 NAME(T##2 a, T##2 b) { return anymps_math::each<T>(a, b, [](T x, T y) { return NAME(x, y); }); }   \
-  ANYMPS_INLINE T##3 NAME(T##3 a, T##3 b) { return anymps_math::each<T>(a, b, [](T x, T y) { return NAME(x, y); }); }   \
-  ANYMPS_INLINE T##4 NAME(T##4 a, T##4 b) { return anymps_math::each<T>(a, b, [](T x, T y) { return NAME(x, y); }); }
+#define ANYMPS_BINARY_VECTORS(NAME, T) \
+  ANYMPS_INLINE T##2 NAME(T##2 a, T##2 b) { return T##2(T##2::cells{{T(NAME(a.x, b.x)), T(NAME(a.y, b.y))}}); } \
+  ANYMPS_INLINE T##3 NAME(T##3 a, T##3 b) { return T##3(T##3::cells{{T(NAME(a.x, b.x)), T(NAME(a.y, b.y)), T(NAME(a.z, b.z))}}); } \
+  ANYMPS_INLINE T##4 NAME(T##4 a, T##4 b) { return T##4(T##4::cells{{T(NAME(a.x, b.x)), T(NAME(a.y, b.y)), T(NAME(a.z, b.z)), T(NAME(a.w, b.w))}}); }
 #define ANYMPS_BINARY_FLOAT(NAME, EXPRESSION)                       \
   ANYMPS_INLINE float NAME(float x, float y) { return EXPRESSION; } \
   ANYMPS_BINARY_VECTORS(NAME, float)
@@ -89,10 +73,10 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   ANYMPS_BINARY_VECTORS(NAME, half)                                                                                                \
   ANYMPS_INLINE bfloat NAME(bfloat x, bfloat y) { return bfloat(NAME(static_cast<float>(x), static_cast<float>(y))); }             \
   ANYMPS_BINARY_VECTORS(NAME, bfloat)
-#define ANYMPS_TERNARY_VECTORS(NAME, T)                                                                                        \
-  ANYMPS_INLINE T##2 NAME(T##2 a, T##2 b, T##2 c) { return anymps_math::each<T>(a, b, c, [](T x, T y, T z) { return NAME(x, y, z); }); } \
-  ANYMPS_INLINE T##3 NAME(T##3 a, T##3 b, T##3 c) { return anymps_math::each<T>(a, b, c, [](T x, T y, T z) { return NAME(x, y, z); }); } \
-  ANYMPS_INLINE T##4 NAME(T##4 a, T##4 b, T##4 c) { return anymps_math::each<T>(a, b, c, [](T x, T y, T z) { return NAME(x, y, z); }); }
+#define ANYMPS_TERNARY_VECTORS(NAME, T) \
+  ANYMPS_INLINE T##2 NAME(T##2 a, T##2 b, T##2 c) { return T##2(T##2::cells{{T(NAME(a.x, b.x, c.x)), T(NAME(a.y, b.y, c.y))}}); } \
+  ANYMPS_INLINE T##3 NAME(T##3 a, T##3 b, T##3 c) { return T##3(T##3::cells{{T(NAME(a.x, b.x, c.x)), T(NAME(a.y, b.y, c.y)), T(NAME(a.z, b.z, c.z))}}); } \
+  ANYMPS_INLINE T##4 NAME(T##4 a, T##4 b, T##4 c) { return T##4(T##4::cells{{T(NAME(a.x, b.x, c.x)), T(NAME(a.y, b.y, c.y)), T(NAME(a.z, b.z, c.z)), T(NAME(a.w, b.w, c.w))}}); }
 #define ANYMPS_TERNARY_FLOAT(NAME, EXPRESSION)                               \
   ANYMPS_INLINE float NAME(float x, float y, float z) { return EXPRESSION; } \
   ANYMPS_TERNARY_VECTORS(NAME, float)
@@ -129,9 +113,7 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
 // By float: what follows for all numbers is written once.
 #define ANYMPS_CLASSIFY(NAME, EXPRESSION, T)                                                                    \
   ANYMPS_INLINE bool NAME(T value) { const float x = static_cast<float>(value); return EXPRESSION; }            \
-  ANYMPS_INLINE bool2 NAME(T##2 a) { return anymps_math::each<bool>(a, [](T x) { return NAME(x); }); }          \
-  ANYMPS_INLINE bool3 NAME(T##3 a) { return anymps_math::each<bool>(a, [](T x) { return NAME(x); }); }          \
-  ANYMPS_INLINE bool4 NAME(T##4 a) { return anymps_math::each<bool>(a, [](T x) { return NAME(x); }); }
+  ANYMPS_UNARY_VECTORS_TO(bool, NAME, T)
 #define ANYMPS_CLASSIFIERS(T)                                     \
   ANYMPS_CLASSIFY(isnan, x != x, T)                               \
   ANYMPS_CLASSIFY(isinf, __builtin_fabsf(x) == __builtin_inff(), T) \
@@ -170,11 +152,11 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
 #define ANYMPS_ABS_UNSIGNED(T)                                  \
   ANYMPS_INLINE T abs(T x) { return x; }                        \
   ANYMPS_UNARY_VECTORS(abs, T)
-#define ANYMPS_SELECT(T)                                                                                                       \
-  ANYMPS_INLINE T select(T a, T b, bool c) { return c ? b : a; }                                                               \
-  ANYMPS_INLINE T##2 select(T##2 a, T##2 b, bool2 c) { return anymps_math::each<T>(a, b, c, [](T x, T y, bool z) { return z ? y : x; }); } \
-  ANYMPS_INLINE T##3 select(T##3 a, T##3 b, bool3 c) { return anymps_math::each<T>(a, b, c, [](T x, T y, bool z) { return z ? y : x; }); } \
-  ANYMPS_INLINE T##4 select(T##4 a, T##4 b, bool4 c) { return anymps_math::each<T>(a, b, c, [](T x, T y, bool z) { return z ? y : x; }); }
+#define ANYMPS_SELECT(T) \
+  ANYMPS_INLINE T select(T a, T b, bool c) { return c ? b : a; } \
+  ANYMPS_INLINE T##2 select(T##2 a, T##2 b, bool2 c) { return T##2(T##2::cells{{T(c.x ? b.x : a.x), T(c.y ? b.y : a.y)}}); } \
+  ANYMPS_INLINE T##3 select(T##3 a, T##3 b, bool3 c) { return T##3(T##3::cells{{T(c.x ? b.x : a.x), T(c.y ? b.y : a.y), T(c.z ? b.z : a.z)}}); } \
+  ANYMPS_INLINE T##4 select(T##4 a, T##4 b, bool4 c) { return T##4(T##4::cells{{T(c.x ? b.x : a.x), T(c.y ? b.y : a.y), T(c.z ? b.z : a.z), T(c.w ? b.w : a.w)}}); }
 
 // Bits of integers.
 #define ANYMPS_BITS(T)                                                                                                          \
