@@ -53,6 +53,11 @@ def test_a_finding_names_the_processes_it_was_seen_in() -> None:
     assert found["MPS201"] == ("rank 0", "rank 2")
 
 
+def test_what_one_of_many_ranks_does_in_every_step_is_found() -> None:
+    """The rank that reads the loss waits in each of its steps, though that is one step in six of the whole."""
+    assert seen(joined(rank(reads=True), *(rank() for _ in range(5))))["MPS201"] == ("rank 0",)
+
+
 def test_nothing_is_said_where_all_have_it() -> None:
     """The process that did nothing on mps is no exception."""
     assert seen(joined(rank(reads=True), rank(reads=True)))["MPS201"] == ()

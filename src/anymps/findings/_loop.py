@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from anymps.record import Fate, Occurrence, Phase, Recording, Site
+from anymps.record import Fate, Occurrence, Phase, Recording, Site, Wait
 
 MIN_STEPS = 3
 """Complete steps that a recording must hold before anything in it can be said to happen every step."""
@@ -18,10 +18,21 @@ def is_every_step(recording: Recording, occurrence: Occurrence) -> bool:
     """Whether something belongs to the loop's routine: in at least half of the complete steps, and at least twice.
 
     So a loss that is read every fifth step passes, and what happens in set-up, validation or after the loop does.
-    Only a training has a routine: what an inference reads in each round may be what it is for.
+    Only a training has a routine: what an inference reads in each round may be what it is for. Of several processes
+    those count in which it happens at all, such as the one rank that prints the loss.
     """
     steps = recording.training_steps
-    return steps >= MIN_STEPS and occurrence.steps >= 2 and 2 * occurrence.steps >= steps
+    return steps >= MIN_STEPS and occurrence.steps >= 2 and 2 * occurrence.steps >= _steps_of(recording, occurrence)
+
+
+def _steps_of(recording: Recording, occurrence: Occurrence) -> int:
+    """The complete training steps of the processes in which this happened."""
+    if len(recording.parts) < 2 or not recording.lines_by_process.whole:
+        return recording.training_steps
+    lines, site = recording.lines_by_process, occurrence.site
+    where = lines.called if occurrence.wait is Wait.NONE else lines.waited
+    processes = where.get((site.file, site.line))
+    return sum(lines.steps.get(it, 0) for it in processes) if processes else recording.training_steps
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,15 @@ class LinesByProcess:
     """What happened at the lines of each process, by file and line; processes are numbers of `Recording.parts`.
 
     `called` is for any call, buffer or mark, `waited` for waits of the host, `refused` for calls that raised and for
-    the lines that made what was refused. `working` are the processes in which anything happened. `whole` is false
-    where some calls were only counted: then a line may have run in more processes than are told.
+    the lines that made what was refused. `steps` counts the complete steps of each process. `working` are the
+    processes in which anything happened. `whole` is false where some calls were only counted: then a line may have
+    run in more processes than are told.
     """
 
     called: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
     waited: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
     refused: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
+    steps: Mapping[int, int] = field(default_factory=dict)
     working: frozenset[int] = frozenset()
     whole: bool = True
 
@@ -37,10 +39,12 @@ def read_lines_by_process(
     )
     called = [(number, site) for number, site, _ in calls]
     raised = [(number, site) for number, *both in refusals for site in both]
+    steps = rows(f"SELECT {_process('start_ns', begins)}, COUNT(*) FROM steps WHERE end_ns NOT NULL GROUP BY 1")
     return LinesByProcess(
         called=_by_line([*called, *buffers, *raised], sites),
         waited=_by_line([(number, site) for number, site, waits in calls if waits], sites),
         refused=_by_line(raised, sites),
+        steps=dict(steps),
         working=frozenset(number for number, _ in [*called, *buffers]),
         whole=whole,
     )
