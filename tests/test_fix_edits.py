@@ -8,6 +8,7 @@ import pytest
 
 from anymps._errors import UsageError
 from anymps.findings import RULES, Finding
+from anymps.findings.advice import portable
 from anymps.fix import Edit, Program, Script, edits_for
 from anymps.fix._calls import CHANGES
 from anymps.fix._edits import apply_all
@@ -112,6 +113,26 @@ def test_the_line_that_a_finding_shows(tmp_path: Path, source: str, fix: str, af
         assert (edits, [it.why for it in suggestions]) == ([], ["no change of its line is known"])
     else:
         assert edited(edits, script).line(2) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("s = torch.cuda.amp.GradScaler()", "s = torch.amp.GradScaler(device.type)"),
+        ('s = torch.amp.GradScaler("cuda")', "s = torch.amp.GradScaler(device.type)"),
+        ("with torch.cuda.amp.autocast():", "with torch.autocast(device.type):"),
+        ('with torch.autocast("cuda", dtype=half):', "with torch.autocast(device.type, dtype=half):"),
+        ('s = torch.load("a.pt", map_location="cuda")', 's = torch.load("a.pt", map_location=device)'),
+        ("m = net().cuda()  # big", "m = net().to(device)  # big"),
+    ],
+)
+def test_a_call_of_cuda_is_made_portable(tmp_path: Path, before: str, after: str) -> None:
+    """By the line that the finding shows: scalers, autocast, checkpoints and moves."""
+    block = "\n    pass" if before.endswith(":") else ""
+    script = script_of(tmp_path, f"import torch\n{before}{block}\n")
+    fix = f"Write `{portable(before.partition('  #')[0])}`."
+    edits, _ = edits_for([finding(script, "MPS409", 2, fix)], program_of(script))
+    assert edited(edits, script).text.endswith(f"\n{after}{block}\n")
 
 
 def test_float64_is_mended_where_the_tensor_is_made(tmp_path: Path) -> None:
