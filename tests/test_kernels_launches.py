@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
 import torch
 
+from anymps.metal.kernels import BufferArgument
+from anymps.metal.kernels._packing import pack
 from anymps.metal.kernels.launches import DESCRIBED, Call, Launch
 
 FOUR = torch.arange(4.0)
@@ -256,3 +259,10 @@ def test_clamps_that_are_left_to_others() -> None:
     assert describe("clamp", self=FOUR.to(torch.uint8), min=-1, max=None) is None
     assert describe("clamp_max", self=FOUR, max=float("nan")) is None
     assert describe("clamp", self=FOUR > 1, min=0, max=1) is None
+
+
+@pytest.mark.parametrize(("given", "packed"), [(0.5, (0.5, 0.0)), (1 - 2j, (1.0, -2.0))])
+def test_a_complex_number_is_a_pair(given: complex, packed: tuple[float, float]) -> None:
+    """A kernel of complex numbers takes the real part, then the imaginary one."""
+    argument = BufferArgument("alpha", "float2", 3, "constant", False, 8, None, (), False)
+    assert struct.unpack("<2f", pack(argument, given)) == packed

@@ -23,6 +23,7 @@ def main() -> int:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     anymps.enable("M3 Pro 18GB", quiet=True)
+    from .coverage import count
     from .page import load, render, save
     from .pairs import compare_all
 
@@ -39,7 +40,8 @@ def main() -> int:
         release = torch.__version__.partition("+")[0]
         minor = ".".join(release.split(".")[:2])
         path = options.write / f"kernels-{minor}.json"
-        path.write_text(save({"torch": release, "rows": rows}), encoding="utf-8")
+        kernels = count(dir(anymps.metal_kernels()), (int(minor.split(".")[0]), int(minor.split(".")[1])))
+        path.write_text(save({"torch": release, "kernels": kernels, "rows": rows}), encoding="utf-8")
         page = options.write.with_name("fidelity-kernels.md")
         page.write_text(render(load(options.write)), encoding="utf-8")
     return 0

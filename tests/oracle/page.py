@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .coverage import table
 from .reasons import reason
 
 Row = dict[str, Any]
@@ -23,8 +24,8 @@ Do not edit this page: add the kernels of the installed release (`anymps kernels
 
 One pair is an operator and a dtype. It is asked with values at the edges of the dtype, random ones, and the samples of
 torch's database of operators that consist of tensors alone; dense, transposed and broadcast. Sums and norms get
-rows of 3 to 1000 numbers, in one launch that was chosen for this comparison. Scans, sorts, places, pools and group
-norms get the database's samples, forward and backward.
+rows of 3 to 1000 numbers, in one launch that was chosen for this comparison. Clamps, scans, sorts, places, pools
+and group norms get the database's samples, forward and backward.
 
 - *equal*: every bit of every result, where any NaN equals any other.
 - *within n ulp*: no result is further away than n units in the last place, 64 at most.
@@ -34,8 +35,8 @@ Subnormal results, which the kernels give as zero, are left out.
 Integers are not divided by zero or shifted by more than their width: that is undefined on a GPU.
 Polynomials have orders up to 30.
 
-Of torch 2.15 the polynomials are missing, and the scans, sorts, places, pools and norms: their launches are described
-for torch 2.13.
+Of torch 2.15 the polynomials are missing, and the sums, scans, sorts, places, pools, norms and clamps by tensors.
+At the end of each release a table tells which of its kernels were not compared, and why.
 """
 
 
@@ -48,7 +49,8 @@ def load(folder: Path) -> list[dict[str, Any]]:
 def save(document: dict[str, Any]) -> str:
     """The numbers of a release as JSON, a row a line."""
     rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in document["rows"])
-    return f'{{"torch": {json.dumps(document["torch"])}, "rows": [\n{rows}\n]}}\n'
+    head = f'"torch": {json.dumps(document["torch"])}, "kernels": {json.dumps(document["kernels"])}'
+    return f'{{{head}, "rows": [\n{rows}\n]}}\n'
 
 
 def render(documents: Iterable[dict[str, Any]]) -> str:
@@ -84,6 +86,12 @@ def render(documents: Iterable[dict[str, Any]]) -> str:
                 f"- For the reasons that stand above: {', '.join(again)}.", 120, subsequent_indent="  "
             )
         explained |= different.keys()
+        lines += [
+            "",
+            f"### What was not compared in torch {document['torch']}, and why",
+            "",
+            *table(document["kernels"]),
+        ]
     return "\n".join(lines) + "\n"
 
 

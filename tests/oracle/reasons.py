@@ -36,6 +36,7 @@ _REASONS = {
     "add_alpha": "The kernel rounds the product before the sum; the CPU's vector code does both in one.",
     "sub_alpha": "The kernel rounds the product before the difference; the CPU's vector code does both in one.",
     "lerp_alpha": "The formula is a + w·(b - a) in both; the kernel rounds each step in the type itself.",
+    "lerp": "The kernel is a + w·(b - a) in the type itself; the CPU's code starts from b where w is a half or more.",
     "igamma": _OWN,
     "igammac": _OWN,
     "zeta": "The kernel has no case for very large arguments, and gives NaN or zero.",

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from .compare import Difference
+from .coverage import count, family, table
 from .page import load, render
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -77,3 +78,32 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
     rows = list(compare_all(anymps.metal_kernels(), ["bitwise_not"]))
     assert len(rows) > 5
     assert {row["verdict"] for row in rows} == {"equal"}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "release", "expected"),
+    [
+        ("exp_dense_scalar_float_float", (2, 13), "compared"),
+        ("clamp_strided_cast_float", (2, 13), "compared"),
+        ("lerp_tensor_strided_half", (2, 13), "compared"),
+        ("lerp_tensor_strided_2d_half", (2, 13), "lerp of two and three dimensions"),
+        ("cumsum_innermost_float", (2, 13), "compared"),
+        ("cumsum_innermost_float", (2, 15), "sums, scans, sorts, places, pools, norms, polynomials, clamps by tensors"),
+        ("cumsum_innermost_transposed_float", (2, 13), "long, tiny and transposed scans"),
+        ("fused_adamw_float_float", (2, 13), "fused optimizers, scaling of gradients"),
+        ("sum_reduction_outer_float_float", (2, 13), "sums and extremes across rows"),
+        ("nobody_knows_this_one", (2, 15), "convolutions, softmax, pads, losses and others"),
+    ],
+)
+def test_every_kernel_has_a_line(kernel: str, release: tuple[int, int], expected: str) -> None:
+    """It was compared, or the page says why not."""
+    assert family(kernel, release) == expected
+
+
+def test_the_table_of_what_is_left_out() -> None:
+    """How many kernels of each family, and the reason."""
+    lines = table(count(["exp_dense_float_float", "assert_async_int", "assert_async_float"], (2, 13)))
+    assert lines[0] == "Of 3 kernels 1 belong to what was compared, in one layout or another. The others:"
+    assert lines[-1] == "| assertions | 2 | They compute nothing. |"
+    counts = {document["torch"]: sum(document["kernels"].values()) for document in load(DOCS / "fidelity")}
+    assert counts == {"2.13.0": 12998, "2.15.0": 18563}

@@ -56,6 +56,8 @@ def _elements(name: str, type_: str, value: Any) -> bytes:
     match = _TYPE.fullmatch(type_)
     base = match[1] if match else type_
     items = list(value) if isinstance(value, (Sequence, bytes, bytearray)) else [value]
+    if type_ in ("float2", "half2"):  # complex numbers are pairs
+        items = [part for item in items for part in ((item.real, item.imag) if isinstance(item, complex) else (item,))]
     try:
         if base == "bfloat":
             return b"".join(_bfloat(float(item)) for item in items)

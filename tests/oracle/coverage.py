@@ -1,0 +1,107 @@
+"""Which kernels of a release the comparison reaches, and why the others are left out: every kernel has a line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from .operators import OPERATORS
+
+_LATER = "No launch is described so far."
+_SHAPES = "The host takes them by shape, by rules that are not described."
+_PASSES = "They take several launches, which are not described."
+_SAME = "The arithmetic is that of a compared kernel, laid out for other shapes."
+_PLACED = "No launch is described so far; what they write is placed, not computed."
+_CHOICE = "When the host takes them, and when MPSGraph, is not described."
+
+_ELEMENTS = "|".join(sorted({one.kernel for one in OPERATORS}, key=len, reverse=True))
+_COMPARED = re.compile(
+    rf"({_ELEMENTS})_(dense|strided|inner_contiguous)"
+    r"|clamp_scalar_|lerp_tensor_(dense|strided)_(?!.d_)"
+)
+_TO_2_13 = re.compile(
+    r"(sum|nansum|count_nonzero|any|all|argmax|argmin|max|min|norm_l[12])_reduction_inner_"
+    r"|(cumsum|cumprod|logcumsumexp|cummax|cummin)_(innermost_(?!transposed)|outer)"
+    r"|sort_block_(?!topk)|gather_dense_|scatter_(set|add|amax|amin|prod)_|embedding_dense_backward"
+    r"|(avg|max)_pool_|group_norm"
+    r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_single_row_|rms_norm_(?!looped)"
+)
+"""These were compared for torch 2.13 only."""
+_OF_2_13 = "sums, scans, sorts, places, pools, norms, polynomials, clamps by tensors"
+LEFT_OUT: dict[str, tuple[str, str]] = {
+    _OF_2_13: (_TO_2_13.pattern, "They were compared for torch 2.13 only."),
+    "sums and extremes across rows": (r"\w+_reduction(_outer)?_|norm_(bfloat|float|half)|sum_\w*|norm_\w*", _SHAPES),
+    "long, tiny and transposed scans": (r"(cumsum|cumprod|logcumsumexp|cummax|cummin)_", _SHAPES),
+    "norms of more than 4096 numbers": (r"(layer|rms)_norm_", _SHAPES),
+    "sorts of long rows, and the largest k": (r"(mb_|radix_|sort_|topk)", _PASSES),
+    "lerp of two and three dimensions": (r"lerp_tensor_", _SAME),
+    "powers, elu, results of other dtypes": (r"(pow|elu|abs|copy)_|\w+_(dense|strided)\w*_castout", _LATER),
+    "fills, triangles, identities, joins, repeats": (
+        r"(fill|masked_fill|tril|triu|eye|cat|repeat|replication|flip|roll|unfold|arange|range|linspace)",
+        _PLACED,
+    ),
+    "index_put, index_copy and their like": (
+        r"(index_|put_|take|masked_|scatter_nonzero|scatter_|gather_|kernel_index|mark_|count_nonzero_prefix)",
+        _LATER,
+    ),
+    "random numbers": (
+        r"(uniform|normal|log_normal|bernoulli|cauchy|exponential|geometric|random|randperm|dropout|poisson|"
+        r"standard_|dirichlet|multinomial)",
+        "No launch with the state of the generator is described so far.",
+    ),
+    "fused optimizers, scaling of gradients": (
+        r"(fused_(adam|sgd)|amp)",
+        "Their argument is a table of addresses, which launches cannot give so far.",
+    ),
+    "attention": (r"(prefill_attention|sdpa|decode|attention|flash)", _CHOICE),
+    "matrix products, also quantised": (
+        r"(matmul|naive_|addmm|int\dpack|large_mpack|weight_to|gemv|gemm|linear|int_mm|scaled_mm|grouped_mm|\w*_mm)",
+        _CHOICE,
+    ),
+    "linear algebra": (r"(apply(Pivots|SYRK|TRSM)|factorDiagonal|unpack_pivots|linalg|orgqr)", _LATER),
+    "bags of embeddings, their backwards": (r"embedding_", _LATER),
+    "upsampling and grids": (r"(upsample|grid_sampler)", _LATER),
+    "columns, unpooling, distances": (r"(im2col|col2im|max_unpool|cdist|pdist|renorm|cross_|kogge)", _LATER),
+    "searches, histograms, unique": (
+        r"(searchsorted|bucketize|histogram|bincount|compute_o|prefix_sum|shift_right)",
+        _LATER,
+    ),
+    "sparse tensors": (
+        r"(\w*sparse|spmm|coalesce|build_|intersect|flatten_indices|fused_gather)",
+        _LATER,
+    ),
+    "assertions": (r"assert_async", "They compute nothing."),
+    "other functions of an element": (r"\w+_(dense|strided|inner_contiguous)(_|$)", _LATER),
+    "convolutions, softmax, pads, losses and others": (r"", _LATER),
+}
+"""By family: what its kernels' names begin with, and why no kernel of it is compared. The first that fits counts."""
+_RULES = [(name, re.compile(pattern)) for name, (pattern, _) in LEFT_OUT.items()]
+REACHED = "compared"
+
+
+def family(kernel: str, release: tuple[int, int]) -> str:
+    """`compared`, or the family that is left out."""
+    if release <= (2, 13) and _TO_2_13.match(kernel):
+        return REACHED
+    if _COMPARED.match(kernel) and not _TO_2_13.match(kernel):
+        return REACHED
+    return next(name for name, rule in _RULES if rule.match(kernel))
+
+
+def count(kernels: Iterable[str], release: tuple[int, int]) -> dict[str, int]:
+    """How many kernels of a release each family has."""
+    found = Counter(family(one, release) for one in kernels)
+    return {name: found[name] for name in (REACHED, *LEFT_OUT) if found[name]}
+
+
+def table(counts: dict[str, int]) -> list[str]:
+    """Lines of the page: each family that is left out, how many kernels it has, and why."""
+    lines = [
+        f"Of {sum(counts.values()):,} kernels {counts[REACHED]:,} belong to what was compared, "
+        "in one layout or another. The others:",
+        "",
+        "| kernels | how many | why they are left out |",
+        "| --- | ---: | --- |",
+    ]
+    return lines + [f"| {name} | {counts[name]:,} | {why} |" for name, (_, why) in LEFT_OUT.items() if name in counts]
