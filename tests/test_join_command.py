@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_another_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A recording of a later version is named with its version, and nothing is written."""
     a, b = shard(tmp_path / "a"), shard(tmp_path / "b")
-    with sqlite3.connect(b) as connection:
+    with closing(sqlite3.connect(b)) as connection, connection:
         connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
     connection.close()
     assert main(["join", str(a), str(b), "-o", str(tmp_path / "out")]) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def told(substrate: str, folder: Path) -> list[tuple[object, ...]]:
     """Each operator with its fate, inputs and outputs, and how often it was called."""
     path = folder / f"{substrate}.anymps"
     run_python(SCRIPT.format(substrate=substrate, path=str(path)))
-    with sqlite3.connect(path) as tables:
+    with closing(sqlite3.connect(path)) as tables, tables:
         return tables.execute(
             "SELECT name, fate, inputs, outputs, sum(count) FROM totals "
             "JOIN signatures ON signatures.id = totals.signature JOIN operators ON operators.id = signatures.operator "

@@ -10,7 +10,7 @@ import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -1216,7 +1216,7 @@ def test_draws_are_recorded(virtual_device: torch.device, tmp_path: Path) -> Non
         torch.randperm(5, device="mps")
         with pytest.raises(RuntimeError):
             empty("float", 2).normal_(generator=on_cpu())
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         entries = database.execute(
             "select o.name, s.inputs, s.outputs from entries e join signatures s on e.signature = s.id"
             " join operators o on s.operator = o.id where o.name not like '%empty%' and e.flags & 2 = 0"

@@ -51,7 +51,7 @@ def test_closed_recording_is_complete_and_one_plain_file(tmp_path: Path) -> None
         assert recording.complete
         assert recording.meta == {"complete": True, "schema_version": 2, "script": "train.py", "virtual": True}
         assert recording.entry_count == 2
-    with sqlite3.connect(path) as plain:
+    with closing(sqlite3.connect(path)) as plain, plain:
         rows = plain.execute("SELECT id, start_ns, duration_ns, sequence, phase, site FROM entries").fetchall()
         spooled = plain.execute("SELECT COUNT(*) FROM spool").fetchone()
     plain.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 from typing import Final, Literal, NamedTuple
 
 _ROUNDS: Final = 3  # with the third, whatever lead host or device can gain is gained
@@ -199,7 +200,7 @@ def seconds_without(
         if not it.waits or not unneeded(it.place)
         else Stretch(0.0)
         if gone(it.place)
-        else Stretch(it.instead[0], it.instead[1], sum(it.instead))
+        else Stretch(it.instead[0], it.instead[1], fsum(it.instead))
         for it in found
     ]
     h = d = before = 0.0

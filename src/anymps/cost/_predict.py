@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import fsum
 from typing import Final, Literal
 
 from anymps._errors import CostError
@@ -180,7 +181,7 @@ def operator_time(call: OperatorCall, mac: Mac, era: str, coefficients: Coeffici
     if not kernels:
         return OperatorTime(0.0, 0.0, 0.0, host, "view", "nothing", 0)
     longest, kind = max(kernels, key=lambda pair: pair[0].seconds)
-    device = sum(kernel.seconds for kernel, _ in kernels)
+    device = fsum(kernel.seconds for kernel, _ in kernels)
     launch = LAUNCH_SHARE * coefficients.launch[era] * 1e-6
     bound: Bound = "compute" if longest.compute > longest.memory else "bandwidth"
     if longest.seconds < 2 * launch:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import fsum
 from operator import eq
 from typing import Final, Literal, NamedTuple
 
@@ -153,7 +154,7 @@ def walked_step(
         for place, number in waiting.most_common(_MOST_PLACES)
     ]
     shares = sorted(walked.shares.items(), key=lambda row: -row[1])
-    device = sum(move.device for move in moves)
+    device = fsum(move.device for move in moves)
     classes = book.uncertain / device if device else 0.0
     low, high = widened(coefficients.intervals["step"], _wider(walked.shares, classes))
     device_low, device_high = widened(coefficients.intervals["step"], classes)
@@ -164,7 +165,7 @@ def walked_step(
         device=device,
         device_low=device * device_low,
         device_high=device * device_high,
-        host=sum(move.code + move.host + move.wait + move.after for move in moves),
+        host=fsum(move.code + move.host + move.wait + move.after for move in moves),
         bound=shares[0][0] if walked.seconds else "nothing",
         shares=tuple(shares),
         parts=walked.parts,
@@ -184,10 +185,10 @@ def walked_step(
 
 def _wider(shares: dict[StepBound, float], classes: float) -> float:
     """What widens a step's interval, in logarithms, each by its share of the time."""
-    whole = sum(shares.values())
+    whole = fsum(shares.values())
     if not whole:
         return 0.0
-    works = sum(shares.get(what, 0.0) for what in ("compute", "bandwidth", "launch"))
+    works = fsum(shares.get(what, 0.0) for what in ("compute", "bandwidth", "launch"))
     own_code = shares.get("host code", 0.0) + shares.get("loading", 0.0)
     return math.hypot(
         classes * works / whole,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Final
 
 from anymps._errors import CostError, MacError
@@ -176,7 +177,7 @@ def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool, alone: boo
     if not time.device:
         raise CostError("anymps: no time is told for this Mac: nothing in the step works on its GPU")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
-    loading = sum(it.work or 0.0 for it in found if it.kind == "batch") / speed
+    loading = fsum(it.work or 0.0 for it in found if it.kind == "batch") / speed
     return Forecast(
         mac, torch, step.step, time, _no_time(recording, mac, time, loading), workers, tuple(found) if tracks else ()
     )
