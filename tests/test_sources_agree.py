@@ -98,6 +98,17 @@ SCRIPTS = {
     "train": TRAIN.format(block="block(x)", scaled=False),
     "autocast and GradScaler": TRAIN.format(block="block(x)", scaled=True),
     "checkpoint": TRAIN.format(block="checkpoint(block, x, use_reentrant=False)", scaled=False),
+    "checkpoints that end in a result": """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+layer = nn.Linear(4, 4).to("mps")
+ends = [torch.relu, torch.sigmoid, torch.tanh, torch.exp, torch.sqrt, nn.functional.gelu, nn.functional.silu]
+ends += [lambda y: y.softmax(-1), lambda y: y.log_softmax(-1), lambda y: y.max(1).values, nn.Dropout(0.5), torch.relu_]
+for end in ends:
+    x = torch.rand(8, 4, device="mps", requires_grad=True)
+    checkpoint(lambda x: end(layer(x).abs() + 1), x, use_reentrant=False).sum().backward()
+""",
     "checkpoint, reentrant": TRAIN.format(block="checkpoint(block, x, use_reentrant=True)", scaled=False),
     "LSTM": """
 import torch
@@ -183,6 +194,8 @@ sparse.coalesce()
 }
 
 SAME_PEAK = ("train", "autocast and GradScaler", "checkpoint")
+STOPPED = "checkpoints that end in a result"
+"""What a call has made that a hook ended after its kernel, nobody holds, and no observer sees."""
 PEAK_TOLERANCE = 0.1
 """Of the native peak: what a kernel takes and gives back inside is in no sample of the observer."""
 
@@ -279,6 +292,8 @@ def test_whole_scripts(scripts: dict[str, dict[str, Told]], name: str, other: st
     """Training with and without autocast and checkpoints, waits, refusals, fallbacks: the same in every table."""
     native, told = scripts["native"][name], scripts[other][name]
     assert told.ended == native.ended == ""
-    assert told.tables == native.tables
+    for table, rows in native.tables.items():
+        if name != STOPPED or table != "memory":
+            assert told.tables[table] == rows
     if name in SAME_PEAK:
         assert abs(told.peak - native.peak) <= PEAK_TOLERANCE * native.peak

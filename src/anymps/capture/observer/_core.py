@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anymps.capture.observer._refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
+from anymps.capture.observer._saved import keeps_results_alone
 from anymps.capture.observer._waits import Waits
 from anymps.device import known_hazards
 from anymps.record import Fate, RefusalKind
@@ -135,7 +136,7 @@ class ObserverCore:
             self._surfaced(error)
             return Answer.LATE
         if type(error) not in _OF_TORCH:
-            return Answer.FOREIGN
+            return Answer.LATE if keeps_results_alone(operator) else Answer.FOREIGN
         kind = kind_of(error, (torch.complex128 if wide_complex else torch.float64,))
         if kind is None:
             return Answer.RAISED
