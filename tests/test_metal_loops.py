@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from anymps.metal._rewrite import translate
+from anymps.rules import installed_torch
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -321,6 +322,8 @@ kernel void parts(device float* out, constant float* in, constant long* lengths,
 @pytest.mark.parametrize("name", ["elements", "parts"])
 def test_moments_of_rows_side_by_side(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Groups share vectors: any number of them, rows of different lengths, other calls in between, on two threads."""
+    if name == "elements" and installed_torch().version.release >= (2, 15):
+        pytest.skip("torch 2.15 has no threadgroup_welford_reduce: a thread's own elements come as a part, too")
     loops, fibers = forms(monkeypatch, TORCH + MOMENTS, name)
     assert loops._entry.together and not fibers._entry.together
     threads = torch.get_num_threads()
