@@ -21,7 +21,7 @@ from times_fit import INDEX, ROWS, TIMES, Arrays, Row, as_data, fit, mac_of, rea
 from times_page import page
 
 from anymps.cost import Happening, OperatorCall
-from anymps.cost._coefficients import era_of, from_json
+from anymps.cost._coefficients import from_json, torch_release
 from anymps.cost._walk import walked_step
 
 ROOT = Path(__file__).parents[1]
@@ -162,7 +162,7 @@ def steps(data: dict[str, Any]) -> list[dict[str, Any]]:
             happenings += [Happening("kernel", OperatorCall.parse(call))] * int(count)
         happenings += [Happening("wait", waits=True)] * int(line["waits"])
         mac = mac_of(line["chip"], line["gpu_cores"])
-        time = walked_step(happenings, mac, era_of(line["torch"]), coefficients)
+        time = walked_step(happenings, mac, torch_release(line["torch"]), coefficients)
         assert time.predicted == time.calls, (line["tape"], time.left_out)
         found.append(
             {

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from anymps.cost._classes import Work
-from anymps.cost._coefficients import ERAS, change_group, dtype_group, era_of
+from anymps.cost._coefficients import ERAS, TorchRelease, change_group, dtype_group, torch_release
 from anymps.cost._formula import kernel_seconds, matrix_compute, queue_seconds
 from anymps.cost._kernel import padding, rates, tiles
-from anymps.cost._predict import works_of
+from anymps.cost._predict import runs_own_kernel, works_of
 from anymps.cost._tensors import OperatorCall
 from anymps.mac import Mac, all_macs
 
@@ -57,7 +57,10 @@ DTYPES = {  # prior mean and standard deviation of the logarithm
     "float32, M5": (0.96, 0.10),
 }
 ERA_NAMES = tuple(".".join(map(str, era)) for era in ERAS)
-MICROSECONDS = {"host": (30, 20, 9), "launch": (10, 9, 5), "wait": (260, 185, 150)}
+# What the host takes for a graph, an empty kernel on the device, a wait. Graphs: 15.6 us on an unnamed chip with torch
+# 2.14 (pytorch pull request 197000), whose own kernels take 3.0 and 5.7 us.
+MICROSECONDS = {"host": (30, 20, 16), "launch": (10, 9, 5), "wait": (260, 185, 150)}
+KERNEL_HOST = 4.5
 VIEW = (5.0, 4.0, 3.0)  # of a view on the host: judgement, nothing public times it
 
 
@@ -85,6 +88,7 @@ def parameters() -> dict[str, tuple[float, float]]:
     for name, means in MICROSECONDS.items():
         for era, mean in zip(ERA_NAMES, means, strict=True):
             found[f"{name} {era}"] = (np.log(mean), 0.4)
+    found["kernel host"] = (np.log(KERNEL_HOST), 0.4)
     found["base chip"] = (np.log(1.3), 0.15)
     for table in sorted({row.table for row in ROWS if row.mode == "sync"}):
         found[f"table {table}"] = (0.0, 0.35)
@@ -105,10 +109,15 @@ class Row:
     text: str
     works: tuple[Work, ...]
     calls: int
+    own_kernels: int
+
+    @property
+    def release(self) -> TorchRelease:
+        return torch_release(self.torch)
 
     @property
     def era(self) -> str:
-        return era_of(self.torch)
+        return self.release.era
 
     @property
     def kind(self) -> str:
@@ -148,7 +157,7 @@ def read_rows(path: Path = TIMES / "operators.csv") -> list[Row]:
             seconds = float(line["milliseconds"]) / 1e3
             rows.append(
                 Row(line["source_url"], mac, stated[0], line["torch"], stated[1], line["mode"], seconds, line["calls"],
-                    works, len(calls))
+                    works, len(calls), sum(runs_own_kernel(call, torch_release(line["torch"])) for call in calls))
             )  # fmt: skip
     return rows
 
@@ -182,7 +191,8 @@ class Arrays:
         self.number = {name: np.array(values, dtype=float) for name, values in number.items()}
         self.place = np.array([self._places(row, work) for _, row, work in flat]).T
         self.host = np.array([INDEX[f"host {row.era}"] for row in rows])
-        self.host_factor = np.array([row.calls * 1e-6 / rates(row.mac)[1] for row in rows])
+        self.host_factor = np.array([(row.calls - row.own_kernels) * 1e-6 / rates(row.mac)[1] for row in rows])
+        self.kernel_host_factor = np.array([row.own_kernels * 1e-6 / rates(row.mac)[1] for row in rows])
         self.wait = np.array([INDEX[f"wait {row.era}"] for row in rows])
         self.waits = np.array([1e-6 if row.mode == "sync" else 0.0 for row in rows])
         self.base = np.array([INDEX["base chip" if row.mac.is_base_chip else "one"] for row in rows])
@@ -192,7 +202,7 @@ class Arrays:
     @staticmethod
     def _places(row: Row, work: Work) -> list[int]:
         matrix = work.kind in MATRIX
-        group = change_group(row.mac, row.era)
+        group = change_group(row.mac, row.release)
         dtype = dtype_group(row.mac, work.dtype) if matrix else None
         names = (
             f"peak {work.kind}" if matrix else "one",
@@ -229,14 +239,20 @@ class Arrays:
 
     def _rows(self, x: Any, device: Any) -> Any:
         waits = self.waits * np.exp(x[self.wait] + x[self.base] + x[self.table])
-        return queue_seconds(self.host_factor * np.exp(x[self.host]), device) + waits
+        return queue_seconds(sum(self._hosts(x)), device) + waits
+
+    def _hosts(self, x: Any) -> tuple[Any, Any]:
+        """Seconds of every row's dispatches: those of graphs, and those of PyTorch's own kernels."""
+        own = self.kernel_host_factor * np.exp(x[INDEX["kernel host"]])
+        return self.host_factor * np.exp(x[self.host]), own
 
     def jacobian(self, x: Any) -> Any:
         """Derivatives of `predict`: a kernel reads one parameter in each role, so one step a role is enough."""
         values = x[self.place]
         before = self.kernels(values)
         device = np.bincount(self.row_of, before, self.count)
-        host = self.host_factor * np.exp(x[self.host])
+        graphs, own = self._hosts(x)
+        host = graphs + own
         waits = self.waits * np.exp(x[self.wait] + x[self.base] + x[self.table])
         queue = queue_seconds(host, device)
         total = queue + waits
@@ -249,7 +265,9 @@ class Arrays:
             slope = (self.kernels(moved) - before) / STEP * by_device[self.row_of]
             found += np.bincount(self.row_of * width + self.place[role], slope, found.size)
         rows = np.arange(self.count) * width
-        found += np.bincount(rows + self.host, (host / queue) ** 3 * host / total, found.size)
+        by_host = (host / queue) ** 3 / total
+        found += np.bincount(rows + self.host, by_host * graphs, found.size)
+        found += np.bincount(rows + INDEX["kernel host"], by_host * own, found.size)
         for place in (self.wait, self.base, self.table):
             found += np.bincount(rows + place, waits / total, found.size)
         return found.reshape(self.count, width)
@@ -297,7 +315,11 @@ def as_data(x: Any, rows: list[Row]) -> dict[str, Any]:
 
     timed = Counter(work.kind for row in rows for work in {w.kind: w for w in row.works}.values())
     return {
-        "common": {"alpha": value("alpha"), "wait_base_chip": value("base chip")},
+        "common": {
+            "alpha": value("alpha"),
+            "wait_base_chip": value("base chip"),
+            "kernel_host": value("kernel host"),
+        },
         "matrix": {
             name: {role: value(f"{role} {name}") for role in ("peak", "depth", "tiles", "bandwidth")} for name in MATRIX
         },

@@ -34,11 +34,11 @@ def test_what_was_measured_lies_in_the_interval() -> None:
     assert (found.held, found.differs_most) == (True, "device")
     assert str(found).splitlines() == [
         "                  measured  predicted    80 % interval",
-        "step of train.py   40.0 ms    33.5 ms  17.3 to 67.8 ms  held",
-        "  until queued     2.00 ms     115 us",
+        "step of train.py   40.0 ms    33.5 ms  17.2 to 68.0 ms  held",
+        "  until queued     2.00 ms     122 us",
         "  after that       38.0 ms    33.4 ms",
         "Measured is 1.19 times what was predicted for an M3 Pro 18GB, bound by compute.",
-        "They differ most in the GPU's work after that: 4.59 ms more than predicted.",
+        "They differ most in the GPU's work after that: 4.60 ms more than predicted.",
     ]
 
 
@@ -57,7 +57,7 @@ def test_this_machines_time_is_compared_with_nothing() -> None:
     """On the virtual device the prediction stands alone, in words and as data."""
     found = predict(timed(2.0, 40.0, virtual=True), products())
     assert str(found) == (
-        "A step of train.py would take about 33.5 ms on an M3 Pro 18GB (17.3 to 67.8 ms), bound by compute. "
+        "A step of train.py would take about 33.5 ms on an M3 Pro 18GB (17.2 to 68.0 ms), bound by compute. "
         "It is not compared: the times above are this machine's, not a Mac's."
     )
     row = found.to_json()
@@ -71,7 +71,7 @@ def test_several_calls_in_a_run_wait_for_nothing_between_them() -> None:
     assert found.parts == {}
     assert found.compared is not None and found.compared.time.bound == "compute"
     assert str(found).splitlines()[1:] == [
-        "step of train.py   40.0 ms    33.4 ms  17.2 to 67.5 ms  held",
+        "step of train.py   40.0 ms    33.4 ms  17.1 to 67.8 ms  held",
         "Measured is 1.20 times what was predicted for an M3 Pro 18GB, bound by compute.",
     ]
 

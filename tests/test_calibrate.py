@@ -129,7 +129,7 @@ def planted() -> Calibration:
     timed = [Timed(it.call, it.mode, expected_seconds(it.call, it.mode, MAC, TORCH, shipped())) for it in CASES]
     stock = fit(timed, MAC, TORCH, "2026-11-14", shipped())
     classes = {kind: 1.25 if kind in shipped().matrix else 1.1 for kind in stock.classes}
-    return replace(stock, classes=classes, microseconds={"host": 25.0, "view": 4.0, "wait": 200.0})
+    return replace(stock, classes=classes, microseconds={"host": 25.0, "kernel_host": 7.0, "view": 4.0, "wait": 200.0})
 
 
 def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,13 +149,13 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     out, err = capsys.readouterr()
     path = calibration_path(MAC, TORCH)
     kept = json.loads(path.read_text())
-    assert kept["microseconds"] == pytest.approx({"host": 25.0, "view": 4.0, "wait": 200.0}, rel=1e-3)
+    assert kept["microseconds"] == pytest.approx(planted().microseconds, rel=1e-3)
     measured = {kind: kept["classes"][kind] for kind in kept["timings"]}
     assert measured == pytest.approx({kind: planted().classes[kind] for kind in measured}, rel=1e-3)
     assert kept["date"] == "2026-11-14"
     head, _, columns, *table = out.splitlines()
     assert head.startswith("Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: ")
-    assert head.endswith(f", torch {TORCH}, 14 Nov 2026: 73 of 74 timings count.")
+    assert head.endswith(f", torch {TORCH}, 14 Nov 2026: 77 of 78 timings count.")
     assert columns.split() == ["timings", "measured", "/", "predicted", "off", "after", "calibration"]
     cells = {line[:20].strip(): line[20:].split() for line in table[: table.index("")]}
     assert cells["gemm"] == ["10", "1.25", "0%"]
@@ -172,7 +172,7 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     ) in err
     with rows.open(newline="") as file:
         written = list(csv.DictReader(file))
-    assert len(written) == 73 - 8 - 2  # copies and views are no kernels
+    assert len(written) == 77 - 8 - 2  # copies and views are no kernels
     assert {**written[0], "milliseconds": ""} == {
         "source_url": "local",
         "chip": "M3 Pro",

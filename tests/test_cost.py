@@ -12,6 +12,8 @@ import pytest
 
 from anymps import CostError, Mac, parse_mac
 from anymps.cost import OperatorCall, predict_operator, predict_step
+from anymps.cost._coefficients import torch_release
+from anymps.cost._predict import runs_own_kernel
 from anymps.mac import all_macs
 
 ROOT = Path(__file__).parents[1]
@@ -285,6 +287,27 @@ def test_a_step_of_many_small_calls_is_bound_by_launches() -> None:
     assert predict_step({small: 500}, M1, TORCH) == step
     waited = predict_step([small] * 500, M1, TORCH, waits=10)
     assert 10 * 100e-6 < waited.seconds - step.seconds < 10 * 500e-6
+
+
+def test_a_kernel_of_its_own_is_dispatched_in_less_time_than_a_graph() -> None:
+    """By release: `gelu` was a graph in torch 2.12, and `tanh` in 2.6; half of a training step's calls changed so."""
+    times = {
+        (name, torch): predict_operator(call(f"aten::{name}(float32[64]) -> (float32[64])"), M1, torch).host
+        for name, torch in (("gelu", "2.12"), ("gelu", "2.13"), ("tanh", "2.6"), ("tanh", "2.15"), ("sign", "2.15"))
+    }
+    graph, own = COEFFICIENTS["microseconds"]["host"], COEFFICIENTS["common"]["kernel_host"]
+    assert {key: 1e6 * host for key, host in times.items()} == pytest.approx(
+        {
+            ("gelu", "2.12"): graph["2.10"],
+            ("gelu", "2.13"): own,
+            ("tanh", "2.6"): graph["2.5"],
+            ("tanh", "2.15"): own,
+            ("sign", "2.15"): graph["2.10"],
+        }
+    )
+    assert own < 0.5 * graph["2.10"]
+    written = OperatorCall("metal::add_one", ("float32[64]",))
+    assert runs_own_kernel(written, torch_release("2.5"))
 
 
 def test_a_step_of_large_products_is_bound_by_compute() -> None:

@@ -22,6 +22,7 @@ LARGE = OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,))
 WIDE = OperatorCall("aten::add.Tensor", ("float32[8192, 8192]",) * 2, ("float32[8192, 8192]",))
 HOST = predict_operator(SMALL, M1, TORCH).host
 DEVICE = predict_operator(LARGE, M1, TORCH).device
+GRAPH = predict_operator(LARGE, M1, TORCH).host  # through MPSGraph, which `relu` is not since torch 2.12
 
 
 def walked(*happenings: Happening, mac: str = "M1 16GB") -> WalkedStep:
@@ -64,13 +65,13 @@ def test_a_wait_holds_the_host_up() -> None:
     """At the end of a step: the device is idle while the host wakes up and queues the next kernel."""
     wait = Happening("wait", waits=True, part="loss read", place="train.py:36")
     step = walked(*kernels(LARGE, 10), wait)
-    assert step.seconds == pytest.approx(10 * DEVICE + WAIT + HOST)
+    assert step.seconds == pytest.approx(10 * DEVICE + WAIT + GRAPH)
     assert step.bound == "compute"
     assert [(it.place, it.waits) for it in step.waits] == [("train.py:36", 1)]
-    assert step.waits[0].seconds == pytest.approx(WAIT + HOST)
-    assert step.all_waits == pytest.approx(WAIT + HOST)
+    assert step.waits[0].seconds == pytest.approx(WAIT + GRAPH)
+    assert step.all_waits == pytest.approx(WAIT + GRAPH)
     assert dict(step.shares)["waits"] == pytest.approx(WAIT)
-    assert step.parts["forward"] == pytest.approx(10 * DEVICE + HOST)
+    assert step.parts["forward"] == pytest.approx(10 * DEVICE + GRAPH)
     assert step.parts["loss read"] == pytest.approx(WAIT)
 
 
@@ -117,7 +118,7 @@ def test_a_fallback_stops_the_device() -> None:
     fallback = Happening("fallback", LARGE, work=30e-3, moved=50_000_000, waits=True, place="model.py:19")
     step = walked(*kernels(LARGE, 2), fallback)
     assert step.bound == "CPU fallback"
-    assert step.seconds == pytest.approx(2 * DEVICE + WAIT + 230e-6 + 1e-3 + 30e-3 + HOST)
+    assert step.seconds == pytest.approx(2 * DEVICE + WAIT + 230e-6 + 1e-3 + 30e-3 + GRAPH)
     assert step.waits[0].seconds == pytest.approx(step.seconds - 3 * DEVICE)
     assert step.high / step.low > 1.2 * walked(*kernels(LARGE, 2)).high / walked(*kernels(LARGE, 2)).low
 
@@ -137,7 +138,7 @@ def test_a_loader_binds_a_step() -> None:
     calls = (Happening("batch", work=40e-3, part="batch"), *kernels(LARGE, 2))
     step = walked(*calls)
     assert step.bound == "loading"
-    assert step.seconds == pytest.approx(40e-3 + 2 * HOST)
+    assert step.seconds == pytest.approx(40e-3 + 2 * GRAPH)
     assert step.parts["batch"] == pytest.approx(40e-3)
     assert walked(Happening("batch", work=1.01 * 2 * DEVICE), *kernels(LARGE, 2)).bound == "loading"
     assert walked(Happening("batch", work=0.9 * 2 * DEVICE), *kernels(LARGE, 2)).bound == "compute"

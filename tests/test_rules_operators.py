@@ -21,11 +21,11 @@ from anymps.rules import (
     in_force,
     installed_torch,
     operator_rules,
-    parse_native_functions,
     version_rules,
     wait_of,
 )
 from anymps.rules._families import is_verified
+from anymps.rules._wheel import parse_native_functions
 
 # Registered in the macOS arm64 wheels, counted in the TORCH_LIBRARY_IMPL initialisers of libtorch_cpu.dylib:
 # overloads for MPS, SparseMPS, SparseCsrMPS.

@@ -211,6 +211,9 @@ _HOST: Final = [
             ("add.Tensor", lambda torch, t: torch.add(*t)),
             ("mul.Tensor", lambda torch, t: torch.mul(*t)),
             ("maximum", lambda torch, t: torch.maximum(*t)),
+            # Through MPSGraph in every release so far; those above are kernels of PyTorch's own since torch 2.10.
+            ("threshold_backward", lambda torch, t: torch.ops.aten.threshold_backward(*t, 0.5)),
+            ("mse_loss_backward", lambda torch, t: torch.ops.aten.mse_loss_backward(t[0], *t, 0)),
         )
     ),
     Case("aten::view(float32[1024]) -> (float32[32, 32])", lambda _, t: t[0].view(32, 32)),

@@ -6,17 +6,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from anymps.cost._coefficients import FILE, Coefficients, Transfer, era_of
+from anymps.cost._coefficients import FILE, Coefficients, Transfer, torch_release
 
 
 @dataclass(frozen=True)
 class Calibration:
     """What one machine's timings say: kept for its chip, its GPU cores and a release of torch (`2.13`).
 
-    `microseconds` replaces those of the era (`host`, `view`, `wait`: as on an M1's CPU and on a larger chip), `classes`
-    and `dtypes` are factors on the time that the kernels of a class, and products of a dtype, work. `timings` counts
-    what each class rests on; one without any has the median factor of the others. `date` is `2026-11-14`, and
-    `coefficients` names those that the factors are of.
+    `microseconds` replaces those of the era (`host`, `kernel_host`, `view`, `wait`: as on an M1's CPU and on a larger
+    chip), `classes` and `dtypes` are factors on the time that the kernels of a class, and products of a dtype, work.
+    `timings` counts what each class rests on; one without any has the median factor of the others. `date` is
+    `2026-11-14`, and `coefficients` names those that the factors are of.
     """
 
     chip: str
@@ -33,11 +33,12 @@ class Calibration:
 
 def calibrated(coefficients: Coefficients, calibration: Calibration, told: str = "") -> Coefficients:
     """The coefficients of the machine that was calibrated; `told` is the sentence on that."""
-    era = era_of(calibration.torch)
+    era = torch_release(calibration.torch).era
     times = calibration.microseconds
     return replace(
         coefficients,
         host=_with(coefficients.host, era, times.get("host")),
+        kernel_host=times.get("kernel_host", coefficients.kernel_host),
         view=_with(coefficients.view, era, times.get("view")),
         wait=_with(coefficients.wait, era, times.get("wait")),
         transfer=calibration.transfer,

@@ -130,7 +130,7 @@ def _checked(data: Any, chip: str, cores: int, release: str) -> Calibration:
         gpu_cores=cores,
         torch=release,
         date=data["date"],
-        microseconds=_numbers(data, "microseconds", ("host", "view", "wait"), (1e-3, 1e6)),
+        microseconds=_numbers(data, "microseconds", ("host", "kernel_host", "view", "wait"), (1e-3, 1e6)),
         transfer=Transfer(**transfer),
         classes=_numbers(data, "classes", (*known.matrix, *known.kernel), factors),
         dtypes=_numbers(data, "dtypes", ("float16", "bfloat16"), factors),

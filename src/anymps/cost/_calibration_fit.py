@@ -16,10 +16,10 @@ from typing import Final, Literal, NamedTuple
 from anymps._errors import CostError
 from anymps.cost._calibration import Calibration, coefficients_name, release_of
 from anymps.cost._classes import VIEWS
-from anymps.cost._coefficients import Coefficients, Transfer, era_of
+from anymps.cost._coefficients import Coefficients, TorchRelease, Transfer, torch_release
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
 from anymps.cost._kernel import kernel_time, rates
-from anymps.cost._predict import moved_bytes, operator_time, wait_seconds, works_of
+from anymps.cost._predict import dispatch_seconds, moved_bytes, operator_time, runs_own_kernel, wait_seconds, works_of
 from anymps.cost._tensors import OperatorCall
 from anymps.mac import Mac
 
@@ -69,9 +69,9 @@ def refusal(timed: Timed, mac: Mac, torch: str, coefficients: Coefficients) -> s
 
 def expected_seconds(call: OperatorCall, mode: Mode, mac: Mac, torch: str, coefficients: Coefficients) -> float:
     """What one such call is predicted to take. Raises CostError where that is not known."""
-    era = era_of(torch)
-    time = operator_time(call, mac, era, coefficients)
-    wait = wait_seconds(mac, era, coefficients) if mode == "sync" else 0.0
+    release = torch_release(torch)
+    time = operator_time(call, mac, release, coefficients)
+    wait = wait_seconds(mac, release, coefficients) if mode == "sync" else 0.0
     return queue_seconds(time.host, time.device) + wait
 
 
@@ -84,7 +84,7 @@ def fit(timings: Iterable[Timed], mac: Mac, torch: str, date: str, coefficients:
     good = [it for it in every if not refusal(it, mac, torch, coefficients)]
     if 2 * len(good) <= len(every):
         raise CostError(f"anymps: only {len(good)} of {len(every)} timings can be used: calibrate again on an idle Mac")
-    solver = _Solver(mac, era_of(torch), coefficients)
+    solver = _Solver(mac, torch_release(torch), coefficients)
     microseconds = solver.host_times(good)
     transfer = solver.transfers(good)
     classes, dtypes, counts = solver.kernels(good)
@@ -98,29 +98,37 @@ def fit(timings: Iterable[Timed], mac: Mac, torch: str, date: str, coefficients:
 class _Solver:
     """Solves timings for one coefficient each; what was found first is used by what comes after."""
 
-    def __init__(self, mac: Mac, era: str, coefficients: Coefficients) -> None:
-        self._mac, self._era, self._stock = mac, era, coefficients
+    def __init__(self, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> None:
+        self._mac, self._release, self._stock = mac, release, coefficients
         _, self._speed = rates(mac)
-        self._host = coefficients.host[era] * 1e-6 / self._speed
-        self._wait = wait_seconds(mac, era, coefficients)
+        self._slower: dict[bool, float] = {True: 1.0, False: 1.0}  # dispatches here beside the shipped ones
+        self._wait = wait_seconds(mac, release, coefficients)
 
     def host_times(self, timings: list[Timed]) -> dict[str, float]:
-        """Microseconds of a dispatch, a view and a wait. Raises CostError without a dispatch or a wait."""
+        """Microseconds of dispatches, a view and a wait. Raises CostError without a dispatch or a wait."""
         views = [it.seconds for it in timings if it.call.name in VIEWS and it.mode == "pipe"]
         tiny = [(it, self._device(it)) for it in timings if self._is_tiny(it)]
-        hosts = [
-            (it.seconds**4 - device**4) ** 0.25 for it, device in tiny if it.mode == "pipe" and it.seconds > device
-        ]
-        if not hosts:
+        factors: dict[bool, list[float]] = defaultdict(list)  # those of PyTorch's own kernels, and of graphs
+        for it, device in tiny:
+            if it.mode == "pipe" and it.seconds > device:
+                host = (it.seconds**4 - device**4) ** 0.25
+                factors[runs_own_kernel(it.call, self._release)].append(host / self._stock_host(it.call))
+        if not factors:
             raise CostError("anymps: no timing of a dispatch can be used: calibrate again on an idle Mac")
-        self._host = median(hosts)
-        waits = [it.seconds - queue_seconds(self._host, device) for it, device in tiny if it.mode == "sync"]
+        # Both are the same core's work: one kind that was not timed is as much slower, or quicker, as the other.
+        known = {own: median(found) for own, found in factors.items()}
+        self._slower = {own: known.get(own, known.get(not own, 1.0)) for own in (True, False)}
+        waits = [it.seconds - queue_seconds(self._host(it.call), device) for it, device in tiny if it.mode == "sync"]
         waits = [wait for wait in waits if wait > 0]
         if not waits:
             raise CostError("anymps: no timing of a wait can be used: calibrate again on an idle Mac")
         self._wait = median(waits)
         base = self._stock.wait_base_chip if self._mac.is_base_chip else 1.0
-        found = {"host": 1e6 * self._host * self._speed, "wait": 1e6 * self._wait / base}
+        found = {
+            "host": self._slower[False] * self._stock.host[self._release.era],
+            "kernel_host": self._slower[True] * self._stock.kernel_host,
+            "wait": 1e6 * self._wait / base,
+        }
         return {**found, "view": 1e6 * median(views) * self._speed} if views else found
 
     def transfers(self, timings: list[Timed]) -> Transfer:
@@ -164,18 +172,26 @@ class _Solver:
     def _factor(self, it: Timed) -> float | None:
         """The factor on a kernel's work that its timing says; None where the host hides it."""
         (work,) = works_of(it.call)
-        kernel = kernel_time(work, self._mac, self._era, self._stock)
-        launch = LAUNCH_SHARE * self._stock.launch[self._era] * 1e-6
-        if it.seconds < _LONG * self._host:
+        kernel = kernel_time(work, self._mac, self._release, self._stock)
+        launch = LAUNCH_SHARE * self._stock.launch[self._release.era] * 1e-6
+        host = self._host(it.call)
+        if it.seconds < _LONG * host:
             return None
-        device = (it.seconds**4 - self._host**4) ** 0.25
+        device = (it.seconds**4 - host**4) ** 0.25
         expected = kernel.seconds - launch
         return (device - launch) / expected if device > launch and expected > 0 else None
 
     def _device(self, it: Timed) -> float:
-        return operator_time(it.call, self._mac, self._era, self._stock).device
+        return operator_time(it.call, self._mac, self._release, self._stock).device
 
     def _is_tiny(self, it: Timed) -> bool:
         if moved_bytes(it.call) or it.call.name in VIEWS:
             return False
-        return 0 < self._device(it) < _TINY * self._stock.host[self._era] * 1e-6 / self._speed
+        return 0 < self._device(it) < _TINY * self._stock_host(it.call)
+
+    def _stock_host(self, call: OperatorCall) -> float:
+        return dispatch_seconds(call, self._mac, self._release, self._stock)
+
+    def _host(self, call: OperatorCall) -> float:
+        """What a dispatch takes on this machine."""
+        return self._slower[runs_own_kernel(call, self._release)] * self._stock_host(call)

@@ -40,6 +40,13 @@ class KernelClass:
     operations: float
 
 
+class TorchRelease(NamedTuple):
+    """A release of torch, (2, 13), and the era that it belongs to, named by its first release: `2.10`."""
+
+    number: tuple[int, int]
+    era: str
+
+
 class Transfer(NamedTuple):
     """A copy between CPU and mps: seconds before the first byte, then bytes a second.
 
@@ -60,9 +67,10 @@ class Coefficients:
     """All of them.
 
     `change` is by class and by what `change_group` answers; `dtype` by `dtype_group`; the times are in microseconds on
-    an M1's CPU by era of torch, those of a view and of a wait included. `rows` counts the timings that a class rests
-    on, and `wider` is how much wider its interval is, in logarithms. `intervals` are factors on a prediction, 10 % and
-    90 % quantiles: of an operator's time by its length, and of a step's.
+    an M1's CPU by era of torch: `host` is a dispatch through MPSGraph, `kernel_host`, the same in all eras, one of a
+    Metal kernel of PyTorch's own; those of a view and of a wait are the same for both. `rows` counts the timings that
+    a class rests on, and `wider` is how much wider its interval is, in logarithms. `intervals` are factors on a
+    prediction, 10 % and 90 % quantiles: of an operator's time by its length, and of a step's.
     """
 
     matrix: dict[str, MatrixClass]
@@ -71,6 +79,7 @@ class Coefficients:
     change: dict[str, dict[str, float]]
     dtype: dict[str, float]
     host: dict[str, float]
+    kernel_host: float
     view: dict[str, float]
     launch: dict[str, float]
     wait: dict[str, float]
@@ -99,6 +108,7 @@ def from_json(data: dict[str, Any]) -> Coefficients:
         change=data["change"],
         dtype=data["dtype"],
         host=times["host"],
+        kernel_host=data["common"]["kernel_host"],
         view=times["view"],
         launch=times["launch"],
         wait=times["wait"],
@@ -109,8 +119,8 @@ def from_json(data: dict[str, Any]) -> Coefficients:
     )
 
 
-def era_of(torch: str) -> str:
-    """The era that a release of torch belongs to, named by its first one: `2.13.0` is of `2.10`.
+def torch_release(torch: str) -> TorchRelease:
+    """Read `2.13`, or `2.13.0+cpu`, which is of the era `2.10`.
 
     Raises CostError for a text that is no release, and for one before 1.13.
     """
@@ -120,13 +130,13 @@ def era_of(torch: str) -> str:
     release = (int(match[1]), int(match[2]))
     if release < ERAS[0]:
         raise CostError(f"anymps: no times are predicted for torch {torch}: the data begin with torch 1.13")
-    return ".".join(map(str, max(era for era in ERAS if era <= release)))
+    return TorchRelease(release, ".".join(map(str, max(era for era in ERAS if era <= release))))
 
 
-def change_group(mac: Mac, era: str) -> str | None:
+def change_group(mac: Mac, release: TorchRelease) -> str | None:
     """The group of releases and GPU families whose kernels differ from the newest ones; None for the newest."""
     old_gpu = mac.metal_family in ("apple7", "apple8")
-    if era == "1.13":
+    if release.era == "1.13":
         return "torch 1.13 to 2.4, M1 and M2" if old_gpu else "torch 1.13 to 2.4, M3 and later"
     return "torch 2.5 and later, M1 and M2" if old_gpu else None
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from anymps._errors import CostError
 from anymps.cost._classes import Work
-from anymps.cost._coefficients import Coefficients, change_group, dtype_group
+from anymps.cost._coefficients import Coefficients, TorchRelease, change_group, dtype_group
 from anymps.cost._formula import kernel_seconds, matrix_compute
 from anymps.mac import Mac
 
@@ -39,13 +39,13 @@ def tiles(work: Work) -> int:
     return ceil(work.m / TILE) * ceil(work.n / TILE) * work.batch
 
 
-def kernel_time(work: Work, mac: Mac, era: str, coefficients: Coefficients) -> Kernel:
+def kernel_time(work: Work, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> Kernel:
     """The time of a kernel. Raises CostError where the Mac's rates, or those of the dtype, are not known."""
     peak, _ = rates(mac)
-    group = change_group(mac, era)
+    group = change_group(mac, release)
     change = coefficients.change[work.kind][group] if group else 1.0
     change *= coefficients.machine.get(work.kind, 1.0)
-    launch = coefficients.launch[era] * 1e-6
+    launch = coefficients.launch[release.era] * 1e-6
     if work.kind in coefficients.matrix:
         row = coefficients.matrix[work.kind]
         factor = dtype_group(mac, work.dtype)

@@ -12,12 +12,13 @@ from typing import Final, Literal
 from anymps._errors import CostError
 from anymps.cost._calibration_file import coefficients_for
 from anymps.cost._classes import VIEWS, Work, operands, plain_work
-from anymps.cost._coefficients import Coefficients, dtype_group, era_of
+from anymps.cost._coefficients import Coefficients, TorchRelease, dtype_group, torch_release
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
 from anymps.cost._kernel import kernel_time, rates
 from anymps.cost._matrix import matrix_work
 from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.mac import Mac
+from anymps.rules import metal_kernel_since
 
 Bound = Literal["nothing", "launch", "compute", "bandwidth"]
 """What decides the time of a call, or of calls without anything else between them."""
@@ -104,7 +105,7 @@ def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
     Raises CostError, in one line, for an operator or a dtype without a class, for a Mac whose rates are not known, for
     texts that are no tensors, and for a torch before 1.13.
     """
-    return operator_time(call, mac, era_of(torch), coefficients_for(mac, torch))
+    return operator_time(call, mac, torch_release(torch), coefficients_for(mac, torch))
 
 
 def predict_step(
@@ -120,11 +121,11 @@ def predict_step(
     if waits < 0:
         raise CostError(f"anymps: {waits} waits make no sense")
     counts = calls if isinstance(calls, Mapping) else Counter(calls)
-    return step_time(counts, mac, era_of(torch), waits, coefficients_for(mac, torch))
+    return step_time(counts, mac, torch_release(torch), waits, coefficients_for(mac, torch))
 
 
 def step_time(
-    counts: Mapping[OperatorCall, int], mac: Mac, era: str, waits: int, coefficients: Coefficients
+    counts: Mapping[OperatorCall, int], mac: Mac, release: TorchRelease, waits: int, coefficients: Coefficients
 ) -> StepTime:
     """As `predict_step`, with coefficients that need not be the shipped ones."""
     rates(mac)  # raises for a Mac without them, also where there is no call
@@ -134,7 +135,7 @@ def step_time(
     left_out: Counter[str] = Counter()
     for call, count in counts.items():
         try:
-            time = operator_time(call, mac, era, coefficients)
+            time = operator_time(call, mac, release, coefficients)
         except CostError as error:
             left_out[str(error).removeprefix("anymps: ")] += count
             continue
@@ -144,7 +145,7 @@ def step_time(
         if time.device:
             # Classes are off each in its own way: what they add to the interval goes by their share of the time.
             uncertain += count * time.device * width(time.kind, call, mac, coefficients)
-    wait = waits * wait_seconds(mac, era, coefficients)
+    wait = waits * wait_seconds(mac, release, coefficients)
     seconds = queue_seconds(host, device) + wait
     extra = uncertain / device if device else 0.0
     low, high = widened(coefficients.intervals["step"], extra)
@@ -167,22 +168,22 @@ def step_time(
     )
 
 
-def operator_time(call: OperatorCall, mac: Mac, era: str, coefficients: Coefficients) -> OperatorTime:
+def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> OperatorTime:
     """As `predict_operator`, with coefficients that need not be the shipped ones."""
     _, speed = rates(mac)
     if call.name in VIEWS:
-        return OperatorTime(0.0, 0.0, 0.0, coefficients.view[era] * 1e-6 / speed, "view", "nothing", 0)
-    host = coefficients.host[era] * 1e-6 / speed
+        return OperatorTime(0.0, 0.0, 0.0, coefficients.view[release.era] * 1e-6 / speed, "view", "nothing", 0)
+    host = dispatch_seconds(call, mac, release, coefficients)
     moved = moved_bytes(call)
     if moved:
         return OperatorTime(0.0, 0.0, 0.0, coefficients.transfer.seconds(moved), "transfer", "nothing", 0)
     works = works_of(call)
-    kernels = [(kernel_time(work, mac, era, coefficients), work) for work in works]
+    kernels = [(kernel_time(work, mac, release, coefficients), work) for work in works]
     if not kernels:
         return OperatorTime(0.0, 0.0, 0.0, host, "view", "nothing", 0)
     longest, kind = max(kernels, key=lambda pair: pair[0].seconds)
     device = fsum(kernel.seconds for kernel, _ in kernels)
-    launch = LAUNCH_SHARE * coefficients.launch[era] * 1e-6
+    launch = LAUNCH_SHARE * coefficients.launch[release.era] * 1e-6
     bound: Bound = "compute" if longest.compute > longest.memory else "bandwidth"
     if longest.seconds < 2 * launch:
         bound = "launch"
@@ -192,9 +193,24 @@ def operator_time(call: OperatorCall, mac: Mac, era: str, coefficients: Coeffici
     return OperatorTime(device, device * low, device * high, host, kind.kind, bound, rows, told)
 
 
-def wait_seconds(mac: Mac, era: str, coefficients: Coefficients) -> float:
+def dispatch_seconds(call: OperatorCall | None, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> float:
+    """What the host takes to dispatch a call: less for a Metal kernel of PyTorch's own than through MPSGraph."""
+    _, speed = rates(mac)
+    own = call is not None and runs_own_kernel(call, release)
+    return (coefficients.kernel_host if own else coefficients.host[release.era]) * 1e-6 / speed
+
+
+def runs_own_kernel(call: OperatorCall, release: TorchRelease) -> bool:
+    """Whether a call runs on a Metal kernel of PyTorch's own, of Inductor's or of the program, not on MPSGraph."""
+    if call.operator.startswith("metal::"):
+        return True
+    since = metal_kernel_since(call.name)
+    return since is not None and since <= release.number
+
+
+def wait_seconds(mac: Mac, release: TorchRelease, coefficients: Coefficients) -> float:
     """What one wait takes the host, the queue being empty."""
-    return coefficients.wait[era] * 1e-6 * (coefficients.wait_base_chip if mac.is_base_chip else 1.0)
+    return coefficients.wait[release.era] * 1e-6 * (coefficients.wait_base_chip if mac.is_base_chip else 1.0)
 
 
 def moved_bytes(call: OperatorCall) -> int:

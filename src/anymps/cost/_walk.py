@@ -21,10 +21,11 @@ from typing import Final, Literal, NamedTuple
 from anymps._errors import CostError
 from anymps.cost._calibration_file import coefficients_for
 from anymps.cost._clocks import Busy, Move, StepBound, Stretch, seconds_without, stretches, walk_through
-from anymps.cost._coefficients import Coefficients, era_of
+from anymps.cost._coefficients import Coefficients, TorchRelease, torch_release
 from anymps.cost._kernel import rates
 from anymps.cost._predict import (
     OperatorTime,
+    dispatch_seconds,
     operator_time,
     wait_seconds,
     widened,
@@ -133,14 +134,19 @@ def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, tracks: 
 
     Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
     """
-    return walked_step(happenings, mac, era_of(torch), coefficients_for(mac, torch), tracks=tracks)
+    return walked_step(happenings, mac, torch_release(torch), coefficients_for(mac, torch), tracks=tracks)
 
 
 def walked_step(
-    happenings: Sequence[Happening], mac: Mac, era: str, coefficients: Coefficients, *, tracks: bool = False
+    happenings: Sequence[Happening],
+    mac: Mac,
+    release: TorchRelease,
+    coefficients: Coefficients,
+    *,
+    tracks: bool = False,
 ) -> WalkedStep:
     """As `walk_step`, with coefficients that need not be the shipped ones."""
-    book = _Book(mac, era, coefficients)
+    book = _Book(mac, release, coefficients)
     moves = book.moves(happenings)
     places = [it.place for it in happenings]
     rows = stretches(moves, places)
@@ -200,13 +206,13 @@ def _wider(shares: dict[StepBound, float], classes: float) -> float:
 class _Book:
     """What happenings cost on one Mac, each call looked up once, and what could not be predicted."""
 
-    def __init__(self, mac: Mac, era: str, coefficients: Coefficients) -> None:
+    def __init__(self, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> None:
         _, self._speed = rates(mac)  # raises for a Mac without them, also where nothing happens
-        self._mac, self._era, self._coefficients = mac, era, coefficients
+        self._mac, self._release, self._coefficients = mac, release, coefficients
         self._transfer = coefficients.transfer
-        self._wait = wait_seconds(mac, era, coefficients)
-        self._dispatch = coefficients.host[era] * 1e-6 / self._speed
-        self._view = coefficients.view[era] * 1e-6 / self._speed
+        self._wait = wait_seconds(mac, release, coefficients)
+        self._dispatch = dispatch_seconds(None, mac, release, coefficients)
+        self._view = coefficients.view[release.era] * 1e-6 / self._speed
         self._known: dict[int, tuple[OperatorTime, float] | str] = {}
         self._kernels: dict[tuple[int, bool], tuple[Move, float]] = {}  # without code of the program's own
         self._calls: list[OperatorCall] = []  # kept, as they are known by their address
@@ -218,7 +224,7 @@ class _Book:
     def moves(self, happenings: Iterable[Happening]) -> list[Move]:
         """The moves of the clocks that a step's happenings are."""
         found: list[Move] = []
-        append, kernels, speed, dispatch = found.append, self._kernels.get, self._speed, self._dispatch
+        append, kernels, speed = found.append, self._kernels.get, self._speed
         for it in happenings:
             # Most are kernels that were seen before, and a step may have a million: only their code is looked at.
             kind, call, host_code, _, _, waits, _, _ = it
@@ -229,7 +235,7 @@ class _Book:
             move, uncertain = known
             self.calls += 1
             self.uncertain += uncertain
-            code = host_code / speed - dispatch
+            code = host_code / speed - move.host
             append(tuple.__new__(Move, (code, *move[1:])) if code > 0.0 else move)
         return found
 
@@ -250,16 +256,15 @@ class _Book:
         if it.kind == "fallback":
             return self._fallback(it, code)
         # A program's own code overlaps with nothing of the dispatch; that of one call stands in for both.
-        code = max(0.0, code - self._dispatch)
         time, wider = self._time(it.call, told=True)
         wait = self._wait if it.waits else 0.0
         if time is None:
-            return Move(code, self._dispatch, "launch", 0.0, "nothing", it.waits, wait)
+            return Move(max(0.0, code - self._dispatch), self._dispatch, "launch", 0.0, "nothing", it.waits, wait)
         self.uncertain += time.device * wider
         works: StepBound = time.bound if time.device else "nothing"
         move = Move(0.0, time.host, "launch", time.device, works, it.waits, wait)
         self._kernels[id(it.call), it.waits] = move, time.device * wider
-        return move._replace(code=code)
+        return move._replace(code=max(0.0, code - time.host))
 
     def _fallback(self, it: Happening, code: float) -> Move:
         seconds = it.work / self._speed if it.work is not None else self._on_cpu(it.call)
@@ -269,7 +274,7 @@ class _Book:
             self.unpredicted[operator] += 1
         native, _ = self._time(it.call, told=False)
         after = self._transfer.latency + self._transfer.seconds(it.moved) + (seconds or 0.0)
-        instead = (self._dispatch, native.device if native is not None else 0.0)
+        instead = (native.host, native.device) if native is not None else (self._dispatch, 0.0)
         return Move(code, 0.0, "CPU fallback", 0.0, "nothing", True, self._wait, after, instead)
 
     def _on_cpu(self, call: OperatorCall | None) -> float | None:
@@ -299,7 +304,7 @@ class _Book:
 
     def _look_up(self, call: OperatorCall) -> tuple[OperatorTime, float] | str:
         try:
-            time = operator_time(call, self._mac, self._era, self._coefficients)
+            time = operator_time(call, self._mac, self._release, self._coefficients)
         except CostError as error:
             return str(error).removeprefix("anymps: ")
         wider = width(time.kind, call, self._mac, self._coefficients) if time.device else 0.0

@@ -18,6 +18,7 @@ from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_t
 from anymps.rules._encoding import Family, Trait, When
 from anymps.rules._families import family
 from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limit, operator_limits
+from anymps.rules._metal_kernels import metal_kernel_since
 from anymps.rules._operators import CoreRow, core_table, fallback_operators, operator_rules
 from anymps.rules._readings import in_force
 from anymps.rules._registered import FIRST_RELEASE, LAST_RELEASE, native_since, registered, registrations
@@ -33,7 +34,7 @@ from anymps.rules._versions import (
 )
 from anymps.rules._waits import WAITS, wait_of
 from anymps.rules._watermarks import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
-from anymps.rules._wheel import installed_torch, native_functions, parse_native_functions
+from anymps.rules._wheel import installed_torch, native_functions
 
 __all__ = [
     "ALERTS",
@@ -78,6 +79,7 @@ __all__ = [
     "find_operators",
     "in_force",
     "installed_torch",
+    "metal_kernel_since",
     "missing_stub",
     "native_functions",
     "native_since",
@@ -85,7 +87,6 @@ __all__ = [
     "operator_limit",
     "operator_limits",
     "operator_rules",
-    "parse_native_functions",
     "parse_torch_version",
     "refused_cast",
     "refused_dtype",
