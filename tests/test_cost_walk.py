@@ -165,10 +165,9 @@ def test_all_of_the_time_has_a_reason() -> None:
         *(it._replace(host_code=1e-4, part="backward") for it in kernels(SMALL, 30)),
         Happening("wait", waits=True, part="loss read", place="c"),
     )
-    step = walk_step(everything, M1, TORCH, tracks=True)
+    step = walk_step(everything, M1, TORCH)
     assert sum(seconds for _, seconds in step.shares) == pytest.approx(step.seconds)
     assert sum(step.parts.values()) == pytest.approx(step.seconds)
-    assert walk_step(everything, M1, TORCH).device_track == ()
     for track in (step.host_track, step.device_track):
         assert len(track) > 30
         assert all(a.end <= b.start + 1e-12 for a, b in pairwise(track))
@@ -197,8 +196,10 @@ def test_a_call_seen_before_costs_what_a_new_one_does(monkeypatch: pytest.Monkey
     rows = list(zip((SMALL, LARGE, WIDE) * 40, codes, waits, strict=False))
     again = [Happening("kernel", call, code, waits=wait, place=wait) for call, code, wait in rows]
     new = [it._replace(call=replace(it.call)) for it in again if it.call is not None]
-    first = walk_step(again, M1, TORCH, tracks=True)
+    first = walk_step(again, M1, TORCH)
     assert len(priced) == 6  # three calls, with a wait and without
     priced.clear()
-    assert walk_step(new, M1, TORCH, tracks=True) == first
+    second = walk_step(new, M1, TORCH)
+    assert second == first
+    assert (second.host_track, second.device_track) == (first.host_track, first.device_track)
     assert len(priced) == len(rows) == 100

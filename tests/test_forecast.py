@@ -134,7 +134,7 @@ def test_other_macs_have_other_times() -> None:
         steps.end()
     recording = steps.close()
     assert forecast(recording, parse_mac("M4 Max 64GB")).time.seconds < 0.6 * forecast(recording).time.seconds
-    tracks = forecast(recording, tracks=True).time
+    tracks = forecast(recording).time
     assert len(tracks.device_track) == 10
 
 

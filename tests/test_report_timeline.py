@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from anymps import parse_mac
-from anymps.cost import OperatorCall, predict_operator
-from anymps.forecast import forecast, timeline_of
+from anymps.cost import OperatorCall, WalkedStep, predict_operator, walk_step
+from anymps.forecast import _forecast, forecast, timeline_of
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
 from anymps.report import render_terminal, renderer
 from anymps.report._timeline import timeline_drawing
@@ -55,7 +55,7 @@ def lanes(made: Recording) -> dict[str, list[dict[str, Any]]]:
 
 def test_the_tracks_of_a_step_on_the_mac() -> None:
     """Twenty products and one read at the end: the GPU works as long as they take, and the host waits for all of it."""
-    found = forecast(recording(), tracks=True)
+    found = forecast(recording())
     line = timeline_of(found)
     (device,) = line.device
     assert device.end - device.start == pytest.approx(20 * ONE)
@@ -73,7 +73,7 @@ def test_the_tracks_of_a_step_on_the_mac() -> None:
 
 def test_a_host_that_runs_ahead_begins_before_the_gpu_is_done() -> None:
     """Without a wait the GPU still works for the step before when the host begins the next."""
-    found = forecast(recording(reads=False), tracks=True)
+    found = forecast(recording(reads=False))
     line = timeline_of(found)
     assert line.before > ONE
     assert line.device[0].start == pytest.approx(line.before)
@@ -83,7 +83,7 @@ def test_a_host_that_runs_ahead_begins_before_the_gpu_is_done() -> None:
 
 def test_a_fallback_empties_the_queue() -> None:
     """It is a wait and a time of the CPU, at its line, and the GPU has nothing to do meanwhile."""
-    line = timeline_of(forecast(recording(fallback=True, reads=False), tracks=True))
+    line = timeline_of(forecast(recording(fallback=True, reads=False)))
     (fallback,), (wait,) = line.fallbacks, line.waits
     assert (fallback.operator, fallback.what) == ("aten::cummax", "CPU fallback")
     assert fallback.place is not None
@@ -94,7 +94,7 @@ def test_a_fallback_empties_the_queue() -> None:
 
 def test_spans_are_no_finer_than_asked_for() -> None:
     """What lies closer than that part of a step is one span, named by most of it."""
-    found = forecast(recording(fallback=True), tracks=True)
+    found = forecast(recording(fallback=True))
     assert len(timeline_of(found, resolution=1).device) == 1
     assert len(timeline_of(found).device) == 2
     assert {it.what for it in timeline_of(found, resolution=1).host} == {"waits"}
@@ -118,7 +118,7 @@ def test_the_page_draws_the_step_on_the_mac() -> None:
         "host: what it does",
         "GPU: kernels",
         "CPU: operators that fell back (none)",
-        f"queue: calls that the GPU has yet to do, at most {timeline_of(forecast(made, tracks=True)).deepest}",
+        f"queue: calls that the GPU has yet to do, at most {timeline_of(forecast(made)).deepest}",
         "host waits for the GPU",
     ]
     assert [name for _, name in drawing["legend"]] == [
@@ -156,3 +156,19 @@ def test_without_a_prediction_and_on_a_mac_times_are_measured_ones(meta: dict[st
     assert not drawing["legend"]
     assert drawing["sentence"].startswith("Step 1, 1.00 ms long: a typical step.")
     assert "stands still" not in render_terminal(made, [])
+
+
+@pytest.mark.parametrize("form", ["html", "trace"])
+def test_a_report_walks_through_the_step_once(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step may have a million calls: its time and its tracks come from one walk."""
+    walks = []
+
+    def counted(*given: Any) -> WalkedStep:
+        walks.append(given)
+        return walk_step(*given)
+
+    monkeypatch.setattr(_forecast, "walk_step", counted)
+    made = recording()
+    shown = "".join(renderer(form).pieces(made, []))
+    assert "on the Mac" in shown or "the typical step" in shown
+    assert len(walks) == 1

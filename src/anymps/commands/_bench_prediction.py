@@ -130,7 +130,7 @@ class Prediction:
 def predict(timing: Timing, recording: Recording) -> Prediction:
     """The typical step of a recording, predicted for the Mac that made it, or that the virtual device plays."""
     try:
-        return Prediction(timing, forecast(recording, tracks=True, alone=timing.calls == 1))
+        return Prediction(timing, forecast(recording, alone=timing.calls == 1))
     except CostError as error:
         return Prediction(timing, None, str(error).removeprefix("anymps: ").removeprefix("no time is told: "))
 

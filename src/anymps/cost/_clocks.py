@@ -51,11 +51,11 @@ class Busy(NamedTuple):
 
 @dataclass
 class Walked:
-    """A step as the clocks saw it: its time, where that goes, its time by part, and what both did when.
+    """A step as the clocks saw it: its time, where that goes, and its time by part.
 
     A step's time is one chain of what host and device do, each link of which had to wait for the one before. `lead` is
     for how long the device still works for the step before when the host begins. `stood` are the moves that
-    wait, by their place in the list, with how long the host stood still.
+    wait, by their place in the list, with how long the host stood still. At `start` both clocks begin the step.
     """
 
     seconds: float
@@ -63,8 +63,7 @@ class Walked:
     stood: list[tuple[int, float]] = field(default_factory=list)
     shares: dict[StepBound, float] = field(default_factory=dict)
     parts: dict[Hashable, float] = field(default_factory=dict)
-    host: list[Busy] = field(default_factory=list)
-    device: list[Busy] = field(default_factory=list)
+    start: tuple[float, float] = (0.0, 0.0)
 
 
 class Stretch(NamedTuple):
@@ -78,22 +77,18 @@ class Stretch(NamedTuple):
     instead: tuple[float, float] = (0.0, 0.0)
 
 
-def walk_through(
-    moves: Sequence[Move], parts: Sequence[Hashable], found: Sequence[Stretch], *, tracks: bool = False
-) -> Walked:
+def walk_through(moves: Sequence[Move], parts: Sequence[Hashable], found: Sequence[Stretch]) -> Walked:
     """Walk through a step that follows one like itself; `parts` names what each move's time is counted to.
 
-    `found` are the `stretches` of the moves. What host and device do when is told only with `tracks`.
+    `found` are the `stretches` of the moves.
     """
     h = d = 0.0
     for _ in range(_ROUNDS - 1):
         h, d = _round(found, h, d)
-    begin, origin = max(h, d), h
-    walked = Walked(0.0, max(0.0, d - h))
+    begin = max(h, d)
+    walked = Walked(0.0, max(0.0, d - h), start=(h, d))
     links = bytearray(len(moves))
     for number, move in enumerate(moves):
-        if tracks:
-            _track(walked, number, move, h - origin, d - origin)
         code, host, _, device, _, waits, wait, after, _ = move  # a third faster than by name: there may be a million
         h += code + host
         if device:
@@ -153,25 +148,33 @@ def _chain(
     return on_device
 
 
-def _track(walked: Walked, number: int, move: Move, h: float, d: float) -> None:
-    """Note what a move does, from the times at which host and device begin it."""
-    code, host, busy, device, works, waits, wait, after, _ = move
-    if code:
-        walked.host.append(tuple.__new__(Busy, (h, h + code, "host code", number)))
-        h += code
-    if host:
-        walked.host.append(tuple.__new__(Busy, (h, h + host, busy, number)))
-        h += host
-    if device:
-        d = max(h, d)
-        walked.device.append(tuple.__new__(Busy, (d, d + device, works, number)))
-    if waits:
-        h = max(h, d + device)
-        if wait:
-            walked.host.append(tuple.__new__(Busy, (h, h + wait, "waits", number)))
-            h += wait
-        if after:
-            walked.host.append(tuple.__new__(Busy, (h, h + after, busy, number)))
+def tracks(moves: Sequence[Move], start: tuple[float, float]) -> tuple[list[Busy], list[Busy]]:
+    """What host and device do when, of a step that was walked through from this `start`; the host begins it at 0."""
+    on_host: list[Busy] = []
+    on_device: list[Busy] = []
+    busy_host, busy_device, made = on_host.append, on_device.append, tuple.__new__
+    h, d = 0.0, start[1] - start[0]
+    for number, (code, host, busy, device, works, waits, wait, after, _) in enumerate(moves):
+        if code:
+            busy_host(made(Busy, (h, h + code, "host code", number)))
+            h += code
+        if host:
+            busy_host(made(Busy, (h, h + host, busy, number)))
+            h += host
+        if device:
+            if h > d:
+                d = h
+            busy_device(made(Busy, (d, d + device, works, number)))
+            d += device
+        if waits:
+            h = max(h, d)
+            if wait:
+                busy_host(made(Busy, (h, h + wait, "waits", number)))
+                h += wait
+            if after:
+                busy_host(made(Busy, (h, h + after, busy, number)))
+                h += after
+    return on_host, on_device
 
 
 def stretches(moves: Sequence[Move], places: Sequence[Hashable]) -> list[Stretch]:

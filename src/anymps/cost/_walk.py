@@ -13,14 +13,14 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import fsum
 from operator import eq
 from typing import Final, Literal, NamedTuple
 
 from anymps._errors import CostError
 from anymps.cost._calibration_file import coefficients_for
-from anymps.cost._clocks import Busy, Move, StepBound, Stretch, seconds_without, stretches, walk_through
+from anymps.cost._clocks import Busy, Move, StepBound, Stretch, seconds_without, stretches, tracks, walk_through
 from anymps.cost._coefficients import Coefficients, TorchRelease, torch_release
 from anymps.cost._kernel import rates
 from anymps.cost._predict import (
@@ -93,8 +93,7 @@ class WalkedStep:
     `waits` has the costliest places first, and `all_waits` is what a step without any wait would save.
 
     `calls` are those to predict, `predicted` those that have a time; `left_out` tells why the others have none, with
-    how many of them, and `unpredicted` of which operators they are. The tracks hold what host and device do when; they
-    are empty unless they were asked for.
+    how many of them, and `unpredicted` of which operators they are.
     `calibration` is a sentence on the calibration of that Mac where there is one.
     """
 
@@ -114,11 +113,25 @@ class WalkedStep:
     predicted: int
     left_out: tuple[tuple[str, int], ...]
     unpredicted: tuple[tuple[str, int], ...] = ()
-    host_track: tuple[Busy, ...] = ()
-    device_track: tuple[Busy, ...] = ()
     calibration: str = ""
     lead: float = 0.0
     _stretches: tuple[Stretch, ...] = field(default=(), repr=False, compare=False)
+    _moves: Sequence[Move] = field(default=(), repr=False, compare=False)
+    _start: tuple[float, float] = field(default=(0.0, 0.0), repr=False, compare=False)
+
+    @property
+    def host_track(self) -> Sequence[Busy]:
+        """What the host does when."""
+        return self._tracks[0]
+
+    @property
+    def device_track(self) -> Sequence[Busy]:
+        """What the GPU does when."""
+        return self._tracks[1]
+
+    @cached_property
+    def _tracks(self) -> tuple[list[Busy], list[Busy]]:
+        return tracks(self._moves, self._start)  # made when they are drawn: a step may have a million calls
 
     def saved(self, places: Collection[Hashable], gone: Collection[Hashable] = ()) -> float:
         """How many seconds a step would save that does not wait at these places.
@@ -129,12 +142,12 @@ class WalkedStep:
         return max(0.0, self.seconds - without)
 
 
-def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, tracks: bool = False) -> WalkedStep:
+def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str) -> WalkedStep:
     """The time of a step on a Mac by a release of torch (`2.13`). What cannot be predicted is left out and told.
 
     Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
     """
-    return walked_step(happenings, mac, torch_release(torch), coefficients_for(mac, torch), tracks=tracks)
+    return walked_step(happenings, mac, torch_release(torch), coefficients_for(mac, torch))
 
 
 def walked_step(
@@ -142,15 +155,13 @@ def walked_step(
     mac: Mac,
     release: TorchRelease,
     coefficients: Coefficients,
-    *,
-    tracks: bool = False,
 ) -> WalkedStep:
     """As `walk_step`, with coefficients that need not be the shipped ones."""
     book = _Book(mac, release, coefficients)
     moves = book.moves(happenings)
     places = [it.place for it in happenings]
     rows = stretches(moves, places)
-    walked = walk_through(moves, [it.part for it in happenings], rows, tracks=tracks)
+    walked = walk_through(moves, [it.part for it in happenings], rows)
     waiting = Counter(place for place, move in zip(places, moves, strict=True) if move.waits)
     stands: Counter[Hashable] = Counter()
     for at, stood in walked.stood:
@@ -183,9 +194,9 @@ def walked_step(
         unpredicted=tuple(book.unpredicted.most_common()),
         calibration=coefficients.calibration,
         lead=walked.lead,
-        host_track=tuple(walked.host),
-        device_track=tuple(walked.device),
         _stretches=tuple(rows),
+        _moves=moves,
+        _start=walked.start,
     )
 
 

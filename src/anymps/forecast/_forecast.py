@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum
 from typing import Final
 
@@ -65,8 +65,8 @@ class Forecast:
     time: WalkedStep
     no_time: str = ""
     workers: bool = False
-    happenings: tuple[Happening, ...] = ()
-    """What the tracks name by its place; only with tracks."""
+    happenings: Sequence[Happening] = field(default=(), repr=False)
+    """What the tracks name by its place."""
 
     @property
     def waits(self) -> tuple[PlacedWait, ...]:
@@ -98,36 +98,33 @@ class Forecast:
 
 
 _seen: weakref.WeakKeyDictionary[Recording, tuple[Step, list[Happening], float]] = weakref.WeakKeyDictionary()
-_made: weakref.WeakKeyDictionary[Recording, dict[tuple[Mac | None, bool, bool], Forecast | str]] = (
-    weakref.WeakKeyDictionary()
-)
+_made: weakref.WeakKeyDictionary[Recording, dict[tuple[Mac | None, bool], Forecast | str]] = weakref.WeakKeyDictionary()
 
 
-def forecast(recording: Recording, mac: Mac | None = None, *, tracks: bool = False, alone: bool = False) -> Forecast:
+def forecast(recording: Recording, mac: Mac | None = None, *, alone: bool = False) -> Forecast:
     """The typical step of a recording on a Mac, by default the one that the recording names.
 
-    With `tracks` its time holds what host and device do when. With `alone` the host waits for the device after each
-    step, as it does when steps are timed one by one. Raises CostError, in one line, where there is no ground:
-    no complete step, no Mac or torch that is known, no work for the GPU, or less than nine tenths of the calls with a
-    predicted time.
+    With `alone` the host waits for the device after each step, as it does when steps are timed one by one. Raises
+    CostError, in one line, where there is no ground: no complete step, no Mac or torch that is known, no work for the
+    GPU, or less than nine tenths of the calls with a predicted time.
     """
     answers = _made.setdefault(recording, {})
-    known = answers.get((mac, tracks, alone))
+    known = answers.get((mac, alone))
     if known is None:
         try:
-            known = _forecast(recording, mac, tracks=tracks, alone=alone)
+            known = _forecast(recording, mac, alone=alone)
         except CostError as error:
             known = str(error)
-        answers[mac, tracks, alone] = known
+        answers[mac, alone] = known
     if isinstance(known, str):
         raise CostError(known)
     return known
 
 
-def try_forecast(recording: Recording, mac: Mac | None = None, *, tracks: bool = False) -> Forecast | None:
+def try_forecast(recording: Recording, mac: Mac | None = None) -> Forecast | None:
     """As `forecast`, and None where there is no ground."""
     try:
-        return forecast(recording, mac, tracks=tracks)
+        return forecast(recording, mac)
     except CostError:
         return None
 
@@ -157,7 +154,7 @@ def why_no_forecast(recording: Recording) -> str:
     return ""
 
 
-def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool, alone: bool) -> Forecast:
+def _forecast(recording: Recording, mac: Mac | None, *, alone: bool) -> Forecast:
     named = _named(recording)
     mac = mac or named
     if mac is None:
@@ -168,7 +165,7 @@ def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool, alone: boo
     step, found, speed = _happenings(recording, named)
     if alone:
         found = [*found, Happening("wait", waits=True, part=Phase.OTHER)]
-    time = walk_step(found, mac, torch, tracks=tracks)
+    time = walk_step(found, mac, torch)
     if time.predicted < _LEAST_COVERED * time.calls:
         raise CostError(
             f"anymps: no time is told for this Mac: only {time.predicted:,} of the step's {time.calls:,} calls have a "
@@ -178,9 +175,7 @@ def _forecast(recording: Recording, mac: Mac | None, *, tracks: bool, alone: boo
         raise CostError("anymps: no time is told for this Mac: nothing in the step works on its GPU")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
     loading = fsum(it.work or 0.0 for it in found if it.kind == "batch") / speed
-    return Forecast(
-        mac, torch, step.step, time, _no_time(recording, mac, time, loading), workers, tuple(found) if tracks else ()
-    )
+    return Forecast(mac, torch, step.step, time, _no_time(recording, mac, time, loading), workers, found)
 
 
 def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, list[Happening], float]:

@@ -53,7 +53,7 @@ class PredictedTimeline:
 
 
 def timeline_of(found: Forecast, resolution: int = 1000) -> PredictedTimeline:
-    """The tracks of a forecast that was made with them, in spans no finer than a `resolution`-th of the step."""
+    """The tracks of a forecast, in spans no finer than a `resolution`-th of the step."""
     host, device = found.time.host_track, found.time.device_track
     length = max((track[-1].end for track in (host, device) if track), default=0.0)
     gap = length / resolution

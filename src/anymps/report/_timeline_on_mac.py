@@ -26,7 +26,7 @@ _HOST: Final[dict[StepBound, tuple[str, str]]] = {
 
 def timeline_on_mac(recording: Recording) -> dict[str, Any] | None:
     """The predicted step on its tracks; None where no time is told."""
-    found = try_forecast(recording, tracks=True)
+    found = try_forecast(recording)
     if found is None or found.no_time:
         return None
     line = timeline_of(found)

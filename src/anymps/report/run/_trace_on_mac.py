@@ -18,7 +18,7 @@ def events_on_mac(recording: Recording, zero: int) -> Iterator[str]:
 
     `zero` is the trace's own start, in ns of the recording's clock.
     """
-    found = try_forecast(recording, tracks=True)
+    found = try_forecast(recording)
     if found is None or found.no_time:
         return
     start = next(step.start_ns for step in recording.steps() if step.step == found.step) - zero
