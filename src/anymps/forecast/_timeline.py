@@ -58,7 +58,7 @@ def timeline_of(found: Forecast, resolution: int = 1000) -> PredictedTimeline:
     length = max((track[-1].end for track in (host, device) if track), default=0.0)
     gap = length / resolution
     whole = list(_without_pauses(host, found.happenings))
-    waits, depths = _waits(whole, found.happenings), _depths(host, device)
+    waits, queue = _waits(whole, found.happenings), _queue(host, device, length)
     fallbacks = [it for it in host if it.what == "CPU fallback"]
     return PredictedTimeline(
         length=length,
@@ -68,8 +68,8 @@ def timeline_of(found: Forecast, resolution: int = 1000) -> PredictedTimeline:
         device=tuple(_joined(device, found.happenings, gap)),
         fallbacks=tuple(_joined(fallbacks, found.happenings, gap)),
         waits=tuple(_joined(waits, found.happenings, gap)),
-        queue=tuple(_thinned(depths, length)),
-        deepest=max((depth for _, depth in depths), default=0),
+        queue=tuple(queue),
+        deepest=max((depth for _, depth in queue), default=0),
     )
 
 
@@ -112,12 +112,18 @@ def _strongest(
     """The host's time cut into equal parts, each named by what most of it goes to; equal neighbours are one span."""
     cells: list[dict[StepBound, float]] = [{} for _ in range(resolution)]
     calls: list[int] = [0] * resolution
-    for it in host:
-        first, last = (min(int(at / length * resolution), resolution - 1) for at in (it.start, it.end))
-        calls[first] += happenings[it.happening].call is not None and it.what != "host code"
+    scale, latest = resolution / length if length else 0.0, resolution - 1
+    for start, end, what, number in host:  # most lie in one part, and a step may have a million
+        first, last = int(start * scale), int(end * scale)
+        first, last = first if first < latest else latest, last if last < latest else latest
+        if what != "host code" and happenings[number].call is not None:
+            calls[first] += 1
+        if first == last:
+            cells[first][what] = cells[first].get(what, 0.0) + (end - start)
+            continue
         for cell in range(first, last + 1):
-            inside = min(it.end, (cell + 1) * length / resolution) - max(it.start, cell * length / resolution)
-            cells[cell][it.what] = cells[cell].get(it.what, 0.0) + inside
+            inside = min(end, (cell + 1) / scale) - max(start, cell / scale)
+            cells[cell][what] = cells[cell].get(what, 0.0) + inside
     named = [(max(cell.items(), key=lambda it: it[1])[0] if cell else None, place) for place, cell in enumerate(cells)]
     for what, group in groupby(named, key=lambda it: it[0]):
         if what is not None:
@@ -151,18 +157,26 @@ def _span(group: Sequence[Busy], happenings: Sequence[Happening]) -> BusySpan:
     return BusySpan(group[0].start, group[-1].end, what, number, operator, place if isinstance(place, Place) else None)
 
 
-def _depths(host: Sequence[Busy], device: Sequence[Busy]) -> list[tuple[float, int]]:
-    """How many of the step's calls are queued or worked at, after each change."""
-    dispatched = {it.happening: it.end for it in host if it.what == "launch"}
-    changes = [(dispatched.get(it.happening, it.start), 1) for it in device] + [(it.end, -1) for it in device]
-    depths, depth = [], 0
-    for at, change in sorted(changes):
+def _queue(host: Sequence[Busy], device: Sequence[Busy], length: float) -> list[tuple[float, int]]:
+    """How many of the step's calls are queued or worked at, at no more points than a drawing has.
+
+    Each point is the first of the highest among its neighbours.
+    """
+    dispatched = {number: end for _, end, what, number in host if what == "launch"}
+    changes = [(dispatched.get(number, start), 1) for start, _, _, number in device]
+    changes += [(end, -1) for _, end, _, _ in device]  # two rows in order, which sort in no time
+    changes.sort()
+    found: list[tuple[float, int]] = []
+    depth, cell, best = 0, -1, (0.0, 0)
+    for at, change in changes:
         depth += change
-        depths.append((at, depth))
-    return depths
-
-
-def _thinned(depths: Sequence[tuple[float, int]], length: float) -> Iterator[tuple[float, int]]:
-    """The curve at no more points than a drawing has, each the highest of its neighbours."""
-    for _, group in groupby(depths, key=lambda it: int(it[0] / length * _POINTS)):
-        yield max(group, key=lambda it: it[1])
+        here = int(at / length * _POINTS)
+        if here != cell:
+            if cell >= 0:
+                found.append(best)
+            cell, best = here, (at, depth)
+        elif depth > best[1]:
+            best = at, depth
+    if changes:
+        found.append(best)
+    return found

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from anymps.cost import Busy, StepBound
 from anymps.forecast import Forecast, bound_words, try_forecast
 from anymps.record import Recording
 
@@ -25,34 +26,29 @@ def events_on_mac(recording: Recording, zero: int) -> Iterator[str]:
     yield _name("process_name", "", f"the typical step (number {found.step}) on an {found.mac.name}, predicted")
     for track, name in ((_HOST, "host"), (_DEVICE, "GPU")):
         yield _name("thread_name", f'"tid":{track},', name)
-    for busy in found.time.host_track:
-        yield _slice(_what(found, busy.happening, bound_words(busy.what)), start, busy.start, busy.end, _HOST)
-    for busy in found.time.device_track:
-        words: dict[str, object] = {
-            "name": _operator(found, busy.happening),
-            "args": {"bound by": bound_words(busy.what)},
-        }
-        yield _slice(words, start, busy.start, busy.end, _DEVICE)
+    yield from _slices(found, found.time.host_track, start, _HOST)
+    yield from _slices(found, found.time.device_track, start, _DEVICE)
 
 
-def _what(found: Forecast, happening: int, what: str) -> dict[str, object]:
-    operator = _operator(found, happening)
-    return {"name": what, **({"args": {"operator": operator}} if operator else {})}
+def _slices(found: Forecast, track: Iterable[Busy], zero: int, number: int) -> Iterator[str]:
+    """The slices of a track. There may be two million: what is the same for many of them is written out once."""
+    begin, end = zero / 1e3, f',"pid":{_PROCESS},"tid":{number}}}'
+    heads: dict[tuple[StepBound, str], str] = {}
+    for since, until, what, happening in track:
+        call = found.happenings[happening].call
+        key = what, call.operator if call is not None else ""
+        head = heads.get(key)
+        if head is None:
+            head = heads[key] = _head(*key, number)
+        yield f'{head},"ts":{round(begin + 1e6 * since, 3)},"dur":{round(1e6 * (until - since), 3)}{end}'
 
 
-def _operator(found: Forecast, happening: int) -> str:
-    call = found.happenings[happening].call
-    return call.operator if call is not None else ""
-
-
-def _slice(words: dict[str, object], zero: int, start: float, end: float, track: int) -> str:
-    """A slice, its times in seconds from the step's start."""
-    since, length = zero / 1e3 + 1e6 * start, 1e6 * (end - start)
-    return json.dumps(
-        {**words, "cat": "on the Mac", "ph": "X", "ts": round(since, 3), "dur": round(length, 3), "pid": _PROCESS}
-        | {"tid": track},
-        separators=(",", ":"),
-    )
+def _head(what: StepBound, operator: str, track: int) -> str:
+    """How a slice begins: on the host's track it is named by what the host does, on the GPU's by the operator."""
+    words: dict[str, object] = {"name": operator, "args": {"bound by": bound_words(what)}}
+    if track == _HOST:
+        words = {"name": bound_words(what), **({"args": {"operator": operator}} if operator else {})}
+    return json.dumps({**words, "cat": "on the Mac", "ph": "X"}, separators=(",", ":")).removesuffix("}")
 
 
 def _name(kind: str, track: str, name: str) -> str:
