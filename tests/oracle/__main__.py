@@ -1,6 +1,7 @@
 """`python -m tests.oracle`: compares the device with the Metal kernels that were added (anymps kernels add).
 
-`--write docs/fidelity` replaces the numbers of the installed release and renders docs/fidelity-kernels.md.
+`--write docs/fidelity` replaces the numbers of the installed release, with names of these alone, and renders
+docs/fidelity-kernels.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     anymps.enable("M3 Pro 18GB", quiet=True)
     from .coverage import count
-    from .page import load, render, save
+    from .page import load, merge, render, save
     from .pairs import compare_all
 
     rows = []
@@ -40,6 +41,7 @@ def main() -> int:
         release = torch.__version__.partition("+")[0]
         minor = ".".join(release.split(".")[:2])
         path = options.write / f"kernels-{minor}.json"
+        rows = merge(path, rows) if options.names else rows
         kernels = count(dir(anymps.metal_kernels()), (int(minor.split(".")[0]), int(minor.split(".")[1])))
         path.write_text(save({"torch": release, "kernels": kernels, "rows": rows}), encoding="utf-8")
         page = options.write.with_name("fidelity-kernels.md")

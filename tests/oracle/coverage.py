@@ -25,10 +25,11 @@ _TO_2_13 = re.compile(
     r"|(cumsum|cumprod|logcumsumexp|cummax|cummin)_(innermost_(?!transposed)|outer)"
     r"|sort_block_(?!topk)|gather_dense_|scatter_(set|add|amax|amin|prod)_|embedding_dense_backward"
     r"|(avg|max)_pool_|group_norm"
+    r"|fused_(adam|sgd)|ampNonFiniteCheckAndUnscale_|ampUpdateScale_float"
     r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_single_row_|rms_norm_(?!looped)"
 )
 """These were compared for torch 2.13 only."""
-_OF_2_13 = "sums, scans, sorts, places, pools, norms, polynomials, clamps by tensors"
+_OF_2_13 = "sums, scans, sorts, places, pools, norms, polynomials, clamps by tensors, fused optimizers"
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They were compared for torch 2.13 only."),
     "sums and extremes across rows": (r"\w+_reduction(_outer)?_|norm_(bfloat|float|half)|sum_\w*|norm_\w*", _SHAPES),
@@ -50,10 +51,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         r"standard_|dirichlet|multinomial)",
         "No launch with the state of the generator is described so far.",
     ),
-    "fused optimizers, scaling of gradients": (
-        r"(fused_(adam|sgd)|amp)",
-        "Their argument is a table of addresses, which launches cannot give so far.",
-    ),
+    "scaling of gradients of odd layouts and types": (r"amp", _LATER),
     "attention": (r"(prefill_attention|sdpa|decode|attention|flash)", _CHOICE),
     "matrix products, also quantised": (
         r"(matmul|naive_|addmm|int\dpack|large_mpack|weight_to|gemv|gemm|linear|int_mm|scaled_mm|grouped_mm|\w*_mm)",

@@ -35,7 +35,10 @@ Subnormal results, which the kernels give as zero, are left out.
 Integers are not divided by zero or shifted by more than their width: that is undefined on a GPU.
 Polynomials have orders up to 30.
 
-Of torch 2.15 the polynomials are missing, and the sums, scans, sorts, places, pools, norms and clamps by tensors.
+Fused optimizers take three steps; all tensors that they write are compared after each.
+
+Of torch 2.15 the polynomials are missing, and the sums, scans, sorts, places, pools, norms, fused optimizers and
+clamps by tensors.
 At the end of each release a table tells which of its kernels were not compared, and why.
 """
 
@@ -51,6 +54,19 @@ def save(document: dict[str, Any]) -> str:
     rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in document["rows"])
     head = f'"torch": {json.dumps(document["torch"])}, "kernels": {json.dumps(document["kernels"])}'
     return f'{{{head}, "rows": [\n{rows}\n]}}\n'
+
+
+def merge(path: Path, rows: list[Row]) -> list[Row]:
+    """The rows of a file with these in the place of those of the same operators; what is new comes last."""
+    before: list[Row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    anew: dict[str, list[Row]] = {}
+    for row in rows:
+        anew.setdefault(row["operator"], []).append(row)
+    kept = []
+    for row in before:
+        kept += anew.pop(row["operator"], []) if row["operator"] in anew else []
+        kept += [] if any(row["operator"] == one["operator"] for one in rows) else [row]
+    return kept + [row for these in anew.values() for row in these]
 
 
 def render(documents: Iterable[dict[str, Any]]) -> str:

@@ -13,6 +13,7 @@ from .compare import Difference
 from .families import compare_families
 from .launches import NAMES, run_cast, run_described, run_kernel
 from .operators import OPERATORS, Operator
+from .optimizers import compare_optimizers
 from .rows import ROWS, compare_rows
 from .values import DTYPES, inputs, line
 
@@ -36,6 +37,8 @@ def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[R
                 yield _row(rows.title, rows.kernel, dtype, found)
     for operator_name, dtype, seen in compare_families(library, _release(), wanted):
         yield _row(operator_name, operator_name, dtype, seen)
+    for title, kernel, dtype, steps in compare_optimizers(library, _release(), wanted):
+        yield _row(title, kernel, dtype, steps)
     if not wanted or "to" in wanted:
         yield from compare_casts(library)
 

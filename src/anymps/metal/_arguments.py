@@ -29,18 +29,22 @@ _LARGE = 3e38  # a little below the largest float32; an infinity and a NaN are p
 Sizes = tuple[int, ...]
 
 
+Table = Sequence["torch.Tensor | None"]
+"""Tensors whose addresses a kernel reads in the place of a buffer; None is no address."""
+
+
 @dataclass(slots=True)
 class Constant:
-    """Bytes that a kernel reads in the place of a buffer."""
+    """Bytes that a kernel reads in the place of a buffer; without any it finds no buffer there."""
 
     data: bytes
 
 
 @dataclass(slots=True)
 class Arguments:
-    """One call: by buffer index a tensor on mps, a list of such tensors, or a constant."""
+    """One call: by buffer index a tensor on mps, a table of such tensors, or a constant."""
 
-    slots: list[torch.Tensor | list[torch.Tensor] | Constant] = field(default_factory=list)
+    slots: list[torch.Tensor | Table | Constant] = field(default_factory=list)
     threads: Sizes = ()
     group_size: Sizes | None = None
     flat: bool = False  # tensors alone
@@ -49,12 +53,12 @@ class Arguments:
         """All tensors in order."""
         if self.flat:
             return cast(list[torch.Tensor], self.slots)
-        found = []
+        found: list[torch.Tensor] = []
         for slot in self.slots:
             if isinstance(slot, torch.Tensor):
                 found.append(slot)
-            elif isinstance(slot, list):
-                found += slot
+            elif not isinstance(slot, Constant):
+                found += [one for one in slot if one is not None]
         return found
 
 

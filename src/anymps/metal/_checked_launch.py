@@ -74,10 +74,10 @@ class CheckedLaunch:
             if isinstance(slot, Constant):
                 data = ctypes.create_string_buffer(slot.data, len(slot.data))
                 places[index] = memory.add(name, ctypes.addressof(data), len(slot.data) - PADDING, data)
-            elif isinstance(slot, list):
-                places[index] = memory.add_table(name, [next(rest) for _ in slot])
-            else:
+            elif isinstance(slot, torch.Tensor):
                 places[index] = memory.add_tensor(name, next(rest))
+            else:
+                places[index] = memory.add_table(name, [next(rest) for _ in slot])
         if errors is not None:
             places[errors[0]] = memory.add(
                 "the error buffer", ctypes.addressof(errors[1]), ctypes.sizeof(errors[1]), errors[1]

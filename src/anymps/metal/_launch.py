@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from anymps.metal._arguments import Arguments, Constant
+from anymps.metal._arguments import Arguments, Constant, Table
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._runtime import KernelEntry, Report, runtime
 
@@ -57,10 +57,11 @@ class Launcher:
                 words.append(next(addresses))
                 lengths.append(0)
                 continue
-            part = slot.data if isinstance(slot, Constant) else _words(len(slot)).pack(*(next(addresses) for _ in slot))
+            part = slot.data if isinstance(slot, Constant) else _table(slot, addresses)
             words.append(0)
-            parts.append(part)
             lengths.append(len(part))
+            if part:
+                parts.append(part)
         count = max(self._buffers, len(words), 0 if errors is None else errors[0] + 1)
         if count > len(words):
             words += [0] * (count - len(words))
@@ -71,6 +72,10 @@ class Launcher:
         for index, place in places:
             words[index] = place
         return count, packing.pack(*words, inside, *parts)
+
+
+def _table(tensors: Table, addresses: Iterator[int]) -> bytes:
+    return _words(len(tensors)).pack(*(0 if one is None else next(addresses) for one in tensors))
 
 
 @functools.cache

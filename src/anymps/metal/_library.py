@@ -120,7 +120,10 @@ class MetalKernel:
     def __call__(
         self, *args: Any, threads: Any = None, group_size: Any = None, arg_casts: Any = None, error_buf_idx: Any = None
     ) -> None:
-        bound = bind_arguments(args, threads, group_size, arg_casts)
+        self._start(bind_arguments(args, threads, group_size, arg_casts), error_buf_idx)
+
+    def _start(self, bound: Arguments, error_buf_idx: int | None) -> None:
+        """Launches it as an entry of its own."""
         group = group_of(bound.threads, bound.group_size, self.max_threads_per_threadgroup)
         x, y, z, *_ = (*bound.threads, 1, 1)
         grid = (x, y, z)
@@ -190,7 +193,9 @@ def _ranges(bound: Arguments) -> list[tuple[int, int, int]]:
     found = []
     for index, slot in enumerate(bound.slots):
         if not isinstance(slot, Constant):
-            for tensor in slot if isinstance(slot, list) else [slot]:
+            for tensor in [slot] if isinstance(slot, torch.Tensor) else slot:
+                if tensor is None:
+                    continue
                 storage = tensor.untyped_storage()
                 found.append((index, storage.data_ptr(), storage.nbytes()))
     return found

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from anymps.metal._arguments import PADDING, Arguments, Constant, group_of
+from anymps.metal._arguments import PADDING, Arguments, Constant, Table, bind_arguments, group_of
 from anymps.metal._device import Device
 from anymps.metal._library import MetalKernel
 from anymps.metal._runtime import KernelEntry
 from anymps.metal.kernels._metadata import BufferArgument, Signature
 from anymps.metal.kernels._metallib import Metallib
 from anymps.metal.kernels._objects import LoadedKernel, load_object
-from anymps.metal.kernels._packing import pack
+from anymps.metal.kernels._packing import pack, table
 from anymps.metal.kernels._support import support
 
 _PLAIN, _FIBERS = 0, 1  # anymps_rt::Form
@@ -52,7 +52,7 @@ class CompiledKernel(MetalKernel):
     """One kernel. Calling it runs it over a grid of threads.
 
     Buffers are given in the order of their slots, or by name: tensors on mps; numbers; sequences of numbers; structs as
-    dicts of their fields. None stands for a buffer that is not used.
+    dicts of their fields; tables of addresses as dicts of lists of tensors. None stands for a buffer that is not used.
 
     Raises TypeError for arguments that do not fit, and what `compile_shader`'s kernels raise.
     """
@@ -90,21 +90,16 @@ class CompiledKernel(MetalKernel):
             if slot is None or slot in given:
                 raise TypeError(f"{self._name} takes no {word}" if slot is None else f"{word} was given twice")
             given[slot] = value
-        values: list[Any] = []
-        casts: dict[int, str] = {}
-        for slot in range(max(given, default=-1) + 1):
-            value = given.get(slot)
-            if isinstance(value, torch.Tensor):
-                values.append(value)
-                continue
-            argument = by_slot.get(slot)
-            values.append(list(_packed(argument, value)))
-            casts[slot] = "uint8"
+        values = [given.get(slot) for slot in range(max(given, default=-1) + 1)]
+        whole = [isinstance(value, torch.Tensor) for value in values]
+        tensors = [value if one else 0 for value, one in zip(values, whole, strict=True)]
+        bound = bind_arguments(tensors, threads, group_size, None)
+        for slot, value in enumerate(values):
+            if not whole[slot]:
+                bound.slots[slot] = _slot(by_slot.get(slot), value, on_mps=True)
         state = support().anymps_k_state()
         try:
-            super().__call__(
-                *values, threads=threads, group_size=group_size, arg_casts=casts or None, error_buf_idx=error_buf_idx
-            )
+            self._start(bound, error_buf_idx)
         finally:
             support().anymps_k_set_state(state)  # a kernel makes subnormal numbers zero
 
@@ -128,8 +123,7 @@ class CompiledKernel(MetalKernel):
         )
         bound = Arguments(threads=grid, group_size=group)
         for argument, value in zip(self._in_order, buffers, strict=False):
-            whole = isinstance(value, torch.Tensor)
-            bound.slots.append(value if whole else Constant(_packed(argument, value) + bytes(PADDING)))
+            bound.slots.append(value if isinstance(value, torch.Tensor) else _slot(argument, value))
         state = support().anymps_k_state()
         try:
             self._run(bound, bound.tensors(), grid, group, errors, None)
@@ -137,6 +131,15 @@ class CompiledKernel(MetalKernel):
             support().anymps_k_set_state(state)
 
 
-def _packed(argument: BufferArgument | None, value: Any) -> bytes:
-    """What a kernel reads of a value; a buffer that is not used has some bytes, too."""
-    return bytes(16) if value is None or argument is None else pack(argument, value)
+def _slot(argument: BufferArgument | None, value: Any, on_mps: bool = False) -> Table | Constant:
+    """What a kernel finds in the place of a buffer: the bytes of a value, a table of addresses, or no buffer."""
+    if argument is None:
+        return Constant(bytes(16 + PADDING))
+    if value is None:  # a kernel asks for the address of an array where it may be missing; a reference has some bytes
+        return Constant(b"" if argument.size is None else bytes(argument.size + PADDING))
+    if not argument.is_table:
+        return Constant(pack(argument, value) + bytes(PADDING))
+    tensors = table(argument, value)
+    if on_mps and any(one is not None and not one.is_mps for one in tensors):
+        raise RuntimeError("Passed CPU tensor to MPS op")
+    return tensors

@@ -42,6 +42,11 @@ class StructField:
         """All elements of it."""
         return self.size * max(self.length, 1)
 
+    @property
+    def is_address(self) -> bool:
+        """Whether it is the address of a buffer, or an array or a struct of such."""
+        return self.is_pointer or (bool(self.fields) and all(one.is_address for one in self.fields))
+
 
 @dataclass(frozen=True)
 class BufferArgument:
@@ -56,6 +61,11 @@ class BufferArgument:
     element: int | None
     fields: tuple[StructField, ...]
     is_argument_buffer: bool
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds addresses of buffers, and nothing else."""
+        return bool(self.fields) and all(one.is_address for one in self.fields)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from anymps.metal.kernels._metadata import BufferArgument, StructField
 
 _CODES = {"char": "b", "uchar": "B", "bool": "?", "short": "h", "ushort": "H", "int": "i", "uint": "I"}
 _CODES |= {"long": "q", "ulong": "Q", "float": "f", "half": "e", "size_t": "Q"}
+_ADDRESS = 8  # bytes
 _TYPE = re.compile(r"(?:packed_)?([a-z_]+?)([234]?)(?:_t)?")
 
 
@@ -28,15 +31,26 @@ def pack(argument: BufferArgument, value: Any) -> bytes:
     return data
 
 
+def table(argument: BufferArgument, value: Any) -> list[torch.Tensor | None]:
+    """The tensors whose addresses fill a table, in its order: a list for each field, short ones end in no address.
+
+    Raises TypeError for a field that the kernel does not describe, and for more tensors than it has room for.
+    """
+    given = _by_name(argument.type, argument.fields, value)
+    found: list[torch.Tensor | None] = []
+    for one in argument.fields:
+        tensors = list(given[one.name])
+        room = one.bytes // _ADDRESS
+        if len(tensors) > room:
+            raise TypeError(f"{argument.type}.{one.name} has room for {room} tensors, and {len(tensors)} were given")
+        if not all(tensor is None or isinstance(tensor, torch.Tensor) for tensor in tensors):
+            raise TypeError(f"{argument.type}.{one.name} is a list of tensors")
+        found += [*tensors, *[None] * (room - len(tensors))]
+    return found
+
+
 def _struct(name: str, fields: Sequence[StructField], value: Any, size: int) -> bytes:
-    if not isinstance(value, Mapping):
-        if len(fields) != 1:
-            raise TypeError(f"{name} is a struct: give it as a dict of {', '.join(one.name for one in fields)}")
-        value = {fields[0].name: value}  # an array in a struct of its own
-    known = {one.name for one in fields}
-    for problem, names in (("has no field", value.keys() - known), ("needs the field", known - value.keys())):
-        if names:
-            raise TypeError(f"{name} {problem} {min(names)}: it has {', '.join(one.name for one in fields)}")
+    value = _by_name(name, fields, value)
     data = bytearray(size)
     for one in fields:
         given = value[one.name]
@@ -50,6 +64,18 @@ def _struct(name: str, fields: Sequence[StructField], value: Any, size: int) -> 
             raise TypeError(f"{name}.{one.name} has room for {one.bytes} bytes, and {len(packed)} were given")
         data[one.offset : one.offset + len(packed)] = packed
     return bytes(data)
+
+
+def _by_name(name: str, fields: Sequence[StructField], value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        if len(fields) != 1:
+            raise TypeError(f"{name} is a struct: give it as a dict of {', '.join(one.name for one in fields)}")
+        return {fields[0].name: value}  # an array in a struct of its own
+    known = {one.name for one in fields}
+    for problem, names in (("has no field", value.keys() - known), ("needs the field", known - value.keys())):
+        if names:
+            raise TypeError(f"{name} {problem} {min(names)}: it has {', '.join(one.name for one in fields)}")
+    return value
 
 
 def _elements(name: str, type_: str, value: Any) -> bytes:

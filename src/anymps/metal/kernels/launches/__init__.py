@@ -13,6 +13,7 @@ from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
+from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._places import PLACES as _PLACES
 from anymps.metal.kernels.launches._rows import ROWS as _ROWS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
@@ -33,6 +34,7 @@ DESCRIBED: Mapping[str, Describe] = {
     **_SORTS,
     **_WINDOWS,
     **_GROUPS,
+    **_OPTIMIZERS,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
