@@ -100,7 +100,7 @@ A step is walked with two clocks (`anymps.cost.walk_step`): the host dispatches 
 both meet. The calls of these steps are known without their order and without the program's own code, so its waits stand at the end. From a
 recording, the gaps between its calls count too, scaled to the Mac's CPU: a core here is taken to be 0.65 of one of an M1, which is judgement.
 `predict_step` has a closed form for calls without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a tenth.
-Paging and what the first step compiles are not in it.
+Paging and what the first step compiles are not in it: its graphs are counted, and no public timing tells how long one takes.
 
 ## What is not predicted
 

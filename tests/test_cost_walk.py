@@ -173,6 +173,14 @@ def test_all_of_the_time_has_a_reason() -> None:
         assert all(a.end <= b.start + 1e-12 for a, b in pairwise(track))
 
 
+def test_graphs_to_compile_are_counted() -> None:
+    """One for each operator and its tensors, whatever it is called for; a kernel of PyTorch's own has none."""
+    other = OperatorCall("aten::mm", ("float32[64, 64]",) * 2, ("float32[64, 64]",))
+    calls = (*kernels(LARGE, 3), *kernels(replace(LARGE), 2), *kernels(other, 1), *kernels(SMALL, 5))
+    assert walked(*calls).graphs == 2
+    assert walk_step(calls, M1, "2.11").graphs == 3  # `relu` was a graph
+
+
 def test_nothing_takes_no_time() -> None:
     """An empty step is bound by nothing; a Mac without rates has none."""
     step = walked()

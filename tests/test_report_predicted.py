@@ -38,6 +38,11 @@ def recording(known: int, unknown: int, **meta: object) -> Recording:
     return builder.close()
 
 
+def words(text: str) -> str:
+    """A text without its line breaks."""
+    return " ".join(text.split())
+
+
 def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     """Its bin too, which the short name leaves out; torch is that of the run."""
     details = "Apple M3 Pro (14-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB"
@@ -57,6 +62,9 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     assert report["predicted_step"]["seconds"] == time.time.seconds
     assert report["predicted_step"]["bound"] == "compute"
     assert report["predicted_step"]["left_out"] == []
+    assert report["predicted_step"]["graphs"] == 1
+    assert "The first step there also compiles a graph, which is in no time here." in words(render_terminal(made, []))
+    assert "also compiles a graph" in "".join(renderer("html").pieces(made, []))
 
 
 def test_what_stops_on_a_mac_takes_no_time_there() -> None:

@@ -27,6 +27,7 @@ from anymps.cost._predict import (
     OperatorTime,
     dispatch_seconds,
     operator_time,
+    runs_own_kernel,
     wait_seconds,
     widened,
     width,
@@ -93,7 +94,8 @@ class WalkedStep:
     `waits` has the costliest places first, and `all_waits` is what a step without any wait would save.
 
     `calls` are those to predict, `predicted` those that have a time; `left_out` tells why the others have none, with
-    how many of them, and `unpredicted` of which operators they are.
+    how many of them, and `unpredicted` of which operators they are. `graphs` counts what MPSGraph compiles for the
+    step, a graph for each operator with its tensors; it does so in the first step, in whose time that is not.
     `calibration` is a sentence on the calibration of that Mac where there is one.
     """
 
@@ -113,6 +115,7 @@ class WalkedStep:
     predicted: int
     left_out: tuple[tuple[str, int], ...]
     unpredicted: tuple[tuple[str, int], ...] = ()
+    graphs: int = 0
     calibration: str = ""
     lead: float = 0.0
     _stretches: tuple[Stretch, ...] = field(default=(), repr=False, compare=False)
@@ -192,6 +195,7 @@ def walked_step(
         predicted=book.calls - sum(book.left_out.values()),
         left_out=tuple(book.left_out.most_common()),
         unpredicted=tuple(book.unpredicted.most_common()),
+        graphs=book.graphs,
         calibration=coefficients.calibration,
         lead=walked.lead,
         _stretches=tuple(rows),
@@ -227,10 +231,16 @@ class _Book:
         self._known: dict[int, tuple[OperatorTime, float] | str] = {}
         self._kernels: dict[tuple[int, bool], tuple[Move, float]] = {}  # without code of the program's own
         self._calls: list[OperatorCall] = []  # kept, as they are known by their address
+        self._graphs: set[tuple[str, tuple[str, ...], tuple[str, ...]]] = set()
         self.calls = 0
         self.uncertain = 0.0
         self.left_out: Counter[str] = Counter()
         self.unpredicted: Counter[str] = Counter()
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs the happenings so far need."""
+        return len(self._graphs)
 
     def moves(self, happenings: Iterable[Happening]) -> list[Move]:
         """The moves of the clocks that a step's happenings are."""
@@ -272,6 +282,8 @@ class _Book:
         if time is None:
             return Move(max(0.0, code - self._dispatch), self._dispatch, "launch", 0.0, "nothing", it.waits, wait)
         self.uncertain += time.device * wider
+        if it.call is not None and time.device and not runs_own_kernel(it.call, self._release):
+            self._graphs.add((it.call.operator, it.call.inputs, it.call.outputs))
         works: StepBound = time.bound if time.device else "nothing"
         move = Move(0.0, time.host, "launch", time.device, works, it.waits, wait)
         self._kernels[id(it.call), it.waits] = move, time.device * wider

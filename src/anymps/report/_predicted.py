@@ -101,6 +101,7 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
             }
             for it in found.waits
         ],
+        "graphs": time.graphs,
         "calls": time.calls,
         "predicted_calls": time.predicted,
         "left_out": [{"reason": reason, "calls": calls} for reason, calls in time.left_out],

@@ -72,6 +72,9 @@ def remarks(recording: Recording, table: StepTable) -> list[str]:
         sentences.append(
             f"{ON_MAC[0].upper()}{ON_MAC[1:]}: what a phase adds to the predicted step of an {found.mac.name}."
         )
+        if graphs := found.time.graphs:
+            compiled = f"compiles {text.count(graphs)} graphs" if graphs > 1 else "compiles a graph"
+            sentences.append(f"The first step there also {compiled}, which is in no time here.")
     if whole.views:
         sentences.append(f"{text.count(whole.views)} of the operators on mps only view other memory: no kernel runs.")
     changes = list(recording.backend_changes_per_step().values())
