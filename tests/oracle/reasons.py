@@ -8,7 +8,6 @@ _COMPLEX = "The kernel's formula for complex numbers loses digits where terms ca
 _ORDER = "Numbers are taken together in another order, which shows where they cancel."
 _POLYNOMIAL = "NaN is treated differently by the CPU's code, and digits are lost where terms cancel."
 _OWN = "The kernel has a polynomial or a series of its own, with fewer digits than the CPU's."
-_AVERAGES = "The kernel takes 1 - β in float32, and rounds 16-bit averages to their type before it goes on with them."
 
 _REASONS = {
     "abs": "The kernel goes through float32: integers above 2²⁴ lose digits, and the smallest one becomes the largest.",
@@ -56,9 +55,6 @@ _REASONS = {
     "native_group_norm_backward": _ORDER,
     "layer_norm": _ORDER,
     "logcumsumexp": "The angle of a complex number may differ by a full turn.",
-    "fused_adam": _AVERAGES,
-    "fused_adamw": _AVERAGES,
-    "fused_sgd": "The kernel rounds each step of its formula; the CPU's code leaves most 16-bit numbers as they are.",
     "bessel_j0_forward": _HALF,
     "bessel_j1_forward": _OWN,
     "bessel_y0_forward": _HALF,

@@ -122,7 +122,10 @@ void install_redirect() {
   Factories factories = all_factories();
   const std::unordered_map<std::string, ArgumentCheck> argument_checks = limit_checks();
   const std::unordered_map<std::string, ArgumentChange> changes = argument_changes();
+  const std::unordered_map<std::string, OwnComputation> computations = own_computations();
   each_rule([&](Rule& rule) {
+    const auto own = computations.find(rule.name);
+    rule.own = own == computations.end() ? nullptr : own->second;
     const auto check = argument_checks.find(rule.name);
     rule.check = check == argument_checks.end() ? nullptr : check->second;
     const auto change = changes.find(rule.name);

@@ -77,6 +77,9 @@ class Redirect final : public c10::OperatorKernel {
     if (C10_UNLIKELY(rule_.change != nullptr) && on_host) {
       rule_.change(rule_, *stack, first);
     }
+    if (C10_UNLIKELY(rule_.own != nullptr) && on_host && rule_.own(rule_, *stack, first)) {
+      return;
+    }
     std::optional<c10::ScalarType> narrow;
     if (C10_UNLIKELY(rule_.widened != 0)) {
       narrow = widened_dtype(rule_, op.schema().arguments(), *stack, first);

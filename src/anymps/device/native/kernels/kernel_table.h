@@ -37,6 +37,7 @@ void add_random_kernels(KernelTable& table);  // drawing.cpp: operators that dra
 void add_limited_kernels(KernelTable& table);  // limits.cpp: operators that refuse some arguments on mps
 std::unordered_map<std::string, ArgumentCheck> limit_checks();  // limit_checks.cpp, for the boxed redirect
 std::unordered_map<std::string, ArgumentChange> argument_changes();  // zero_divisors.cpp, likewise
+std::unordered_map<std::string, OwnComputation> own_computations();  // fused_steps.cpp, likewise
 
 // Composite operators that ask for the device type inside: replaced, with autograd passing through them.
 struct CompositeRow {

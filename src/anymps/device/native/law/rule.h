@@ -54,6 +54,10 @@ using ArgumentCheck = void (*)(const Rule&, c10::ArrayRef<c10::IValue> arguments
 // `first`.
 using ArgumentChange = void (*)(const Rule&, std::vector<c10::IValue>& stack, size_t first);
 
+// Computes a call on host arguments, which begin at `first`, and takes them off the stack: where the CPU's kernel gives other
+// numbers (fused_steps.cpp). False: the CPU's kernel computes it.
+using OwnComputation = bool (*)(const Rule&, std::vector<c10::IValue>& stack, size_t first);
+
 // On what it depends whether an operator waits: a bit of `Look`, and what answers for kWaitsOnArguments.
 struct WaitCondition {
   uint32_t look = 0;
@@ -89,6 +93,7 @@ struct Rule {
   const Alert* alert = nullptr;
   ArgumentCheck check = nullptr;
   ArgumentChange change = nullptr;
+  OwnComputation own = nullptr;
   bool (*waits_if)(c10::ArrayRef<c10::IValue> arguments) = nullptr;
 };
 
