@@ -1,6 +1,6 @@
 """Records a step of well-known models as counted calls, in `benchmarks/times/steps/`: what `fit_times.py` scores.
 
-    python benchmarks/record_steps.py        # needs torchvision and transformers; some seconds a model
+    python benchmarks/record_steps.py [NAME ...]    # needs torchvision, transformers and scvi-tools; some seconds a model
 
 The models have random weights and run on shapes alone. Three steps are run, and the last one is kept. A file holds one
 call a line behind how often it comes.
@@ -8,6 +8,7 @@ call a line behind how often it comes.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 import torchvision
 import transformers
+from step_models import cora, scvi
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -115,6 +117,24 @@ def mistral(length: int) -> Callable[[], None]:
     return inference(model, lambda: model(tokens, use_cache=False))
 
 
+def minimind(batch: int, length: int, heads: int, inner: int, half: bool = False) -> Callable[[], None]:
+    """Forward and backward of MiniMind, a Llama of eight layers 512 wide with 6400 words: an eighth of its optimizer
+    step, which comes once in eight batches, is left out."""
+    config = transformers.LlamaConfig(
+        vocab_size=6400, hidden_size=512, num_hidden_layers=8, num_attention_heads=8, num_key_value_heads=heads,
+        intermediate_size=inner, tie_word_embeddings=True, use_cache=False,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).to("mps").train()
+    tokens = torch.randint(0, 6400, (batch, length), device="mps")
+
+    def step() -> None:
+        with torch.autocast("mps", torch.bfloat16, enabled=half):
+            loss = model(tokens, labels=tokens).loss / 8
+        loss.backward()
+
+    return step
+
+
 def inference(model: nn.Module, call: Callable[[], object]) -> Callable[[], None]:
     """A forward pass without gradients."""
     model.eval()
@@ -171,6 +191,11 @@ MODELS: dict[str, Callable[[], Callable[[], None]]] = {
         nn.GRU(384, 256, batch_first=True, bidirectional=True), torch.randn(1, 128, 384)
     ),
     "gru_cell-forward-b32-w128": lambda: forward(nn.GRUCell(128, 128), torch.randn(32, 128), torch.randn(32, 128)),
+    "gcn-train-cora": cora,
+    "scvi-grad-b128-g1200": lambda: scvi(128, 1200),
+    "minimind-grad-b32-s512": lambda: minimind(32, 512, 2, 1408),
+    "minimind-grad-b16-s512": lambda: minimind(16, 512, 4, 1664),
+    "minimind-grad-b16-s512-bf16": lambda: minimind(16, 512, 4, 1664, half=True),
     "mistral_7b-infer-s128": lambda: mistral(128),
     "mistral_7b-infer-s256": lambda: mistral(256),
     "mistral_7b-infer-s512": lambda: mistral(512),
@@ -187,10 +212,11 @@ def tape(step: Callable[[], None]) -> str:
 
 
 def main() -> None:
-    """Record every model."""
+    """Record every model, or those that are named."""
     anymps.enable("M3 Ultra 512GB", substrate="shape")
     TAPES.mkdir(parents=True, exist_ok=True)
-    for name, make in MODELS.items():
+    for name in sys.argv[1:] or MODELS:
+        make = MODELS[name]
         (TAPES / f"{name}.txt").write_text(tape(make()), encoding="utf-8")
 
 

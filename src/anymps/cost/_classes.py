@@ -76,11 +76,11 @@ _COPIES: Final = _words(
 )
 _FILLS: Final = _words(
     "fill zero zeros new_zeros ones full new_full zeros_like ones_like full_like arange linspace eye select_backward"
-    " slice_backward"
+    " slice_backward scalar_tensor"
 )
 _SUMS: Final = _words(
-    "sum mean amax amin max min prod all any norm linalg_vector_norm var std var_mean std_mean logsumexp nansum"
-    " count_nonzero"
+    "sum mean amax amin max min prod all any _is_all_true _is_any_true norm linalg_vector_norm var std var_mean std_mean"
+    " logsumexp nansum count_nonzero"
 )
 # Bytes are counted by hand for those that read or write rows by an index: the table itself is not read as a whole.
 _GATHERS: Final = _words("index index_select gather embedding take")
