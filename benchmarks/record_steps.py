@@ -1,6 +1,6 @@
 """Records a step of well-known models as counted calls, in `benchmarks/times/steps/`: what `fit_times.py` scores.
 
-    python benchmarks/record_steps.py [NAME ...]    # needs torchvision, transformers and scvi-tools; some seconds a model
+    python benchmarks/record_steps.py [NAME ...]    # needs torchvision, transformers, scvi-tools; seconds a model
 
 The models have random weights and run on shapes alone. Three steps are run, and the last one is kept. A file holds one
 call a line behind how often it comes.

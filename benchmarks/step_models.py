@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -13,7 +14,7 @@ class GraphConvolutions(nn.Module):
 
     def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        pairs = list(pairwise(widths))
         self.weights = nn.ParameterList(nn.Parameter(torch.randn(a, b)) for a, b in pairs)
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(b)) for _, b in pairs)
         self.dropout = nn.Dropout(0.5)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from anymps.cost._classes import Work
-from anymps.cost._coefficients import ERAS, TorchRelease, change_group, dtype_group, torch_release
+from anymps.cost._coefficients import ERAS, TorchRelease, dtype_group, torch_release
 from anymps.cost._formula import kernel_seconds, matrix_compute, queue_seconds
-from anymps.cost._kernel import padding, rates, tiles
+from anymps.cost._kernel import change_of, padding, rates, tiles
 from anymps.cost._predict import runs_own_kernel, works_of
 from anymps.cost._tensors import OperatorCall
 from anymps.mac import Mac, all_macs
@@ -202,7 +202,7 @@ class Arrays:
     @staticmethod
     def _places(row: Row, work: Work) -> list[int]:
         matrix = work.kind in MATRIX
-        group = change_group(row.mac, row.release)
+        group = change_of(work, row.mac, row.release)
         dtype = dtype_group(row.mac, work.dtype) if matrix else None
         names = (
             f"peak {work.kind}" if matrix else "one",

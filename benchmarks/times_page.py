@@ -90,9 +90,11 @@ to fit it.
 
 With a star: a data loader fed the step, and nothing of that is predicted. What is far off has reasons. One image through ResNet-18 is less
 work than any convolution that was timed. BERT with 512 tokens in inference is three times slower in its table than its training suggests.
-Convolutions in torch before 2.5 come out too slow: those that were timed had permuted inputs, which cost more there. A step of scVI is short, and
-most of it is Python code of its own, which is not known here. Why the GCN took three times as long on an M1 Pro as on an M2 Ultra, its table
-does not say: both are mostly launches.
+A step of scVI is short, and most of it is Python code of its own, which is not known here. Why the GCN took three times as long on an M1 Pro as
+on an M2 Ultra, its table does not say: both are mostly launches.
+
+The convolutions that were timed had permuted inputs, and torch before 2.5 took up to three times as long for those. Plain ones are taken to be as
+quick there as on later releases. That is judgement, and the steps of VGG and ResNet had a part in it.
 
 A GRU is hundreds of calls with next to nothing to do, and their dispatch is all that it takes. PyTorch's own Metal kernels are dispatched in about
 5 us on an M1, a graph of MPSGraph in 16 to 35 us. Which operators have a kernel of their own is known by release, from the names of the compiled

@@ -289,6 +289,15 @@ def test_a_step_of_many_small_calls_is_bound_by_launches() -> None:
     assert 10 * 100e-6 < waited.seconds - step.seconds < 10 * 500e-6
 
 
+def test_a_plain_convolution_takes_no_longer_on_an_older_torch() -> None:
+    """Those that were timed had permuted inputs: what these took longer is theirs alone."""
+    shapes = "(float32[32, 64, 56, 56], float32[64, 64, 3, 3]) -> (float32[32, 64, 56, 56])"
+    plain, permuted = call(f"aten::convolution{shapes}"), call(f"aten::convolution{shapes} {{transposed}}")
+    old, new = (predict_operator(plain, M1, torch).device for torch in ("2.2", "2.13"))
+    assert old == pytest.approx(new, rel=0.02)
+    assert predict_operator(permuted, M1, "2.2").device > 2 * old
+
+
 def test_a_kernel_of_its_own_is_dispatched_in_less_time_than_a_graph() -> None:
     """By release: `gelu` was a graph in torch 2.12, and `tanh` in 2.6; half of a training step's calls changed so."""
     times = {
@@ -370,14 +379,10 @@ def test_the_accuracy_does_not_get_worse() -> None:
     assert 0.75 <= found["held"] <= 0.85
     steps = found["steps"]
     errors = sorted(abs(one["predicted"] / one["measured"] - 1) for one in steps)
-    assert errors[len(errors) // 2] <= 0.24
-    assert sum(error <= 0.5 for error in errors) >= 0.64 * len(errors)
+    assert len({one["tape"].partition("-")[0] for one in steps}) >= 10
+    assert errors[len(errors) // 2] <= 0.205
+    assert sum(error <= 0.5 for error in errors) >= 0.81 * len(errors)
     assert sum(one["low"] <= one["measured"] <= one["high"] for one in steps) >= 0.8 * len(errors)
-    # Calls with next to nothing to do, on a torch that dispatches faster than what was timed.
-    others = [one for one in steps if not one["tape"].startswith("gru-infer")]
-    errors = sorted(abs(one["predicted"] / one["measured"] - 1) for one in others)
-    assert errors[len(errors) // 2] <= 0.22
-    assert sum(error <= 0.5 for error in errors) >= 0.76 * len(errors)
     assert f"| **all that were scored** | {found['scored']} | {100 * found['all']['median']:.0f} % |" in PAGE
 
 

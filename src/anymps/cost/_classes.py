@@ -14,7 +14,10 @@ from anymps.cost._tensors import OperatorCall, Tensor, read_tensor
 
 @dataclass(frozen=True)
 class Work:
-    """One kernel's work: its class, bytes to move, and for a product of matrices [m, k] x [k, n], `batch` of them."""
+    """One kernel's work: its class, bytes to move, and for a product of matrices [m, k] x [k, n], `batch` of them.
+
+    `permuted` is a convolution of a permuted input: such are timed, and older releases take longer for them.
+    """
 
     kind: str
     size: int
@@ -23,6 +26,7 @@ class Work:
     n: int = 0
     k: int = 0
     batch: int = 1
+    permuted: bool = False
 
     @property
     def operations(self) -> int:
@@ -79,8 +83,8 @@ _FILLS: Final = _words(
     " slice_backward scalar_tensor"
 )
 _SUMS: Final = _words(
-    "sum mean amax amin max min prod all any _is_all_true _is_any_true norm linalg_vector_norm var std var_mean std_mean"
-    " logsumexp nansum count_nonzero"
+    "sum mean amax amin max min prod all any _is_all_true _is_any_true norm linalg_vector_norm var std var_mean"
+    " std_mean logsumexp nansum count_nonzero"
 )
 # Bytes are counted by hand for those that read or write rows by an index: the table itself is not read as a whole.
 _GATHERS: Final = _words("index index_select gather embedding take")

@@ -39,10 +39,21 @@ def tiles(work: Work) -> int:
     return ceil(work.m / TILE) * ceil(work.n / TILE) * work.batch
 
 
+def change_of(work: Work, mac: Mac, release: TorchRelease) -> str | None:
+    """The group whose `change` a kernel has; None for none.
+
+    Those of convolutions are of permuted inputs, as they were timed. A plain one is taken to be as on the newest
+    releases, which is judgement: it comes closer to the public steps of two models.
+    """
+    if work.kind in ("conv", "conv1d") and not work.permuted:
+        return None
+    return change_group(mac, release)
+
+
 def kernel_time(work: Work, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> Kernel:
     """The time of a kernel. Raises CostError where the Mac's rates, or those of the dtype, are not known."""
     peak, _ = rates(mac)
-    group = change_group(mac, release)
+    group = change_of(work, mac, release)
     change = coefficients.change[work.kind][group] if group else 1.0
     change *= coefficients.machine.get(work.kind, 1.0)
     launch = coefficients.launch[release.era] * 1e-6

@@ -7,6 +7,7 @@ k = Cout*kh*kw; that of its weight m = Cout, n = Cin*kh*kw, k = N*Ho*Wo.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from anymps.cost._classes import Operands, Work
 from anymps.cost._tensors import OperatorCall, Tensor
@@ -70,12 +71,13 @@ def _forward_class(weight: Tensor) -> str:
     return "conv1d" if len(weight.shape) == 3 else "conv"
 
 
-def _convolution(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+def _convolution(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     given, weight, made = tensors.inputs[0], tensors.inputs[1], tensors.outputs[0]
     groups = max(1, given.shape[1] // max(1, weight.shape[1]))
     k = math.prod(weight.shape[1:])
     m = made.shape[0] * math.prod(made.shape[2:])
-    return (_product(_forward_class(weight), m, weight.shape[0] // groups, k, groups, given.dtype, tensors.size),)
+    work = _product(_forward_class(weight), m, weight.shape[0] // groups, k, groups, given.dtype, tensors.size)
+    return (replace(work, permuted=call.transposed),)
 
 
 def _convolution_backward(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
