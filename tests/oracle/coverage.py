@@ -21,7 +21,7 @@ _COMPARED = re.compile(
     r"|clamp_scalar_|lerp_tensor_(dense|strided)_(?!.d_)"
 )
 _TO_2_13 = re.compile(
-    r"(sum|nansum|count_nonzero|any|all|argmax|argmin|max|min|norm_l[12])_reduction_inner_"
+    r"(sum|nansum|count_nonzero|any|all|max|min)_reduction_|(argmax|argmin|norm_l[12])_reduction_inner_"
     r"|(cumsum|cumprod|logcumsumexp|cummax|cummin)_(innermost_(?!transposed)|outer)"
     r"|sort_block_(?!topk)|gather_dense_|scatter_(set|add|amax|amin|prod)_|embedding_dense_backward"
     r"|(avg|max)_pool_|group_norm"
@@ -32,7 +32,10 @@ _TO_2_13 = re.compile(
 _OF_2_13 = "sums, scans, sorts, places, pools, norms, polynomials, clamps by tensors, fused optimizers"
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They were compared for torch 2.13 only."),
-    "sums and extremes across rows": (r"\w+_reduction(_outer)?_|norm_(bfloat|float|half)|sum_\w*|norm_\w*", _SHAPES),
+    "norms, and where extremes stand, across rows": (
+        r"\w+_reduction(_outer)?_|norm_(bfloat|float|half)|sum_\w*|norm_\w*",
+        _SHAPES,
+    ),
     "long, tiny and transposed scans": (r"(cumsum|cumprod|logcumsumexp|cummax|cummin)_", _SHAPES),
     "norms of more than 4096 numbers": (r"(layer|rms)_norm_", _SHAPES),
     "sorts of long rows, and the largest k": (r"(mb_|radix_|sort_|topk)", _PASSES),

@@ -23,8 +23,9 @@ Do not edit this page: add the kernels of the installed release (`anymps kernels
 `python -m tests.oracle --write docs/fidelity`.
 
 One pair is an operator and a dtype. It is asked with values at the edges of the dtype, random ones, and the samples of
-torch's database of operators that consist of tensors alone; dense, transposed and broadcast. Sums and norms get
-rows of 3 to 1000 numbers, in one launch that was chosen for this comparison. Clamps, scans, sorts, places, pools
+torch's database of operators that consist of tensors alone; dense, transposed and broadcast. Sums, means, extremes
+and truth get matrices of 3 to 28,000 numbers, by rows, by columns and as a whole. Norms get rows of 3 to 1000
+numbers, in one launch that was chosen for this comparison. Clamps, scans, sorts, places, pools
 and group norms get the database's samples, forward and backward.
 
 - *equal*: every bit of every result, where any NaN equals any other.

@@ -14,7 +14,7 @@ from .families import compare_families
 from .launches import NAMES, run_cast, run_described, run_kernel
 from .operators import OPERATORS, Operator
 from .optimizers import compare_optimizers
-from .rows import ROWS, compare_rows
+from .rows import ROWS, compare_reductions, compare_rows
 from .values import DTYPES, inputs, line
 
 Row = dict[str, Any]
@@ -35,6 +35,8 @@ def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[R
             found = compare_rows(library, rows, dtype)
             if found is not None:
                 yield _row(rows.title, rows.kernel, dtype, found)
+    for reduced, dtype, taken in compare_reductions(library, _release(), wanted):
+        yield _row(reduced, reduced, dtype, taken)
     for operator_name, dtype, seen in compare_families(library, _release(), wanted):
         yield _row(operator_name, operator_name, dtype, seen)
     for title, kernel, dtype, steps in compare_optimizers(library, _release(), wanted):

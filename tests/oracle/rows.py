@@ -1,10 +1,12 @@
-"""Operators whose kernels take rows: sums, means, extremes and norms along the last dimension.
+"""Operators that take numbers together: sums, means, extremes and norms.
 
-Source: the arguments that the kernels of torch 2.13's macOS wheel describe; a SIMD group, or a group of threads, a row.
+Sums, means, extremes and truth run as the device would with `kernels="real"`, in all layouts; norms along the last
+dimension. Source: the arguments that the kernels of torch 2.13's macOS wheel describe.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,17 +14,18 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from anymps.metal.kernels import KernelLibrary
+from anymps.metal.kernels import KernelLibrary, Launcher
 
 from .compare import Difference
-from .launches import NAMES
-from .values import line
+from .launches import NAMES, run_described
+from .values import DTYPES, line
 
 Outs = tuple[torch.Tensor, ...]
 Launch = Callable[[KernelLibrary, torch.Tensor, Outs, str], bool]
 """Runs the kernel for an input, into results of the device's shapes and types; False if there is none."""
 
 _SHAPES = ((7, 3), (5, 33), (4, 300), (3, 1000))
+_LARGE = (40, 700)  # two passes
 _LANES = 32
 
 
@@ -36,23 +39,15 @@ class RowOperator:
     launch: Launch
 
 
-def _inner(kernel: str, *more: float, mean: bool = False) -> Launch:
-    """A SIMD group for each row; a mean is a sum with a divisor."""
+def _inner(kernel: str, *more: float) -> Launch:
+    """A SIMD group for each row."""
 
     def launch(library: KernelLibrary, x: torch.Tensor, outs: Outs, name: str) -> bool:
         del name
-        result = "uchar" if outs[0].dtype == torch.bool else NAMES[outs[0].dtype]
-        full = f"{kernel}_{NAMES[x.dtype]}_{result}"
+        full = f"{kernel}_{NAMES[x.dtype]}_{NAMES[outs[0].dtype]}"
         if full not in library:
             return False
-        library[full](
-            x,
-            outs[0],
-            list(x.shape),
-            *(float(x.shape[1]) if mean else one for one in more),
-            threads=x.shape[0] * _LANES,
-            group_size=256,
-        )
+        library[full](x, outs[0], list(x.shape), *more, threads=x.shape[0] * _LANES, group_size=256)
         return True
 
     return launch
@@ -91,28 +86,31 @@ def _call_rms(x: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(x, x.shape[1:], eps=1e-5)
 
 
-_REDUCED: dict[str, tuple[Callable[[torch.Tensor], Any], tuple[float, ...]]] = {
-    "sum": (lambda x: x.sum(1), (0.0,)),
-    "nansum": (lambda x: x.nansum(1), (0.0,)),
-    "count_nonzero": (lambda x: x.count_nonzero(1), (0.0,)),
-    "any": (lambda x: x.any(1), ()),
-    "all": (lambda x: x.all(1), ()),
-    "argmax": (lambda x: x.argmax(1), ()),
-    "argmin": (lambda x: x.argmin(1), ()),
-    "max": (lambda x: x.amax(1), ()),
-    "min": (lambda x: x.amin(1), ()),
+_LAID: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+    lambda x: x,
+    lambda x: x.t(),
+    lambda x: x.repeat(2, 1, 1),
+)
+"""How matrices are laid out before they are reduced over a dimension, or over all."""
+_REDUCED: dict[str, Callable[..., torch.Tensor]] = {
+    "sum": torch.sum,
+    "nansum": torch.nansum,
+    "mean": torch.mean,
+    "count_nonzero": torch.count_nonzero,
+    "any": torch.any,
+    "all": torch.all,
+    "amax": torch.amax,
+    "amin": torch.amin,
+}
+_PLACES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "argmax": lambda x: x.argmax(1),
+    "argmin": lambda x: x.argmin(1),
 }
 ROWS: tuple[RowOperator, ...] = (
     *(
-        RowOperator(
-            {"max": "amax", "min": "amin"}.get(name, name),
-            f"{name}_reduction",
-            call,
-            _inner(f"{name}_reduction_inner", *more),
-        )
-        for name, (call, more) in _REDUCED.items()
+        RowOperator(name, f"{name}_reduction", call, _inner(f"{name}_reduction_inner"))
+        for name, call in _PLACES.items()
     ),
-    RowOperator("mean", "mean, sum_reduction", lambda x: x.mean(1), _inner("sum_reduction_inner", 0.0, mean=True)),
     RowOperator("norm, 1", "norm_l1_reduction", lambda x: x.norm(1, 1), _inner("norm_l1_reduction_inner", 0.0)),
     RowOperator("norm, 2", "norm_l2_reduction", lambda x: x.norm(2, 1), _inner("norm_l2_reduction_inner", 0.0)),
     RowOperator("nn.functional.rms_norm", "rms_norm", _call_rms, _rms_norm),
@@ -123,7 +121,7 @@ ROWS: tuple[RowOperator, ...] = (
 def compare_rows(library: KernelLibrary, operator: RowOperator, dtype: torch.dtype) -> Difference | None:
     """One operator over matrices of a dtype; None if the device refuses them or no kernel has them."""
     found = Difference()
-    for given in _matrices(operator, dtype):
+    for given in _matrices(dtype, *_SHAPES):
         x = given.to("mps")
         try:
             results = operator.call(x)
@@ -137,9 +135,39 @@ def compare_rows(library: KernelLibrary, operator: RowOperator, dtype: torch.dty
     return found if found.elements else None
 
 
-def _matrices(operator: RowOperator, dtype: torch.dtype) -> Iterator[torch.Tensor]:
+def compare_reductions(
+    library: KernelLibrary, release: tuple[int, int], names: set[str]
+) -> Iterator[tuple[str, torch.dtype, Difference]]:
+    """Each operator that the launcher describes, over a dimension and over all, by the kernel that the host takes."""
+    launcher = Launcher(library, release)
+    for name, call in _REDUCED.items():
+        for dtype in DTYPES if not names or name in names else ():
+            found = Difference()
+            for x in _matrices(dtype, *_SHAPES, _LARGE):
+                for laid, dim in itertools.product(_LAID, (0, 1, None)):
+                    _reduce(launcher, call, laid(x.to("mps")), {} if dim is None else {"dim": dim}, found)
+            if found.elements:
+                yield name, dtype, found
+
+
+def _reduce(
+    launcher: Launcher, call: Callable[..., torch.Tensor], x: torch.Tensor, dims: dict[str, int], found: Difference
+) -> None:
+    def reduced(x: torch.Tensor) -> torch.Tensor:
+        return call(x, **dims)
+
+    try:
+        result = reduced(x)
+    except (RuntimeError, NotImplementedError, TypeError):
+        return
+    by_kernel = run_described(launcher, reduced, (x,))
+    if by_kernel is not None:
+        found.add(result.cpu(), by_kernel[0].reshape(result.shape), (result.cpu(),))
+
+
+def _matrices(dtype: torch.dtype, *shapes: tuple[int, int]) -> Iterator[torch.Tensor]:
     """Random matrices of several widths, with many equal values; without NaN and infinity where a sum would be one."""
-    for rows, columns in _SHAPES:
+    for rows, columns in shapes:
         values = line(dtype, rows)[30:]
         if not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool:
             values = values % 7

@@ -96,7 +96,8 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         ("cumsum_innermost_transposed_float", (2, 13), "long, tiny and transposed scans"),
         ("fused_adamw_float_float", (2, 13), "compared"),
         ("ampNonFiniteCheckAndUnscaleSingle_half", (2, 13), "scaling of gradients of odd layouts and types"),
-        ("sum_reduction_outer_float_float", (2, 13), "sums and extremes across rows"),
+        ("sum_reduction_outer_float_float", (2, 13), "compared"),
+        ("argmax_reduction_outer_float", (2, 13), "norms, and where extremes stand, across rows"),
         ("nobody_knows_this_one", (2, 15), "convolutions, softmax, pads, losses and others"),
     ],
 )

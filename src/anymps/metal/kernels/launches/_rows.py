@@ -1,8 +1,8 @@
-"""Operators over the last dimensions: extremes, truth and counts, which no order changes, and norms of layers.
+"""Operators over the last dimensions: where the largest stands, extremes of later releases, and norms of layers.
 
 Source: the arguments that the kernels of torch 2.13's wheel describe, and `ATen/native/mps/kernels/ReduceOps.h`: a SIMD
-group reduces a row. Sums are left out: which of their kernels the host takes hangs on the shape, and the order of
-the sum on that. A norm of up to 4096 numbers has a group of threads for each row, four numbers a thread.
+group reduces a row, whatever kernel the host takes: no order changes these results. Sums are those of _reductions.py.
+A norm of up to 4096 numbers has a group of threads for each row, four numbers a thread.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._reductions import READ, REDUCTIONS
 from anymps.metal.kernels.launches._types import NAMES
 
 _LANES = 32  # of a SIMD group
 _GROUP = 256
 _LONGEST = 4096  # numbers of a row that one pass takes
 _A_THREAD = 4
-_EXTREMES = {"amax": "max", "amin": "min", "argmax": "argmax", "argmin": "argmin"}
 
 
 def _dimensions(call: Call, x: torch.Tensor) -> list[int] | None:
@@ -40,6 +40,8 @@ def _reduce(call: Call, kernel: str, result: torch.dtype | None) -> Work | None:
     out = call.written[0] if call.written else torch.empty(shape, dtype=result or x.dtype, device="cpu")
     if out.dtype != (result or x.dtype) or list(out.shape) != shape or not out.is_contiguous():
         return None
+    if result == torch.bool and (x.dtype == torch.uint8 or call.given.get("dim") == []):
+        return None  # a result of uint8; or each number by itself
     of = "uchar" if out.dtype == torch.bool else NAMES.get(out.dtype)  # truth values are bytes
     name = call.first([f"{kernel}_reduction_inner_{NAMES.get(x.dtype)}_{of}"])
     if name is None:
@@ -75,9 +77,16 @@ def _extreme(kernel: str, result: torch.dtype | None = None) -> Describe:
     return lambda call: _reduce(call, kernel, result)
 
 
+def _by_release(name: str, later: Describe) -> Describe:
+    """As torch 2.13's host does it, which was read; in other releases as `later` says."""
+    return lambda call: (REDUCTIONS[name] if call.release == READ else later)(call)
+
+
 ROWS: dict[str, Describe] = {
-    **{name: _extreme(kernel, torch.int64 if "arg" in name else None) for name, kernel in _EXTREMES.items()},
-    **{name: _extreme(name, torch.bool) for name in ("any", "all")},
-    "count_nonzero": _extreme("count_nonzero", torch.int64),
+    **{name: _by_release(name, lambda call: None) for name in ("sum", "nansum", "mean")},
+    **{name: _extreme(name, torch.int64) for name in ("argmax", "argmin")},
+    **{name: _by_release(name, _extreme(kernel)) for name, kernel in {"amax": "max", "amin": "min"}.items()},
+    **{name: _by_release(name, _extreme(name, torch.bool)) for name in ("any", "all")},
+    "count_nonzero": _by_release("count_nonzero", _extreme("count_nonzero", torch.int64)),
     "native_layer_norm": _layer_norm,
 }
