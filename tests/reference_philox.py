@@ -58,6 +58,11 @@ def rounded(function: Callable[[float], float], x: Scalar) -> Scalar:
     return F(function(float(x)))
 
 
+def fused(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
+    """a * b + c, rounded once."""
+    return F(float(a) * float(b) + float(c))
+
+
 def log(x: Scalar) -> Scalar:
     """Natural logarithm; minus infinity at zero."""
     return F(-math.inf) if x == 0 else rounded(math.log, x)
@@ -141,11 +146,11 @@ class Reference:
     def uniform(self, kind: str, n: int, low: float, high: float) -> list[Number]:
         """Uniform in [low, high)."""
         scale = F(high) - F(low)
-        return [narrow(kind, F(low) + scale * u) for u in self.units(n)]
+        return [narrow(kind, fused(scale, u, F(low))) for u in self.units(n)]
 
     def normal(self, kind: str, n: int, mean: float, std: float) -> list[Number]:
         """Normal."""
-        return [narrow(kind, F(mean) + F(std) * z) for z in self.normals(n)]
+        return [narrow(kind, fused(F(std), z, F(mean))) for z in self.normals(n)]
 
     def exponential(self, kind: str, n: int, rate: float) -> list[Number]:
         """Exponential."""
@@ -154,11 +159,11 @@ class Reference:
     def cauchy(self, kind: str, n: int, median: float, sigma: float) -> list[Number]:
         """Cauchy."""
         inside = (min(max(u, EPSILON), ONE - EPSILON) - F(0.5) for u in self.units(n))
-        return [narrow(kind, F(median) + F(sigma) * rounded(math.tan, F(math.pi) * x)) for x in inside]
+        return [narrow(kind, fused(F(sigma), rounded(math.tan, F(math.pi) * x), F(median))) for x in inside]
 
     def log_normal(self, kind: str, n: int, mean: float, std: float) -> list[Number]:
         """Log-normal."""
-        return [narrow(kind, rounded(math.exp, F(mean) + F(std) * z)) for z in self.normals(n)]
+        return [narrow(kind, rounded(math.exp, fused(F(std), z, F(mean)))) for z in self.normals(n)]
 
     def geometric(self, kind: str, n: int, p: float) -> list[Number]:
         """Geometric, from 1 on."""
@@ -313,11 +318,11 @@ def one_gamma(alpha: Scalar, stream: Iterator[Words]) -> Scalar:
         while root <= 0:
             a, b, _, _ = next(stream)
             x = np.sqrt(F(-2) * log(ONE - unit(a))) * rounded(math.cos, TWO_PI * (ONE - unit(b)))
-            root = ONE + c * x
+            root = fused(c, x, ONE)
         v = root * root * root
         u = ONE - unit(next(stream)[0])
         square = x * x
-        if u < ONE - F(0.0331) * square * square or log(u) < F(0.5) * square + d * (ONE - v + log(v)):
+        if u < fused(F(-0.0331) * square, square, ONE) or log(u) < F(0.5) * square + d * (ONE - v + log(v)):
             return max(scale * d * v, TINY)
 
 

@@ -25,11 +25,12 @@ _TO_2_13 = re.compile(
     r"|(cumsum|cumprod|logcumsumexp|cummax|cummin)_(innermost_(?!transposed)|outer)"
     r"|sort_block_(?!topk)|gather_dense_|scatter_(set|add|amax|amin|prod)_|embedding_dense_backward"
     r"|(avg|max)_pool_|group_norm"
-    r"|fused_(adam|sgd)|ampNonFiniteCheckAndUnscale_|ampUpdateScale_float"
+    r"|(uniform|normal|log_normal|exponential|cauchy|geometric|bernoulli|random_int|dropout)_"
+    r"|standard_gamma_(float|half|bfloat)|fused_(adam|sgd)|ampNonFiniteCheckAndUnscale_|ampUpdateScale_float"
     r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_single_row_|rms_norm_(?!looped)"
 )
 """These were compared for torch 2.13 only."""
-_OF_2_13 = "sums, scans, sorts, places, pools, norms, polynomials, clamps by tensors, fused optimizers"
+_OF_2_13 = "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers"
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They were compared for torch 2.13 only."),
     "norms, and where extremes stand, across rows": (
@@ -49,10 +50,10 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         r"(index_|put_|take|masked_|scatter_nonzero|scatter_|gather_|kernel_index|mark_|count_nonzero_prefix)",
         _LATER,
     ),
-    "random numbers": (
+    "permutations, other samplers and their gradients": (
         r"(uniform|normal|log_normal|bernoulli|cauchy|exponential|geometric|random|randperm|dropout|poisson|"
         r"standard_|dirichlet|multinomial)",
-        "No launch with the state of the generator is described so far.",
+        _LATER,
     ),
     "scaling of gradients of odd layouts and types": (r"amp", _LATER),
     "attention": (r"(prefill_attention|sdpa|decode|attention|flash)", _CHOICE),

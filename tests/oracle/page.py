@@ -36,10 +36,11 @@ Subnormal results, which the kernels give as zero, are left out.
 Integers are not divided by zero or shifted by more than their width: that is undefined on a GPU.
 Polynomials have orders up to 30.
 
-Fused optimizers take three steps; all tensors that they write are compared after each.
+Random numbers are drawn from the same seed and offset. Fused optimizers take three steps; all tensors that they
+write are compared after each.
 
-Of torch 2.15 the polynomials are missing, and the sums, scans, sorts, places, pools, norms, fused optimizers and
-clamps by tensors.
+Of torch 2.15 the polynomials are missing, and the sums, scans, sorts, places, pools, norms, random numbers, fused
+optimizers and clamps by tensors.
 At the end of each release a table tells which of its kernels were not compared, and why.
 """
 

@@ -10,6 +10,7 @@ import torch
 from anymps.metal.kernels import KernelLibrary, Launcher
 
 from .compare import Difference
+from .draws import compare_draws
 from .families import compare_families
 from .launches import NAMES, run_cast, run_described, run_kernel
 from .operators import OPERATORS, Operator
@@ -41,6 +42,8 @@ def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[R
         yield _row(operator_name, operator_name, dtype, seen)
     for title, kernel, dtype, steps in compare_optimizers(library, _release(), wanted):
         yield _row(title, kernel, dtype, steps)
+    for title, kernel, dtype, drawn in compare_draws(library, wanted):
+        yield _row(title, kernel, dtype, drawn)
     if not wanted or "to" in wanted:
         yield from compare_casts(library)
 

@@ -79,6 +79,12 @@ class Stream {
   std::uint32_t key_y_[kRounds];
 };
 
+// a * b + c, rounded once, as Metal's kernels do it (llvm.fmuladd in the wheels' bitcode): a product of two float32 is
+// exact in double.
+inline float fused(float a, float b, float c) {
+  return static_cast<float>(static_cast<double>(a) * static_cast<double>(b) + static_cast<double>(c));
+}
+
 inline float to_unit(std::uint32_t word) {
   // Through a signed integer: exact for 31 bits, and the only conversion that baseline x86 has in vector form.
   return static_cast<float>(static_cast<std::int32_t>(word & 0x7FFFFFFFU)) * kUnitScale;

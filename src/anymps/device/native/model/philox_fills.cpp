@@ -15,7 +15,7 @@ void fill_uniform(RandomState& state, void* out, std::int64_t n, ElementType typ
     const auto low = static_cast<float>(from);
     const auto high = static_cast<float>(to);
     const float scale = high - low;
-    const auto formula = [=](float u) { return low + scale * u; };
+    const auto formula = [=](float u) { return fused(scale, u, low); };
     if (launch.release < 15) {
       fill_by_word(state, static_cast<T*>(out), n, launch, formula);
       return;
@@ -33,7 +33,7 @@ void fill_normal(RandomState& state, void* out, std::int64_t n, ElementType type
   const bool floating = visit(Floating{}, type, [&](auto tag) {
     const auto centre = static_cast<float>(mean);
     const auto width = static_cast<float>(std);
-    fill_by_normal(state, static_cast<decltype(tag)*>(out), n, launch, [=](float z) { return centre + width * z; });
+    fill_by_normal(state, static_cast<decltype(tag)*>(out), n, launch, [=](float z) { return fused(width, z, centre); });
   });
   if (!floating) throw TypeRefused(std::string("normal_kernel_mps not implemented for '") + scalar_name(type) + "'");
 }
@@ -59,7 +59,7 @@ void fill_cauchy(RandomState& state, void* out, std::int64_t n, ElementType type
     const auto centre = static_cast<float>(median);
     const auto width = static_cast<float>(sigma);
     fill_by_word(state, static_cast<decltype(tag)*>(out), n, launch, [=](float u) {
-      return centre + width * std::tan(kPi * (std::min(std::max(u, kEpsilon), 1.0f - kEpsilon) - 0.5f));
+      return fused(width, std::tan(kPi * (std::min(std::max(u, kEpsilon), 1.0f - kEpsilon) - 0.5f)), centre);
     });
   });
 }
@@ -72,7 +72,7 @@ void fill_log_normal(RandomState& state, void* out, std::int64_t n, ElementType 
     const auto centre = static_cast<float>(mean);
     const auto width = static_cast<float>(std);
     fill_by_normal(state, static_cast<decltype(tag)*>(out), n, launch,
-                   [=](float z) { return std::exp(centre + width * z); });
+                   [=](float z) { return std::exp(fused(width, z, centre)); });
   });
 }
 

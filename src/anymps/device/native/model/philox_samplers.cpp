@@ -62,12 +62,12 @@ float draw_gamma(float alpha, Draws& draws) {
     float root = 0.0f;
     do {
       x = draws.normal();
-      root = 1.0f + c * x;
+      root = fused(c, x, 1.0f);
     } while (root <= 0.0f);
     const float v = root * root * root;
     const float u = 1.0f - draws.uniform();
     const float square = x * x;
-    const bool inside = u < 1.0f - 0.0331f * square * square;
+    const bool inside = u < fused(-0.0331f * square, square, 1.0f);
     if (inside || std::log(u) < 0.5f * square + d * (1.0f - v + std::log(v))) return std::max(scale * d * v, FLT_MIN);
   }
 }
