@@ -72,9 +72,11 @@ def _install_bindings(core: NativeCore, mac: Mac) -> None:
         )
 
     def compile_shader(source: str) -> Any:
-        from anymps.metal import ShaderLibrary  # most programs have none
+        from anymps.metal import ShaderLibrary, compile_ahead  # most programs have none
 
-        return ShaderLibrary(source, core)
+        library = ShaderLibrary(source, core)
+        compile_ahead(sys._getframe(1))
+        return library
 
     missing: dict[str, Any] = {
         "_mps_compileShader": compile_shader,

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anymps.metal._ahead import compile_ahead
     from anymps.metal._cache_limit import cache_bytes, cache_limit, shader_cache
     from anymps.metal._check_setting import CHECK_VARIABLE
     from anymps.metal._check_words import ShaderFault
@@ -25,6 +26,7 @@ __all__ = [
     "ShaderLibrary",
     "cache_bytes",
     "cache_limit",
+    "compile_ahead",
     "shader_cache",
     "take_shader_faults",
 ]
@@ -38,6 +40,7 @@ _HOMES = {
     "ShaderLibrary": "anymps.metal._library",
     "cache_bytes": "anymps.metal._cache_limit",
     "cache_limit": "anymps.metal._cache_limit",
+    "compile_ahead": "anymps.metal._ahead",
     "shader_cache": "anymps.metal._cache_limit",
     "take_shader_faults": "anymps.metal._checked_launch",
 }

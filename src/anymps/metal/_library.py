@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from anymps.metal._ahead import compiled_shader
 from anymps.metal._arguments import Arguments, Constant, bind_arguments, group_of
 from anymps.metal._check_events import checker
 from anymps.metal._check_setting import checks_shaders
@@ -35,7 +36,7 @@ class ShaderLibrary:
         if checked:
             checker()
         begin_runtime()
-        path = compile_shader(source, checked)
+        path = compiled_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
         self._check = functools.partial(CheckedLaunch, source, path) if checked else None
         self._source = source
