@@ -24,7 +24,7 @@ _TO_2_13 = re.compile(
     r"(sum|nansum|count_nonzero|any|all|max|min)_reduction_|(argmax|argmin|norm_l[12])_reduction_inner_"
     r"|(cumsum|cumprod|logcumsumexp|cummax|cummin)_(innermost_(?!transposed)|outer)"
     r"|sort_block_(?!topk)|gather_dense_|scatter_(set|add|amax|amin|prod)_|embedding_dense_backward"
-    r"|(avg|max)_pool_|group_norm"
+    r"|(avg|max)_pool_|group_norm|im2col_|col2im_|embedding_bag_per_sample_"
     r"|(uniform|normal|log_normal|exponential|cauchy|geometric|bernoulli|random_int|dropout)_"
     r"|standard_gamma_(float|half|bfloat)|fused_(adam|sgd)|ampNonFiniteCheckAndUnscale_|ampUpdateScale_float"
     r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_single_row_|rms_norm_(?!looped)"
@@ -62,7 +62,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         _CHOICE,
     ),
     "linear algebra": (r"(apply(Pivots|SYRK|TRSM)|factorDiagonal|unpack_pivots|linalg|orgqr)", _LATER),
-    "bags of embeddings, their backwards": (r"embedding_", _LATER),
+    "bags of embeddings": (r"embedding_", "Beside the result they tell of the bags, which the CPU does not."),
     "upsampling and grids": (r"(upsample|grid_sampler)", _LATER),
     "columns, unpooling, distances": (r"(im2col|col2im|max_unpool|cdist|pdist|renorm|cross_|kogge)", _LATER),
     "searches, histograms, unique": (

@@ -35,13 +35,18 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "embedding": ("nn.functional.embedding",),
     "avg_pool": ("nn.functional.avg_pool1d", "nn.functional.avg_pool2d", "nn.functional.avg_pool3d"),
     "max_pool": ("nn.functional.max_pool3d",),
+    "im2col": ("nn.functional.unfold",),
+    "embedding_bag": ("nn.functional.embedding_bag",),
     "group_norm": ("nn.functional.group_norm",),
 }
 """By family: the entries of the database, a variant after a dot where it has one."""
+_EMPTY_FIRST = {"nn.functional.unfold"}
+"""Entries that begin with more empty samples than are taken."""
 _PACKETS = {
     *("clamp", "clamp_min", "clamp_max", "lerp"),
     *("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "gather", "scatter", "scatter_add"),
     *("scatter_reduce", "embedding_dense_backward", "native_group_norm", "native_group_norm_backward"),
+    *("im2col", "col2im", "_embedding_bag_per_sample_weights_backward"),
     *("avg_pool2d", "avg_pool3d", "avg_pool3d_backward"),
     *("max_pool3d_with_indices", "max_pool3d_with_indices_backward"),
 }
@@ -86,7 +91,7 @@ def compare_families(
                 by_kernel = launcher(operator, given, []) if operator in described else None
                 if by_kernel is None:
                     continue
-                packet = operator.partition("::")[2].partition(".")[0].removesuffix("_")
+                packet = operator.partition("::")[2].partition(".")[0].strip("_")
                 seen = found.setdefault((packet, dtype), Difference())
                 for device, kernel in zip(results, by_kernel, strict=True):
                     seen.add(device, kernel.reshape(device.shape), (device,))
@@ -106,6 +111,8 @@ def _calls(entries: tuple[str, ...], dtype: torch.dtype) -> Iterator[tuple[str, 
         torch.manual_seed(0)
         backward = dtype.is_floating_point and info.supports_autograd
         samples = info.sample_inputs("cpu", dtype, requires_grad=backward)
+        if entry in _EMPTY_FIRST:
+            samples = (one for one in samples if one.input.numel())
         for sample in itertools.islice(samples, _MOST_SAMPLES):
             with _Results() as mode:
                 try:

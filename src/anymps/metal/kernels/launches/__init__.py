@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
@@ -35,6 +36,7 @@ DESCRIBED: Mapping[str, Describe] = {
     **_WINDOWS,
     **_GROUPS,
     **_OPTIMIZERS,
+    **_COLUMNS,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
