@@ -34,14 +34,15 @@ def compile_ahead(caller: FrameType | None) -> None:
     if module is None or module in _seen:
         return
     _seen.add(module)
-    others = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) - 1
-    if others < 1 or checks_shaders():
+    cores = len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
+    if cores < 2 or checks_shaders():
         return
     sources = _sources(module)[1:]  # the first is there
     if len(sources) < 2:
         return
     if not _pools:
-        _pools.append(ThreadPoolExecutor(others, "anymps compiles ahead"))
+        # The module itself waits for the one that it asks for, and takes no core.
+        _pools.append(ThreadPoolExecutor(cores, "anymps compiles ahead"))
     for source in sources:
         if source not in _begun:
             _begun[source] = _pools[0].submit(compile_shader, source)
