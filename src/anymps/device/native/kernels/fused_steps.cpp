@@ -13,6 +13,7 @@
 #include <type_traits>
 
 namespace anymps {
+namespace fused_steps {  // the short names below belong to this file, also where files are compiled together
 namespace {
 
 using Lists = std::vector<std::vector<at::Tensor>>;
@@ -238,8 +239,10 @@ bool step_adam(const Rule&, std::vector<c10::IValue>& stack, size_t first) {
 }
 
 }  // namespace
+}  // namespace fused_steps
 
 std::unordered_map<std::string, OwnComputation> own_computations() {
+  using fused_steps::step_adam, fused_steps::step_sgd;
   return {
       {"aten::_fused_adam_", &step_adam<false>},
       {"aten::_fused_adam_.tensor_lr", &step_adam<false>},
