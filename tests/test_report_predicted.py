@@ -63,7 +63,7 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     assert report["predicted_step"]["bound"] == "compute"
     assert report["predicted_step"]["left_out"] == []
     assert report["predicted_step"]["graphs"] == 1
-    assert "The first step there also compiles a graph, which is in no time here." in words(render_terminal(made, []))
+    assert "The first step there also compiles a graph. These times leave that out." in words(render_terminal(made, []))
     assert "also compiles a graph" in "".join(renderer("html").pieces(made, []))
 
 

@@ -74,7 +74,7 @@ def remarks(recording: Recording, table: StepTable) -> list[str]:
         )
         if graphs := found.time.graphs:
             compiled = f"compiles {text.count(graphs)} graphs" if graphs > 1 else "compiles a graph"
-            sentences.append(f"The first step there also {compiled}, which is in no time here.")
+            sentences.append(f"The first step there also {compiled}. These times leave that out.")
     if whole.views:
         sentences.append(f"{text.count(whole.views)} of the operators on mps only view other memory: no kernel runs.")
     changes = list(recording.backend_changes_per_step().values())
