@@ -227,6 +227,12 @@ CASES = (
         (lambda: torch.nextafter(*[on(4)] * 2), lambda: torch.nextafter(*[on(4, dtype=torch.float16)] * 2)),
     ),
     Case(
+        "MPS620",
+        lambda: on(33, dtype=torch.int64).amin(),
+        (lambda: on(32, dtype=torch.int64).amin(), lambda: on(993, dtype=torch.int64).amax(),
+         lambda: on(40, dtype=torch.int32).amin(), lambda: on(40, 2, dtype=torch.int64).amin(0)),
+    ),
+    Case(
         "MPS621",
         lambda: F.conv2d(on(1, 3, 8, 8), on(4, 3, 2, 3, 3)[:, :, 1]),
         (lambda: F.conv2d(on(1, 3, 8, 8), on(4, 3, 2, 3, 3)[:, :, 1].contiguous()),

@@ -221,4 +221,21 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         since=(2, 13),
         until=(2, 13),
     ),
+    Hazard(
+        "MPS620",
+        "amax or amin of 33 to 992 int64 numbers",
+        ("amax", "amin"),
+        Check.INT64_ROW,
+        Outcome.MAY_BE_WRONG,
+        "amax and amin of 33 to 992 int64 numbers see a 0 among them, so that the smallest of positive numbers and the "
+        "largest of negative ones come out as 0",
+        "Take it of int32: `x.int().amin().long()`.",
+        (),
+        "pull requests 187976 and 191104; the kernels max_reduction_long_long and min_reduction_long_long of torch "
+        "2.13's macOS wheel, run beside the CPU's code; right in 2.15",
+        since=(2, 13),
+        until=(2, 13),
+        low=33,
+        high=992,
+    ),
 )

@@ -28,6 +28,7 @@ class Check(str, Enum):
     HUGE_BATCHED = "huge_batched"
     INTEGERS = "integers"
     BFLOAT16 = "bfloat16"
+    INT64_ROW = "int64_row"
     ZERO_DIVISORS = "zero_divisors"
     STRIDED_WEIGHT = "strided_weight"
     CHANNEL_SLICE = "channel_slice"

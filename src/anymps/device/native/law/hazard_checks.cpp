@@ -153,6 +153,12 @@ bool bfloat16(const Seen& seen) {
   return self != nullptr && type_of(self) == at::kBFloat16;
 }
 
+// One dimension: whichever is asked for, all numbers make one result.
+bool int64_row(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  return self != nullptr && type_of(self) == at::kLong && self->dim() == 1 && seen.in_range(self->numel());
+}
+
 // --- convolution: roles are input, weight, then what a check needs
 
 bool strided_weight(const Seen& seen) {
@@ -335,6 +341,7 @@ const std::unordered_map<std::string, CheckKind>& checks() {
       {"huge_batched", {huge_batched, batched}},
       {"integers", {integers, self}},
       {"bfloat16", {bfloat16, self}},
+      {"int64_row", {int64_row, self}},
       {"strided_weight", {strided_weight, layer}},
       {"channel_slice", {channel_slice, layer}},
       {"wide_kernel", {wide_kernel, layer}},
