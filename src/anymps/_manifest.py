@@ -12,14 +12,14 @@ begins with `# why:` belongs to the entry below it, and is written by an update.
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from anymps._atomic import replace_text
 from anymps._errors import UsageError
+from anymps._paths import portable_text
 
 _FAILURE = r"[^\W\d]\w*(?:@(?:setup|teardown))?"
 _ENDING = re.compile(rf"{_FAILURE}(?:\+{_FAILURE})*")
@@ -83,7 +83,7 @@ def read_manifest(path: Path) -> Manifest:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         parsed = _parse(line)
         if parsed is None:
-            why = line.removeprefix(_WHY) if line.startswith(_WHY) else ""
+            why = portable_text(line.removeprefix(_WHY)) if line.startswith(_WHY) else ""
             continue
         test, ending = parsed
         if "::" not in test or not _ENDING.fullmatch(ending) or " #" in test.rpartition("]")[2]:
@@ -153,20 +153,6 @@ def write_manifest(path: Path, changes: Changes) -> None:
     replace_text(path, updated(text, changes))
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Write a file in one step, with the mode that it has. Raises OSError."""
-    target = os.path.realpath(path)  # a link stays one
-    handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=os.path.dirname(target))
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(fresh, os.stat(target).st_mode & 0o7777 if os.path.exists(target) else 0o644)
-        os.replace(fresh, target)
-    except BaseException:
-        os.unlink(fresh)
-        raise
-
-
 def updated(text: str, changes: Changes) -> str:
     """The text of a manifest with these changes; comments stay where they are, but a reason goes with its entry."""
     blocks: list[tuple[str, list[str]]] = []  # a test with its lines; the empty text for other lines
@@ -174,7 +160,7 @@ def updated(text: str, changes: Changes) -> str:
     left = dict(changes.endings)
     for line in text.splitlines():
         if line.startswith(_WHY):
-            why.append(line)
+            why.append(portable_text(line))  # an older version named whole paths of the machine that it ran on
             continue
         parsed = _parse(line)
         if parsed is None:

@@ -40,6 +40,8 @@ class RoundKind(_Vocabulary):
     """A module's call that is part of no other one's."""
     BATCH = 4
     """A data loader makes a batch, or ends."""
+    CALLED = 5
+    """Whoever records called for a step, and says where it ends."""
 
 
 class Wait(_Vocabulary):

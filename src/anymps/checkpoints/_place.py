@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from anymps._atomic import check_not_read_only, replacing
 from anymps._errors import CheckpointError
 
 
@@ -53,6 +54,10 @@ def check_places(source: Path, target: Path, force: bool, is_folder: bool) -> No
         return
     if not force:
         raise CheckpointError(f"{target} is there already: --force replaces it")
+    try:
+        check_not_read_only(target)
+    except PermissionError as error:
+        raise CheckpointError(f"{target} cannot be written: {error.strerror}") from None
     if is_folder and (target.is_symlink() or not target.is_dir()):
         raise CheckpointError(f"{target} is not a directory, and {source} becomes one: name another place")
     if not is_folder and not (target.is_symlink() or target.is_file()):
@@ -65,13 +70,11 @@ def replaced_file(target: Path) -> Iterator[BinaryIO]:
 
     Raises CheckpointError if it cannot be written.
     """
-    with _new_name(target) as fresh:
-        with writing(fresh, target) as out:
-            yield out
-        try:
-            os.replace(fresh, target)
-        except OSError as error:
-            raise CheckpointError(f"{target} cannot be written: {error.strerror}") from None
+    try:
+        with replacing(target, follow=False) as file:  # a link may lead into a cache that other programs share
+            yield file
+    except OSError as error:
+        raise CheckpointError(f"{target} cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager

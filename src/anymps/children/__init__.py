@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from anymps.children._begin import begin, stand_aside
-from anymps.children._ends import Ends
-from anymps.children._parts import CHILDREN_VARIABLE, ChildParts, ChildSettings, Joined
-from anymps.children._sources import serve_sources
+from typing import TYPE_CHECKING
+
+from anymps._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from anymps.children._begin import begin, stand_aside
+    from anymps.children._ends import Ends
+    from anymps.children._parts import CHILDREN_VARIABLE, ChildParts, ChildSettings, Joined
+    from anymps.children._sources import serve_sources
 
 __all__ = [
     "CHILDREN_VARIABLE",
@@ -17,3 +22,14 @@ __all__ = [
     "serve_sources",
     "stand_aside",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_begin": "begin stand_aside",
+            "_ends": "Ends",
+            "_parts": "CHILDREN_VARIABLE ChildParts ChildSettings Joined",
+            "_sources": "serve_sources",
+        },
+    )

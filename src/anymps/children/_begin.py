@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import pkgutil
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -36,7 +37,14 @@ def begin() -> None:
     folder = os.environ.get(CHILDREN_VARIABLE)
     if not folder or _waiting is not None or "torch" in sys.modules:
         return
+    settings = ChildSettings.read(folder)
+    if settings is not None and settings.prepare is not None:
+        function, text = settings.prepare
+        pkgutil.resolve_name(function)(text)
     serve_kept(folder)
+    importlib.import_module("anymps._own_imports")  # it remembers the import path, without the script's folder yet
+    if settings is not None and not settings.device:
+        return
     _waiting = _TorchFinder(folder)
     sys.meta_path.insert(0, _waiting)
 
@@ -98,9 +106,12 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
 
     def _act(self) -> None:
         sys.meta_path.remove(self)
-        if not self._late:
-            _record_when_enabled(self._folder, self._forked)
-        _switch_on(self._folder)
+        from anymps._own_imports import own_imports
+
+        with own_imports():
+            if not self._late:
+                _record_when_enabled(self._folder, self._forked)
+            _switch_on(self._folder)
 
 
 def _settings(folder: str) -> ChildSettings | None:

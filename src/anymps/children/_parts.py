@@ -67,12 +67,18 @@ if os.environ.get("ANYMPS_CHILDREN"):
 
 @dataclass(frozen=True)
 class ChildSettings:
-    """What a child needs to know beyond what the environment says of the parent's device."""
+    """What a child needs to know beyond what the environment says of the parent's device.
+
+    `prepare` is what each process calls first of all, `module:function` and a text for it; empty: nothing. Without
+    `device` nothing is switched on or recorded.
+    """
 
     mac: str | None = None
     source: str | None = None
     steps: tuple[int, int] | None = None
     arguments: bool = True
+    prepare: tuple[str, str] | None = None
+    device: bool = True
 
     @classmethod
     def read(cls, folder: str) -> ChildSettings | None:
@@ -81,8 +87,15 @@ class ChildSettings:
             read = json.loads(Path(folder, "settings.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        steps = read["steps"]
-        return cls(read["mac"], read["source"], tuple(steps) if steps else None, read["arguments"])
+        steps, prepare = read["steps"], read.get("prepare")  # a parent may be of another release
+        return cls(
+            mac=read["mac"],
+            source=read["source"],
+            steps=tuple(steps) if steps else None,
+            arguments=read["arguments"],
+            prepare=tuple(prepare) if prepare else None,
+            device=read.get("device", True),
+        )
 
 
 @dataclass(frozen=True)
@@ -151,10 +164,12 @@ class ChildParts:
         """
         if self._folder is None:
             return Joined(None)
+        from anymps.record import remove_recording
+
         lines: list[str] = []
         with ExitStack() as stack:
             parts = []
-            found = [it for it in sorted(self._folder.iterdir()) if it.suffix in (".part", ".anymps")]
+            found = [it for it in sorted(self._folder.iterdir(), key=_order) if it.suffix in (".part", ".anymps")]
             for file in found:
                 part = self._opened(file, lines)
                 if part is not None and _is_worth(stack.enter_context(part)):
@@ -174,9 +189,8 @@ class ChildParts:
         for file in found if joined is not None or not named else ():
             if _is_of(file, lines):
                 continue
-            for it in _files(file):
-                with suppress(OSError):
-                    it.unlink()
+            with suppress(OSError):
+                remove_recording(file)
         return Joined(joined, tuple(lines))
 
     def _opened(self, file: Path, lines: list[str]) -> Recording | None:
@@ -232,6 +246,12 @@ def _named(parts: list[tuple[Path, Recording]]) -> Iterator[tuple[str, Recording
         yield f"rank {rank}" if mark else f"process {number}", recording
 
 
+def _order(file: Path) -> tuple[bool, int, str]:
+    """Ranks by their numbers, then the others as they began."""
+    _, mark, rank = file.stem.partition(_RANK)
+    return (not mark, int(rank) if rank.isdecimal() else 0, file.name)
+
+
 def _is_worth(recording: Recording) -> bool:
     return recording.entry_count > 0 or bool(recording.refusals())
 
@@ -260,11 +280,6 @@ def _ending(own: Recording, parts: list[tuple[str, Recording]]) -> dict[str, obj
         if isinstance(failed, dict) and failed.get("exception", "KeyboardInterrupt") != "KeyboardInterrupt":
             return {"ending": {**failed, "status": launcher.get("status", 1), "process": name}}
     return {}
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """A recording, and what SQLite leaves beside one whose process was killed."""
-    return (path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))
 
 
 def _running(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from anymps.capture import Capture, ending_of
 from anymps.children._ends import Ends
 from anymps.children._parts import RANK_VARIABLE, ChildSettings, finished_name, running_name
+from anymps.record import move_recording, remove_recording
 
 
 def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
@@ -32,7 +33,7 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
         rank = _rank(inherited)
         capture.close(ending)
         with suppress(OSError):  # whoever has read it may have taken it away
-            os.rename(path, finished_name(path, rank))
+            move_recording(path, finished_name(path, rank))
         return 0
 
     def keep(ending: dict[str, object]) -> None:
@@ -52,7 +53,7 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
         ends.uninstall()
         for it in (path, finished_name(path, _rank(inherited))):
             with suppress(OSError):
-                os.unlink(it)
+                remove_recording(it)
 
     return leave
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from dataclasses import asdict, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from anymps._atomic import replace_text
 from anymps._cache import CACHE_VARIABLE, cache_home
 from anymps._errors import CostError, UsageError
 from anymps.cost._calibration import Calibration, calibrated, coefficients_name, release_of
@@ -81,16 +80,11 @@ def read_calibration(path: Path, chip: str, cores: int, release: str) -> Calibra
 def keep_calibration(calibration: Calibration, path: Path) -> None:
     """Write it whole or not at all. Raises UsageError, in one line, where it cannot be written."""
     content = {"format": FORMAT, "version": VERSION, **asdict(calibration), "transfer": calibration.transfer._asdict()}
-    made = None
+    text = json.dumps(content, indent=1, allow_nan=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-            made = Path(file.name)
-            json.dump(content, file, indent=1, allow_nan=False)
-        os.replace(made, path)
+        replace_text(path, text)
     except OSError as error:
-        if made is not None:
-            made.unlink(missing_ok=True)
         raise UsageError(
             f"the calibration cannot be kept in {path.parent} ({error.strerror or error}): make room there, "
             f"or name another place in {CACHE_VARIABLE}"

@@ -6,28 +6,23 @@ Accelerate, and for a loop of your own, there is `steps`.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from anymps.integrations._steps import FIRST, LAST, Judged, Steps, steps
+from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.integrations._lightning import LightningCallback
+    from anymps.integrations._steps import FIRST, LAST, Judged, Steps, steps
     from anymps.integrations._transformers import TransformersCallback
 
 __all__ = ["FIRST", "LAST", "Judged", "LightningCallback", "Steps", "TransformersCallback", "steps"]
 
-_HOMES = {
-    "LightningCallback": "anymps.integrations._lightning",
-    "TransformersCallback": "anymps.integrations._transformers",
-}
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_lightning": "LightningCallback",
+            "_steps": "FIRST Judged LAST Steps steps",
+            "_transformers": "TransformersCallback",
+        },
+    )

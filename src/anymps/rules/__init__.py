@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-from anymps.rules._casts import castable_dtypes, refused_cast
-from anymps.rules._coverage import (
-    Coverage,
-    Kind,
-    Summary,
-    coverage,
-    coverage_summary,
-    find_operators,
-    nearest_operators,
-)
-from anymps.rules._determinism import ALERTS, AlertRow, alerts
-from anymps.rules._device_checks import DEVICE_CHECKS, NOT_CHECKED, device_check, device_checks
-from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
-from anymps.rules._encoding import Family, Trait, When
-from anymps.rules._families import family
-from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limit, operator_limits
-from anymps.rules._metal_kernels import metal_kernel_since
-from anymps.rules._operators import CoreRow, core_table, fallback_operators, operator_rules
-from anymps.rules._readings import in_force
-from anymps.rules._registered import FIRST_RELEASE, LAST_RELEASE, native_since, registered, registrations
-from anymps.rules._versions import (
-    NEWEST,
-    OLDEST,
-    SUPPORTED,
-    TorchVersion,
-    VersionRules,
-    check_supported,
-    parse_torch_version,
-    version_rules,
-)
-from anymps.rules._waits import WAITS, wait_of
-from anymps.rules._watermarks import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
-from anymps.rules._wheel import installed_torch, native_functions
+from typing import TYPE_CHECKING
+
+from anymps._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from anymps.rules._casts import castable_dtypes, refused_cast
+    from anymps.rules._coverage import (
+        Coverage,
+        Kind,
+        Summary,
+        coverage,
+        coverage_summary,
+        find_operators,
+        nearest_operators,
+    )
+    from anymps.rules._determinism import ALERTS, AlertRow, alerts
+    from anymps.rules._device_checks import DEVICE_CHECKS, NOT_CHECKED, device_check, device_checks
+    from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
+    from anymps.rules._encoding import Family, Trait, When
+    from anymps.rules._families import family
+    from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limit, operator_limits
+    from anymps.rules._metal_kernels import metal_kernel_since
+    from anymps.rules._operators import CoreRow, core_table, fallback_operators, operator_rules
+    from anymps.rules._readings import in_force
+    from anymps.rules._registered import FIRST_RELEASE, LAST_RELEASE, native_since, registered, registrations
+    from anymps.rules._versions import (
+        NEWEST,
+        OLDEST,
+        SUPPORTED,
+        TorchVersion,
+        VersionRules,
+        check_supported,
+        parse_torch_version,
+        version_rules,
+    )
+    from anymps.rules._waits import WAITS, wait_of
+    from anymps.rules._watermarks import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
+    from anymps.rules._wheel import installed_torch, native_functions
 
 __all__ = [
     "ALERTS",
@@ -97,3 +102,28 @@ __all__ = [
     "watermark_ratio",
     "widened_dtypes",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_casts": "castable_dtypes refused_cast",
+            "_coverage": "Coverage Kind Summary coverage coverage_summary find_operators nearest_operators",
+            "_determinism": "ALERTS AlertRow alerts",
+            "_device_checks": "DEVICE_CHECKS NOT_CHECKED device_check device_checks",
+            "_dtypes": "DtypeRow REFUSED_DTYPES SCALAR_TYPES dtype_table refused_dtype widened_dtypes",
+            "_encoding": "Family Trait When",
+            "_families": "family",
+            "_limits": "ERROR_CLASSES OPERATOR_LIMITS missing_stub operator_limit operator_limits",
+            "_metal_kernels": "metal_kernel_since",
+            "_operators": "CoreRow core_table fallback_operators operator_rules",
+            "_readings": "in_force",
+            "_registered": "FIRST_RELEASE LAST_RELEASE native_since registered registrations",
+            "_versions": (
+                "NEWEST OLDEST SUPPORTED TorchVersion VersionRules check_supported parse_torch_version version_rules"
+            ),
+            "_waits": "WAITS wait_of",
+            "_watermarks": "HIGH_WATERMARK LOW_WATERMARK WATERMARKS explain_watermark watermark_ratio",
+            "_wheel": "installed_torch native_functions",
+        },
+    )

@@ -1,4 +1,4 @@
-"""Rows of `_table`: large sizes, determinism, events, threads, compilers, optimizers. Sources: see each row."""
+"""Rows of `_table`: large sizes, determinism, events, threads, memory, compilers, optimizers. Sources: see each row."""
 
 from __future__ import annotations
 
@@ -204,6 +204,25 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         "reported with 2.14.0 and nightly builds of 2.15",
         since=(2, 14),
         until=(2, 15),
+    ),
+    # memory
+    Hazard(
+        "MPS674",
+        "torch.accelerator.empty_host_cache()",
+        (),
+        Check.HOST_CACHE,
+        Outcome.ABORTS,
+        "`torch.accelerator.empty_host_cache()` ends Python with a segmentation fault: mps has no host allocator, "
+        "and the function does not ask whether there is one",
+        "Leave the call out on mps, which caches no host memory.",
+        (197561,),
+        "at::accelerator::emptyHostCache in libtorch_cpu.dylib, torch 2.12 to 2.15",
+        since=(2, 12),
+        until=(2, 14),
+        fixed=(2, 15),
+        text="anymps: torch.accelerator.empty_host_cache() ends Python with a segmentation fault on a Mac with torch "
+        "2.12 to 2.14 (pytorch issue 197561); this exception is anymps' own. Leave the call out on mps, which caches "
+        "no host memory.",
     ),
     # compiled code
     Hazard(

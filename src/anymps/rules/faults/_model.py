@@ -53,6 +53,7 @@ class Check(str, Enum):
     DETERMINISTIC = "deterministic"
     EVENT_HANGS = "event_hangs"
     EVENT_MAY_HANG = "event_may_hang"
+    HOST_CACHE = "host_cache"
     GRAD_SCALER = "grad_scaler"
     THREADS = "threads"
     COMPILED_LAYER_NORM = "compiled_layer_norm"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from anymps._units import duration
+from anymps._text import duration
 
 FEW_RUNS = 8
 """Below this many runs, all of them together do not enclose the median with 99 % confidence: 2 * 0.5**n > 0.01."""

@@ -1,0 +1,168 @@
+"""Writing a file in one step: it is there whole, or as it was before, whatever happens in between."""
+
+from __future__ import annotations
+
+__all__ = ["Staged", "check_not_read_only", "move_into_place", "replace_text", "replacing", "unused_name"]
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+_LONGEST = 50  # characters of the target's name in that of the new file: a name has 255 bytes at most
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Staged:
+    """A new file beside `path`, to be written as `file`, that takes the place of `path` when it is committed.
+
+    It keeps the permissions of what it replaces, and its owner and group as far as this user may give files away. A
+    link stays one: what it leads to is replaced, unless `follow` is false. The name is new, so no other file is
+    touched. As a context it is discarded at the end, unless it was committed.
+
+    Raises OSError if the file cannot be made, PermissionError too for a file that may not be written though its folder
+    may, and IsADirectoryError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, follow: bool = True) -> None:
+        self.target = Path(os.path.realpath(path) if follow else path)
+        self._before = None if not follow and self.target.is_symlink() else _state(self.target)
+        if self._before is not None:
+            check_not_read_only(path)
+        self.path = unused_name(self.target)
+        # No one else may read what replaces a private file, not even before its permissions are set.
+        number = os.open(self.path, _FLAGS, 0o666 if self._before is None else 0o600)
+        self._there = True
+        self.file: BinaryIO = os.fdopen(number, "w+b")
+
+    def sync(self) -> None:
+        """Wait until what was written is on the disk for good. Raises OSError."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def commit(self, *, sync: bool = True) -> None:
+        """Put the new file in its place. `sync`: only when it is on the disk for good. Raises OSError."""
+        if sync:
+            self.sync()
+        self.file.close()  # before it is moved: Windows does not move open files
+        if self._before is not None:
+            _take_over(self.path, self._before)
+        os.replace(self.path, self.target)
+        self._there = False
+        if sync:
+            _sync_folder(self.target.parent)
+
+    def discard(self) -> None:
+        """Take the new file away; nothing if it is in its place. Never raises OSError."""
+        with contextlib.suppress(OSError):  # what could not be written cannot be flushed either
+            self.file.close()
+        if self._there:
+            self._there = False
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+
+    def __enter__(self) -> Staged:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.discard()
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], *, sync: bool = True, follow: bool = True) -> Iterator[BinaryIO]:
+    """A file to write that is `path` at the end of the block; after an error `path` is what it was.
+
+    `sync` is as in `Staged.commit`, `follow` as in `Staged`.
+    What is no regular file (a pipe, `/dev/null`) cannot be replaced, and is written as it is. Raises OSError.
+    """
+    if _is_special(path):
+        with open(path, "wb") as file:
+            yield file
+        return
+    with Staged(path, follow=follow) as staged:
+        yield staged.file
+        staged.commit(sync=sync)
+
+
+def replace_text(path: str | os.PathLike[str], pieces: Iterable[str], *, errors: str = "strict") -> None:
+    """Write a text, or pieces of one, in UTF-8; `errors` is as in `str.encode`.
+
+    Raises OSError, and UnicodeEncodeError for what is no text.
+    """
+    with replacing(path) as file:
+        for piece in [pieces] if isinstance(pieces, str) else pieces:
+            file.write(piece.encode("utf-8", errors))
+
+
+def check_not_read_only(path: str | os.PathLike[str]) -> None:
+    """Raise PermissionError, whose text names the chmod to do, for a file that is there and may not be written.
+
+    Its user made it read-only, and moving another file over it would work all the same. What a link means counts. The
+    mode counts for the superuser, too, whom no mode stops.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return  # what writes it will say why
+    if not mode & 0o222 or not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, f"it is read-only (chmod u+w {os.fspath(path)})", os.fspath(path))
+
+
+def move_into_place(made: Path, target: Path) -> None:
+    """Put a finished file in the place of `target` on the same disk, as if written there. Raises OSError."""
+    real = Path(os.path.realpath(target))
+    before = _state(real)
+    if before is not None:
+        _take_over(made, before)
+    os.replace(made, real)
+
+
+def unused_name(path: Path) -> Path:
+    """A hidden name beside `path` that nothing has."""
+    return path.with_name(f".{path.name[:_LONGEST]}.{os.urandom(8).hex()}.new")
+
+
+def _state(path: Path) -> os.stat_result | None:
+    """The state of what is to be replaced, None if there is nothing. Raises IsADirectoryError, and OSError."""
+    try:
+        state = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(state.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return state
+
+
+def _is_special(path: str | os.PathLike[str]) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _take_over(path: Path, before: os.stat_result) -> None:
+    """Give a new file the group, the owner and the permissions of the one before."""
+    mode = before.st_mode & 0o777
+    if hasattr(os, "chown"):
+        with contextlib.suppress(OSError):  # only members may give a file to a group
+            os.chown(path, -1, before.st_gid)
+        with contextlib.suppress(OSError):  # and only an administrator to another user
+            os.chown(path, before.st_uid, -1)
+        if os.stat(path).st_gid != before.st_gid:
+            mode &= ~0o070  # what the one group might do is nothing that another was ever allowed
+    os.chmod(path, mode)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the new name on the disk for good, where a system can do that with folders."""
+    with contextlib.suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

@@ -1,0 +1,70 @@
+"""Words, numbers, sizes and times as every text of anymps writes them. Plain ASCII but for what the script contains."""
+
+from __future__ import annotations
+
+__all__ = ["clean", "duration", "duration_range", "duration_short", "plural", "size"]
+
+
+def clean(text: str) -> str:
+    """Text from the script or its environment, on one line and without control characters."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text.expandtabs(4)
+    )
+
+
+def plural(number: int, word: str) -> str:
+    """`1 step`, `3 steps`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def size(number: float) -> str:
+    """A number of bytes: `312 B`, `4 KiB`, `1.5 MiB`; the empty text for nothing."""
+    if number == 0:
+        return ""
+    if number < 1024:
+        return f"{max(number, 1):.0f} B"
+    unit = "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if round(number / 1024, 1) < 1024:
+            break
+        number /= 1024
+        unit = larger
+    return f"{number / 1024:,.1f}".removesuffix(".0") + f" {unit}"
+
+
+def duration(nanoseconds: float) -> str:
+    """A time in the unit that suits it: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`; the empty text for nothing."""
+    if nanoseconds <= 0:
+        return ""
+    factor, unit = _unit(nanoseconds)
+    return f"{_digits(nanoseconds / factor)} {unit}"
+
+
+def duration_short(nanoseconds: float) -> str:
+    """A round time without zeros behind the point, as an axis has it: `0`, `5 ms`, `2.5 s`."""
+    factor, unit = _unit(nanoseconds)
+    return f"{nanoseconds / factor:g} {unit}" if nanoseconds else "0"
+
+
+def duration_range(low: float, high: float) -> str:
+    """Two times in one unit: `0.30 to 0.60 ms`; one time where both read the same."""
+    factor, unit = _unit(high)
+    if duration(low) == duration(high):
+        return duration(high) or "0"
+    if unit != "ns" and low >= factor / 100:
+        return f"{_digits(low / factor)} to {_digits(high / factor)} {unit}"
+    return f"{duration(low) or '0'} to {duration(high)}"
+
+
+def _unit(nanoseconds: float) -> tuple[float, str]:
+    for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
+        if nanoseconds >= 0.9995 * factor:
+            return factor, unit
+    return 1.0, "ns"
+
+
+def _digits(number: float) -> str:
+    if number >= 99.95:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"

@@ -1,0 +1,55 @@
+"""Faces whose names are loaded when they are asked for: each name is there, and the three lists of them agree."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import anymps
+from anymps._lazy import lazy_face
+
+SOURCE = Path(anymps.__file__).parent
+FACES = sorted(path for path in SOURCE.rglob("__init__.py") if "lazy_face(" in path.read_text(encoding="utf-8"))
+OPTIONAL = {"LightningCallback", "TransformersCallback"}  # each needs a library of its own
+
+
+def homes(tree: ast.Module) -> dict[str, str]:
+    """The table of a face: the module of each name."""
+    (call,) = (it for it in ast.walk(tree) if isinstance(it, ast.Call) and ast.unparse(it.func) == "lazy_face")
+    table: dict[str, str] = ast.literal_eval(call.args[1])
+    return {name: module for module, names in table.items() for name in names.split()}
+
+
+@pytest.mark.parametrize("path", FACES, ids=lambda path: path.parent.relative_to(SOURCE).as_posix())
+def test_faces(path: Path) -> None:
+    """What type checkers see is what is loaded, from the module that they see it in."""
+    package = ".".join(("anymps", *path.parent.relative_to(SOURCE).parts))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    (block,) = (it for it in tree.body if isinstance(it, ast.If) and ast.unparse(it.test) == "TYPE_CHECKING")
+    seen = {
+        alias.name: str(it.module).removeprefix(f"{package}.")
+        for it in block.body
+        if isinstance(it, ast.ImportFrom)
+        for alias in it.names
+    }
+    assert homes(tree) == seen
+    face: Any = importlib.import_module(package)
+    assert set(seen) <= set(face.__all__)
+    for name in set(face.__all__) - OPTIONAL:
+        assert getattr(face, name) is not None
+
+
+def test_a_name_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is the module's own; a name that is not there is told as Python does."""
+    face: Any = importlib.import_module("anymps.record")  # `anymps.record` itself is the function
+    load = lazy_face("anymps.record", {"_facts": "Site Step"})
+    monkeypatch.delattr(face, "Site", raising=False)
+    site = load("Site")
+    assert vars(face)["Site"] is site
+    with pytest.raises(AttributeError) as error:
+        load("Nothing")
+    assert str(error.value) == "module 'anymps.record' has no attribute 'Nothing'"
