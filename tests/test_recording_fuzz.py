@@ -1,17 +1,20 @@
 """Recordings, baselines and settings from elsewhere: whatever is in them, reading ends well or in one line.
 
-Hypothesis damages recordings: single cells, facts, tables, bytes. `ANYMPS_FUZZ_EXAMPLES` sets how many of each kind.
+Hypothesis damages recordings (single cells, facts, tables, bytes, journals), and the commands read them: their exit
+codes and all that they print are looked at. `ANYMPS_FUZZ_EXAMPLES` sets how many of each kind.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import os
 import sqlite3
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,12 +26,11 @@ from hypothesis import strategies as st
 import anymps
 from anymps._errors import AnympsError
 from anymps.commands import main
-from anymps.findings import Settings, find, read_baseline, read_settings, roots, select
-from anymps.record import Phase, Recording, RecordingWriter, Role, join
+from anymps.findings import Settings, read_baseline, read_settings, select
+from anymps.record import Phase, Recording, Role
 from anymps.record._strict import _columns
 from anymps.record.format._schema import TABLES
-from anymps.report import FORMATS, compare, render_diff_json, renderer
-from anymps.report.diff._html import render_diff_html
+from anymps.report import FORMATS
 from recordings import hostile, refusing, small, training
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -100,20 +102,34 @@ def sample(name: str) -> bytes:
         return path.read_bytes()
 
 
-def read_through(path: Path, other: Path) -> list[str]:
-    """All that the commands make of a recording."""
-    with Recording.open(path) as recording:
-        settings_ = read_settings(path.parent)
-        findings = select(find(recording), settings_, roots(recording, settings_)).findings
-        reports = ["".join(renderer(form, None).pieces(recording, findings)) for form in FORMATS]
-        with Recording.open(other) as second:
-            comparison = compare(recording, second, findings, find(second))
-            reports += [render_diff_html(comparison), "".join(render_diff_json(comparison))]
-        writer = RecordingWriter.in_memory()
-        join([("gw0", recording), ("gw1", recording)], writer)
-        writer.close()
-        find(writer.recording())
-    return reports
+def commands(path: Path, pick: int) -> Iterator[list[str]]:
+    """One of the forms of a report, and one of the commands that take two recordings."""
+    other = str(path.with_name("other"))
+    yield ["report", "--format", FORMATS[pick % len(FORMATS)], str(path)]
+    yield [
+        ["report", "--format", FORMATS[pick % len(FORMATS)], str(path), other],
+        ["report", "--format", "github", other, str(path)],
+        ["join", str(path), other, "-o", str(path.with_name("joined"))],
+        ["diff", "--format", "terminal", str(path), other],
+        ["diff", "--format", "html", other, str(path)],
+        ["diff", "--format", "json", str(path), other],
+    ][pick // len(FORMATS)]
+
+
+PICKS = st.integers(0, len(FORMATS) * 6 - 1)
+
+
+def run_command(arguments: list[str]) -> tuple[int, str, str]:
+    """The command's status and what it wrote, with what Python itself would print of exceptions that it ignores."""
+    out, err = io.StringIO(), io.StringIO()
+    ignored: list[str] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda it: ignored.append(f"Exception ignored: {it.exc_value!r}\n")
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main(arguments)
+    finally:
+        sys.unraisablehook = hook
+    return status, out.getvalue(), err.getvalue() + "".join(ignored)
 
 
 def one_line(error: AnympsError) -> None:
@@ -123,20 +139,24 @@ def one_line(error: AnympsError) -> None:
     assert len(text) < 1000
 
 
-def check(path: Path) -> None:
-    """Reading ends well, with nothing in the reports that a terminal obeys, or with one line."""
-    other = path.with_name("other")
-    other.write_bytes(sample("training"))
-    try:
-        reports = read_through(path, other)
-    except AnympsError as error:
-        one_line(error)
-        return
-    for report in reports:
-        assert all(character.isprintable() or character == "\n" for character in report), repr(report)[:2000]
+def check(path: Path, pick: int) -> None:
+    """Each command ends well or with one line, writes nothing that a terminal obeys, and leaves no file behind."""
+    path.with_name("other").write_bytes(sample("training"))
+    before = {file.name for file in path.parent.iterdir()}
+    for arguments in commands(path, pick):
+        status, out, err = run_command(arguments)
+        assert status in (0, 1, 2), (arguments, status, err)
+        for text in (out, err):
+            assert all(character.isprintable() or character == "\n" for character in text), ascii(text)[:2000]
+        if status == 2:
+            assert err.count("\n") == 1, (arguments, err)
+            assert len(err) < 1000, (arguments, err)
+        else:
+            assert all(line.startswith("anymps: ") for line in err.splitlines()), (arguments, err)
+    assert {file.name for file in path.parent.iterdir()} - {"joined"} == before
 
 
-def damaged(name: str, change: Callable[[sqlite3.Connection], None]) -> None:
+def damaged(name: str, pick: int, change: Callable[[sqlite3.Connection], None]) -> None:
     """Change one of the recordings and read it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run")
@@ -146,7 +166,7 @@ def damaged(name: str, change: Callable[[sqlite3.Connection], None]) -> None:
                 change(connection)
             except (sqlite3.Error, OverflowError, UnicodeError):
                 return
-        check(path)
+        check(path, pick)
 
 
 TEXTS = st.sampled_from(
@@ -177,52 +197,56 @@ FACTS = [
 
 
 @PROFILE
-@given(name=NAMES, column=st.sampled_from(COLUMNS), value=VALUES, row=st.integers(0, 40) | st.none())
-def test_cells(name: str, column: tuple[str, str], value: object, row: int | None) -> None:
+@given(pick=PICKS, name=NAMES, column=st.sampled_from(COLUMNS), value=VALUES, row=st.integers(0, 40) | st.none())
+def test_cells(pick: int, name: str, column: tuple[str, str], value: object, row: int | None) -> None:
     """Any value in any cell, or in all cells of a column."""
     table, cell = column
     where = "" if row is None else f"WHERE rowid = (SELECT rowid FROM {table} LIMIT 1 OFFSET {row})"
-    damaged(name, lambda connection: connection.execute(f"UPDATE {table} SET {cell} = ? {where}", (value,)))
+    damaged(name, pick, lambda connection: connection.execute(f"UPDATE {table} SET {cell} = ? {where}", (value,)))
 
 
 @PROFILE
-@given(name=NAMES, key=st.sampled_from(FACTS), value=JSON)
-def test_facts(name: str, key: str, value: object) -> None:
+@given(pick=PICKS, name=NAMES, key=st.sampled_from(FACTS), value=JSON)
+def test_facts(pick: int, name: str, key: str, value: object) -> None:
     """Any JSON for any fact about the run."""
     text = json.dumps(value)
-    damaged(name, lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text)))
+    damaged(name, pick, lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text)))
 
 
 @PROFILE
-@given(name=st.just("habits"), what=st.text("abcdefghijklmnopqrstuvwxyz_", max_size=12), key=st.text(max_size=9),
-       value=JSON, pick=st.integers(0, 200))  # fmt: skip
-def test_notes(name: str, what: str, key: str, value: object, pick: int) -> None:
+@given(pick=PICKS, name=st.just("habits"),
+       what=st.text("abcdefghijklmnopqrstuvwxyz_", max_size=12), key=st.text(max_size=9),
+       value=JSON, place=st.integers(0, 200))  # fmt: skip
+def test_notes(pick: int, name: str, what: str, key: str, value: object, place: int) -> None:
     """Any JSON in place of what a note of ours says, and any JSON for one of its facts."""
 
     def change(connection: sqlite3.Connection) -> None:
         rows = connection.execute("SELECT id, name FROM operators WHERE name LIKE 'anymps::% {%'").fetchall()
-        number, text = rows[pick % len(rows)]
+        number, text = rows[place % len(rows)]
         note, _, facts = text.partition(" ")
         said = json.loads(facts)
-        if said and pick % 3:
-            said[sorted(said)[pick % len(said)]] = value
-        elif pick % 2:
+        if said and place % 3:
+            said[sorted(said)[place % len(said)]] = value
+        elif place % 2:
             said = value if key else {}
         else:
             note = f"anymps::{what}"
         connection.execute("UPDATE operators SET name = ? WHERE id = ?", (f"{note} {json.dumps(said)}", number))
 
-    damaged(name, change)
+    damaged(name, pick, change)
 
 
 @PROFILE
 @given(
-    name=NAMES, value=JSON, key=st.sampled_from(["name", "expression", "caller", "event", "operator", "numpy_default"])
+    pick=PICKS,
+    name=NAMES,
+    value=JSON,
+    key=st.sampled_from(["name", "expression", "caller", "event", "operator", "numpy_default"]),
 )
-def test_details(name: str, value: object, key: str) -> None:
+def test_details(pick: int, name: str, value: object, key: str) -> None:
     """Any JSON for what is known of a refusal."""
     text = json.dumps({"operator": "aten::mm", key: value})
-    damaged(name, lambda connection: connection.execute("UPDATE refusals SET detail = ?", (text,)))
+    damaged(name, pick, lambda connection: connection.execute("UPDATE refusals SET detail = ?", (text,)))
 
 
 SCHEMES = [
@@ -240,8 +264,10 @@ SCHEMES = [
 
 
 @PROFILE
-@given(name=NAMES, scheme=st.sampled_from(SCHEMES), table=st.sampled_from(sorted(TABLES)), killed=st.booleans())
-def test_tables(name: str, scheme: str, table: str, killed: bool) -> None:
+@given(
+    pick=PICKS, name=NAMES, scheme=st.sampled_from(SCHEMES), table=st.sampled_from(sorted(TABLES)), killed=st.booleans()
+)
+def test_tables(pick: int, name: str, scheme: str, table: str, killed: bool) -> None:
     """Tables that are missing, empty, half empty or too many, in recordings that ended and in those that did not."""
 
     def change(connection: sqlite3.Connection) -> None:
@@ -249,13 +275,13 @@ def test_tables(name: str, scheme: str, table: str, killed: bool) -> None:
         if killed:
             connection.execute("DELETE FROM meta WHERE key = 'complete'")
 
-    damaged(name, change)
+    damaged(name, pick, change)
 
 
 @PROFILE
-@given(name=NAMES, places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=8),
+@given(pick=PICKS, name=NAMES, places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=8),
        end=st.floats(0, 1) | st.just(1.0))  # fmt: skip
-def test_bytes(name: str, places: list[tuple[float, int]], end: float) -> None:
+def test_bytes(pick: int, name: str, places: list[tuple[float, int]], end: float) -> None:
     """Bytes that were changed, and a file that was cut short."""
     content = bytearray(sample(name))
     for place, byte in places:
@@ -263,7 +289,39 @@ def test_bytes(name: str, places: list[tuple[float, int]], end: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run")
         path.write_bytes(content[: int(len(content) * end)])
-        check(path)
+        check(path, pick)
+
+
+@functools.cache
+def killed(name: str) -> tuple[bytes, bytes]:
+    """One of the recordings as a run that was killed would leave it: its file and its journal."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run")
+        path.write_bytes(sample(name))
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("DELETE FROM meta WHERE key = 'complete'")
+            connection.execute("UPDATE entries SET duration_ns = duration_ns + 1")
+            return path.read_bytes(), path.with_name("run-wal").read_bytes()
+
+
+@PROFILE
+@given(pick=PICKS, name=NAMES, other=NAMES,
+       places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=4),
+       in_journal=st.booleans(), end=st.floats(0, 1) | st.just(1.0))  # fmt: skip
+def test_journals(
+    pick: int, name: str, other: str, places: list[tuple[float, int]], in_journal: bool, end: float
+) -> None:
+    """The file and the journal of a killed run, of the same or of two, with bytes changed, the journal cut short."""
+    contents = [bytearray(killed(name)[0]), bytearray(killed(other)[1])]
+    for place, byte in places:
+        changed = contents[in_journal]
+        changed[int(place * (len(changed) - 1))] = byte
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run")
+        path.write_bytes(contents[0])
+        path.with_name("run-wal").write_bytes(contents[1][: int(len(contents[1]) * end)])
+        check(path, pick)
 
 
 @PROFILE
@@ -307,6 +365,75 @@ def test_settings(pairs: dict[str, str], head: str) -> None:
             read_settings(Path(folder))
         except AnympsError as error:
             one_line(error)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_half_read_is_left_in_silence(form: str, tmp_path: Path) -> None:
+    """Damage that is found in the middle of a query is one line; Python has nothing to say of the query's end."""
+    (path := tmp_path / "run").write_bytes(sample("training"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE entries SET signature = 4000 WHERE id IN (SELECT MAX(id) FROM entries)")
+    status, _, err = run_command(["report", "--format", form, str(path)])
+    assert (status, err) in (
+        (0, ""),
+        (2, f"anymps: {path} is damaged (no signature 4000): record again, or take an unharmed copy\n"),
+    )
+
+
+@pytest.mark.parametrize("column", ["site", "module", "thread", "step"])
+def test_calls_that_belong_nowhere(column: str, tmp_path: Path) -> None:
+    """A line or a module that the recording does not know is an unknown one."""
+    (path := tmp_path / "run").write_bytes(sample("training"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"UPDATE entries SET {column} = {column} + 4000 WHERE step = 1")
+    for form in ("terminal", "html", "trace"):
+        status, _, err = run_command(["report", "--format", form, str(path)])
+        assert (status, err) == (0, "")
+
+
+def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
+    """SQLite quotes a malformed schema in its error, and Python cannot tell bytes that are no text."""
+    (path := tmp_path / "run").write_bytes(
+        sample("small").replace(b"CREATE TABLE entries (", b"CREATE TABLE \xff\xfentri (")
+    )
+    status, out, err = run_command(["report", str(path)])
+    assert (status, out) == (2, "")
+    assert err.startswith(f"anymps: {path} is damaged (")
+    assert err.endswith("): record again, or take an unharmed copy\n")
+
+
+def test_a_query_may_be_left_after_its_file_is_closed(tmp_path: Path) -> None:
+    """Whoever has read some rows, closes the recording and forgets the rest is told nothing."""
+    (path := tmp_path / "run").write_bytes(sample("training"))
+    said: list[object] = []
+    hook, sys.unraisablehook = sys.unraisablehook, said.append
+    try:
+        with Recording.open(path) as recording:
+            rows = recording.stream("SELECT * FROM entries")
+            next(rows)
+        del rows
+    finally:
+        sys.unraisablehook = hook
+    assert said == []
+
+
+DIRECTIONS = "\u202e\u2066\u200f\u2028\x85\x1b[2J\r\ta\0b"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_no_form_turns_the_direction_of_a_text(form: str, tmp_path: Path) -> None:
+    """Names and source with characters that a terminal or a page obeys are shown with these written out."""
+    (path := tmp_path / "run").write_bytes(sample("habits"))
+    text = DIRECTIONS.replace("\0", "")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE sites SET file = file || ?, source = source || ?, function = ?", (text, text, text))
+        connection.execute("UPDATE modules SET path = path || ? WHERE id > 0", (text,))
+        connection.execute(
+            "UPDATE meta SET value = ? WHERE key = 'script'", (json.dumps(f"/home/me/project/train{DIRECTIONS}.py"),)
+        )
+    status, out, err = run_command(["report", "--format", form, str(path)])
+    assert (status, err) == (0, "")
+    assert {character for character in out if not character.isprintable()} == {"\n"}
 
 
 def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:

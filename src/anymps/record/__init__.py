@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from anymps._lazy import lazy_face
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
-from anymps.record._builder import RecordingBuilder
-from anymps.record._facts import (
-    Call,
-    ClockPair,
-    Line,
-    MemorySample,
-    Noted,
-    Occurrence,
-    OperatorUse,
-    Part,
-    PhaseShare,
-    QueuedWait,
-    RareWork,
-    Refusal,
-    Signature,
-    Site,
-    Span,
-    Step,
-    StepQueues,
-    StepSum,
-    StepTable,
-    StepTimeline,
-    UnsafeCopy,
-    Varied,
-    WaitQueue,
-)
-from anymps.record._join import join
-from anymps.record._join_file import check_alike, join_into
-from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
-from anymps.record._processes import LinesByProcess
-from anymps.record._recording import Recording
-from anymps.record._writer import RecordingWriter
+
+if TYPE_CHECKING:
+    from anymps.record._builder import RecordingBuilder
+    from anymps.record._facts import (
+        Call,
+        ClockPair,
+        Line,
+        MemorySample,
+        Noted,
+        Occurrence,
+        OperatorUse,
+        Part,
+        PhaseShare,
+        QueuedWait,
+        RareWork,
+        Refusal,
+        Signature,
+        Site,
+        Span,
+        Step,
+        StepQueues,
+        StepSum,
+        StepTable,
+        StepTimeline,
+        UnsafeCopy,
+        Varied,
+        WaitQueue,
+    )
+    from anymps.record._join import join
+    from anymps.record._join_file import check_alike, join_into
+    from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
+    from anymps.record._place import move_recording, remove_recording
+    from anymps.record._processes import LinesByProcess
+    from anymps.record._recording import Recording
+    from anymps.record._writer import RecordingWriter
 
 __all__ = [
     "Allocation",
@@ -82,4 +88,26 @@ __all__ = [
     "check_alike",
     "join",
     "join_into",
+    "move_recording",
+    "remove_recording",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_builder": "RecordingBuilder",
+            "_facts": (
+                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Part PhaseShare QueuedWait "
+                "RareWork Refusal Signature Site Span Step StepQueues StepSum StepTable StepTimeline UnsafeCopy "
+                "Varied WaitQueue"
+            ),
+            "_join": "join",
+            "_join_file": "check_alike join_into",
+            "_memory": "Allocation Category Holding MemoryStory Moment Sample StepMemory",
+            "_place": "move_recording remove_recording",
+            "_processes": "LinesByProcess",
+            "_recording": "Recording",
+            "_writer": "RecordingWriter",
+        },
+    )

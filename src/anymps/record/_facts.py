@@ -14,7 +14,8 @@ class Site:
     """A line of code. `via` is the innermost torch function that it called, empty if none.
 
     `around` are the lines around it when it was recorded, the first of which has the number `first`; `comments` the
-    other lines of its statement with a comment for anymps. Empty where they were not recorded.
+    other lines of its statement with a comment for anymps. Empty where they were not recorded. `recorded` are all lines
+    that the recording holds of the file, by their numbers.
     """
 
     file: str
@@ -25,6 +26,7 @@ class Site:
     first: int = field(default=0, compare=False, repr=False)
     around: str = field(default="", compare=False, repr=False)
     comments: str = field(default="", compare=False, repr=False)
+    recorded: Mapping[int, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def known(self) -> bool:
@@ -252,12 +254,12 @@ class ClockPair:
 class UnsafeCopy:
     """A non_blocking copy whose host side was touched before the host waited.
 
-    `finding` is the id of the rule that it breaks, `operator` the call at `site` that touched the tensor, empty if none
-    was seen (`site` is then the copy's). `copy` is the line of the copy, `wait` that of the next wait: unknown where
-    none had come yet.
+    `kind` says what became of it: its source was `changed` or `freed`, its result was `used`. `operator` is the call at
+    `site` that touched the tensor, empty if none was seen (`site` is then the copy's). `copy` is the line of the copy,
+    `wait` that of the next wait: unknown where none had come yet.
     """
 
-    finding: str
+    kind: str
     operator: str
     site: Site
     copy: Site

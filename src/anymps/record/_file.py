@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import tempfile
-from contextlib import closing
 from pathlib import Path
 
 from anymps._errors import RecordingError
-from anymps.record._strict import DamageError, check_schema, check_table, harden
+from anymps.record._snapshot import connect, own_writer
+from anymps.record._strict import DAMAGE, DamageError, check_schema, check_table, harden
 from anymps.record.format import APPLICATION_ID, SCHEMA_VERSION
 
 _LONGEST_REASON = 200
@@ -33,8 +31,10 @@ def open_readonly(path: Path) -> sqlite3.Connection:
             raise RecordingError(f"{path} is a directory, not a recording: give the file inside it")
         if path.exists() and not path.is_file():  # opening a pipe would wait
             raise RecordingError(f"{path} is not a regular file: give the file of a recording")
-        with path.open("rb") as file:
-            header = file.read(len(_SQLITE_HEADER))
+        header = _SQLITE_HEADER
+        if own_writer(path) is None:
+            with path.open("rb") as file:
+                header = file.read(len(_SQLITE_HEADER))
     except FileNotFoundError:
         raise RecordingError(
             f"{path} does not exist: make a recording with `anymps run --record FILE script.py`"
@@ -45,15 +45,17 @@ def open_readonly(path: Path) -> sqlite3.Connection:
         what = "is empty" if not header else "is not a recording"
         raise RecordingError(f"{path} {what}: give a file that `anymps run --record` made")
     try:
-        connection = _connect(path)
+        connection = connect(path)
         try:
             harden(connection)
             _check_identity(path, connection)
         except BaseException:
             connection.close()
             raise
-    except (sqlite3.Error, DamageError) as error:
+    except DAMAGE as error:
         raise damaged(path, error) from None
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be read: {error.strerror}") from None
     return connection
 
 
@@ -61,46 +63,6 @@ def damaged(path: Path | str, error: object) -> RecordingError:
     """The error for a recording that cannot be read through; its reason in one line, whatever the file says."""
     reason = ascii(str(error))[1:-1].replace("\\'", "'") if not str(error).isprintable() else str(error)
     return RecordingError(f"{path} is damaged ({reason[:_LONGEST_REASON]}): record again, or take an unharmed copy")
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Connect read-only; by way of a copy where SQLite would have to write beside the file and may not."""
-    try:
-        return _connect_in_place(path)
-    except sqlite3.OperationalError:
-        if not _journal(path).exists():
-            raise
-    # A killed run leaves its newest pages in the journal, and SQLite reads that only with a lock file beside it: on
-    # read-only media, read a copy.
-    with tempfile.TemporaryDirectory(prefix="anymps-") as folder:
-        copy = Path(folder, "recording")
-        shutil.copyfile(path, copy)
-        shutil.copyfile(_journal(path), _journal(copy))
-        with closing(_connect_in_place(copy)) as source:
-            memory = connect_memory()
-            source.backup(memory)
-    return memory
-
-
-def _connect_in_place(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-    )
-    try:
-        connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def connect_memory() -> sqlite3.Connection:
-    """A new database in memory, in autocommit mode."""
-    return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-
-
-def _journal(path: Path) -> Path:
-    return path.with_name(path.name + "-wal")
 
 
 def _check_identity(path: Path, connection: sqlite3.Connection) -> None:

@@ -22,13 +22,10 @@ _OWN = ("process", "started", "wall_seconds", "ending")  # facts of each process
 _CHUNK = 16384  # entries: 1 MiB
 _NODE_LIMIT = 1 << 48  # of autograd: larger numbers are none, and adding to them could leave 64 bits
 
-# Columns of `allocations`.
-_BORN, _DIED, _BORN_NS, _DIED_NS, _STEP, _DIED_STEP, _DIED_PHASE = 1, 2, 3, 4, 12, 13, 15
-# Columns in the order of the packed entry, without its last two fields.
-_ENTRIES = (
-    "SELECT id, start_ns, duration_ns, moved_bytes, sequence, signature, module, site, step, thread, phase, wait, "
-    "direction, flags FROM entries ORDER BY id"
+_BORN, _DIED, _BORN_NS, _DIED_NS, _MADE_BY, _STEP, _DIED_STEP, _DIED_PHASE = map(
+    ALLOCATION.index, ("born", "died", "born_ns", "died_ns", "signature", "step", "died_step", "died_phase")
 )
+_ENTRIES = f"SELECT id, {', '.join(ENTRY.columns)} FROM entries ORDER BY id"
 _LAST = (
     "SELECT COALESCE(MAX(start_ns + duration_ns), 0), COALESCE(MAX(step), -1), COALESCE(MAX(thread), -1), "
     f"COALESCE(MAX(sequence * (sequence < {_NODE_LIMIT} AND NOT flags & {Flag.UNSAFE_COPY | Flag.PAIR:d})), -1) "
@@ -220,7 +217,8 @@ class _Joiner:
             for place in (_STEP, _DIED_STEP):
                 row[place] += since.step
             made = (numbers.signature, numbers.module, numbers.site)
-            row[9:12] = (them.get(own, 0) for them, own in zip(made, row[9:12], strict=True))
+            of = slice(_MADE_BY, _MADE_BY + len(made))
+            row[of] = (them.get(own, 0) for them, own in zip(made, row[of], strict=True))
             reach.buffer = max(reach.buffer, row[0] + 1)
             reach.event = max(reach.event, row[_BORN] + 1, row[_DIED] + 1)
             reach.clock = max(reach.clock, row[_BORN_NS], row[_DIED_NS])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from anymps._atomic import unused_name
 from anymps._errors import RecordingError
+from anymps.record._file import open_readonly
 from anymps.record._join import join
+from anymps.record._place import check_free, held, remove_recording, take_name
 from anymps.record._recording import Recording
 from anymps.record._writer import RecordingWriter
 
@@ -26,25 +31,42 @@ def join_into(
     What lies at `path` is replaced once the new one is complete. Raises RecordingError if a part is damaged or the
     place cannot be written; then `path` is as it was.
     """
-    beside = path.with_name(f"{path.name}.joining") if path is not None else None
+    if path is None:
+        with RecordingWriter(None, {}) as writer:
+            _join(parts, writer, facts)
+        return _checked(writer)
+    target = Path(os.path.realpath(path))
+    check_free(target)
+    beside = unused_name(target)
     try:
         with RecordingWriter(beside, {}) as writer:
-            join(parts, writer)
-            for key, value in (facts or {}).items():
-                writer.set_meta(key, value)
-        if path is None or beside is None:
-            return writer.recording()
-        try:
-            beside.replace(path)
-        except OSError as error:
-            raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
+            _join(parts, writer, facts)
+        _checked(writer).close()
+        with held(target):
+            check_free(target)  # since then another run may have taken it
+            take_name(beside, target)
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from None
     finally:
-        if beside is not None:
-            for ending in ("", "-wal", "-shm"):
-                beside.with_name(beside.name + ending).unlink(missing_ok=True)
-    for ending in ("-wal", "-shm"):  # of an older recording there that was cut short
-        path.with_name(path.name + ending).unlink(missing_ok=True)
-    return Recording.open(path)
+        with suppress(OSError):
+            remove_recording(beside)
+    return Recording(open_readonly(path), str(path))
+
+
+def _checked(writer: RecordingWriter) -> Recording:
+    """The joined recording. Each part is sound, but their clocks and numbers go on from one to the next."""
+    try:
+        return writer.recording(checked=True)
+    except RecordingError as error:
+        raise RecordingError(
+            "these recordings cannot be joined: their numbers add up to more than one holds"
+        ) from error
+
+
+def _join(parts: Iterable[tuple[str, Recording]], writer: RecordingWriter, facts: Mapping[str, object] | None) -> None:
+    join(parts, writer)
+    for key, value in (facts or {}).items():
+        writer.set_meta(key, value)
 
 
 def check_alike(parts: Sequence[tuple[str, Recording]]) -> None:

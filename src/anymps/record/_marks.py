@@ -43,6 +43,6 @@ def read_unsafe_copies(rows: Rows, site: Callable[[int], Site]) -> tuple[UnsafeC
         "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
         f"WHERE e.flags & {Flag.UNSAFE_COPY:d} GROUP BY o.name, e.site, e.sequence ORDER BY MIN(e.id)"
     ):
-        finding, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
-        found.append(UnsafeCopy(finding, operator, site(touched), site(copy), site(wait), count))
+        kind, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
+        found.append(UnsafeCopy(kind, operator, site(touched), site(copy), site(wait), count))
     return tuple(found)

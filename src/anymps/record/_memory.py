@@ -206,8 +206,15 @@ def tell(
     modules: dict[int, str],
     sites: dict[int, Site],
     dropped: bool = False,
+    cut_short: bool = False,
 ) -> MemoryStory:
-    """The story of `rows` of the table `allocations`; in `last_step` the last buffer was born."""
+    """The story of `rows` of the table `allocations`; in `last_step` the last buffer was born.
+
+    `cut_short`: the run did not come to its end, so what is alive in its last step may be that step's.
+    """
+    if cut_short:
+        rows = list(rows)
+        cut_short = any(row[-1] != Role.NONE for row in rows)  # else it was the model that was being moved
     # A long run has some 100,000 buffers: enumeration members are looked up once, not once a buffer, and a buffer is
     # made a tuple without the `__new__` of its class, which is Python.
     phases = list(Phase)
@@ -217,7 +224,7 @@ def tell(
         identity, born, died, born_ns, _, size, requested, in_use, reserved, signature, module, site, step, died_step,
         phase, died_phase, role,
     ) in rows:  # fmt: skip
-        category = _category(born, died, step, died_step, phase, died_phase, role, module, last_step)
+        category = _category(born, died, step, died_step, phase, died_phase, role, module, last_step, cut_short)
         operator, path, place = operators.get(signature, ""), modules.get(module, ""), sites.get(site, _NOWHERE)
         columns = (
             identity, born, died or None, born_ns, size, requested, category, operator, path, place, step,
@@ -236,7 +243,16 @@ def tell(
 
 
 def _category(
-    born: int, died: int, step: int, died_step: int, phase: int, died_phase: int, role: int, module: int, last_step: int
+    born: int,
+    died: int,
+    step: int,
+    died_step: int,
+    phase: int,
+    died_phase: int,
+    role: int,
+    module: int,
+    last_step: int,
+    cut_short: bool,
 ) -> Category:
     """What a buffer was, from its life; see the module."""
     if role != Role.NONE:
@@ -250,7 +266,8 @@ def _category(
         return Category.OPTIMIZER if outlives and not (died and died_step == step + 1) else Category.TEMPORARIES
     long_lived = died_step > step + 1 if died else last_step > step or not module
     if phase in (Phase.MOVE, Phase.BATCH):
-        stays = died_step > step + 1 if died else last_step > step + 1 or not last_step
+        # Without steps, what never dies is a whole data set or a model, unless the run was cut short in its first step.
+        stays = died_step > step + 1 if died else last_step > step + 1 or (not last_step and not cut_short)
         return Category.HELD if stays else Category.BATCHES
     if long_lived:
         return Category.HELD

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, TypeVar
 
 from anymps._errors import RecordingError
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
-from anymps.record._file import connect_memory, damaged
+from anymps.record._file import damaged
 from anymps.record._rounds import settle_steps
-from anymps.record._strict import DamageError, check_rows, read_facts, read_meta, read_object, read_texts
+from anymps.record._snapshot import connect_memory
+from anymps.record._strict import DAMAGE, DamageError, check_rows, read_facts, read_meta, read_object, read_texts
 from anymps.record.format import expand_spool
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
@@ -35,7 +37,7 @@ class OpenFile:
         """Hold every value to its column, as a file may have been made by others."""
         try:
             check_rows(self._connection)
-        except (sqlite3.Error, DamageError) as error:
+        except DAMAGE as error:
             raise self.damaged(error) from None
 
     def settle(self, *, foreign: bool) -> None:
@@ -46,13 +48,13 @@ class OpenFile:
             self._connection.close()
             self._connection = memory
             expand_spool(memory)
-        except (sqlite3.Error, DamageError, OverflowError) as error:  # a packed number may be larger than SQLite's
+        except DAMAGE as error:
             raise self.damaged(error) from None
         if foreign:
             self.check()  # what was packed, too
         try:
             settle_steps(self._connection)
-        except (sqlite3.Error, DamageError) as error:
+        except DAMAGE as error:
             raise self.damaged(error) from None
 
     def meta(self) -> dict[str, object]:
@@ -68,16 +70,18 @@ class OpenFile:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.ProgrammingError:
             raise self._was_closed() from None
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             raise self.damaged(error) from None
 
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a query, one by one as they are read."""
         try:
-            yield from self._connection.execute(statement)
+            # Through a chain: `yield from` calls the `close` of what it has not read to its end, and that of a cursor
+            # fails once the file is closed. Python would print that as an exception that it ignores.
+            yield from chain(self._connection.execute(statement))
         except sqlite3.ProgrammingError:
             raise self._was_closed() from None
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             raise self.damaged(error) from None
 
     def word(self, vocabulary: type[_V], stored: Any) -> _V:

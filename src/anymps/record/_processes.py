@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from anymps._vocabulary import Fate
 from anymps.record._facts import Site
 from anymps.record._sums import Rows
+
+_MARK = int(Fate.MARK)
 
 
 @dataclass(frozen=True)
@@ -15,8 +18,8 @@ class LinesByProcess:
 
     `called` is for any call, buffer or mark, `waited` for waits of the host, `refused` for calls that raised and for
     the lines that made what was refused. `steps` counts the complete steps of each process. `working` are the
-    processes in which anything happened. `whole` is false where some calls were only counted: then a line may have
-    run in more processes than are told.
+    processes in which anything ran on mps, or was refused there: notes of habits alone are nothing of that. `whole` is
+    false where some calls were only counted: then a line may have run in more processes than are told.
     """
 
     called: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
@@ -26,26 +29,42 @@ class LinesByProcess:
     working: frozenset[int] = frozenset()
     whole: bool = True
 
+    def per_step_there(self, per_step: float, processes: Collection[int]) -> float:
+        """How often a step of these processes does what only they do; `per_step` is for the steps of all.
+
+        That is of the typical step, and so of theirs, where they make more than half of all steps, else the mean. The
+        first step of all is not in it.
+        """
+        after_first = dict(self.steps)
+        if after_first:
+            after_first[min(after_first)] -= 1
+        own, of_all = sum(after_first.get(number, 0) for number in processes), sum(after_first.values())
+        return per_step * of_all / own if 0 < 2 * own <= of_all else per_step
+
 
 def read_lines_by_process(
     rows: Rows, sites: Mapping[int, Site], begins: Sequence[int], *, whole: bool
 ) -> LinesByProcess:
     """One pass over entries, buffers and refusals; `begins` are where the processes begin on the clock of the whole."""
-    calls = rows(f"SELECT DISTINCT {_process('start_ns', begins)}, site, wait <> 0 FROM entries")
+    calls = rows(
+        f"SELECT DISTINCT {_process('e.start_ns', begins)}, e.site, e.wait <> 0, s.fate <> {_MARK} "
+        "FROM entries e JOIN signatures s ON s.id = e.signature"
+    )
     buffers = rows(f"SELECT DISTINCT {_process('born_ns', begins)}, site FROM allocations WHERE born > 0")
     refusals = rows(
         f"SELECT DISTINCT {_process('e.start_ns', begins)}, r.site, r.origin FROM refusals r "
         "JOIN entries e ON e.id = r.entry"
     )
-    called = [(number, site) for number, site, _ in calls]
+    called = [(number, site) for number, site, *_ in calls]
+    ran = {number for number, _, _, is_call in calls if is_call}
     raised = [(number, site) for number, *both in refusals for site in both]
     steps = rows(f"SELECT {_process('start_ns', begins)}, COUNT(*) FROM steps WHERE end_ns NOT NULL GROUP BY 1")
     return LinesByProcess(
         called=_by_line([*called, *buffers, *raised], sites),
-        waited=_by_line([(number, site) for number, site, waits in calls if waits], sites),
+        waited=_by_line([(number, site) for number, site, waits, _ in calls if waits], sites),
         refused=_by_line(raised, sites),
         steps=dict(steps),
-        working=frozenset(number for number, _ in [*called, *buffers]),
+        working=frozenset(ran | {number for number, _ in [*buffers, *raised]}),
         whole=whole,
     )
 

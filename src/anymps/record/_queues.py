@@ -66,7 +66,7 @@ def read_queues(
     visits: dict[tuple[int, int], Counter[int]] = {}
     for it in walk.waits:
         if it.step in complete:
-            visits.setdefault((places[it.site], it.wait), Counter())[it.step] += 1
+            visits.setdefault((places.get(it.site, 0), it.wait), Counter())[it.step] += 1
     measured = _measured(own, places, first, last_detailed(rows) if only_detailed else None)
     queues = []
     shares = _shares(rows, only_detailed=only_detailed)
@@ -123,7 +123,7 @@ def _measured(
     """
     groups: dict[tuple[int, int], list[WaitAt]] = {}
     for wait in waits:
-        groups.setdefault((places[wait.site], wait.wait), []).append(wait)
+        groups.setdefault((places.get(wait.site, 0), wait.wait), []).append(wait)
     found = {}
     for key, alike in groups.items():
         only_first = max(wait.step for wait in alike) == first

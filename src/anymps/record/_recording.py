@@ -359,7 +359,10 @@ class Recording:
         ((last_step,),) = self._rows("SELECT COALESCE(MAX(step), 0) FROM allocations")
         operators = dict(self._rows("SELECT s.id, o.name FROM signatures s JOIN operators o ON o.id = s.operator"))
         dropped = bool(self._meta.get("allocations_dropped"))
-        return tell(rows, last_step, operators, self._modules, self._sites, dropped)
+        ending = self._meta.get("ending")
+        failed = isinstance(ending, dict) and bool(ending.get("status"))
+        cut_short = failed or not self.complete
+        return tell(rows, last_step, operators, self._modules, self._sites, dropped, cut_short)
 
     @cached_property
     def _detailed(self) -> int:
@@ -379,7 +382,12 @@ class Recording:
     @cached_property
     def _sites(self) -> dict[int, Site]:
         rows = self._rows("SELECT * FROM sites")
-        return {identity: Site(*columns) for identity, *columns in rows}
+        files: dict[str, dict[int, str]] = {}
+        sites = {identity: Site(*(*columns, files.setdefault(columns[0], {}))) for identity, *columns in rows}
+        for site in sites.values():
+            if site.around:
+                files[site.file].update(enumerate(site.around.split("\n"), site.first))
+        return sites
 
     @cached_property
     def _signatures(self) -> dict[int, Signature]:

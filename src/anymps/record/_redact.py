@@ -1,90 +1,111 @@
-"""What looks like a secret is not recorded: by the name of an option, a variable or a field, or by its own form.
+"""What looks like a secret is not recorded: by its own form, or by the name of an option, a variable or a field.
 
 Arguments, variables, exception texts and lines of source go into recordings and from there into reports, which people
-hand on. The forms are those that the services publish for their keys; the names are those that programs give them.
+hand on.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-HIDDEN: Final = "***"
-"""What stands in the place of a secret."""
-
-# Names by their words: `--hub-token`, `OPENAI_API_KEY`, `dbPassword`.
-_SECRET: Final = frozenset(
-    {"apikey", "apitoken", "authtoken", "accesskey", "credential", "credentials", "passphrase", "passwd", "password",
-     "passwort", "privatekey", "pwd", "secret", "secretkey", "secrets", "token"}
-)  # fmt: skip
-_SECRET_KEYS: Final = frozenset({"access", "account", "api", "auth", "encryption", "private", "secret", "service"})
-# Of language models: `--pad-token`, `eos_token`.
-_VOCABULARY: Final = frozenset(
-    {"added", "bos", "cls", "eos", "image", "mask", "max", "new", "num", "pad", "per", "sep", "special", "unk"}
+from anymps.record._secret_forms import HIDDEN, hide_forms
+from anymps.record._secret_names import (
+    is_flag,
+    is_login,
+    is_mixed,
+    is_option,
+    is_ordinary,
+    is_plain,
+    is_secret,
+    looks_random,
+    may_be_secret,
+    may_name_secrets,
+    names_secret,
 )
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-_FORMS: Final = re.compile(
-    r"""
-      (?P<pem>-----BEGIN\ [A-Z0-9\ ]*(?:PRIVATE\ KEY|CERTIFICATE)[A-Z\ ]*-----.*?(?:-----END\ [A-Z0-9\ ]+-----|\Z))
-    | (?P<scheme>\b[A-Za-z][A-Za-z0-9+.\-]{0,30}://)[^\s/?\#'"<>]{1,500}@   # https://user:pass@host
-    | (?P<word>\b(?:Bearer|Basic)\s+)[A-Za-z0-9_\-.~+/=]{16,}              # RFC 6750, RFC 7617
-    | (?P<key>\b(?:
-          hf_(?:[A-Za-z0-9]{30,}|(?=[a-z]{0,60}[A-Z0-9])[A-Za-z0-9]{16,})        # Hugging Face
-        | (?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}                      # GitHub
-        | glpat-[A-Za-z0-9_\-]{16,}                                        # GitLab
-        | sk-(?:[A-Za-z0-9]{16,}|(?=[A-Za-z_\-]{0,60}\d)[A-Za-z0-9_\-]{16,})    # OpenAI, Anthropic
-        | [rs]k_(?:live|test)_[A-Za-z0-9]{16,}                             # Stripe
-        | (?:AKIA|ASIA)[A-Z0-9]{16}                                        # AWS
-        | AIza[A-Za-z0-9_\-]{30,}                                          # Google
-        | xox[abeoprs]-[A-Za-z0-9\-]{10,}                                  # Slack
-        | (?:pypi|npm|dckr_pat)[-_][A-Za-z0-9_\-]{20,}
-        | eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*    # JSON web token, RFC 7519
-      )(?![A-Za-z0-9]))
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_NAME: Final = r"\b(?P<name>[A-Za-z_][\w\-]{1,60})"
+_NAME: Final = r"(?P<name>[A-Za-z_][\w\-.]{1,60})"
+_NAME_OR_LETTER: Final = r"(?P<name>[A-Za-z_][\w\-.]{0,60})"
 # `password="..."`, `"api_key": "..."`: a name, then a text in quotes.
-_BEFORE_QUOTED: Final = re.compile(rf"""{_NAME}["']?\]?\s{{0,20}}(?P<mark>[=:])\s{{0,20}}[rbuRBU]?(?=["'])""")
-_IN_QUOTES: Final = re.compile(r"""(?P<quote>["'])(?P<value>[^"'\n]{3,})(?P=quote)""")
-# `password=hunter2` of a message or an option: up to a blank.
-_BEFORE_PLAIN: Final = re.compile(rf"{_NAME}(?P<mark>=|:\ )")
-_UP_TO_A_BLANK: Final = re.compile(r"""(?P<value>[^\s"'&,;(){}\[\]]{3,})""")
+_ASSIGNED: Final = re.compile(rf"""\b{_NAME}["']?\]?\s{{0,20}}(?P<mark>[=:])\s{{0,20}}\(?\s{{0,20}}(?=[rbufRBUF"'])""")
+# `["--key", "..."]`: an option and its value in a list of words.
+_LISTED: Final = re.compile(rf"""(?<=["'])(?P<dashes>--?){_NAME_OR_LETTER}["'],\s{{1,20}}(?=[rbufRBUF"'])""")
+# `setenv("WANDB_API_KEY", "...")`: a name and its value as the first two of a call.
+_PASSED: Final = re.compile(rf"""\(\s{{0,20}}["']{_NAME}["'],\s{{0,20}}(?=[rbufRBUF"'])""")
+# `auth=("me", "...")`, `HTTPBasicAuth("me", "...")`
+_PAIR: Final = re.compile(
+    r"""\b(?P<name>(?:\w{0,30}auth["']?\s{0,4}[=:]\s{0,4}|\w{1,30}Auth))\(\s{0,20}(["'])[^"'\n]{0,100}\2\s{0,4},\s{0,20}(?=["'])"""
+)
+# `wandb.login("...")`
+_LOGIN: Final = re.compile(r"""\b(?P<name>login|authenticate)\(\s{0,20}(?=["'])""")
+# What is judged of a value is its beginning; what is hidden is all of it.
+_IN_QUOTES: Final = re.compile(
+    r"""[rbufRBUF]{0,2}(?P<quote>\"{3}|'{3}|["'])(?P<value>(?:\\.|(?!(?P=quote))[^\\\n]){3,500})""", re.DOTALL
+)
+_REST: Final = {
+    quote: re.compile(rf"(?:\\.|(?!{quote})[^\\{end}])*", re.DOTALL)
+    for quote, end in (('"', r"\n"), ("'", r"\n"), ('"""', ""), ("'''", ""))
+}
+# `password=hunter2` of a message, `--token hunter2` of a command line in it: up to a blank.
+_PLAINLY: Final = re.compile(
+    rf"(?<![\w\-.])(?P<dashes>--?|)(?P<kind>(?:api|access|auth|private|secret) |){_NAME_OR_LETTER}"
+    r"(?P<mark>=|: | (?=[^\s\-]))",
+    re.IGNORECASE,
+)
+_UP_TO_A_BLANK: Final = re.compile(r"""(?P<value>[^\s"'&,;(){}\[\]]{3,500})""")
+_REST_UP_TO_A_BLANK: Final = re.compile(r"""[^\s"'&,;(){}\[\]]*""")
+# `?sig=...&` of an address.
+_QUERY: Final = re.compile(r"[?&;](?P<name>[A-Za-z][\w\-.]{0,60})=")
+_PARAMETER: Final = re.compile(r"""(?P<value>[^\s"'&;#<>]{3,500})""")
+_REST_OF_PARAMETER: Final = re.compile(r"""[^\s"'&;#<>]*""")
 
 
 def redact(text: str) -> str:
     """The text of a message, without what looks like a secret in it."""
     if len(text) < 4:
         return text
-    return _by_name(redact_source(text), _BEFORE_PLAIN, _UP_TO_A_BLANK)
+    text = redact_source(text)
+    return (
+        _without(text, _PLAINLY, _UP_TO_A_BLANK, _REST_UP_TO_A_BLANK, _plain_is_secret)
+        if may_name_secrets(text)
+        else text
+    )
 
 
 def redact_source(text: str) -> str:
     """Lines of source: only texts in quotes are taken for values, since `password=password` gives nothing away."""
-    return _by_name(_FORMS.sub(_by_form, text), _BEFORE_QUOTED, _IN_QUOTES) if text else text
+    text = hide_forms(text)
+    if not may_name_secrets(text):
+        return text
+    for before, is_one in _QUOTED_VALUES:
+        text = _without(text, before, _IN_QUOTES, _REST, is_one)
+    return _without(text, _QUERY, _PARAMETER, _REST_OF_PARAMETER, _parameter_is_secret)
 
 
 def redact_value(name: str, value: str) -> str:
     """The value of a variable or a field."""
-    return HIDDEN if value and is_secret(name) and not _is_plain(value) else redact(value)
+    return HIDDEN if value and is_secret(name) and not is_plain(value) else redact(value)
 
 
 def redact_arguments(arguments: Sequence[str]) -> list[str]:
-    """The words of a command line: `--token X`, `--token=X` and `token=X` lose their values."""
+    """The words of a command line: `--token X`, `--token=X`, `token=X`, `--login me:X`, `-p X` lose their values."""
     words: list[str] = []
-    hide = False
+    option = ""  # whose value the next word may be
     for word in arguments:
         name, mark, value = word.partition("=")
-        if hide and not (word.startswith("-") and is_option(word)) and not _is_plain(word):
+        if option and not is_flag(word) and _argument_is_secret(option, word):
             words.append(HIDDEN)
-        elif mark and is_secret(name) and not _is_plain(value):
+            option = ""
+            continue
+        if mark and _argument_is_secret(name, value):
             words.append(f"{name}={HIDDEN}")
+        elif word.startswith("-p") and is_mixed(word[2:]) and not is_flag(word):  # `-phunter2`, not `-precision`
+            words.append(f"-p{HIDDEN}")
         else:
             words.append(redact(word))
-        hide = not mark and is_option(word) and is_secret(word)
+        option = word if not mark and is_option(word) else ""
     return words
 
 
@@ -110,43 +131,80 @@ def redact_note(name: str) -> str:
         return name
 
 
-def is_option(word: str) -> bool:
-    """Whether a word of a command line is the name of an option."""
-    return re.fullmatch(r"--?[A-Za-z][\w\-.]*", word) is not None
+def _argument_is_secret(name: str, value: str) -> bool:
+    if is_secret(name):
+        return not is_plain(value)
+    if name == "-p" or may_be_secret(name):
+        return not is_ordinary(value)
+    return is_login(name, value)
 
 
-def is_secret(name: str) -> bool:
-    """Whether a name is one that programs give to secrets."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    for number, word in enumerate(words):
-        before = words[number - 1] if number else ""
-        if word == "key" and before in _SECRET_KEYS:
-            return True
-        if word in _SECRET and not (word == "token" and _VOCABULARY & set(words)):
-            return word != "token" or words[number + 1 :] not in (["id"], ["ids"], ["type"], ["count"])
-    return False
+def _assigned_is_secret(found: re.Match[str], value: str) -> bool:
+    name = found["name"]
+    if is_secret(name) or (name.lower().endswith("pass") and may_be_secret(name)):
+        return not is_plain(value)
+    return may_be_secret(name) and looks_random(value)
 
 
-def _is_plain(value: str) -> bool:
-    """Whether a value says nothing: a truth, a small number, a place for a value."""
-    return value.lower() in ("", "0", "1", "true", "false", "none", "null", "yes", "no", HIDDEN)
+def _listed_is_secret(found: re.Match[str], value: str) -> bool:
+    name = f"{found['dashes']}{found['name']}"
+    return not is_flag(value) and not names_secret(value) and _argument_is_secret(name, value)
 
 
-def _by_form(found: re.Match[str]) -> str:
-    if found["scheme"]:
-        return f"{found['scheme']}{HIDDEN}@"
-    return f"{found['word'] or ''}{HIDDEN}"
+def _passed_is_secret(found: re.Match[str], value: str) -> bool:
+    return is_secret(found["name"]) and not is_plain(value) and not names_secret(value)
 
 
-def _by_name(text: str, before: re.Pattern[str], value: re.Pattern[str]) -> str:
-    """The text without the values that follow the names of secrets."""
+def _pair_is_secret(found: re.Match[str], value: str) -> bool:
+    return not is_plain(value)
+
+
+def _login_is_secret(found: re.Match[str], value: str) -> bool:
+    return looks_random(value)
+
+
+_QUOTED_VALUES: Final = (
+    (_ASSIGNED, _assigned_is_secret),
+    (_LISTED, _listed_is_secret),
+    (_PASSED, _passed_is_secret),
+    (_PAIR, _pair_is_secret),
+    (_LOGIN, _login_is_secret),
+)
+
+
+def _plain_is_secret(found: re.Match[str], value: str) -> bool:
+    name, mark, option = found["name"], found["mark"], f"{found['dashes']}{found['name']}"
+    if found["kind"]:  # "invalid API key: hunter2"
+        return mark == ": " and is_secret(f"{found['kind']}{name}") and is_mixed(value)
+    if mark == " ":  # "--token hunter2", but "the --token option" and "usage: train.py --token TOKEN"
+        return bool(found["dashes"]) and _argument_is_secret(option, value) and (is_mixed(value) or ":" in value)
+    if mark == ": " and not found["dashes"] and name.lower() in ("token", "pass", "cookie"):
+        return looks_random(value)  # "Unknown token: foo"
+    return _assigned_is_secret(found, value)
+
+
+def _parameter_is_secret(found: re.Match[str], value: str) -> bool:
+    name = found["name"]
+    return not is_plain(value) if is_secret(name) else may_be_secret(name) and not is_ordinary(value)
+
+
+def _without(
+    text: str,
+    before: re.Pattern[str],
+    value: re.Pattern[str],
+    rest: re.Pattern[str] | Mapping[str, re.Pattern[str]],
+    is_one: Callable[[re.Match[str], str], bool],
+) -> str:
+    """The text without the values, behind what `before` finds, that `is_one` says are secrets.
+
+    `rest`, one for each kind of quote or one for all, finds what of a value goes beyond `value`.
+    """
     pieces, at = [], 0
     for head in before.finditer(text):
-        of_language = head["name"].lower() == "token" and head["mark"] == ": "  # "Unknown token: foo"
-        if head.start() < at or of_language or not is_secret(head["name"]):
-            continue
-        found = value.match(text, head.end())
-        if found is not None and not _is_plain(found["value"]):
+        found = value.match(text, head.end()) if head.start() >= at else None
+        if found is not None and is_one(head, found["value"]):
             pieces += [text[at : found.start("value")], HIDDEN]
-            at = found.end("value")
+            pattern = rest if isinstance(rest, re.Pattern) else rest[found["quote"]]
+            tail = pattern.match(text, found.end("value"))
+            at = tail.end() if tail is not None else found.end("value")
     return "".join([*pieces, text[at:]])

@@ -3,6 +3,7 @@
 A round is what a loop does once, or a few times, each time round: an optimizer's step, a backward, a module's call, a
 batch. A recording holds them as they came. Which of them mark the steps is decided here, when all are known.
 
+- Where whoever records called each step itself, as `anymps bench` does with a function, these are the steps.
 - With an optimizer a step ends with it. Of several that take turns (a GAN, an actor and its critic, one for each group
   of parameters) the last one of a round ends it; those that train one after the other have steps of their own.
 - A backward without an optimizer belongs to a training that updates by hand; without a backward, modules that are
@@ -75,6 +76,10 @@ def _settle(connection: sqlite3.Connection) -> None:
     rows = connection.execute("SELECT kind, key, site, start_ns, end_ns FROM rounds ORDER BY end_ns")
     rounds = [Round(*row) for row in rows]
     if not rounds and not connection.execute("SELECT 1 FROM meta WHERE key = 'rounds' AND value = 'true'").fetchall():
+        return
+    called = [it.end_ns for it in rounds if it.kind == RoundKind.CALLED]
+    if called:
+        _renumber(connection, called)
         return
     optimizers = [it for it in rounds if it.kind == RoundKind.OPTIMIZER]
     if optimizers:

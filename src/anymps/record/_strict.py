@@ -1,6 +1,6 @@
 """The border that a recording from elsewhere crosses: exact tables, types, ranges and JSON, before any of it is used.
 
-What a file must look like is derived from `format/_schema.py` and the vocabularies; what crosses needs no check later.
+What a file must look like is derived from `format/` and the vocabularies; what crosses needs no check later.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
-from anymps.record.format import TABLES
+from anymps.record.format import MOST, RANGES, TABLES
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it
 _LONGEST_TEXT: Final = 1 << 24  # characters of one text
 _LONGEST_NAME: Final = 1 << 16
-_MOST: Final = 1 << 60  # of counts, bytes and times in ns (36 years)
 _DEEPEST: Final = 32  # levels of JSON
 _LIMIT_LENGTH, _LIMIT_ATTACHED = 0, 7  # sqlite3.h; Python 3.10 has no names for them
 
@@ -31,12 +30,19 @@ _WORDS: Final[Mapping[str, Mapping[str, type[Enum]]]] = {
     "TEXT": {"kind": RefusalKind},
 }  # fmt: skip
 _NAMES: Final = ("key", "name", "path", "type", "file", "function", "via", "error")
-_MOMENTS: Final = ("start_ns", "end_ns", "born_ns", "died_ns")
-_ANY: Final = ("sequence", "key")  # two numbers of sites in one, or -1; what tells two optimizers apart
+_MOMENTS: Final = ("start_ns", "end_ns")
 
 
 class DamageError(Exception):
     """What is wrong with a file, in a few words."""
+
+
+DAMAGE: Final = (sqlite3.Error, DamageError, UnicodeError, OverflowError)
+"""What reading raises for a damaged file.
+
+Python fails with a UnicodeError to tell an error of SQLite's that quotes bytes which are no text, and with an
+OverflowError to store a number that SQLite has no room for.
+"""
 
 
 class _Column(NamedTuple):
@@ -76,7 +82,7 @@ def check_schema(connection: sqlite3.Connection) -> None:
 def check_rows(connection: sqlite3.Connection) -> None:
     """Raise DamageError unless every value is of its column's type and within its range."""
     for table in TABLES:
-        conditions = {column.name: _condition(column) for column in _columns(table)}
+        conditions = {column.name: _condition(table, column) for column in _columns(table)}
         wrong = " OR ".join(f"NOT ({condition})" for condition in conditions.values())
         if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone() is None:
             continue
@@ -93,7 +99,7 @@ def _columns(table: str) -> Iterator[_Column]:
         yield _Column(name, kind, nullable=not rest)
 
 
-def _condition(column: _Column) -> str:
+def _condition(table: str, column: _Column) -> str:
     """What must hold for a value of this column; never NULL itself."""
     name, kind, nullable = column
     conditions = [f"typeof({name}) = '{kind.lower()}'"]
@@ -102,8 +108,11 @@ def _condition(column: _Column) -> str:
         conditions.append(f"{name} IN ({', '.join(words)})")
     elif kind == "INTEGER" and name == "flags":
         conditions.append(f"{name} BETWEEN 0 AND {sum(Flag)}")
-    elif kind == "INTEGER" and name not in _ANY:
-        conditions.append(f"{name} BETWEEN {-_MOST if name in _MOMENTS else 0} AND {_MOST}")
+    elif kind == "INTEGER" and name in RANGES.get(table, {}):
+        least, most = RANGES[table][name]
+        conditions.append(f"{name} BETWEEN {least} AND {most}")
+    elif kind == "INTEGER" and name != "key":  # a key tells two optimizers apart, and may be any number
+        conditions.append(f"{name} BETWEEN {-MOST if name in _MOMENTS else 0} AND {MOST}")
     elif kind == "TEXT":
         most = _LONGEST_NAME if name in _NAMES else _LONGEST_TEXT
         conditions.append(f"length({name}) <= {most}")
@@ -182,11 +191,11 @@ def _truth(value: object) -> bool:
 
 
 def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
 
 
 def _seconds(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST
 
 
 def _texts(value: object) -> bool:
@@ -258,6 +267,7 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
     "environment": _texts_by_name,
     "parts": _parts,
     "steps": _part,
+    "unmoved": lambda value: isinstance(value, list) and all(map(_place, value)),
     "real_calls": _counts,
     "wall_seconds": _seconds,
 }  # fmt: skip

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import RecordingError
-from anymps.record._file import check_is_recording, connect_memory, open_readonly
+from anymps.record._file import open_readonly
+from anymps.record._place import check_free, held, name_of_new, remove_recording, take_name
 from anymps.record._recording import Recording
 from anymps.record._redact import redact, redact_arguments, redact_json, redact_note, redact_source
 from anymps.record._rounds import settle_steps
+from anymps.record._snapshot import connect_memory, new_identity, own_writer, register, unregister
 from anymps.record.format import (
     ALLOCATION,
     ModuleRow,
@@ -31,6 +33,7 @@ from anymps.record.format import (
     expand_spool,
 )
 
+_PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _CHECKPOINT_PAGES = 16384  # 64 MiB: a checkpoint syncs the disk, and the training thread would wait for it
 
 
@@ -53,14 +56,19 @@ class RecordingWriter:
         self._process = os.getpid()
         self._closed = False
         self._abandoned = False
+        self._at_rest = False
+        identity = self._identity = new_identity()
         try:
-            self._connection = _create_in_memory() if self._path is None else _create(self._path)
-            self._connection.execute("BEGIN IMMEDIATE")
+            if self._path is None:
+                self._connection = _create_in_memory(identity, meta)
+                self._connection.execute("BEGIN IMMEDIATE")
+            else:
+                # A link stays one, and the file that it means is replaced.
+                self._file = Path(os.path.realpath(self._path))
+                self._connection = _create(self._file, identity, meta)
+                register(self._file, self)
         except sqlite3.Error as error:
             raise RecordingError(f"{self._name} cannot be written: {error}") from None
-        for key, value in meta.items():
-            self.set_meta(key, value)
-        self.commit()
 
     @classmethod
     def in_memory(cls, meta: Mapping[str, object] | None = None) -> RecordingWriter:
@@ -75,11 +83,7 @@ class RecordingWriter:
 
     def set_meta(self, key: str, value: object) -> None:
         """Set one fact about the run; `value` is anything that JSON holds. What looks like a secret is left out."""
-        if key in ("schema_version", "complete"):
-            raise RecordingError(f"meta {key!r} belongs to the file format and cannot be set")
-        if key == "arguments" and isinstance(value, (list, tuple)):
-            value = redact_arguments([str(word) for word in value])
-        self._put_meta(key, redact_json(value))
+        self._run(_PUT_META, [_row(key, value)])
 
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:
         """Add `(id, name)` rows. Here and below, a row whose key is there already replaces it."""
@@ -138,7 +142,7 @@ class RecordingWriter:
         """Make everything written so far survive a kill of the process."""
         with self._writing() as connection:
             if connection is not None:
-                connection.execute("COMMIT")
+                self._commit(connection)
                 # Always inside a transaction, so that a second writer finds the file taken.
                 connection.execute("BEGIN IMMEDIATE")
 
@@ -151,13 +155,51 @@ class RecordingWriter:
                 return
             expand_spool(connection)
             settle_steps(connection)
-            self._put_meta("complete", True)
-            connection.execute("COMMIT")
+            connection.execute(_PUT_META, ("complete", "true"))
+            self._commit(connection)
             self._closed = True
             if self._path is not None:
-                with suppress(sqlite3.OperationalError):  # a reader has it open: then its journal stays beside it
+                self._end(connection)
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        """Every change carries the number of the file, by which its journal is known."""
+        connection.execute(f"PRAGMA user_version = {self._identity}")
+        connection.execute("COMMIT")
+
+    def _end(self, connection: sqlite3.Connection) -> None:
+        """Make the recording one plain file at its place, and let go of it. Where that fails it stays readable here."""
+        with held(self._file):
+            if own_writer(self._file) is self:
+                try:
                     connection.execute("PRAGMA journal_mode = DELETE")
-                connection.close()
+                except sqlite3.OperationalError:  # another program has it open, or the disk is full
+                    with suppress(sqlite3.OperationalError):
+                        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                    return
+            elif os.path.lexists(self._file):
+                raise RecordingError(
+                    f"{self._name} is another run's by now: this one was to be recorded into a file that is gone"
+                )
+            else:
+                self._put_back(connection)
+            self._at_rest = True
+            unregister(self)
+            connection.close()
+
+    def _put_back(self, connection: sqlite3.Connection) -> None:
+        """Write the file anew that somebody has moved or removed."""
+        fresh = name_of_new(self._file)
+        try:
+            remove_recording(fresh)
+            with closing(sqlite3.connect(fresh, isolation_level=None)) as copy:
+                connection.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")
+            take_name(fresh, self._file)
+        except OSError as error:
+            raise RecordingError(f"{self._name} cannot be written: {error.strerror}") from None
+        finally:
+            with suppress(OSError):
+                remove_recording(fresh)
 
     def abandon(self) -> None:
         """Leave an incomplete recording of what was committed. From now on writing does nothing."""
@@ -167,36 +209,37 @@ class RecordingWriter:
             self._abandoned = self._closed = True
             with suppress(sqlite3.Error):  # SQLite has rolled back of its own accord after some errors
                 self._connection.execute("ROLLBACK")
-            if self._path is not None:
-                with suppress(sqlite3.Error):
-                    self._connection.close()
 
-    def recording(self) -> Recording:
+    def recording(self, *, checked: bool = False) -> Recording:
         """What has been written so far, to be read; later writing does not change it.
 
-        Packed entries count too. With a file, this opens the file.
+        Packed entries count too. Once the file is whole, this opens it. What came from elsewhere is to be `checked`,
+        value by value; RecordingError is raised for one that no recording holds.
         """
+        if self._path is not None and self._at_rest:
+            return Recording(open_readonly(self._path), self._name, foreign=checked)
         if not self._closed:
             self.commit()
-        if self._path is not None:
-            return Recording(open_readonly(self._path), str(self._path))  # our own: its values need no check
+        return Recording(self.snapshot(), self._name, foreign=checked)
+
+    def snapshot(self) -> sqlite3.Connection:
+        """What was committed so far, as a database in memory."""
         copy = connect_memory()
         with self._lock:
             # SQLite copies no database whose writer has a transaction open.
             if not self._closed:
-                self._connection.execute("COMMIT")
-            self._connection.backup(copy)
-            if not self._closed:
-                self._connection.execute("BEGIN IMMEDIATE")
-        return Recording(copy, "the recording in memory")
+                self._commit(self._connection)
+            try:
+                self._connection.backup(copy)
+            finally:
+                if not self._closed:
+                    self._connection.execute("BEGIN IMMEDIATE")
+        return copy
 
     def __del__(self) -> None:
         # A writer that nobody closed leaves an incomplete recording, as a kill does. A forked child must not touch it.
         if getattr(self, "_process", None) == os.getpid() and hasattr(self, "_connection"):
             self._connection.close()
-
-    def _put_meta(self, key: str, value: object) -> None:
-        self._run("INSERT OR REPLACE INTO meta VALUES (?, ?)", [(key, json.dumps(value))])
 
     def _insert(self, table: str, columns: int, rows: Iterable[tuple[Any, ...]]) -> None:
         self._run(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * columns)})", rows)
@@ -227,6 +270,8 @@ class RecordingWriter:
                 yield self._connection
             except sqlite3.Error as error:
                 raise RecordingError(f"{self._name} cannot be written: {error}") from None
+            except OverflowError:
+                raise RecordingError(f"{self._name} cannot be written: a number is larger than any it holds") from None
 
     @property
     def _name(self) -> str:
@@ -240,59 +285,51 @@ def _as_text(row: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _create_in_memory() -> sqlite3.Connection:
-    connection = connect_memory()
+def _row(key: str, value: object) -> tuple[str, str]:
+    """A row of `meta`. What looks like a secret is left out."""
+    if key in ("schema_version", "complete"):
+        raise RecordingError(f"meta {key!r} belongs to the file format and cannot be set")
+    if key == "arguments" and isinstance(value, (list, tuple)):
+        value = redact_arguments([str(word) for word in value])
+    return key, json.dumps(redact_json(value))
+
+
+def _begin(connection: sqlite3.Connection, identity: int, meta: Mapping[str, object]) -> None:
+    """Make an empty database a recording of a run of which only these facts are known."""
     create_tables(connection)
+    connection.execute(f"PRAGMA user_version = {identity}")
+    connection.executemany(_PUT_META, [_row(key, value) for key, value in meta.items()])
+
+
+def _create_in_memory(identity: int, meta: Mapping[str, object]) -> sqlite3.Connection:
+    connection = connect_memory()
+    _begin(connection, identity, meta)
     return connection
 
 
-def _create(path: Path) -> sqlite3.Connection:
-    """Put an empty recording at `path` and connect to it."""
-    if path.is_dir():
-        raise RecordingError(f"{path} is a directory: give the name of a file to record into")
-    if not path.parent.is_dir():
-        raise RecordingError(f"{path} cannot be written: there is no directory {path.parent}")
-    if path.exists():
-        _settle_older(path)
-    path = Path(os.path.realpath(path))  # a link stays one, and the file that it means is replaced
+def _create(path: Path, identity: int, meta: Mapping[str, object]) -> sqlite3.Connection:
+    """Put a new recording at `path`, connect to it and begin to write: from then on the name is taken."""
     # Beside the target, so that moving it there is one step; SQLite must not be connected while its file is renamed.
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    fresh = name_of_new(path)
     try:
-        try:
-            with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
-                create_tables(connection)
-            os.replace(fresh, path)
-        finally:
-            with suppress(OSError):
-                fresh.unlink(missing_ok=True)
+        with held(path):
+            check_free(path)
+            remove_recording(fresh)  # of one that was killed right here
+            try:
+                with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
+                    connection.execute("BEGIN")
+                    _begin(connection, identity, meta)
+                    connection.execute("COMMIT")
+                take_name(fresh, path)
+            finally:
+                with suppress(OSError):
+                    remove_recording(fresh)
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+            # Write-ahead logging: what is committed is safe from the process's death without waiting for the disk.
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            connection.execute("BEGIN IMMEDIATE")
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
-    # Write-ahead logging: what is committed is safe from the process's death without waiting for the disk.
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     return connection
-
-
-def _settle_older(path: Path) -> None:
-    """Check that the file at `path` may be replaced, and fold its journal into it."""
-    if not path.is_file():
-        raise RecordingError(f"{path} is not a regular file: give the name of a file to record into")
-    if path.stat().st_size == 0:
-        return  # as `mktemp` makes it: nothing to lose
-    try:
-        check_is_recording(path)
-    except RecordingError as error:
-        raise RecordingError(f"{path} exists and will not be overwritten: {error}") from None
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as older:
-        try:
-            older.execute("BEGIN IMMEDIATE")
-            older.execute("COMMIT")
-            # Folds the journal of a killed run into its file and takes it away: a journal that stayed behind would be
-            # taken for the new file's.
-            older.execute("PRAGMA journal_mode = DELETE")
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise RecordingError(f"{path} is in use by another process: record into another file") from None
-            raise RecordingError(f"{path} cannot be written: {error}") from None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from anymps.record.format._packed import ALLOCATION, ENTRY, MOST, RANGES
 from anymps.record.format._quote import AROUND, Quote, quote_file, quote_text
 from anymps.record.format._schema import (
-    ALLOCATION,
     APPLICATION_ID,
-    ENTRY,
     ON_CPU,
     ON_MPS,
     SCHEMA_VERSION,
@@ -30,8 +29,10 @@ __all__ = [
     "APPLICATION_ID",
     "AROUND",
     "ENTRY",
+    "MOST",
     "ON_CPU",
     "ON_MPS",
+    "RANGES",
     "SCHEMA_VERSION",
     "TABLES",
     "ModuleRow",

@@ -1,4 +1,4 @@
-"""The file format of a recording, version 2: tables, packed entries, and how spooled entries become rows.
+"""The file format of a recording, version 2: tables, and how spooled entries become rows.
 
 `docs/architecture.md` states the format for people; this module is its one implementation.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import struct
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
 from anymps._errors import RecordingError
 from anymps._vocabulary import Direction, Fate
+from anymps.record.format._packed import ALLOCATION, ENTRY, Packed
 
 SCHEMA_VERSION: Final = 2
 APPLICATION_ID: Final = 0x616E796D  # "anym": SQLite's own mark of what a database file is for
@@ -69,22 +70,7 @@ TABLES: Final[dict[str, str]] = {
 ON_MPS: Final = f"(s.fate = {Fate.NATIVE:d} OR s.fate = {Fate.COPY:d} AND direction = {Direction.MPS_TO_MPS:d})"
 ON_CPU: Final = f"(s.fate IN ({Fate.FALLBACK:d}, {Fate.ALWAYS_FALLBACK:d}))"
 
-ENTRY: Final = struct.Struct("<qqqqIIIIIBBBBII")
-"""One packed entry: start_ns, duration_ns, moved_bytes, sequence, signature, module, site, step, thread, phase, wait,
-direction, flags, refusal, reserved."""
-
-ALLOCATION: Final = struct.Struct("<QQQqqQQQQIIIIIBBBx")
-"""One packed row of `allocations`, its columns in their order: 96 bytes."""
-
-# The same 64 bytes without the last two fields, so that unpacked tuples go into the table as they come.
-_ENTRY_ROW = struct.Struct("<qqqqIIIIIBBBB8x")
-_ENTRY_REFUSAL = struct.Struct("<56xI4x")
-_WAIT_BYTE, _DIRECTION_BYTE, _REFUSAL_BYTES = 53, 54, (56, 57, 58, 59)  # where they lie in the 64 bytes
 _NOT_ZERO = re.compile(rb"[^\0]")
-_INSERT_ENTRY = (
-    "INSERT INTO entries (start_ns, duration_ns, moved_bytes, sequence, signature, module, site, step, thread, "
-    "phase, wait, direction, flags) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -97,7 +83,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO sites VALUES (0, '', 0, '', '', '', 0, '', '')")
 
 
-def check_chunk(chunk: bytes, packed: struct.Struct = ENTRY) -> None:
+def check_chunk(chunk: bytes, packed: Packed = ENTRY) -> None:
     """Raise RecordingError unless `chunk` is a whole number of packed entries (or other packed rows)."""
     if len(chunk) % packed.size:
         raise RecordingError(f"packed entries come in multiples of {packed.size} bytes, this chunk has {len(chunk)}")
@@ -114,12 +100,12 @@ def expand_spool(connection: sqlite3.Connection) -> None:
         check_chunk(chunk)
         connection.execute("DELETE FROM spool WHERE id = ?", (identity,))
         (before,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM entries").fetchone()
-        connection.executemany(_INSERT_ENTRY, _ENTRY_ROW.iter_unpack(chunk))
+        connection.executemany(_insertion(ENTRY), ENTRY.iter_rows(chunk))
         connection.executemany(
             "UPDATE refusals SET entry = ? WHERE id = ?",
             (
                 (before + place, refusal)
-                for place, (refusal,) in enumerate(_ENTRY_REFUSAL.iter_unpack(chunk), start=1)
+                for place, refusal in enumerate(ENTRY.iter_field("refusal", chunk), start=1)
                 if refusal
             ),
         )
@@ -127,14 +113,17 @@ def expand_spool(connection: sqlite3.Connection) -> None:
         (chunk,) = connection.execute("SELECT chunk FROM allocation_spool WHERE id = ?", (identity,)).fetchone()
         check_chunk(chunk, ALLOCATION)
         connection.execute("DELETE FROM allocation_spool WHERE id = ?", (identity,))
-        connection.executemany(
-            f"INSERT OR REPLACE INTO allocations VALUES ({', '.join('?' * 17)})", ALLOCATION.iter_unpack(chunk)
-        )
+        connection.executemany(_insertion(ALLOCATION), ALLOCATION.iter_rows(chunk))
+
+
+def _insertion(packed: Packed) -> str:
+    names = ", ".join(packed.columns)
+    return f"INSERT OR REPLACE INTO {packed.table} ({names}) VALUES ({', '.join('?' * len(packed.columns))})"
 
 
 def mattering(packed: bytes) -> bytes:
     """The packed entries that waited, were refused or copied between CPU and device."""
     found: set[int] = set()
-    for byte in (_WAIT_BYTE, _DIRECTION_BYTE, *_REFUSAL_BYTES):
+    for byte in chain.from_iterable(map(ENTRY.bytes_of, ("wait", "direction", "refusal"))):
         found.update(match.start() for match in _NOT_ZERO.finditer(packed[byte :: ENTRY.size]))
     return b"".join(packed[index * ENTRY.size : (index + 1) * ENTRY.size] for index in sorted(found))

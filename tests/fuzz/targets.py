@@ -1,0 +1,490 @@
+"""The files that the command line reads: how one of each looks, how it may be changed, and what reads it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from fuzz.mutate import Mutator, archive, damaged, headed, lines, tree
+
+if TYPE_CHECKING:
+    from anymps.record import Recording
+
+Words = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of file. `seeds` are good ones; `place` puts one into the current folder and gives the commands for it."""
+
+    seeds: Callable[[], list[bytes]]
+    place: Callable[[bytes], list[Words]]
+    mutators: tuple[Mutator, ...] = ()
+    words: tuple[bytes, ...] = field(default=())
+
+    def case(self, random: Random) -> bytes:
+        """One seed, changed."""
+        seeds = self.seeds()
+        data = random.choice(seeds)
+        if self.mutators and random.random() < 0.6:
+            data = random.choice(self.mutators)(random, data)
+            if random.random() < 0.7:
+                return data
+        return damaged(random, data, self.words, seeds)
+
+
+# --- recordings and what is read beside them
+
+
+@cache
+def recordings() -> list[bytes]:
+    from recordings import hostile, refusing, small, training
+
+    return [_file_of(it) for it in (training(steps=3).close(), refusing(), small(), hostile())]
+
+
+def _file_of(recording: Recording) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run")
+        with recording, closing(sqlite3.connect(path)) as target:
+            recording._file._connection.backup(target)
+        return path.read_bytes()
+
+
+def _run_file() -> str:
+    Path("run.anymps").write_bytes(recordings()[0])
+    return "run.anymps"
+
+
+def _recording(data: bytes) -> list[Words]:
+    good = _run_file()
+    Path("bad.anymps").write_bytes(data)
+    form = ("terminal", "html", "trace", "json", "sarif", "github", "junit")[sum(data) % 7]
+    return [
+        ["report", "bad.anymps", "--format", form],
+        ["report", good, "bad.anymps"],
+        ["join", good, "bad.anymps", "-o", "joined.anymps"],
+        ["diff", "bad.anymps", good],
+    ]
+
+
+@cache
+def _baselines() -> list[bytes]:
+    finding = {"id": "MPS201", "file": "train.py", "function": "main", "source": "loss.item()", "count": 2}
+    return [json.dumps({"version": 1, "findings": [finding, {**finding, "id": "MPS301", "count": 1}]}).encode()]
+
+
+def _baseline(data: bytes) -> list[Words]:
+    Path("known.json").write_bytes(data)
+    return [["report", _run_file(), "--baseline", "known.json"]]
+
+
+def _settings_files() -> list[bytes]:
+    return [
+        b'[project]\nname = "x"\n\n[tool.anymps]\nmac = "M3 Pro 18GB"\nfail-on = "warning"\nbaseline = "known.json"\n'
+        b'disable = ["MPS812"]\n\n[tool.anymps.severity]\nMPS201 = "error"\n\n[tool.anymps.per-file-disable]\n'
+        b'"tests/*" = ["MPS201", "MPS301"]\n',
+        b'tool.anymps = { disable = [], severity = { MPS101 = "info" } }\n[tool.other]\nx = 1979-05-27T07:32:00Z\n',
+    ]
+
+
+def _settings(data: bytes) -> list[Words]:
+    Path("pyproject.toml").write_bytes(data)
+    Path("known.json").write_bytes(_baselines()[0])
+    return [["report", _run_file()]]
+
+
+def _calibrations() -> list[bytes]:
+    from anymps.cost._calibration import coefficients_name
+    from anymps.mac import parse_mac
+
+    mac = parse_mac("M3 Pro 18GB")
+    return [
+        json.dumps(
+            {
+                "format": "anymps-calibration",
+                "version": 1,
+                "chip": mac.chip.removeprefix("Apple "),
+                "gpu_cores": mac.gpu_cores,
+                "torch": "2.13",
+                "date": "2026-11-14",
+                "microseconds": {"host": 9.0, "kernel_host": 3.0, "view": 1.0, "wait": 200.0},
+                "transfer": {"latency": 2e-4, "rate": 2e10},
+                "classes": {"mm": 1.1},
+                "dtypes": {"float16": 0.9},
+                "timings": {"mm": 4},
+                "coefficients": coefficients_name(),
+            }
+        ).encode()
+    ]
+
+
+def _calibration(data: bytes) -> list[Words]:
+    from anymps._cache import cache_home
+
+    folder = cache_home() / "calibration"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("m3-pro-18-torch-2.13.json", "m3-pro-14-torch-2.13.json"):
+        (folder / name).write_bytes(data)
+    Path("timed.anymps").write_bytes(_timed())
+    return [["report", "timed.anymps"]]
+
+
+@cache
+def _timed() -> bytes:
+    """A recording whose step has a predicted time, which a calibration changes."""
+    from timed_steps import Steps
+
+    steps = Steps()
+    for _ in range(3):
+        steps.product(4)
+        steps.end()
+    return _file_of(steps.close())
+
+
+# --- the gate's manifests
+
+
+def _manifests() -> list[bytes]:
+    return [
+        b"# anymps manifest\n# why: MPS has no kernel\ntests/test_a.py::test_one fails\n\n"
+        b"tests/test_b.py::test_two[a b] crashes\n"
+        b"tests/test_b.py::TestX::test_three xpasses\n# a remark\n",
+        b"tests/test_a.py::test_one fails\n",
+    ]
+
+
+def _manifest(data: bytes) -> list[Words]:
+    Path("shard.txt").write_bytes(data)
+    Path("all.txt").write_bytes(_manifests()[0])
+    Path("bad.txt").write_bytes(data)
+    return [["join-manifests", "shard.txt", "--into", "all.txt"], ["join-manifests", "all.txt", "--into", "bad.txt"]]
+
+
+# --- checkpoints
+
+
+@cache
+def _torch_files(zipped: bool) -> list[bytes]:
+    import torch
+
+    shared = torch.ones(4, dtype=torch.float64)
+    module = torch.nn.Linear(2, 2).double()
+    values: list[Any] = [
+        {
+            "a": shared,
+            "tied": shared,
+            "view": shared[1:3],
+            "half": torch.ones(2).half(),
+            "n": 1,
+            "s": "x",
+            "f": (1.5, None),
+        },
+        {"model": module.state_dict(), "step": torch.tensor(3), "names": ["a", "b"]},
+        {
+            "flags": torch.tensor([True]),
+            "z": torch.ones(2, dtype=torch.complex128),
+            "e": torch.ones(0),
+            "p": torch.nn.Parameter(shared),
+        },
+    ]
+    found = []
+    for value in values:
+        out = io.BytesIO()
+        torch.save(value, out, _use_new_zipfile_serialization=zipped)
+        found.append(out.getvalue())
+    return found
+
+
+def _safetensors_files() -> list[bytes]:
+    header = json.dumps(
+        {
+            "__metadata__": {"format": "pt"},
+            "a": {"dtype": "F64", "shape": [2, 2], "data_offsets": [0, 32]},
+            "b": {"dtype": "BF16", "shape": [3], "data_offsets": [32, 38]},
+            "c": {"dtype": "F64", "shape": [], "data_offsets": [38, 46]},
+        }
+    ).encode()
+    return [len(header).to_bytes(8, "little") + header + bytes(range(46))]
+
+
+def _converted(name: str) -> Callable[[bytes], list[Words]]:
+    def place(data: bytes) -> list[Words]:
+        Path(name).write_bytes(data)
+        how = (("--force",), ("--json",), ("--dry-run",), ("--to", "safetensors"))[sum(data) % 4]
+        target = "out.safetensors" if "safetensors" in (*how, name.rpartition(".")[2]) else "out.pt"
+        return [["convert", name, target, *how]]
+
+    return place
+
+
+def _indexes() -> list[bytes]:
+    return [
+        json.dumps(
+            {
+                "metadata": {"total_size": 46},
+                "weight_map": {"a": "x-1.safetensors", "b": "x-1.safetensors", "c": "x-1.safetensors"},
+            }
+        ).encode()
+    ]
+
+
+def _index(data: bytes) -> list[Words]:
+    folder = Path("model")
+    folder.mkdir()
+    (folder / "x-1.safetensors").write_bytes(_safetensors_files()[0])
+    (folder / "model.safetensors.index.json").write_bytes(data)
+    (folder / "config.json").write_bytes(data)
+    return [["convert", "model", "out"], ["convert", "model/model.safetensors.index.json", "out2"]]
+
+
+# --- PyTorch's own kernels
+
+
+@cache
+def _containers() -> list[bytes]:
+    from kernel_files import ADD, bitcode, metallib
+
+    return [metallib({"add_dense_float_float": bitcode(ADD), "b": b"BC\xc0\xde5"}), metallib({"a": b"BC\xc0\xde1234"})]
+
+
+@cache
+def _wheels() -> list[bytes]:
+    from kernel_files import library, wheel
+
+    with tempfile.TemporaryDirectory() as folder:
+        return [
+            wheel(Path(folder, "x.whl"), library("metal_basic", it), _release()).read_bytes() for it in _containers()
+        ]
+
+
+def _release() -> str:
+    from anymps.rules import installed_torch
+
+    return str(installed_torch().version).partition("+")[0]
+
+
+def _wheel(data: bytes) -> list[Words]:
+    Path("torch.whl").write_bytes(data)
+    return [["kernels", "add", "torch.whl"]]
+
+
+def _container(data: bytes) -> list[Words]:
+    from anymps._cache import cache_home
+    from kernel_files import library, wheel
+
+    wheel(Path("torch.whl"), library("metal_basic", data), _release())
+    folder = cache_home() / "kernels"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"torch-{_release()}.metallib").write_bytes(data)
+    return [
+        ["kernels", "list", "--json"],
+        ["kernels", "show", "add_dense_float_float"],
+        ["kernels", "add", "torch.whl"],
+    ]
+
+
+def _bitcodes() -> list[bytes]:
+    from kernel_files import ADD, bitcode
+
+    return [bitcode(ADD)]
+
+
+def _bitcode(data: bytes) -> list[Words]:
+    from kernel_files import metallib
+
+    return _container(metallib({"add_dense_float_float": data}))[1:2]
+
+
+# --- programs
+
+
+def _notebooks() -> list[bytes]:
+    cell = {
+        "cell_type": "code",
+        "id": "a1",
+        "metadata": {},
+        "source": ["x = 1\n", "x"],
+        "outputs": [],
+        "execution_count": 1,
+    }
+    shown = {"output_type": "stream", "name": "stdout", "text": "1"}
+    other = {**cell, "id": "b2", "outputs": [shown]}
+    book = {
+        "cells": [cell, other, {"cell_type": "markdown", "id": "c3", "metadata": {}, "source": "# T"}],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    old = {
+        "worksheets": [
+            {"cells": [{"cell_type": "code", "input": "x", "language": "python", "outputs": []}], "metadata": {}}
+        ],
+        "metadata": {"name": ""},
+        "nbformat": 3,
+        "nbformat_minor": 0,
+    }
+    return [json.dumps(book).encode(), json.dumps(old).encode()]
+
+
+def _notebook(data: bytes) -> list[Words]:
+    from anymps import notebook
+    from anymps._errors import UsageError
+
+    def unexecuted(*_: object) -> Any:
+        raise UsageError("the notebook is not run here")
+
+    notebook.execute = unexecuted  # type: ignore[assignment]
+    Path("x.ipynb").write_bytes(data)
+    return [["run", "--no-report", "x.ipynb"]]
+
+
+def _scripts() -> list[bytes]:
+    return [
+        b"import torch\n\n\ndef main():\n    x = torch.ones(3).cuda()\n    return x.item()\n\n\n"
+        b"if __name__ == '__main__':\n    main()\n",
+        "# -*- coding: latin-1 -*-\nx = 'é'\nimport parts.net\n".encode("latin-1"),
+    ]
+
+
+def _script(data: bytes) -> list[Words]:
+    from anymps._errors import UsageError
+    from anymps.commands import _fix_runs
+
+    def unexecuted(*_: object) -> Any:
+        raise UsageError("the script is not run here")
+
+    _fix_runs.Runs.run = unexecuted  # type: ignore[method-assign]
+    Path("s.py").write_bytes(data)
+    return [["fix", "s.py"]]
+
+
+def _texts() -> list[bytes]:
+    return [b"take", b"aten::take.out", b"*pool*", b"MPS201", b"M3 Pro 18GB, macOS 14.5", b"2.13", b"batch=8,bf16"]
+
+
+def _text(data: bytes) -> list[Words]:
+    text = data.replace(b"\0", b"")[:4000].decode("utf-8", "surrogateescape")
+    return [
+        ["coverage", "--", text],
+        ["coverage", "add", "--torch", text],
+        ["explain", "--", text],
+        ["plan", "--mac", text, "missing.py"],
+        ["plan", "--what-if", text, "missing.py"],
+        ["report", "--", text],
+        ["kernels", "list", "--", text],
+        ["convert", "--", text, "out.pt"],
+        ["run", "--no-report", "--steps", text, "missing.py"],
+    ]
+
+
+_ZIP = (
+    b"PK\x03\x04",
+    b"PK\x01\x02",
+    b"PK\x05\x06",
+    b"PK\x06\x06",
+    b"data.pkl",
+    b"byteorder",
+    b".format_version",
+    b"version",
+)
+_PICKLE = (
+    b"ctorch._utils\n_rebuild_tensor_v2\n",
+    b"ctorch\nDoubleStorage\n",
+    b"ctorch\nFloatStorage\n",
+    b"X\x03\x00\x00\x00cpu",
+    b"ccollections\nOrderedDict\n",
+    b"cos\nsystem\n",
+    b"\x80\x02",
+    b"\x80\x05",
+    b"Q",
+    b"R",
+    b"(",
+    b"t",
+    b".",
+    b"}",
+    b"]",
+    b"s",
+    b"u",
+    b"q\x00",
+    b"h\x00",
+    b"\x8a\xff",
+    b"\x8b\xff\xff\xff\x7f",
+    b"T\xff\xff\xff\x7f",
+    b"\x8d" + b"\xff" * 7 + b"\x7f",
+    b"r\xff\xff\xff\x7f",
+    b"K\x01",
+    b"J\xff\xff\xff\xff",
+    b"I01\n",
+    b"b",
+    b"\x81",
+    b"\x85",
+    b"0",
+    b"2",
+    b"1",
+    b"a",
+    b"e",
+)
+_JSON = (
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b'"',
+    b",",
+    b"null",
+    b"1e999",
+    b"NaN",
+    b"-0",
+    b"\\ud800",
+    b"\\u0000",
+    b"\xe2\x80\xae",
+    b"\x1b[2J",
+    b"9" * 5000,
+)
+
+TARGETS: dict[str, Target] = {
+    "recording": Target(recordings, _recording, (), (b"CREATE TABLE", b"SQLite format 3\0", b"meta", b"entries")),
+    "baseline": Target(_baselines, _baseline, (tree,), _JSON),
+    "settings": Target(
+        _settings_files,
+        _settings,
+        (lines,),
+        (b"[tool.anymps]", b"'''", b'"""', b"[[", b"= {", b"\xe2\x80\xae", b"mac = "),
+    ),
+    "calibration": Target(_calibrations, _calibration, (tree,), _JSON),
+    "manifest": Target(
+        _manifests, _manifest, (lines,), (b"# why:", b"fails", b"crashes", b"::", b"\r", b"\x85", b"\xe2\x80\xa8")
+    ),
+    "safetensors": Target(_safetensors_files, _converted("in.safetensors"), (headed,), _JSON),
+    "torch": Target(lambda: _torch_files(True), _converted("in.pt"), (archive(_PICKLE),), (*_ZIP, *_PICKLE)),
+    "legacy": Target(lambda: _torch_files(False), _converted("in.pt"), (), _PICKLE),
+    "index": Target(_indexes, _index, (tree,), (*_JSON, b"x-1.safetensors")),
+    "wheel": Target(_wheels, _wheel, (archive((b"metal_basic", b"MTLB")),), (*_ZIP, b"torch/lib/libtorch_cpu.dylib")),
+    "container": Target(
+        _containers, _container, (), (b"MTLB", b"NAME", b"HASH", b"MDSZ", b"OFFT", b"VERS", b"ENDT", b"TYPE")
+    ),
+    "bitcode": Target(_bitcodes, _bitcode, (), (b"BC\xc0\xde", b"air.kernel", b"air.buffer")),
+    "notebook": Target(_notebooks, _notebook, (tree,), _JSON),
+    "script": Target(
+        _scripts,
+        _script,
+        (lines,),
+        (b"\t", b"(", b"'''", b"# -*- coding: utf-16 -*-\n", b"\xef\xbb\xbf", b"\x0c", b"\\\n"),
+    ),
+    "text": Target(
+        _texts,
+        _text,
+        (),
+        (b"aten::", b"[", b"*", b"!", b"macOS", b"\xe2\x80\xae", b"\x1b[31m", b"9" * 5000, b"=", b":", b"\xff"),
+    ),
+}
