@@ -125,6 +125,14 @@ def test_the_first_fixes_say_what_they_would_do_here() -> None:
     )
 
 
+def test_half_the_batch_that_needs_as_much_is_not_told_in_numbers() -> None:
+    """Two sizes that read the same say nothing."""
+    plan = planned("M1 8GB")
+    first = replace(plan.fixes[0], peak=plan.base.story.peak_reserved - 1, applies=False)
+    told = fixes(replace(plan, fixes=(first, *plan.fixes[1:])))
+    assert told[0].here == "Little of the peak grows with the batch."
+
+
 def test_nothing_from_the_script_is_markup_on_the_page() -> None:
     """Paths, modules, messages and problems are shown as they are and make no element or attribute."""
     shown, harmless = Page(plan_page(evil())), Page(plan_page(planned()))

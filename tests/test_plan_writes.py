@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from processes import clean_environment
+from anymps.plan import run_apart
 
 LAYERED = """
 import os, sys, tempfile
-from anymps.plan.sandbox._files import divert_files
-from anymps.plan.sandbox._libraries import divert_libraries
-from anymps.plan.sandbox._layer import Layer
-from anymps.plan.sandbox._seal import seal
+from anymps.plan.sandbox import DEVICES, SHARED, Layer, divert_files, divert_libraries, seal
 private = sys.argv[1]
-os.mkdir(private + "/files")
-layer = Layer(private + "/files", (private, "/dev", "/proc"))
+for name in ("files", "tmp"):
+    os.mkdir(f"{private}/{name}")
+os.environ["TMPDIR"] = f"{private}/tmp"
+layer = Layer(f"{private}/files", (private, *DEVICES), within=(SHARED,))
 divert_files(layer)
 divert_libraries(layer)
+seal([private])
+os.chdir(sys.argv[2])
 """
-SEAL = "seal([private, '/dev', '/proc'])\n"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp, which Linux has, refuse it")
+ALONE = """
+import os
+del os.environ["ANYMPS_PLAN_SUPERVISOR"]
+"""
 FOLDER = {"good.txt": "good\n", "tree/a/b.txt": "b\n", "folder/f.txt": "f\n", "best.pt": "weights"}
 
 
@@ -39,33 +43,37 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def hashes(folder: Path) -> dict[str, str]:
-    """Every entry below a folder with its mode and a hash of its content."""
+def state(folder: Path) -> dict[str, str]:
+    """Every entry below a folder with its mode, owner, times and attributes, and a hash of its content."""
     found = {}
-    for path in sorted(folder.rglob("*")):
+    for path in (folder, *sorted(folder.rglob("*"))):
         content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory"
-        found[str(path.relative_to(folder))] = f"{path.lstat().st_mode:o} {content}"
+        known = path.lstat()
+        attributes = {name: os.getxattr(path, name) for name in os.listxattr(path)} if hasattr(os, "listxattr") else {}
+        facts = f"{known.st_mode:o} {known.st_uid} {known.st_nlink} {known.st_mtime_ns} {known.st_ctime_ns}"
+        found[str(path.relative_to(folder))] = f"{facts} {attributes} {content}"
     return found
 
 
-def layered(folder: Path, text: str, sealed: bool = True) -> str:
-    """What a program in the folder prints; it must end well, and leave the folder as it was."""
-    private = folder.parent / "private"
+def layered(folder: Path, text: str, head: str = "", *, supervised: bool = True) -> str:
+    """What a program prints that is run in the folder as a plan runs it; it must end well, and change nothing there."""
+    private, output = folder.parent / "private", folder.parent / "output"
     private.mkdir()
-    code = LAYERED + (SEAL if sealed else "") + textwrap.dedent(text)
-    before = hashes(folder)
-    answer = subprocess.run(
-        [sys.executable, "-B", "-c", code, str(private)],
-        check=False,
-        cwd=folder,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert answer.returncode == 0, answer.stderr
-    assert hashes(folder) == before
-    return answer.stdout
+    before = state(folder)
+    with output.open("wb") as file:
+        words = (
+            sys.executable,
+            "-B",
+            "-c",
+            ("" if supervised else ALONE) + LAYERED + head + textwrap.dedent(text),
+            str(private),
+            str(folder),
+        )
+        status = run_apart(words, file, 300)
+    told = output.read_text(encoding="utf-8")
+    assert status == 0, told
+    assert state(folder) == before
+    return told
 
 
 def test_what_is_written_is_read_back(folder: Path) -> None:
@@ -210,7 +218,7 @@ def test_libraries_write_to_the_layer(folder: Path) -> None:
     )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="programs are kept from writing by Landlock, which Linux has")
+@linux
 def test_other_programs_read_and_do_not_write(folder: Path) -> None:
     """They start; what they would write is refused by the system, or they are not started."""
     shown = layered(
@@ -273,3 +281,170 @@ def test_devices_and_pipes_are_what_they_are(folder: Path) -> None:
         assert not layer.written
         """,
     )
+
+
+METADATA = """
+import ctypes, subprocess
+LIBC = ctypes.CDLL(None, use_errno=True)
+def c(name, *args):
+    if getattr(LIBC, name)(*args) == -1:
+        return os.strerror(ctypes.get_errno())
+    return "done"
+def program(*words):
+    made = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    denied = os.strerror(13)
+    return denied if denied in made.stderr else made.stderr or made.stdout.strip() or f"exit code {made.returncode}"
+"""
+
+
+@linux
+def test_modes_times_and_attributes_stay(folder: Path) -> None:
+    """Programs and C code are refused what Landlock has no right for, by path, descriptor and link."""
+    (folder / "script.sh").write_text("", encoding="utf-8")
+    shown = layered(
+        folder,
+        """
+        print(program("chmod", "600", "good.txt"))
+        print(program("touch", "good.txt"))
+        print(program("touch", "-h", "-d", "2001-01-01", "best.pt"))
+        print(program("chown", str(os.getuid()), "good.txt"))
+        print(program("ln", "good.txt", "again.txt"))
+        print(program("sh", "-c", "chmod 600 good.txt"))
+        print(program(sys.executable, "-c", "import os; os.chdir('tree'); os.utime('a/b.txt', (1, 1))"))
+        print(program(sys.executable, "-c", "import os; os.setxattr('good.txt', 'user.a', b'b')"))
+        print(c("chmod", b"good.txt", 0o600))
+        print(c("chmod", os.path.abspath("tree/../good.txt").encode(), 0o600))
+        print(c("utimes", b"good.txt", None))
+        print(c("setxattr", b"good.txt", b"user.a", b"b", 1, 0))
+        print(c("lsetxattr", b"good.txt", b"trusted.a", b"b", 1, 0))
+        print(c("truncate", b"good.txt", 1))
+        print(c("chown", b"tree", os.getuid(), os.getgid()))
+        print(c("link", b"good.txt", private.encode() + b"/tmp/stolen"))
+        descriptor = LIBC.open(b"good.txt", os.O_RDONLY)
+        print(c("fchmod", descriptor, 0o600))
+        print(c("futimens", descriptor, None))
+        print(c("fsetxattr", descriptor, b"user.a", b"b", 1, 0))
+        print(c("chmod", b"/proc/self/fd/%d" % descriptor, 0o600))
+        print(c("ioctl", descriptor, ctypes.c_ulong(0x40086602), ctypes.byref(ctypes.c_long(0x80))))
+        there = LIBC.open(b"tree", os.O_RDONLY | os.O_DIRECTORY)
+        print(c("fchmodat", there, b"a/b.txt", 0o600, 0))
+        print(c("utimensat", there, b"a", None, 0x100))
+        """,
+        METADATA,
+    )
+    told = shown.splitlines()
+    # Landlock says of a link into another directory that it leads to another file system.
+    assert told.pop(15) == "Invalid cross-device link"
+    assert told == ["Permission denied"] * 22
+
+
+@linux
+def test_without_a_supervisor_no_program_starts(folder: Path) -> None:
+    """Nobody would keep it from changing modes and times."""
+    shown = layered(
+        folder,
+        """
+        try:
+            subprocess.run(["chmod", "600", "good.txt"])
+        except PermissionError as error:
+            print(error.strerror)
+        """,
+        METADATA,
+        supervised=False,
+    )
+    assert shown == "a plan starts no program where the system cannot keep it from writing\n"
+
+
+@linux
+def test_what_a_program_made_itself_it_may_change(folder: Path) -> None:
+    """In the private folder modes, times and attributes are the program's own: copies, archives, git, Python."""
+    layered(
+        folder,
+        """
+        import shutil, stat
+        there = tempfile.gettempdir()
+        quiet = dict(check=True, capture_output=True, cwd=there)
+        subprocess.run(["cp", "-p", os.path.abspath("good.txt"), "copy.txt"], **quiet)
+        assert os.stat(there + "/copy.txt").st_mtime_ns // 1000 == os.stat("good.txt").st_mtime_ns // 1000
+        subprocess.run(["tar", "-C", os.getcwd(), "-cpf", "all.tar", "."], **quiet)
+        os.mkdir(there + "/out")
+        subprocess.run(["tar", "-C", "out", "-xpf", "all.tar"], **quiet)
+        assert sorted(os.listdir(there + "/out")) == sorted(os.listdir("."))
+        subprocess.run("echo 'echo ran' > run.sh && chmod u+x run.sh && ./run.sh", shell=True, **quiet)
+        subprocess.run(["touch", "-d", "2001-01-01", "copy.txt"], **quiet)
+        os.chdir(there)
+        made = os.open("low.bin", os.O_CREAT | os.O_WRONLY, 0o600)
+        os.fchmod(made, 0o640)
+        os.utime(made, (1, 1))
+        assert stat.S_IMODE(os.fstat(made).st_mode) == 0o640 and os.fstat(made).st_mtime == 1
+        assert c("chmod", b"copy.txt", 0o400) == c("utimes", b"./copy.txt", None) == "done"
+        try:
+            os.chmod("absent", 0o600)
+        except FileNotFoundError as error:
+            assert error.filename == "absent"
+        assert c("chmod", b"absent", 0o600) == "No such file or directory"
+        shutil.rmtree("out")
+        """,
+        METADATA,
+    )
+
+
+def test_descriptors_lead_to_the_layer(folder: Path) -> None:
+    """A mode or a time that Python sets by the descriptor of a file on disk is set on its copy."""
+    layered(
+        folder,
+        """
+        with open("good.txt") as file:
+            os.fchmod(file.fileno(), 0o600)
+            os.utime(file.fileno(), (1, 1))
+            os.chmod(file.fileno(), 0o640)
+            os.fchown(file.fileno(), os.getuid(), os.getgid())
+        assert os.stat("good.txt").st_mode & 0o777 == 0o640 and os.stat("good.txt").st_mtime == 1
+        """,
+    )
+
+
+@linux
+def test_shared_memory_is_as_it_was(folder: Path) -> None:
+    """A file there is neither changed nor removed; what the program left is gone; semaphores and queues work."""
+    kept = Path(f"/dev/shm/anymps-test-{os.getpid()}")
+    kept.write_text("kept", encoding="utf-8")
+    names = set(os.listdir("/dev/shm"))
+    try:
+        shown = layered(
+            folder,
+            """
+            import multiprocessing, pathlib
+            from multiprocessing import shared_memory
+            def shell(words):
+                return program("sh", "-c", words.format(kept))
+            print(shell("echo bad > {0}"), shell("rm -f {0}"), c("unlink", kept.encode()))
+            print(shell("mv {0} {0}.away"), shell("echo x > {0}.new && mv {0}.new {0}"))
+            left = b"anymps-left-%d" % os.getpid()
+            print(shell("echo x > {0}.left && cat {0}.left"), c("shm_open", left, 0o102, 0o600))
+            pathlib.Path(kept).write_text("changed")
+            assert pathlib.Path(kept).read_text() == "changed"
+            pathlib.Path(kept + ".python").write_text("made")
+            memory = shared_memory.SharedMemory(create=True, size=16)
+            memory.buf[0] = 7
+            again = shared_memory.SharedMemory(memory.name)
+            assert again.buf[0] == 7
+            again.close()
+            memory.close()
+            memory.unlink()
+            queue = multiprocessing.get_context("fork").Queue()
+            queue.put(3)
+            assert queue.get() == 3
+            """,
+            METADATA + f"kept = {str(kept)!r}\n",
+        )
+        assert kept.read_text(encoding="utf-8") == "kept"
+        assert shown.splitlines() == [
+            "Permission denied Permission denied Permission denied",
+            "Permission denied Permission denied",
+            "x done",
+        ]
+    finally:
+        kept.unlink()
+    left = set(os.listdir("/dev/shm")) - names  # other processes of this machine leave theirs
+    assert not [name for name in left if "anymps" in name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anymps.plan._batches import KNEE, Batches, BatchTime, Growth, batch_times
 from anymps.plan._fixes import Fix, FixKind, first_fixes, growth_a_step
-from anymps.plan._measure import Assumption, Dropped, Measured, measure, run_apart
+from anymps.plan._measure import Assumption, Dropped, Measured, end_all, measure, run_apart
 from anymps.plan._others import Kind, Others, others
 from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
@@ -39,6 +39,7 @@ __all__ = [
     "Turns",
     "Verdict",
     "batch_times",
+    "end_all",
     "first_fixes",
     "growth_a_step",
     "make_plan",

@@ -20,6 +20,7 @@ from anymps.mac import Mac
 from anymps.plan._others import Kind
 from anymps.plan._scenario import Scenario
 from anymps.plan._trace import Trace
+from anymps.plan.sandbox import CHANNEL, Supervisor
 from anymps.record import MemoryStory, Occurrence, Recording
 
 ASSUMED = "anymps::assumed."
@@ -186,8 +187,13 @@ def run_apart(command: Sequence[str], output: BinaryIO, seconds: float, errors: 
     The process leads a group of its own, so that nothing it starts outlives it; and it ends when this one does.
     """
     reader, writer = os.pipe()
+    supervisor = Supervisor()
     # SQLite looks for a place for what does not fit into memory once, before a plan can send it to a private one.
     order = {**os.environ, LIFELINE: str(reader), "SQLITE_TMPDIR": os.path.dirname(output.name)}
+    kept = [reader]
+    if supervisor.channel is not None:
+        order[CHANNEL] = str(supervisor.channel)
+        kept.append(supervisor.channel)
     try:
         process = subprocess.Popen(
             command,
@@ -195,9 +201,10 @@ def run_apart(command: Sequence[str], output: BinaryIO, seconds: float, errors: 
             stdout=output,
             stderr=subprocess.STDOUT if errors is None else errors,
             env=order,
-            pass_fds=(reader,),
+            pass_fds=kept,
             start_new_session=True,
         )
+        supervisor.handed_over()
         _running.add(process.pid)
         try:
             return _wait(process, seconds)
@@ -206,6 +213,7 @@ def run_apart(command: Sequence[str], output: BinaryIO, seconds: float, errors: 
             process.wait()
             _running.discard(process.pid)
     finally:
+        supervisor.stop()
         os.close(reader)
         os.close(writer)
 

@@ -19,10 +19,13 @@ from typing import Any
 from anymps.plan.sandbox._layer import REAL, Layer
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_READERS = ("stat", "lstat", "access", "readlink", "statvfs", "getxattr", "listxattr", "chdir")
-_CHANGERS = ("truncate", "chmod", "chown", "lchown", "utime", "setxattr", "removexattr")
+_READERS = ("stat", "lstat", "access", "readlink", "statvfs", "getxattr", "listxattr")
+_CHANGERS = (
+    *("truncate", "chmod", "lchmod", "chown", "lchown", "chflags", "lchflags", "utime", "setxattr", "removexattr"),
+)
+_OF_OPEN_FILES = {"fchmod": "chmod", "fchown": "chown"}
 _MAKERS = ("mkfifo", "mknod")
-_OF_LINKS = ("lstat", "readlink", "lchown")
+_OF_LINKS = ("lstat", "readlink", "lchmod", "lchown", "lchflags")
 
 
 def divert_files(layer: Layer) -> None:
@@ -34,11 +37,15 @@ def divert_files(layer: Layer) -> None:
     for name in (*_CHANGERS, *_MAKERS):
         if real := getattr(REAL, f"os_{name}", None):
             stand_ins[real] = _changer(layer, real, name not in _OF_LINKS, makes=name in _MAKERS)
+    for name, other in _OF_OPEN_FILES.items():
+        if hasattr(REAL, f"os_{name}"):
+            real = getattr(REAL, f"os_{name}")
+            stand_ins[real] = _of_open_file(layer, real, stand_ins[getattr(REAL, f"os_{other}")])
     stand_ins |= _folders(layer) | _names(layer)
-    for real, other in stand_ins.items():
+    for real, stand_in in stand_ins.items():
         for known in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
             if real in known:
-                known.add(other)
+                known.add(stand_in)
     _replace(stand_ins)
     builtins.open = io.open
     # By descriptors of directories it would pass by the layer.
@@ -146,6 +153,8 @@ def _changer(layer: Layer, real: Callable[..., Any], follow: bool, makes: bool) 
     @functools.wraps(real)
     def diverted(path: Any, *args: Any, **kwargs: Any) -> Any:
         folder = kwargs.pop("dir_fd", None)
+        if isinstance(path, int):
+            path = layer.named(path) or path
         key = layer.key(path, not makes and follow and kwargs.get("follow_symlinks", True), folder)
         if key is None:
             return real(path, *args, **kwargs, **({"dir_fd": folder} if folder is not None else {}))
@@ -159,6 +168,15 @@ def _changer(layer: Layer, real: Callable[..., Any], follow: bool, makes: bool) 
             raise _told(error, path) from None
         layer.note(path, folder)
         return result
+
+    return diverted
+
+
+def _of_open_file(layer: Layer, real: Callable[..., Any], of_path: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def diverted(fd: int, *args: Any) -> Any:
+        name = layer.named(fd)
+        return real(fd, *args) if name is None else of_path(name, *args)
 
     return diverted
 
@@ -210,6 +228,14 @@ def _folders(layer: Layer) -> dict[Any, Any]:
         key = _mixed(layer, path)
         return REAL.os_scandir(path) if key is None else _Scan(path, _entries(layer, key, path))
 
+    @functools.wraps(REAL.os_chdir)
+    def chdir(path: Any) -> None:
+        key = layer.key(path) if layer.touched else None
+        try:
+            REAL.os_chdir(path if key is None else layer.folder_at(key))
+        except OSError as error:
+            raise _told(error, path) from None
+
     @functools.wraps(REAL.os_getcwd)
     def getcwd() -> str:
         return layer.getcwd()
@@ -220,6 +246,7 @@ def _folders(layer: Layer) -> dict[Any, Any]:
 
     return {
         REAL.os_listdir: listdir,
+        REAL.os_chdir: chdir,
         REAL.os_scandir: scandir,
         REAL.os_getcwd: getcwd,
         REAL.os_getcwdb: getcwdb,

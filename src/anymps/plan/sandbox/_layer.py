@@ -24,7 +24,8 @@ REAL: Final = SimpleNamespace(open=io.open, FileIO=io.FileIO)
 _MOST_LINKS = 40  # as Linux has it
 
 for _name in (
-    *("access", "chdir", "chmod", "chown", "getcwd", "getcwdb", "getxattr", "lchown", "link", "listdir", "listxattr"),
+    *("access", "chdir", "chflags", "chmod", "chown", "fchmod", "fchown", "getcwd", "getcwdb", "getxattr", "lchflags"),
+    *("lchmod", "lchown", "link", "listdir", "listxattr"),
     *("lstat", "mkdir", "mkfifo", "mknod", "open", "readlink", "remove", "removexattr", "rename", "replace", "rmdir"),
     *("scandir", "setxattr", "stat", "statvfs", "symlink", "truncate", "unlink", "utime"),
 ):
@@ -33,11 +34,12 @@ for _name in (
 
 
 class Layer:
-    """The layer in `folder`; paths below `free` are left alone."""
+    """The layer in `folder`; paths below `free` are left alone, but not those of them that are below `within`."""
 
-    def __init__(self, folder: str, free: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: str, free: tuple[str, ...] = (), within: tuple[str, ...] = ()) -> None:
         self._folder = os.path.realpath(folder)
-        self._free = tuple(f"{os.path.realpath(place).rstrip('/')}/" for place in (folder, *free))
+        self._free = _roots((folder, *free))
+        self._within = _roots(within)
         self._gone: set[str] = set()  # keys whose files on disk are deleted, with all below them
         self._moved: dict[str, str] = {}  # keys of renamed files that nobody has written, and where they lie on disk
         self._lock = threading.RLock()
@@ -63,7 +65,11 @@ class Layer:
         if not text.startswith("/"):
             text = f"{self.getcwd() if folder is None else self.shown(_path_of(folder))}/{text}"
         key = self._resolved(text, follow)
-        return None if f"{key}/".startswith(self._free) else key
+        return None if self._is_free(key) else key
+
+    def _is_free(self, key: str) -> bool:
+        place = f"{key}/"
+        return place.startswith(self._free) and not place.startswith(self._within)
 
     def _resolved(self, text: str, follow: bool) -> str:
         done = ""
@@ -88,6 +94,14 @@ class Layer:
             done = here
         return done or "/"
 
+    def named(self, descriptor: int) -> str | None:
+        """The name of an open file that is on disk; None for what the layer holds or leaves alone, and for pipes."""
+        try:
+            name = _path_of(descriptor) if REAL.os_stat(descriptor).st_nlink else ""
+        except OSError:
+            return None
+        return name if name.startswith("/") and self.key(name) is not None else None
+
     def shown(self, path: str) -> str:
         """The name that the script knows for a path inside the layer."""
         return path[len(self._folder) :] or "/" if f"{path}/".startswith(f"{self._folder}/") else path
@@ -101,11 +115,15 @@ class Layer:
     def at(self, key: str) -> str:
         """Where the file of a key lies; a path without a file where there is none."""
         own = self._folder + key
-        if not self.touched or f"{key}/".startswith(self._free):
+        if not self.touched or self._is_free(key):
             return key
         if _exists(own):
             return own
         return self._moved.get(key) or (own if self._hidden(key) else key)
+
+    def folder_at(self, key: str) -> str:
+        """The directory of a key to be in: that on disk where there is one, as relative paths begin there."""
+        return key if _is_dir(key) and not self._hidden(key) else self.at(key)
 
     def _hidden(self, key: str) -> bool:
         while len(key) > 1:
@@ -308,6 +326,10 @@ class Layer:
             for name in self.names(key):
                 self._forget_tree(_join(key, name))
         self._forget(key)
+
+
+def _roots(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{os.path.realpath(folder).rstrip('/')}/" for folder in folders)
 
 
 def _parts(path: str) -> list[str]:

@@ -1,8 +1,8 @@
 """The last guard of a plan: what was not diverted cannot write either, neither in libraries nor in other programs.
 
 On Linux from 5.13 on it is Landlock, by which a process gives up rights for itself and all that it starts
-(https://docs.kernel.org/userspace-api/landlock.html). Where there is none, an audit hook of Python refuses what it can
-see, and no program is started.
+(https://docs.kernel.org/userspace-api/landlock.html), and a supervisor for what Landlock has no right for. Where one of
+them is missing, an audit hook of Python refuses what it can see, and no program is started.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from anymps.plan.sandbox._supervisor import SHARED, ask_supervisor
+
+DEVICES: Final = ("/dev", "/proc")
+"""Folders of what is no file on a disk: what is there may be written to; nothing is made or removed."""
+
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # system calls, the same on all architectures
 _NO_NEW_PRIVILEGES: Final = 38  # prctl
 
@@ -24,18 +29,26 @@ _NO_NEW_PRIVILEGES: Final = 38  # prctl
 # directories and truncating (linux/landlock.h).
 _OF_VERSION: Final = {1: 1 << 1 | 0x1FF << 4, 2: 1 << 13, 3: 1 << 14}
 _OF_FILES: Final = 1 << 1 | 1 << 14
+_OF_SHARED: Final = 1 << 1 | 1 << 5 | 1 << 8 | 1 << 14  # write, remove and make regular files, truncate
 
 _STARTS: Final = frozenset(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"))
 _CHANGES: Final = frozenset(
-    ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown")
+    (
+        *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod"),
+        *("os.chown", "os.chflags", "os.utime", "os.setxattr", "os.removexattr"),
+    )
 )
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def seal(folders: Sequence[str]) -> None:
-    """Let this process and all that it starts write below `folders` alone. It cannot be undone."""
-    closed = sys.platform == "linux" and _landlock(folders)
-    sys.addaudithook(_guard(tuple(os.path.realpath(folder) for folder in folders), closed))
+    """Let this process and all that it starts write below `folders` alone, and to devices. It cannot be undone.
+
+    Shared memory that is new may be made; the supervisor removes it. A process without a supervisor starts no other.
+    """
+    places = tuple(os.path.realpath(folder) for folder in folders)
+    closed = sys.platform == "linux" and _landlock(folders) and ask_supervisor(places)
+    sys.addaudithook(_guard((*places, *DEVICES), closed))
 
 
 def _landlock(folders: Sequence[str]) -> bool:
@@ -50,11 +63,12 @@ def _landlock(folders: Sequence[str]) -> bool:
     if rules < 0:
         return False
     try:
-        for folder in folders:
+        wanted = {**dict.fromkeys(folders, rights), **dict.fromkeys(DEVICES, _OF_FILES), SHARED: _OF_SHARED}
+        for folder, held in wanted.items():
             with suppress(OSError):
                 place = os.open(folder, getattr(os, "O_PATH", 0) | os.O_CLOEXEC)
                 try:
-                    held = rights if stat.S_ISDIR(os.fstat(place).st_mode) else rights & _OF_FILES
+                    held &= rights if stat.S_ISDIR(os.fstat(place).st_mode) else rights & _OF_FILES
                     library.syscall(_ADD, rules, 1, struct.pack("=Qi", held, place), ctypes.c_uint32(0))
                 finally:
                     os.close(place)
