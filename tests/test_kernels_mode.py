@@ -216,7 +216,7 @@ def _needs_the_wheel() -> None:
 
     if RELEASE not in added_releases():
         pytest.skip(f"the Metal kernels of torch {RELEASE} were not added (anymps kernels add)")
-    pytest.importorskip("llvmlite", reason="needs anymps[kernels]")
+    pytest.importorskip("llvmlite", reason="needs the extra kernels")
 
 
 def test_a_model_trains_on_real_kernels_and_known_bugs_show() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import subprocess
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -75,7 +78,68 @@ def test_bad_wheels_are_one_line(tmp_path: Path, cache: Path) -> None:
     assert refused(wheel(tmp_path / "torch.whl", library("metal_basic", bytes(500))[:-100])) == (
         "torch/lib/libtorch_cpu.dylib of torch.whl ends within its Metal kernels"
     )
+    for odd in (b"2.13.0\xff", b"2." + b"1" * 100, "2.١٣".encode()):
+        with zipfile.ZipFile(text, "w") as archive:
+            archive.writestr("torch-2.13.0.dist-info/METADATA", b"Version: " + odd)
+            archive.writestr("torch/lib/libtorch_cpu.dylib", b"x")
+        assert refused(text) == "text.whl does not say which release of torch it is"
+    encrypted = bytearray(good.read_bytes())
+    for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag of an encrypted record
+        encrypted[encrypted.index(mark) + at] |= 1
+    text.write_bytes(encrypted)
+    assert refused(text) == "text.whl is no wheel, or it was cut short"
+    text.write_bytes(
+        good.read_bytes().replace(b"METADATA", b"METADAT\xff").replace(b"\x00\x00\x08\x00", b"\x00\x08\x08\x00")
+    )
+    assert refused(text) == "text.whl is no wheel, or it was cut short"
     assert not cache.exists() or list(cache.iterdir()) == []
+
+
+def test_a_small_wheel_that_unpacks_to_much_is_refused(tmp_path: Path, cache: Path) -> None:
+    """Before it is unpacked: neither the metadata nor the library is believed to be of any size."""
+    path = tmp_path / "torch.whl"
+    name = f"torch-{RELEASE}.dist-info/METADATA"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, bytes(64 << 20))
+        archive.writestr("torch/lib/libtorch_cpu.dylib", b"")
+    assert path.stat().st_size < 1 << 17
+    tracemalloc.start()
+    assert refused(path) == (f"{name} of torch.whl has 67,108,864 bytes; a wheel of torch has at most 1,048,576 there")
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    stated = library("metal_basic", b"x")
+    at = stated.index(struct.pack("<Q", 1), stated.index(b"metal_basic"))
+    claims = stated[:at] + struct.pack("<Q", 1 << 40) + stated[at + 8 :]
+    assert refused(wheel(path, claims)) == (
+        "the section metal_basic of torch/lib/libtorch_cpu.dylib of torch.whl has 1,099,511,627,776 bytes; a wheel of "
+        "torch has at most 1,073,741,824 there"
+    )
+    claims = stated[:at] + struct.pack("<Q", 1 << 20) + stated[at + 8 :]
+    assert refused(wheel(path, claims)) == "torch/lib/libtorch_cpu.dylib of torch.whl ends within its Metal kernels"
+    assert not cache.exists() or list(cache.iterdir()) == []
+
+
+def test_a_file_that_is_no_archive_is_not_searched_for_one(tmp_path: Path) -> None:
+    """An archive may have anything in front; a wheel has nothing there."""
+    path = made(tmp_path, metallib({"a": b"BC"}))
+    path.write_bytes(b"#!/bin/sh\n" + path.read_bytes())
+    assert refused(path) == "torch.whl is no wheel, or it was cut short"
+
+
+def test_kernels_that_overlap_are_refused(tmp_path: Path) -> None:
+    """A small container would be read again and again."""
+    content = metallib({"a": b"BC" * 500, **{f"k{i}": b"" for i in range(400)}})
+    first = content.index(b"MDSZ") + 6
+    size = content[first : first + 8]
+    at = first
+    while (at := content.find(b"MDSZ", at)) >= 0:
+        content = content[: at + 6] + size + content[at + 14 :]
+        place = content.index(b"OFFT", at) + 6 + 16
+        content = content[:place] + bytes(8) + content[place + 8 :]
+        at += 4
+    assert refused(made(tmp_path, content)) == (
+        "the Metal kernels of torch.whl (section metal_basic) cannot be read: its kernels overlap"
+    )
 
 
 def test_bad_containers_are_one_line(tmp_path: Path) -> None:
@@ -163,6 +227,15 @@ def test_pip_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     )
 
 
+def test_bitcode_that_llvm_does_not_survive(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """LLVM's reader ends its process at some damaged bits, and has one of its own; ours tells that in one line."""
+    damaged = bytearray(bitcode(ADD))
+    damaged[24] ^= 1 << 5
+    add_kernels(made(tmp_path, metallib({NAME: bytes(damaged)}), INSTALLED), INSTALLED)
+    assert main(["kernels", "show", NAME]) == 2
+    assert capsys.readouterr() == ("", f"anymps: LLVM cannot read the bitcode of the kernel {NAME}: it is damaged\n")
+
+
 def test_signature_of_a_kernel() -> None:
     """Buffers with their slots, access and fields, and positions, from the metadata of real bitcode."""
     from anymps.metal.kernels import module_text
@@ -200,7 +273,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         f"anymps: the Metal kernels of torch {INSTALLED} were not added: anymps kernels add WHEEL, or --download\n"
     )
     assert main(["kernels", "add", str(path)]) == 0
-    assert capsys.readouterr().out.startswith(f"added 2 kernels of torch {INSTALLED}, ")
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith(f"added 2 kernels of torch {INSTALLED}, ")
+    assert said[1:] == [f"from {path} (SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()})"]
     assert main(["kernels", "list", "dense"]) == 0
     assert capsys.readouterr().out == f"{NAME}\n"
     assert main(["kernels", "list", "x*"]) == 2

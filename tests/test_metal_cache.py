@@ -103,7 +103,7 @@ def test_a_full_disk(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None
     def full(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_cache.os, "replace", full)
+    monkeypatch.setattr(_cache, "move_into_place", full)
     with pytest.raises(RuntimeError) as raised:
         value()
     assert str(raised.value) == (

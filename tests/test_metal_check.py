@@ -143,7 +143,7 @@ def test_reads_and_writes_outside_of_a_buffer(faulty: Any) -> None:
     y, x = torch.zeros(200, device="mps"), _floats(100)
     beside = _floats(1000)
     assert _said(faulty.saxpy, y, x, 2.0, threads=110) == [
-        f"The Metal kernel `saxpy` reads behind the end of argument 1 {_at('y[i] += a * x[i];')}: 4 bytes at byte 400 "
+        f"The Metal kernel `saxpy` reads past the end of argument 1 {_at('y[i] += a * x[i];')}: 4 bytes at byte 400 "
         "of 400 (first in thread 100, group 0; 10 times in the launch)."
     ]
     assert (y.tolist(), beside.sum().item()) == ([2.0] * 100 + [0.0] * 100, 1000)
@@ -153,7 +153,7 @@ def test_reads_and_writes_outside_of_a_buffer(faulty: Any) -> None:
         "(first in thread 0, group 0; twice in the launch)."
     ]
     assert _said(faulty.helped, _floats(), threads=1) == [
-        f"The Metal kernel `helped` writes behind the end of argument 0 {_at('x[i] = value;')}: 4 bytes at byte 256 of "
+        f"The Metal kernel `helped` writes past the end of argument 0 {_at('x[i] = value;')}: 4 bytes at byte 256 of "
         "256 (first in thread 0, group 0; once in the launch)."
     ]
 
@@ -326,7 +326,7 @@ def test_a_finding_at_the_line_that_launched(faulty: Any, tmp_path: Path) -> Non
         ("MPS852", Severity.INFO, 1, "faulty.same(x, **GROUP)"),
     ]
     assert found[0].what == (
-        f"The Metal kernel `helped` writes behind the end of argument 0 {_at('x[i] = value;')}: 4 bytes at byte 256 of "
+        f"The Metal kernel `helped` writes past the end of argument 0 {_at('x[i] = value;')}: 4 bytes at byte 256 of "
         "256 (first in thread 0, group 0; once in the launch)."
     )
 

@@ -176,7 +176,7 @@ def test_tables_and_arrays_of_a_thread(kernels: Any) -> None:
     assert (take_shader_faults(), x.tolist()) == ([], [1, 20, 300, 4000] * 2)
     kernels.tables(x, [1.0, 10.0, 100.0])
     (fault,) = take_shader_faults()
-    assert "reads behind the end of argument 1 at line" in fault.what
+    assert "reads past the end of argument 1 at line" in fault.what
     assert "4 bytes at byte 12 of 12" in fault.what
 
 
@@ -209,7 +209,7 @@ def test_without_addr2line_the_line_is_left_out(kernels: Any, monkeypatch: pytes
     kernels.tables(torch.zeros(1, device="mps"), [1.0])
     (fault,) = take_shader_faults()
     assert fault.what == (
-        "The Metal kernel `tables` reads behind the end of argument 1: 4 bytes at byte 4 of 4 (first in thread 0, "
+        "The Metal kernel `tables` reads past the end of argument 1: 4 bytes at byte 4 of 4 (first in thread 0, "
         "group 0; 3 times in the launch)."
     )
 

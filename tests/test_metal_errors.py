@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
+import anymps
 from metal_shaders import HEAD, library
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -258,3 +260,66 @@ def run(script: str, variables: dict[str, str]) -> str:
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     return answer.stdout + answer.stderr
+
+
+STRAY = (
+    HEAD
+    + """
+kernel void behind(device float* x, uint i [[thread_position_in_grid]]) { x[i] = 1; }
+kernel void before(device float* x, int i [[thread_position_in_grid]]) { x[i - 3] = 1; }
+struct Two { device float* parts[2]; };
+kernel void in_table(constant Two& two, device const float* x, uint i [[thread_position_in_grid]]) {
+  two.parts[1][i] = x[0];
+}
+"""
+)
+_MADE = {
+    "empty": lambda: torch.empty(100, device="mps"),
+    "computed": lambda: torch.ones(100, device="mps") * 2,
+    "copied": lambda: torch.arange(100.0).to("mps"),
+}
+_NOT_CAUGHT = (
+    "On a Mac this is not caught and overwrites other data; ANYMPS_CHECK_SHADERS=1 names the line of the kernel"
+)
+
+
+@pytest.mark.parametrize("made", _MADE)
+def test_a_write_beside_a_buffer_harms_nothing(made: str) -> None:
+    """However its memory came to be: 128 threads on 100 numbers end in one error, and the program goes on."""
+    for _ in range(3):
+        x, beside = _MADE[made](), [_MADE[made]() for _ in range(20)]
+        sums = [one.sum().item() for one in beside]
+        with pytest.raises(RuntimeError) as raised:
+            library(STRAY).behind(x, threads=128)
+        assert str(raised.value) == (
+            "anymps: the Metal kernel 'behind' wrote 112 bytes past the end of argument 0, starting at byte 400 of "
+            f"400. {_NOT_CAUGHT}"
+        )
+        assert x.tolist() == [1.0] * 100
+        with pytest.raises(RuntimeError) as raised:
+            library(STRAY).before(x, threads=100)
+        assert str(raised.value) == (
+            "anymps: the Metal kernel 'before' wrote 12 bytes before the start of argument 0, starting at byte -12 of "
+            f"400. {_NOT_CAUGHT}"
+        )
+        library(STRAY).behind(x, threads=100)  # the margins are whole again
+        assert [one.sum().item() for one in beside] == sums or made == "empty"
+
+
+def test_a_write_beside_a_tensor_of_a_table() -> None:
+    """And a buffer that the kernel only reads is left where it is."""
+    parts, x = [torch.zeros(100, device="mps") for _ in range(2)], torch.arange(100.0).to("mps")
+    place = x.data_ptr()
+    with pytest.raises(
+        RuntimeError, match="'in_table' wrote 112 bytes past the end of argument 0, starting at byte 400"
+    ):
+        library(STRAY).in_table(parts, x, threads=128)
+    assert x.data_ptr() == place
+
+
+def test_a_write_beside_a_buffer_in_a_recording(tmp_path: Path) -> None:
+    """As an operator, too."""
+    x = torch.ones(100, device="mps") * 2
+    with anymps.record(tmp_path / "run.anymps"), pytest.raises(RuntimeError, match="wrote 112 bytes past the end"):
+        library(STRAY).behind(x, threads=128)
+    assert x.sum().item() == 100

@@ -5,8 +5,9 @@ A name is loaded when it is first asked for: the kernels of a wheel are read wit
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.metal._ahead import compile_ahead
@@ -31,22 +32,16 @@ __all__ = [
     "take_shader_faults",
 ]
 
-_HOMES = {
-    "CHECK_VARIABLE": "anymps.metal._check_setting",
-    "Device": "anymps.metal._device",
-    "MetalKernel": "anymps.metal._library",
-    "ShaderFault": "anymps.metal._check_words",
-    "ShaderFaultWarning": "anymps.metal._checked_launch",
-    "ShaderLibrary": "anymps.metal._library",
-    "cache_bytes": "anymps.metal._cache_limit",
-    "cache_limit": "anymps.metal._cache_limit",
-    "compile_ahead": "anymps.metal._ahead",
-    "shader_cache": "anymps.metal._cache_limit",
-    "take_shader_faults": "anymps.metal._checked_launch",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_ahead": "compile_ahead",
+            "_cache_limit": "cache_bytes cache_limit shader_cache",
+            "_check_setting": "CHECK_VARIABLE",
+            "_check_words": "ShaderFault",
+            "_checked_launch": "ShaderFaultWarning take_shader_faults",
+            "_device": "Device",
+            "_library": "MetalKernel ShaderLibrary",
+        },
+    )

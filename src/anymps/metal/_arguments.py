@@ -22,6 +22,24 @@ _CAST = (
 )
 _INTEGERS = {"int32": ("i", 32), "int16": ("h", 16), "int8": ("b", 8), "uint8": ("B", 8)}
 _CASTS = frozenset({"fp16", "bf16", *_INTEGERS})
+_LETTER_OF_CAST = {"fp16": "e", "bf16": "E", **{name: code for name, (code, _) in _INTEGERS.items()}}
+LETTERS = {
+    torch.float32: "f",
+    torch.float16: "e",
+    torch.bfloat16: "E",
+    torch.int64: "q",
+    torch.int32: "i",
+    torch.int16: "h",
+    torch.int8: "b",
+    torch.uint8: "B",
+    torch.bool: "?",
+    torch.uint16: "H",
+    torch.uint32: "I",
+    torch.uint64: "Q",
+    torch.complex64: "f",
+    torch.complex32: "e",
+}
+"""What tensors are made of, as in `struct`; E: bfloat16. A complex number is two."""
 PADDING = 64  # behind a constant: a parameter may be wider than what it was given
 _INTEGER, _FLOAT = struct.Struct(f"q{PADDING}x"), struct.Struct(f"f{PADDING}x")
 _LARGE = 3e38  # a little below the largest float32; an infinity and a NaN are packed as they are
@@ -35,9 +53,13 @@ Table = Sequence["torch.Tensor | None"]
 
 @dataclass(slots=True)
 class Constant:
-    """Bytes that a kernel reads in the place of a buffer; without any it finds no buffer there."""
+    """Bytes that a kernel reads in the place of a buffer; without any it finds no buffer there.
+
+    `letter` is what the numbers are, as in `struct`, and E for bfloat16; empty where nobody knows.
+    """
 
     data: bytes
+    letter: str = ""
 
 
 @dataclass(slots=True)
@@ -143,15 +165,16 @@ def _host_tensor(tensor: torch.Tensor) -> Constant:
         tensor = tensor.float()
     elif tensor.dtype == torch.complex128:
         tensor = tensor.to(torch.complex64)
-    return Constant(tensor.reshape(1).view(torch.uint8).numpy().tobytes() + bytes(PADDING))
+    data = tensor.reshape(1).view(torch.uint8).numpy().tobytes()
+    return Constant(data + bytes(PADDING), LETTERS.get(tensor.dtype, ""))
 
 
 def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant:
     if not cast:  # the commonest ones at once
         if type(value) is int and -(1 << 63) <= value < 1 << 63:
-            return Constant(_INTEGER.pack(value))
+            return Constant(_INTEGER.pack(value), "q")
         if type(value) is float and not math.fabs(value) > _LARGE:
-            return Constant(_FLOAT.pack(value))
+            return Constant(_FLOAT.pack(value), "f")
     if isinstance(value, (tuple, list)):
         if not value:
             raise RuntimeError("Empty list/tuple can not be an argument to metal kernel")
@@ -167,12 +190,13 @@ def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant
             kind = int if isinstance(first, int) else float
             if any(not isinstance(item, (int, float) if kind is float else int) for item in value):
                 raise RuntimeError(_CAST.format(type(value)))
-            return Constant(b"".join(_bytes(kind(item), cast, default) for item in value) + bytes(PADDING))
+            data = b"".join(_bytes(kind(item), cast, default) for item in value)
+            return Constant(data + bytes(PADDING), _LETTER_OF_CAST.get(cast, "q" if kind is int else "f"))
         raise RuntimeError("Unexpected argument types")
     if isinstance(value, (int, float)):
-        return Constant(
-            _bytes(float(value) if isinstance(value, float) else int(value), cast, default) + bytes(PADDING)
-        )
+        whole = not isinstance(value, float)
+        data = _bytes(int(value) if whole else float(value), cast, default)
+        return Constant(data + bytes(PADDING), _LETTER_OF_CAST.get(cast, "q" if whole else "f"))
     raise RuntimeError("Unsupported argument type")
 
 

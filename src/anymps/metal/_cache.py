@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from anymps._atomic import move_into_place
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
 from anymps._errors import BuildError, UsageError
 from anymps.metal._cache_limit import mark_used, prune
@@ -78,7 +78,7 @@ def keep(made: Path, directory: Path, key: str, suffix: str) -> Path:
     try:
         made.chmod(0o755)
         target = directory / f"{key}-{_digest(made)}{suffix}"
-        os.replace(made, target)
+        move_into_place(made, target)
     except OSError as error:
         raise BuildError(
             f"compiled shaders cannot be kept in {directory} ({error.strerror or error}): make room there, "

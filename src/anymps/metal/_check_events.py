@@ -30,6 +30,7 @@ class Kind(IntEnum):
     MATRIX = 11
     SIMD_MISSING = 12
     NARROW = 13
+    MISALIGNED = 14
 
 
 class Area(ctypes.Structure):
@@ -39,7 +40,6 @@ class Area(ctypes.Structure):
         ("host", ctypes.c_void_p),
         ("bytes", ctypes.c_uint64),
         ("start", ctypes.c_void_p),
-        ("written", ctypes.c_int),
     )
 
 

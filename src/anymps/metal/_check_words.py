@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,11 @@ class _Words:
     def faults(self, events: Sequence[Event]) -> list[ShaderFault]:
         together: dict[tuple[int, Place, int], list[Event]] = {}
         for event in events:
-            if event.kind == Kind.PLACES and self._chain(event.pcs[0]) == self._chain(event.other_pc):
+            if (
+                event.kind == Kind.PLACES
+                and not event.value
+                and self._chain(event.pcs[0]) == self._chain(event.other_pc)
+            ):
                 continue  # one barrier of the source, of which the compiler made several
             apart = event.area if event.kind == Kind.NARROW else -1  # it has no line
             together.setdefault((event.kind, self._place(event), apart), []).append(event)
@@ -101,7 +106,7 @@ class _Words:
     def outside(self, event: Event, where: str) -> str:
         name, size = self._area(event)
         verb = "writes" if event.how & 1 else "reads"
-        side = "before the start" if event.offset < 0 else "behind the end"
+        side = "before the start" if event.offset < 0 else "past the end"
         return (
             f"{self._subject()} {verb} {side} of {name}{where}: {_bytes(event.size)} at byte {event.offset:,} "
             f"of {size:,}"
@@ -161,6 +166,15 @@ class _Words:
             f"{self._subject()} reads threadgroup memory{where} that no thread of the group has written: "
             f"{_bytes(event.size)} at byte {event.offset:,}"
         )
+
+    def misaligned(self, event: Event, where: str) -> str:
+        kind = re.sub(r"^(?:const )?(?:struct )?", "", _type(event))
+        what = "a vector" if re.match(r"(?:anymps_vectors::)?(?:vec|storage)\b", kind) else f"a value of type `{kind}`"
+        place = ""
+        if event.area >= 0:
+            place = f": byte {event.offset:,} of {self._area(event)[0]}"
+        subject = f"{self._subject()} reads or writes {what}{where}"
+        return f"{subject} at a misaligned address, not a multiple of {event.value:,}{place}"
 
     def shift(self, event: Event, where: str) -> str:
         return f"{self._subject()} shifts a value of type `{_type(event)}` by {event.value:,}{where}"

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from anymps.metal._arguments import PADDING, Arguments, Constant
+from anymps.metal._check_arguments import argument_faults, unset_faults
 from anymps.metal._check_events import MOST_EVENTS, Area, Event, checker
 from anymps.metal._check_words import Launched, ShaderFault, describe
 from anymps.metal._device import Device
@@ -96,7 +97,11 @@ class CheckedLaunch:
                 found = checker().anymps_check_end(events, MOST_EVENTS)
         missing = int(entry.buffers) - len(bound.slots) - (errors is not None)
         launched = Launched(self.kernel, self.source, self.library, memory.names, missing)
-        self.faults = describe(events[:found], launched)
+        self.faults = [
+            *argument_faults(self.kernel, entry, bound),
+            *unset_faults(self.kernel, entry, self.source),
+            *describe(events[:found], launched),
+        ]
         ending = next((fault for fault in reversed(self.faults) if fault.kind in ("wild", "division")), None)
         if ending is None or not report.signal:
             return ""
@@ -114,7 +119,7 @@ class CheckedLaunch:
                 facts = {"kind": first.kind, "kernel": first.kernel, "line": first.line, "what": first.what}
                 device.note_pair(f"{_MARK} {json.dumps(facts, sort_keys=True)}", site, 0)
             else:
-                warnings.warn(first.what, ShaderFaultWarning, stacklevel=4)
+                warnings.warn(first.what, ShaderFaultWarning, stacklevel=5)
 
 
 class _Memory:

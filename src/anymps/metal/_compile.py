@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from anymps._errors import BuildError
-from anymps.metal._buffer_limit import refused_buffers
+from anymps.metal._allowed import why_refused
+from anymps.metal._buffer_limit import Refused, refused_buffers
 from anymps.metal._cache import cache_directory, find, keep, work_folder
+from anymps.metal._call_places import CALLED
 from anymps.metal._compiler import CHECKING, RUNTIME, SHIM, Compiler, find_compiler, tool_key
 from anymps.metal._diagnostics import source_line, syntax_error
-from anymps.metal._headers import includes_torch, precompiled, translated_headers
+from anymps.metal._headers import includes_torch, precompiled, torch_headers, translated_headers
+from anymps.metal._host_code import POISONED, refused_globals, refused_host_code
 from anymps.metal._launchers import launchers
 from anymps.metal._parameters import Unsupported
 from anymps.metal._preprocess import SOURCE_NAME, PreprocessorError, prepare
 from anymps.metal._rewrite import translate
+from anymps.metal._unset import find_unset
 
 FIBERS_VARIABLE = "ANYMPS_METAL_FIBERS"  # set: no kernel runs as loops over the threads of a group
 
@@ -84,12 +91,25 @@ def _key(source: str, compiler: Compiler, loops: bool) -> str:
     return digest.hexdigest()[:24]
 
 
-def _make(source: str, compiler: Compiler, library: Path, loops: bool) -> None:
+def _make(source: str, compiler: Compiler, library: Path, loops: bool, chains: bool = True) -> None:
+    refused = refused_host_code(source, torch_headers())
+    if refused is not None:
+        raise _refusal(refused, source, source)
     try:
         prepared = prepare(source, compiler)
     except PreprocessorError as said:
         raise syntax_error(str(said), source) from None
     text = prepared.text
+    expanded = prepared
+    if text is source and "define" in source:
+        with contextlib.suppress(PreprocessorError):  # which the compiler says below
+            expanded = prepare(source, compiler, always=True)
+    if expanded.text is not source:  # what macros have made is seen now
+        refused = refused_host_code(re.sub(r"^#line .*$", "", expanded.text, flags=re.MULTILINE), torch_headers())
+        if refused is not None:
+            raise syntax_error(
+                f"{SOURCE_NAME}:{source_line(expanded, refused.offset)}:1: error: {refused.text}", source
+            )
     with_torch = includes_torch(text)
     synced = translated_headers()[1] if with_torch else frozenset()
 
@@ -98,17 +118,19 @@ def _make(source: str, compiler: Compiler, library: Path, loops: bool) -> None:
         return f"anymps: {missing} ({SOURCE_NAME}:{line}) cannot be used on the virtual mps device"
 
     try:
-        translation = translate(text, synced, loops)
+        translation = translate(text, synced, loops, chains)
     except Unsupported as missing:
         raise RuntimeError(say(missing)) from None
-    refused = refused_buffers(kernel.function for kernel in translation.kernels)
+    refused = refused_globals(translation.structure) or refused_buffers(
+        kernel.function for kernel in translation.kernels
+    )
     if refused is not None:
         line, column = source_line(prepared, refused.offset), refused.offset - text.rfind("\n", 0, refused.offset)
         raise syntax_error(f"{SOURCE_NAME}:{line}:{column}: error: {refused.text}", source)
     behind = launchers(translation.kernels, say, compiler.checked)
     # Debuggers' tables name a line by this file's own name where `#line` stands at its top.
     unit = library.with_name(SOURCE_NAME if compiler.checked else "shader.cpp")
-    unit.write_text(f'#line 1 "{SOURCE_NAME}"\n{translation.rewritten.text}{behind}', encoding="utf-8")
+    unit.write_text(f'{POISONED}\n#line 1 "{SOURCE_NAME}"\n{translation.rewritten.text}{behind}', encoding="utf-8")
     include = [f"-I{translated_headers()[0]}"] if with_torch else []
     made = unit.with_suffix(".o") if compiler.checked else library
     answer = compiler.run(
@@ -123,11 +145,32 @@ def _make(source: str, compiler: Compiler, library: Path, loops: bool) -> None:
             str(made),
         ]
     )
-    if answer.returncode != 0 and any(kernel.group for kernel in translation.kernels):
-        _make(source, compiler, library, loops=False)  # what is wrong is said of the source as it stands
-    elif answer.returncode != 0:
+    if answer.returncode != 0 and (
+        any(kernel.group for kernel in translation.kernels) or CALLED in translation.rewritten.text
+    ):
+        _make(source, compiler, library, loops=False, chains=False)  # what is wrong is said of the source as it stands
+        return
+    if answer.returncode != 0:
         raise syntax_error(answer.stderr, source, prepared, translation.rewritten)
     if compiler.checked:  # linked apart: with the flags above it would ask for the sanitizers' own libraries
-        answer = compiler.run(["-shared", str(made), "-o", str(library)])
+        notes = library.with_name("notes.cpp")
+        names: dict[str, list[str]] = {}
+        for kernel in translation.kernels:
+            names.setdefault(kernel.function.name, []).append(kernel.name)
+        text = json.dumps(find_unset(answer.stderr, names))
+        notes.write_text(f'extern "C" __attribute__((visibility("default"))) const char anymps_unset[] = {text};\n')
+        answer = compiler.run(["-shared", "-fPIC", str(made), str(notes), "-o", str(library)])
         if answer.returncode != 0:
             raise BuildError(f"a checked shader cannot be linked:\n{answer.stderr.strip()}")
+    foreign = why_refused(library)
+    if foreign:
+        name = foreign.split("'")[1] if "'" in foreign else ""
+        offset = max(source.find(name), 0) if name else 0
+        raise _refusal(Refused(foreign, offset), source, source)
+
+
+def _refusal(refused: Refused, text: str, source: str) -> SyntaxError:
+    """The error of Metal's compiler at that place."""
+    line = text.count("\n", 0, refused.offset) + 1
+    column = refused.offset - text.rfind("\n", 0, refused.offset)
+    return syntax_error(f"{SOURCE_NAME}:{line}:{column}: error: {refused.text}", source)

@@ -31,6 +31,8 @@ METAL_MACROS = (
 _SHADER_FLAGS = (
     "-std=gnu++17",
     "-O3",
+    "-nostdinc",
+    "-nostdinc++",
     "-fPIC",
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
@@ -41,7 +43,6 @@ _SHADER_FLAGS = (
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-threadsafe-statics",
-    "-w",
     *METAL_MACROS,
 )
 _NO_GATHERS = (  # of g++ 14, 13 and 12, which have other names for the same
@@ -55,11 +56,19 @@ _CHECKED_FLAGS = (
     *("-DANYMPS_CHECKED=1", "-fsanitize=thread"),
 )
 _CHECKED_CLANG = (
-    "-fsanitize=shift-exponent,integer-divide-by-zero,array-bounds",
+    *(
+        "-fsanitize=shift-exponent,integer-divide-by-zero,array-bounds,alignment",
+        "-Wuninitialized",
+        "-Wsometimes-uninitialized",
+    ),
     *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
 )
 _CHECKED_GCC = (
-    "-fsanitize=shift-exponent,integer-divide-by-zero,bounds-strict",
+    *(
+        "-fsanitize=shift-exponent,integer-divide-by-zero,bounds-strict,alignment",
+        "-Wuninitialized",
+        "-Wmaybe-uninitialized",
+    ),
     *("--param", "tsan-instrument-func-entry-exit=0"),
 )
 
@@ -81,12 +90,12 @@ class Compiler:
         """The flags that every part of a shader is compiled with."""
         native = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
         own = (
-            ("-Wno-everything", "-ferror-limit=20")
+            ("-Wno-everything", "-ferror-limit=20", "-fno-caret-diagnostics")
             if self.is_clang
-            else ("-fmax-errors=20", "-fdiagnostics-color=never")
+            else ("-fmax-errors=20", "-fdiagnostics-color=never", "-fno-diagnostics-show-caret")
         )
         if not self.checked:
-            return (*_SHADER_FLAGS, native, *own, *self.tuning)
+            return (*_SHADER_FLAGS, "-w", native, *own, *self.tuning)
         return (*_SHADER_FLAGS, native, *own, *_CHECKED_FLAGS, *(_CHECKED_CLANG if self.is_clang else _CHECKED_GCC))
 
     def run(self, arguments: list[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -162,7 +171,7 @@ def _answer(command: list[str]) -> str:
 
 _TRANSLATION = (
     *("tokens", "structure", "statements", "parameters", "rewrite", "launchers", "preprocess"),
-    *("fission", "fission_names", "fission_text", "compile"),
+    *("fission", "fission_names", "fission_text", "call_places", "unset", "host_code", "allowed", "compile"),
 )
 
 

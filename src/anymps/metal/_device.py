@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
+
 
 class Device(Protocol):
     """The part of the native core that launches of shaders use."""
@@ -19,3 +21,12 @@ class Device(Protocol):
 
     def note_pair(self, name: str, site: int, other: int, /) -> None:
         """Writes a mark for a line."""
+
+    def begin_margins(self) -> None:
+        """Has new buffers allocated with empty memory around them."""
+
+    def guard_buffers(self, tensors: list[torch.Tensor], /) -> None:
+        """Marks the empty memory around the buffers of tensors."""
+
+    def stray_write(self, tensors: list[torch.Tensor], /) -> tuple[int, int, int, int] | None:
+        """What was written beside them since: index, offset of the first byte, how many bytes, bytes of the buffer."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from anymps.metal._runtime import FAULTS, SECONDS_VARIABLE, Report, shader_seconds
 
 _NEAR = 1 << 20
+_UNALIGNED = (1 << 64) - 1  # as runtime/guard.cpp reports it
 
 
 def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]], missing: int) -> str:
@@ -19,11 +20,13 @@ def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]]
             f"anymps: the Metal kernel '{name}' ran for more than {shader_seconds():g} s and was stopped. A Mac stops "
             f"one after some seconds and goes on with wrong numbers. {SECONDS_VARIABLE} sets another limit"
         )
-    text = f"anymps: the Metal kernel '{name}' {FAULTS.get(number, f'was stopped by {number.name}')}"
+    address = report.address or 0
+    unaligned = address == _UNALIGNED and number in (signal.SIGSEGV, signal.SIGBUS)
+    what = "read or wrote an address that is misaligned for its vector, or that cannot exist" if unaligned else ""
+    text = f"anymps: the Metal kernel '{name}' {what or FAULTS.get(number, f'was stopped by {number.name}')}"
     if report.has_thread:
         text += f", in the thread at ({', '.join(map(str, report.position))}) of the grid"
-    address = report.address or 0
-    if number in (signal.SIGSEGV, signal.SIGBUS):
+    if number in (signal.SIGSEGV, signal.SIGBUS) and not unaligned:
         place = _place(address, ranges)
         if place:
             text += f": {place}"
@@ -32,15 +35,26 @@ def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]]
     return text + ". On a Mac this is not caught, and the result is undefined"
 
 
+def stray_text(name: str, argument: int, offset: int, count: int, size: int) -> str:
+    """One sentence or two on bytes that a kernel wrote beside an argument's buffer of `size` bytes."""
+    side = "before the start" if offset < 0 else "past the end"
+    many = f"{count:,} bytes" if count > 1 else "1 byte"
+    return (
+        f"anymps: the Metal kernel '{name}' wrote {many} {side} of argument {argument}, starting at byte {offset:,} of "
+        f"{size:,}. On a Mac this is not caught and overwrites other data; ANYMPS_CHECK_SHADERS=1 names the line of "
+        "the kernel"
+    )
+
+
 def _place(address: int, ranges: Sequence[tuple[int, int, int]]) -> str:
     """Where an address lies beside the nearest buffer; empty if none is near."""
     best: tuple[int, str] = (_NEAR, "")
     for index, start, size in ranges:
         if start <= address < start + size:
-            return f"within argument {index}, not aligned as its type wants it"
+            return f"within argument {index}"
         if address >= start + size:
             best = min(
-                best, (address - start - size, f"{address - start - size} bytes behind the end of argument {index}")
+                best, (address - start - size, f"{address - start - size} bytes past the end of argument {index}")
             )
         else:
             best = min(best, (start - address, f"{start - address} bytes before the start of argument {index}"))

@@ -21,15 +21,19 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
     `anymps_refusals`: the others of its source can be used.
     """
     lines = ['\n#line 1 "anymps launchers"']
-    rows, refusals = [], []
+    rows, refusals, written = [], [], []
+    described: list[str] = []
     for number, kernel in enumerate(replace(kernel, synced=kernel.synced or checked) for kernel in kernels):
         try:
             lines += _launcher(number, kernel)
         except Unsupported as missing:
             rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0}}')
             refusals.append(json.dumps(say(missing)))
+            written.append("0")
             continue
         refusals.append("nullptr")
+        written.append(_written(number, kernel))
+        described += _described(number, kernel) if checked else []
         scope = "::".join(("", *kernel.function.scope))
         form = "Groups" if kernel.group else "Fibers" if kernel.synced else "Plain"
         maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
@@ -49,9 +53,34 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
     lines.append(
         f"{visible} const anymps_rt::Kernel anymps_kernels[] = "
         f"{{{', '.join(rows) or '{}'}}};\n{visible} const unsigned anymps_kernel_count = {len(rows)};\n"
-        f"{visible} const char* const anymps_refusals[] = {{{', '.join(refusals) or 'nullptr'}}};"
+        f"{visible} const char* const anymps_refusals[] = {{{', '.join(refusals) or 'nullptr'}}};\n"
+        f"{visible} const unsigned anymps_written[] = {{{', '.join(written) or '0'}}};"
     )
+    if checked:
+        lines.append(
+            f"{visible} const anymps_launch::Parameter anymps_parameters[] = {{{', '.join([*described, '{}'])}}};\n"
+            f"{visible} const unsigned anymps_parameter_count = {len(described)};"
+        )
     return "\n".join(lines) + "\n"
+
+
+def _described(number: int, kernel: KernelSource) -> list[str]:
+    """Expressions for what each of its buffers is made of."""
+    return [
+        f"anymps_launch::parameter<anymps_types_{number}::at<{index}>>::at({number}, {place})"
+        for index, place in enumerate(buffer_places(kernel.function.parameters))
+        if place is not None
+    ]
+
+
+def _written(number: int, kernel: KernelSource) -> str:
+    """An expression for the buffers that it may write, a bit each."""
+    bits = [
+        f"(anymps_launch::writes<anymps_types_{number}::at<{index}>> ? 1u << {place} : 0u)"
+        for index, place in enumerate(buffer_places(kernel.function.parameters))
+        if place is not None
+    ]
+    return " | ".join(bits) or "0"
 
 
 def _buffer_count(kernel: KernelSource) -> int:
@@ -82,7 +111,7 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
     if kernel.group:
         # In the kernel's own namespace, as its statements are.
         spaces = [f"namespace {name} {{" for name in kernel.function.scope]
-        lines = [
+        lines += [
             *spaces,
             f"static void anymps_group_{number}(const anymps_rt::Group& anymps_g) {{",
             f"using anymps_types = anymps_launch::params<decltype({kernel.pointer})>;",

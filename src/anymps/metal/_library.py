@@ -11,15 +11,15 @@ from typing import Any
 import torch
 
 from anymps.metal._ahead import compiled_shader
-from anymps.metal._arguments import Arguments, Constant, bind_arguments, group_of
+from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, group_of
 from anymps.metal._check_events import checker
 from anymps.metal._check_setting import checks_shaders
 from anymps.metal._checked_launch import CheckedLaunch
 from anymps.metal._compile import compile_shader
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
-from anymps.metal._faults import fault_text
-from anymps.metal._launch import Launcher, lies_along
+from anymps.metal._faults import fault_text, stray_text
+from anymps.metal._launch import Launcher, Sizes3, lies_along
 from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels
 from anymps.metal._tape import launch_on_tape, straight, through_line
 
@@ -35,6 +35,8 @@ class ShaderLibrary:
         checked = checks_shaders()
         if checked:
             checker()
+        else:
+            device.begin_margins()
         begin_runtime()
         path = compiled_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
@@ -96,6 +98,9 @@ class MetalKernel:
         self._axis = int(entry.axis) if with_fibers is not None and entry.form == GROUPS else None
         self.place = straight
         self._library = library  # the code lives as long as this
+        self._written = entry.written
+        self._guard, self._stray = device.guard_buffers, device.stray_write
+        self._indices: dict[int, list[int]] = {}
         self._shared = int(entry.shared_bytes())
         if self._shared > MAX_SHARED_BYTES:
             raise RuntimeError(
@@ -135,6 +140,42 @@ class MetalKernel:
         if x > _MOST_ALONG_X:
             raise RuntimeError(f"anymps: {x:,} threads along x; here a kernel runs at most {_MOST_ALONG_X:,}")
         tensors = bound.tensors()
+        if self._check is not None or (bound.flat and not self._written):
+            self._run_somewhere(bound, tensors, grid, group, error_buf_idx)
+            return
+        guarded = self._may_be_written(bound)
+        self._guard(guarded)
+        try:
+            self._run_somewhere(bound, tensors, grid, group, error_buf_idx)
+        finally:
+            stray = self._stray(guarded)  # after a fault, too: the next launch is not to blame
+        if stray is not None:
+            self._refuse_stray(bound, guarded[stray[0]], *stray[1:])
+
+    def _may_be_written(self, bound: Arguments) -> list[torch.Tensor]:
+        """The tensors that it may write, those in tables included."""
+        if not bound.flat:
+            found: list[torch.Tensor] = []
+            for index, slot in enumerate(bound.slots):
+                if not isinstance(slot, torch.Tensor):
+                    found += _tensors_of(slot)
+                elif self._written >> index & 1:
+                    found.append(slot)
+            return found
+        count = len(bound.slots)
+        if count not in self._indices:
+            self._indices[count] = [index for index in range(count) if self._written >> index & 1]
+        slots = bound.tensors()
+        return [slots[index] for index in self._indices[count]]
+
+    def _refuse_stray(self, bound: Arguments, tensor: torch.Tensor, offset: int, count: int, size: int) -> None:
+        argument = next(i for i, slot in enumerate(bound.slots) if any(one is tensor for one in _tensors_of(slot)))
+        raise RuntimeError(stray_text(self._name, argument, offset, count, size))
+
+    def _run_somewhere(
+        self, bound: Arguments, tensors: list[torch.Tensor], grid: Sizes3, group: Sizes3, error_buf_idx: int | None
+    ) -> None:
+        """Runs it here, or as an operator."""
         if self._check is None and not self._device.shaders_by_operator():
             self._run(bound, tensors, grid, group, error_buf_idx, None)
             return
@@ -156,8 +197,8 @@ class MetalKernel:
         self,
         bound: Arguments,
         tensors: Sequence[torch.Tensor],
-        grid: tuple[int, int, int],
-        group: tuple[int, int, int],
+        grid: Sizes3,
+        group: Sizes3,
         error_index: int | None,
         check: CheckedLaunch | None,
     ) -> None:
@@ -189,14 +230,18 @@ class MetalKernel:
         self._entry, self._launch, self._axis = fibers, Launcher(fibers), None
 
 
+def _tensors_of(slot: torch.Tensor | Table | Constant) -> list[torch.Tensor]:
+    """The tensors of one argument: one, none, or those of a table."""
+    if isinstance(slot, torch.Tensor):
+        return [slot]
+    return [] if isinstance(slot, Constant) else [one for one in slot if one is not None]
+
+
 def _ranges(bound: Arguments) -> list[tuple[int, int, int]]:
     """Argument, address and bytes of each storage."""
     found = []
     for index, slot in enumerate(bound.slots):
-        if not isinstance(slot, Constant):
-            for tensor in [slot] if isinstance(slot, torch.Tensor) else slot:
-                if tensor is None:
-                    continue
-                storage = tensor.untyped_storage()
-                found.append((index, storage.data_ptr(), storage.nbytes()))
+        for tensor in _tensors_of(slot):
+            storage = tensor.untyped_storage()
+            found.append((index, storage.data_ptr(), storage.nbytes()))
     return found

@@ -12,7 +12,10 @@ from anymps.metal._headers import torch_headers
 
 SOURCE_NAME = "program_source"  # what Metal calls a source without a file
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*if", re.MULTILINE)
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define\b(?:[^\n\\]|\\\n|\\.)*?(?:\bkernel\b|\bhost_name\b|\[\[)", re.MULTILINE)
+_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define\b(?:[^\n\\]|\\\n|\\.)*?(?:\bkernel\b|\bhost_name\b|\[\[|\bsimd_|\bsimdgroup_|\bquad_)",
+    re.MULTILINE,
+)
 _TORCH_MACRO = re.compile(r"^[ \t]*(?:REGISTER|INSTANTIATE)_\w+\s*\(", re.MULTILINE)
 _TORCH_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]c10/metal/[^>"\n]+[>"]', re.MULTILINE)
 _KEPT = "#pragma anymps "
@@ -31,13 +34,13 @@ class PreprocessorError(Exception):
     """What the preprocessor said."""
 
 
-def prepare(source: str, compiler: Compiler) -> Prepared:
-    """The source as it is, or behind the preprocessor where that changes what there is to see.
+def prepare(source: str, compiler: Compiler, always: bool = False) -> Prepared:
+    """The source as it is, or preprocessed where that changes what there is to see, or `always`.
 
     Raises PreprocessorError with the compiler's output.
     """
     by_torch = _TORCH_MACRO.search(source) is not None and _TORCH_INCLUDE.search(source) is not None
-    if not (by_torch or _CONDITION.search(source) or _MACRO.search(source)):
+    if not (always or by_torch or _CONDITION.search(source) or _MACRO.search(source)):
         return Prepared(source, {})
     # Headers whose macros are not needed stay an `#include`: they were translated before.
     given = source if by_torch else _TORCH_INCLUDE.sub(lambda match: _KEPT + match.group().strip(), source)
@@ -47,6 +50,8 @@ def prepare(source: str, compiler: Compiler) -> Prepared:
                 stand_in = Path(name) / header.relative_to(SHIM)
                 stand_in.parent.mkdir(exist_ok=True)
                 stand_in.touch()
+        (Path(name) / "c10").mkdir()
+        (Path(name) / "c10" / "metal").symlink_to(torch_headers() / "c10" / "metal")
         answer = compiler.run(
             [
                 "-E",
@@ -57,7 +62,6 @@ def prepare(source: str, compiler: Compiler) -> Prepared:
                 "-nostdinc",
                 *METAL_MACROS,
                 f"-I{name}",
-                f"-I{torch_headers()}",
                 "-",
             ],
             stdin=f'#line 1 "{SOURCE_NAME}"\n{given}',

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from anymps.metal._call_places import call_edits
 from anymps.metal._fission import GroupForm, group_form
 from anymps.metal._parameters import Unsupported
 from anymps.metal._structure import (
@@ -70,9 +71,10 @@ class Translation:
 
     rewritten: Rewritten
     kernels: tuple[KernelSource, ...]
+    structure: Structure
 
 
-def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False) -> Translation:
+def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, chains: bool = False) -> Translation:
     """Rewrites a source and finds its kernels. `synced_names` are functions of included headers that synchronise.
 
     With `loops`, kernels that can do without fibers do. Raises Unsupported for a feature that is not there.
@@ -105,8 +107,10 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False) 
                 start, end = code[function.body[0]].end, code[function.body[1]].start
                 edits = [edit for edit in edits if not start <= edit.start < end]
                 edits.append(blank(text, start, end))
+    if chains:
+        edits += call_edits(code, [f for f in structure.functions if id(f) not in groups], structure.classes, synced)
     kernels = tuple(_kernels(structure, code, synced, groups))
-    return Translation(apply(text, edits), kernels)
+    return Translation(apply(text, edits), kernels, structure)
 
 
 def _part(text: str, start: int, end: int, edits: Iterable[Edit]) -> str:
@@ -173,6 +177,8 @@ def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[E
                 index = close + 1
             elif token.text == "ext_vector_type" and following.text == "(":
                 edits.append(Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}"))
+            elif token.text.strip("_") == "noinline" and _is_gnu_attribute(tokens, index):
+                edits.append(blank(text, token))  # the checker sees into what is inlined alone
             elif token.text == "kernel" and not is_in_attribute(tokens, index):
                 edits.append(Edit(token.start, token.end, "ANYMPS_KERNEL"))
         elif token.kind == "number":
@@ -212,6 +218,13 @@ def _vector_in_front(tokens: list[Token], index: int) -> str:
         return ""
     named = tokens[index + 9].kind == "name" if index + 9 < len(tokens) else False
     return words[4] if named and words[4] in ("2", "3", "4") else ""
+
+
+def _is_gnu_attribute(tokens: list[Token], index: int) -> bool:
+    """Whether a word stands by itself in `__attribute__((...))`."""
+    while index > 2 and tokens[index - 1].text == ",":
+        index -= 2
+    return index > 2 and [token.text for token in tokens[index - 3 : index]] == ["__attribute__", "(", "("]
 
 
 def is_in_attribute(tokens: list[Token], index: int) -> bool:

@@ -5,18 +5,29 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import json
 import math
 import os
 import signal
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from anymps._errors import UsageError
 from anymps.metal._compile import compile_runtime
+from anymps.metal._unset import UnsetVariable
 
 
 class KernelEntry(ctypes.Structure):
-    """`anymps_rt::Kernel` of shim/msl/runtime.h."""
+    """`anymps_rt::Kernel` of shim/msl/runtime.h.
+
+    `written`: the buffers that it may write, a bit each. A checked one has its `parameters`, by buffer, and the `unset`
+    variables that its compiler has found.
+    """
+
+    written: int = 0
+    parameters: Mapping[int, Parameter] = {}
+    unset: Sequence[UnsetVariable] = ()
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -29,6 +40,19 @@ class KernelEntry(ctypes.Structure):
         ("buffers", ctypes.c_uint),
         ("axis", ctypes.c_int),
         ("together", ctypes.c_int),
+    )
+
+
+class Parameter(ctypes.Structure):
+    """What a buffer of a checked kernel is made of: `Parameter` of shim/msl/launch.h."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_uint),
+        ("buffer", ctypes.c_uint),
+        ("letter", ctypes.c_char),
+        ("count", ctypes.c_ubyte),
+        ("many", ctypes.c_ubyte),
+        ("atomic", ctypes.c_ubyte),
     )
 
 
@@ -120,8 +144,25 @@ def load_kernels(path: Path) -> tuple[ctypes.CDLL, dict[str, KernelEntry | str]]
     count = ctypes.c_uint.in_dll(library, "anymps_kernel_count").value
     table = (KernelEntry * max(count, 1)).in_dll(library, "anymps_kernels")
     refusals = (ctypes.c_char_p * max(count, 1)).in_dll(library, "anymps_refusals")
+    written = (ctypes.c_uint * max(count, 1)).in_dll(library, "anymps_written")
     kernels: dict[str, KernelEntry | str] = {}
     for i in range(count):
         refusal: bytes | None = refusals[i]
-        kernels[table[i].name.decode()] = table[i] if refusal is None else refusal.decode()
+        entry = table[i]
+        entry.written = written[i]
+        kernels[entry.name.decode()] = entry if refusal is None else refusal.decode()
+    if hasattr(library, "anymps_parameter_count"):
+        _describe(library, [table[i].name.decode() for i in range(count)], kernels)
     return library, kernels
+
+
+def _describe(library: ctypes.CDLL, names: Sequence[str], kernels: Mapping[str, KernelEntry | str]) -> None:
+    """Gives the kernels of a checked shader what is known of them besides."""
+    described = ctypes.c_uint.in_dll(library, "anymps_parameter_count").value
+    parameters = (Parameter * max(described, 1)).in_dll(library, "anymps_parameters")
+    unset = json.loads(ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "anymps_unset"))))
+    for number, name in enumerate(names):
+        entry = kernels[name]
+        if isinstance(entry, KernelEntry):
+            entry.parameters = {one.buffer: one for one in parameters[:described] if one.kernel == number}
+            entry.unset = tuple(UnsetVariable(*one) for one in unset.get(name, ()))

@@ -66,6 +66,7 @@ class Structure:
         default_factory=list
     )  # first and last token of what address spaces told apart
     function_constants: list[list[Token]] = field(default_factory=list)
+    mutable_globals: list[Token] = field(default_factory=list)  # the first token of what declares one
     balanced: bool = True
 
 
@@ -287,6 +288,8 @@ class _Reader:
             self._instance(self.tokens[start : end + 1])
             return
         in_class = bool(self.scopes) and self.scopes[-1][0] == "class"
+        if all(kind == "namespace" for kind, _ in self.scopes) and _is_mutable(tokens):
+            self.found.mutable_globals.append(tokens[0])
         if in_class and words[-2:] in (["=", "default"], ["=", "delete"]) and self._is_double(tokens):
             self.found.doubles.append((start, end))
         elif "function_constant" in words:
@@ -334,6 +337,29 @@ class _Reader:
                 tuple(tokens),
             )
         )
+
+
+_NO_VARIABLES = frozenset({"using", "typedef", "static_assert", "namespace", "friend", "extern", "template", "enum"})
+_FIXED = frozenset({"constant", "constexpr", "const", "kernel", "operator"})
+
+
+def _is_mutable(tokens: list[Token]) -> bool:
+    """Whether a declaration outside of functions and classes makes a variable that is not constant."""
+    words = _top_level(tokens)
+    names = [
+        word for word in words if re.match(r"[A-Za-z_]", word) and word not in ("static", "inline", "thread", "device")
+    ]
+    if not names or names[0] in _NO_VARIABLES or not _FIXED.isdisjoint(words):
+        return False
+    if "=" in words:
+        return "(" not in words[: words.index("=")]
+    if "(" not in words:
+        elaborated = names[0] in _CLASSES
+        return len(names) > (2 if elaborated else 1) or (len(tokens) == 1 and not names[0].isupper())
+    opening = next(index for index, token in enumerate(tokens) if token.text == "(")
+    return len(names) > 1 and any(
+        token.kind in ("number", "string") for token in tokens[opening : closing(tokens, opening)]
+    )
 
 
 def _makes(head: list[Token], name: str) -> bool:

@@ -1,6 +1,7 @@
 // Where checked kernels find their buffers: copies of them, each amid empty memory that swallows what goes beside.
 //
-// So an access outside of a buffer reads zeros and writes nothing that anybody reads. What was written is copied back.
+// So an access outside of a buffer reads zeros and writes nothing that anybody reads. What differs in the end is copied back:
+// not each store of a kernel is one that the compiler tells of.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,6 @@ struct Area {
   void* host;      // what is copied in; null: nothing is, as for threadgroup memory
   uint64_t bytes;
   char* start;     // of the copy
-  int written;
 };
 
 class Arena {
@@ -37,7 +37,9 @@ class Arena {
   void close(bool copy_back) {
     if (memory_ == nullptr) return;
     for (const Area& area : areas_) {
-      if (copy_back && area.host != nullptr && area.written != 0) std::memcpy(area.host, area.start, area.bytes);
+      if (copy_back && area.host != nullptr && area.bytes != 0 && std::memcmp(area.host, area.start, area.bytes) != 0) {
+        std::memcpy(area.host, area.start, area.bytes);
+      }
     }
     munmap(memory_, size_);
     memory_ = nullptr;

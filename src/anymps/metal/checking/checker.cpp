@@ -12,7 +12,7 @@
 using anymps_rt::Resolve;
 using anymps_rt::Thread;
 
-extern "C" void anymps_rt_barrier(int line);
+extern "C" void anymps_rt_barrier(int);
 extern "C" void anymps_rt_simd(void* slot, Resolve resolve, unsigned long site);
 
 namespace anymps_check {
@@ -20,6 +20,11 @@ namespace anymps_check {
 Checker checker;
 
 namespace {
+
+// What threadgroup memory holds that nobody has written: no kernel writes the same by chance.
+char unwritten(size_t place) {
+  return static_cast<char>((place * 0x9e3779b1u >> 13 & 0x3f) + 0x41);
+}
 
 struct Code {
   uintptr_t inside, low, high;
@@ -78,6 +83,8 @@ void Checker::thread_begins(const Thread& thread) {
   if (thread.index == 0 || group_ == nullptr) {
     races_.new_group();
     initialised_.reset();
+    const Area& area = arena_.area(shared_);
+    for (size_t i = 0; i < area.bytes; ++i) area.start[i] = unwritten(i);
     opened_ = 0;
     for (Waiting& waiting : waiting_) waiting.calls = 0;
   }
@@ -135,6 +142,18 @@ void Checker::event(int kind, int64_t value, const Caller& caller, const char* t
   events.add(found);
 }
 
+void Checker::misaligned(uintptr_t address, unsigned alignment, const Caller& caller, const char* type) {
+  Event found = blank(Misaligned, frames(caller));
+  found.value = alignment;
+  if (arena_.has(address)) {
+    const unsigned index = arena_.find(address);
+    found.area = static_cast<int>(index);
+    found.offset = static_cast<int64_t>(address - reinterpret_cast<uintptr_t>(arena_.area(index).start));
+  }
+  std::strncpy(found.text, type, sizeof(found.text) - 1);
+  events.add(found);
+}
+
 // A write that was held back is in memory by now: whether it changed anything is seen.
 void Checker::settle() {
   if (!same_.pending) return;
@@ -167,12 +186,13 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
     return;
   }
   const bool writes = (how & 1) != 0;
-  if (writes) area.written = 1;
   const bool shared = index == shared_;
   if (shared) {
     unsigned unknown = 0;
     for (unsigned i = 0; i < size; ++i) {
-      unknown += initialised_[static_cast<size_t>(offset) + i] ? 0 : 1;
+      // Written, though nobody told of it: by a store that the compiler does not instrument.
+      const bool changed = area.start[offset + i] != unwritten(static_cast<size_t>(offset) + i);
+      unknown += initialised_[static_cast<size_t>(offset) + i] || changed ? 0 : 1;
       if (writes) initialised_[static_cast<size_t>(offset) + i] = true;
     }
     // Whole structs and vectors of three are read with their gaps, which nobody writes.
@@ -216,14 +236,15 @@ void Checker::stop() {
   __builtin_trap();
 }
 
-void Checker::barrier(unsigned flags, int line, const Caller& caller) {
+void Checker::barrier(unsigned flags, unsigned long site, const Caller& caller) {
   settle();
   const unsigned me = current_;
   Waiting& mine = waiting_[me];
   ++mine.calls;
   mine.flags = flags;
+  mine.site = site;
   mine.frames = frames(caller);
-  anymps_rt_barrier(line);
+  anymps_rt_barrier(0);
   settle();
   current_ = me;
   if (opened_ < mine.calls) opened(mine.calls);
@@ -242,11 +263,12 @@ void Checker::opened(unsigned calls) {
     flags &= waiting.flags;
     if (first == kMaxThreads) {
       first = thread;
-    } else if (waiting.frames.pcs[0] != waiting_[first].frames.pcs[0]) {
+    } else if (waiting.frames.pcs[0] != waiting_[first].frames.pcs[0] || waiting.site != waiting_[first].site) {
       Event found = blank(Places, waiting.frames);
       place(found.thread, thread);
       found.other_pc = waiting_[first].frames.pcs[0];
       place(found.other, first);
+      found.value = waiting.site != waiting_[first].site ? 1 : 0;
       events.add(found);
     }
   }
@@ -281,7 +303,7 @@ void Checker::simd(void* slot, Resolve resolve, unsigned long site, const Caller
   Lane lane{slot, resolve, current_, 0, frames(caller)};
   // One function serves all calls, so that calls of different types at one line are told apart by their site alone.
   const unsigned long other_type = reinterpret_cast<uintptr_t>(resolve) >> 4 & 0xffff;
-  anymps_rt_simd(&lane, resolve_call, site << 16 | other_type);
+  anymps_rt_simd(&lane, resolve_call, site | other_type);
   current_ = lane.thread;
 }
 
@@ -318,7 +340,7 @@ void Checker::missing_matrix(unsigned lanes) {
 void Checker::simd_barrier(unsigned flags, unsigned long site, const Caller& caller) {
   settle();
   Lane lane{nullptr, nullptr, current_, flags, frames(caller)};
-  anymps_rt_simd(&lane, resolve_barrier, site << 16);
+  anymps_rt_simd(&lane, resolve_barrier, site);
   current_ = lane.thread;
 }
 
@@ -369,8 +391,17 @@ void anymps_check_thread(const Thread& thread) {
 char* anymps_check_shared() {
   return checker.shared();
 }
-void anymps_check_barrier(unsigned flags, int line) {
-  checker.barrier(flags, line, ANYMPS_CALLER);
+void anymps_check_barrier(unsigned flags, unsigned long site) {
+  checker.barrier(flags, site, ANYMPS_CALLER);
+}
+void anymps_check_calls(unsigned long place) {
+  anymps_rt_chain()->calls_from(place);
+}
+void anymps_check_called() {
+  anymps_rt_chain()->called();
+}
+void anymps_check_returns() {
+  anymps_rt_chain()->returns();
 }
 void anymps_check_simd(void* slot, Resolve resolve, unsigned long site) {
   checker.simd(slot, resolve, site, ANYMPS_CALLER);

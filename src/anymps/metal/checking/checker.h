@@ -32,7 +32,7 @@ class Checker {
   void end();
 
   void thread_begins(const anymps_rt::Thread& thread);
-  void barrier(unsigned flags, int line, const Caller& caller);
+  void barrier(unsigned flags, unsigned long site, const Caller& caller);
   void simd(void* slot, anymps_rt::Resolve resolve, unsigned long site, const Caller& caller);
   void simd_barrier(unsigned flags, unsigned long site, const Caller& caller);
   void constant(const void* address, unsigned size);
@@ -42,6 +42,7 @@ class Checker {
   // Whether an access needs a look: not one of a thread's own variables, and not one outside of launches.
   bool concerns(uintptr_t address) const { return address - stacks_low_ >= stacks_span_; }
   void access(uintptr_t address, unsigned size, int how, const Caller& caller);
+  void misaligned(uintptr_t address, unsigned alignment, const Caller& caller, const char* type);
   void event(int kind, int64_t value, const Caller& caller, const char* text = "");
   char* shared() { return arena_.area(shared_).start; }
 
@@ -51,6 +52,7 @@ class Checker {
   struct Waiting {
     unsigned calls = 0;
     unsigned flags = 0;
+    unsigned long site = 0;
     Frames frames{};
   };
   struct Lane {  // at a SIMD call

@@ -21,7 +21,8 @@ enum Kind {
   Lane = 10,        // a lane that is not there was read
   Matrix = 11,      // a matrix whose lanes are not all there
   SimdMissing = 12,  // a barrier of a SIMD group that lanes do not come to
-  Narrow = 13        // a constant that has fewer bytes than its parameter
+  Narrow = 13,       // a constant that has fewer bytes than its parameter
+  Misaligned = 14    // an address that is no multiple of what its type asks for
 };
 enum How { Read = 0, Write = 1, AtomicRead = 2, AtomicWrite = 3 };
 

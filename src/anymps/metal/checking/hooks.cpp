@@ -124,6 +124,12 @@ struct ShiftData {
   Location location;
   const Type *left, *right;
 };
+struct MismatchData {
+  Location location;
+  const Type* type;
+  unsigned char alignment;  // its logarithm
+  unsigned char how;
+};
 struct IndexData {
   Location location;
   const Type *array, *index;
@@ -152,5 +158,10 @@ void __ubsan_handle_divrem_overflow(const void*, uintptr_t, uintptr_t) {
 }
 void __ubsan_handle_out_of_bounds(const IndexData* data, uintptr_t index) {
   if (ANYMPS_RUNS) checker.event(anymps_check::Index, number(data->index, index), ANYMPS_CALLER, data->array->name);
+}
+void __ubsan_handle_type_mismatch_v1(const MismatchData* data, uintptr_t address) {
+  const uintptr_t alignment = uintptr_t(1) << data->alignment;
+  if (!checker.concerns(address) || address < alignment || address % alignment == 0) return;  // null is told when it is read
+  checker.misaligned(address, static_cast<unsigned>(alignment), ANYMPS_CALLER, data->type->name);
 }
 }

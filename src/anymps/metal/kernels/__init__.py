@@ -5,19 +5,19 @@ Nothing of a wheel is part of anymps: its kernels lie in the user's cache alone.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from anymps.metal.kernels._llvm import module_text
-from anymps.metal.kernels._metadata import BufferArgument, PositionArgument, Signature, StructField, read_signature
-from anymps.metal.kernels._metallib import Metallib, StoredKernel
-from anymps.metal.kernels._names import operator_of
-from anymps.metal.kernels._store import add_kernels, added_releases, open_kernels, remove_kernels
-from anymps.metal.kernels._wheel import download
+from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.metal.kernels._launcher import Launcher, check_tools
     from anymps.metal.kernels._library import CompiledKernel, KernelLibrary
+    from anymps.metal.kernels._llvm import module_text
+    from anymps.metal.kernels._metadata import BufferArgument, PositionArgument, Signature, StructField, read_signature
+    from anymps.metal.kernels._metallib import Metallib, StoredKernel
+    from anymps.metal.kernels._names import operator_of
+    from anymps.metal.kernels._store import add_kernels, added_releases, open_kernels, remove_kernels
+    from anymps.metal.kernels._wheel import download, wheel_digest
 
 __all__ = [
     "BufferArgument",
@@ -38,19 +38,20 @@ __all__ = [
     "operator_of",
     "read_signature",
     "remove_kernels",
+    "wheel_digest",
 ]
 
-
-_NEED_TORCH = {
-    "CompiledKernel": "_library",
-    "KernelLibrary": "_library",
-    "Launcher": "_launcher",
-    "check_tools": "_launcher",
-}
-
-
-def __getattr__(name: str) -> Any:
-    place = _NEED_TORCH.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"anymps.metal.kernels.{place}"), name)
+if not TYPE_CHECKING:
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_launcher": "Launcher check_tools",
+            "_library": "CompiledKernel KernelLibrary",
+            "_llvm": "module_text",
+            "_metadata": "BufferArgument PositionArgument Signature StructField read_signature",
+            "_metallib": "Metallib StoredKernel",
+            "_names": "operator_of",
+            "_store": "add_kernels added_releases open_kernels remove_kernels",
+            "_wheel": "download wheel_digest",
+        },
+    )

@@ -17,6 +17,7 @@ _MAGIC = b"MTLB"
 _HEADER = struct.Struct("<4sHHHBBHHQ8Q")
 _KERNEL = 2  # of the tag TYPE: a compute kernel
 _WRAPPER = struct.Struct("<5I")  # magic, version, offset, size, CPU: LLVM's bitcode wrapper
+_MOST_SHARED = 16  # how many kernels may have the same bytes, on average
 _WRAPPER_MAGIC = 0x0B17C0DE
 
 
@@ -85,7 +86,7 @@ def _read_list(read: object, size: int) -> dict[str, StoredKernel]:
     data = read(functions_size + 4)  # the length does not count the number in front
     (count,) = struct.unpack_from("<I", data) if len(data) >= 4 else (0,)
     found: dict[str, StoredKernel] = {}
-    at = 4
+    at, total = 4, 0
     for _ in range(count):
         if at + 4 > len(data):
             raise ValueError("its list of functions ends too early")
@@ -95,6 +96,9 @@ def _read_list(read: object, size: int) -> dict[str, StoredKernel]:
         kernel = _entry(data[at + 4 : at + length], code, code_size)
         if kernel is not None:
             found[kernel.name] = kernel
+            total += kernel.size
+            if total > _MOST_SHARED * code_size:  # each is read: a small file must not become a long task
+                raise ValueError("its kernels overlap")
         at += length
     return found
 

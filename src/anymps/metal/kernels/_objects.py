@@ -17,13 +17,11 @@ from typing import Any
 
 from anymps._errors import KernelsError
 from anymps.metal._cache import cache_directory, find_or_make
+from anymps.metal._elf import undefined_symbols
 from anymps.metal.kernels._llvm import llvm
 from anymps.metal.kernels._metadata import Signature, read_signature
 from anymps.metal.kernels._support import address_of
 from anymps.metal.kernels._translate import SHARED_TYPE, translate
-
-_UNDEFINED = 0
-_SYMBOL = struct.Struct("<IBBHQQ")
 
 
 @dataclass(frozen=True)
@@ -142,26 +140,8 @@ def _shared_bytes(text: str) -> int:
 
 def _provide(name: str, data: bytes) -> None:
     """Tells LLVM where the functions lie that an object calls: what it does not find it would call at address 0."""
-    for symbol in _undefined(data):
+    for symbol in undefined_symbols(data):
         address = address_of(symbol)
         if address is None:
             raise KernelsError(f"the kernel {name} calls {symbol}, which is not known here")
         llvm().add_symbol(symbol, address)
-
-
-def _undefined(data: bytes) -> list[str]:
-    """The names that an ELF object for 64 bits asks others for."""
-    (sections_at,) = struct.unpack_from("<Q", data, 40)
-    size, count = struct.unpack_from("<2H", data, 58)
-    sections = [struct.unpack_from("<2I4Q2I2Q", data, sections_at + at * size) for at in range(count)]
-    found = []
-    for _, kind, _, _, start, length, link, *_ in sections:
-        if kind != 2:  # the table of symbols
-            continue
-        names = sections[link][4]
-        for at in range(start + _SYMBOL.size, start + length, _SYMBOL.size):
-            name, _, _, section, _, _ = _SYMBOL.unpack_from(data, at)
-            if section == _UNDEFINED and name:
-                end = data.index(b"\0", names + name)
-                found.append(data[names + name : end].decode())
-    return found

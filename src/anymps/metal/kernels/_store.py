@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
+from anymps._atomic import Staged
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
 from anymps._errors import KernelsError, UsageError
 from anymps.metal.kernels._metallib import Metallib
@@ -66,22 +63,20 @@ def add_kernels(wheel: Path, release: str) -> Metallib:
     target = _place(release)
     try:
         target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        made = _write(target.parent, read_kernels(wheel))
+        with Staged(target) as staged:
+            staged.file.writelines(read_kernels(wheel))
+            staged.sync()
+            library = Metallib(staged.path)
+            library.check(library.kernels)
+            staged.commit()
     except OSError as error:
         raise _unwritable(target.parent, error) from None
-    try:
-        library = Metallib(made)
-        library.check(library.kernels)
-        os.replace(made, target)
-        library.path = target
-        return library
-    except OSError as error:
-        raise _unwritable(target.parent, error) from None
+    except KernelsError:
+        raise
     except ValueError as error:
         raise KernelsError(f"the Metal kernels of {wheel} (section {SECTION}) cannot be read: {error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            made.unlink(missing_ok=True)
+    library.path = target
+    return library
 
 
 def remove_kernels(release: str) -> int:
@@ -102,20 +97,6 @@ def remove_kernels(release: str) -> int:
 
 def _place(release: str) -> Path:
     return kernels_folder() / f"torch-{release}{_SUFFIX}"
-
-
-def _write(folder: Path, pieces: Iterable[bytes]) -> Path:
-    """A file beside the finished ones; gone again if it cannot be written whole."""
-    descriptor, name = tempfile.mkstemp(dir=folder, prefix="adding-", suffix=".part")
-    path = Path(name)
-    try:
-        with open(descriptor, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return path
 
 
 def _unwritable(folder: Path, error: OSError) -> KernelsError:

@@ -7,7 +7,10 @@ the form of macOS 26. The first is read: the second may hold instructions that o
 from __future__ import annotations
 
 import email.parser
+import hashlib
+import lzma
 import re
+import struct
 import subprocess
 import sys
 import zipfile
@@ -22,8 +25,19 @@ from anymps.metal.kernels._macho import read_sections
 SECTION = "metal_basic"
 _LIBRARY = "torch/lib/libtorch_cpu.dylib"
 _PIECE = 1 << 22
+# What no wheel of torch comes near: a file that states more is refused before it is unpacked.
+_MOST_METADATA = 1 << 20
+_MOST_LIBRARY = 2 << 30
+_MOST_KERNELS = 1 << 30
+_MAGIC = b"PK\x03\x04"
 _T = TypeVar("_T")
 PLATFORM = "macosx_14_0_arm64"
+# What zipfile raises for damaged archives: RuntimeError where a record says that it is encrypted, ValueError for names
+# that are no text, OverflowError and struct.error for numbers that make no sense.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError,
+    OverflowError, struct.error,
+)  # fmt: skip
 
 
 def read_release(wheel: Path) -> str:
@@ -38,10 +52,12 @@ def read_release(wheel: Path) -> str:
             raise KernelsError(f"{wheel} is no wheel of torch")
         if _LIBRARY not in names:
             raise KernelsError(f"{wheel} is no macOS wheel: Metal kernels are in the one that ends in {PLATFORM}.whl")
-        version = email.parser.BytesParser().parsebytes(_guarded(wheel, lambda: archive.read(metadata)))["Version"]
-    if not version or not re.fullmatch(r"\d+\.\d+[\w.+]*", version):
+        text = _guarded(wheel, lambda: _read(wheel, archive, metadata, _MOST_METADATA))
+    # A header that is no ASCII is no text but an object.
+    version = str(email.parser.BytesParser().parsebytes(text)["Version"])
+    if not re.fullmatch(r"\d{1,4}\.\d{1,4}[\w.+]{0,40}", version, re.ASCII):
         raise KernelsError(f"{wheel} does not say which release of torch it is")
-    return str(version).partition("+")[0]
+    return version.partition("+")[0]
 
 
 def read_kernels(wheel: Path) -> Iterator[bytes]:
@@ -50,7 +66,9 @@ def read_kernels(wheel: Path) -> Iterator[bytes]:
     Raises KernelsError, in one line, if they are not there or the wheel is cut short.
     """
     with _opened(wheel) as archive, _guarded(wheel, lambda: archive.open(_LIBRARY)) as library:
-        seen = 0
+        seen, stated = 0, archive.getinfo(_LIBRARY).file_size
+        if stated > _MOST_LIBRARY:
+            raise _too_large(wheel, _LIBRARY, stated, _MOST_LIBRARY)
 
         def read(size: int) -> bytes:
             nonlocal seen
@@ -64,6 +82,10 @@ def read_kernels(wheel: Path) -> Iterator[bytes]:
             raise KernelsError(f"{_LIBRARY} of {wheel} cannot be read: {error}") from None
         if section is None or section.offset < seen:
             raise KernelsError(f"{_LIBRARY} of {wheel} holds no Metal kernels (section {SECTION})")
+        if section.size > _MOST_KERNELS:
+            raise _too_large(wheel, f"the section {SECTION} of {_LIBRARY}", section.size, _MOST_KERNELS)
+        if section.offset + section.size > stated:
+            raise KernelsError(f"{_LIBRARY} of {wheel} ends within its Metal kernels")
         while seen < section.offset and read(min(_PIECE, section.offset - seen)):
             pass
         end = section.offset + section.size
@@ -93,14 +115,50 @@ def download(release: str, folder: Path) -> Path:
     return found[0]
 
 
+def wheel_digest(wheel: Path) -> str:
+    """The SHA-256 of a wheel, as package indexes state it. Raises KernelsError if it cannot be read."""
+    digest = hashlib.sha256()
+
+    def read() -> None:
+        with wheel.open("rb") as file:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+
+    _guarded(wheel, read)
+    return digest.hexdigest()
+
+
+def _read(wheel: Path, archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """A small file of an archive. What it is said to have is not believed: it may have more."""
+    stated = archive.getinfo(name).file_size
+    if stated <= most:
+        with archive.open(name) as file:
+            data = file.read(most + 1)
+        if len(data) <= most:
+            return data
+    raise _too_large(wheel, name, stated, most)
+
+
+def _too_large(wheel: Path, name: str, size: int, most: int) -> KernelsError:
+    return KernelsError(f"{name} of {wheel} has {size:,} bytes; a wheel of torch has at most {most:,} there")
+
+
 def _opened(wheel: Path) -> zipfile.ZipFile:
-    return _guarded(wheel, lambda: zipfile.ZipFile(wheel))
+    def opened() -> zipfile.ZipFile:
+        with wheel.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise zipfile.BadZipFile
+        return zipfile.ZipFile(wheel)
+
+    return _guarded(wheel, opened)
 
 
 def _guarded(wheel: Path, action: Callable[[], _T]) -> _T:
     try:
         return action()
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+    except KernelsError:
+        raise
+    except _DAMAGE:
         raise KernelsError(f"{wheel} is no wheel, or it was cut short") from None
     except OSError as error:
         raise KernelsError(f"{wheel} cannot be read: {error.strerror or error}") from None

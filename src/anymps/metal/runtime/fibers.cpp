@@ -75,23 +75,36 @@ void Fibers::block_at_simd(void* slot, Resolve resolve, unsigned long site) {
   const unsigned s = current / kLanes;
   slots_[current] = slot;
   resolves_[current] = resolve;
-  sites_[current] = site;
+  Chain& chain = chains_[current];
+  chain.place[chain.depth < Chain::most ? chain.depth : Chain::most - 1] = site;
   at_simd_[s] |= 1u << (current % kLanes);
   hand_over(s);
 }
 
+// Which of two fibers waits at the earlier place: negative for the first one, 0 where it is the same.
+int Fibers::order(unsigned a, unsigned b) const {
+  const Chain &one = chains_[a], &other = chains_[b];
+  const unsigned depth = one.depth < other.depth ? one.depth : other.depth;
+  const unsigned last = depth < Chain::most ? depth : Chain::most - 1;
+  for (unsigned i = 0; i < last; ++i) {
+    if (one.place[i] != other.place[i]) return one.place[i] < other.place[i] ? -1 : 1;
+  }
+  if (one.place[last] != other.place[last]) return one.place[last] < other.place[last] ? -1 : 1;
+  return one.depth == other.depth ? 0 : one.depth < other.depth ? -1 : 1;
+}
+
 void Fibers::resolve(unsigned s) {
-  unsigned long lowest = ~0ul;
-  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
-    const unsigned long site = sites_[s * kLanes + static_cast<unsigned>(__builtin_ctz(rest))];
-    lowest = site < lowest ? site : lowest;
+  unsigned lowest = s * kLanes + static_cast<unsigned>(__builtin_ctz(at_simd_[s]));
+  for (unsigned rest = at_simd_[s] & (at_simd_[s] - 1); rest != 0; rest &= rest - 1) {
+    const unsigned fiber = s * kLanes + static_cast<unsigned>(__builtin_ctz(rest));
+    if (order(fiber, lowest) < 0) lowest = fiber;
   }
   unsigned lanes = 0;
   Resolve first = nullptr;
   for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
     const unsigned fiber = s * kLanes + lane;
-    if (sites_[fiber] == lowest && (first == nullptr || first == resolves_[fiber])) {
+    if (order(fiber, lowest) == 0 && (first == nullptr || first == resolves_[fiber])) {
       first = resolves_[fiber];
       lanes |= 1u << lane;
     }
@@ -147,6 +160,7 @@ void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
   ready_ = simdgroups_ == kLanes ? ~0u : (1u << simdgroups_) - 1;
   for (unsigned i = 0; i < threads; ++i) {
     pointers_[i] = first_frame(stacks_.top(i), start_fiber);
+    chains_[i].depth = chains_[i].calls = 0;
   }
   current = 0;
   runnable_[0] &= ~1u;
@@ -182,6 +196,10 @@ unsigned anymps_rt_lane() {
 
 unsigned anymps_rt_thread() {
   return anymps_rt::the_fibers->current;
+}
+
+anymps_rt::Chain* anymps_rt_chain() {
+  return anymps_rt::the_fibers->chain();
 }
 
 char* anymps_rt_shared() {

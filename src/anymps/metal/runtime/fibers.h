@@ -1,7 +1,7 @@
 // A group of threads as fibers on one OS thread: barriers and SIMD calls.
 //
 // Each GPU thread is a fiber with a stack of its own. The fibers of a SIMD group run until each of them waits. Then the SIMD
-// call with the lowest site among those waited at is done, with exactly the lanes that wait there: so lanes that took
+// call with the lowest place among those waited at is done, with exactly the lanes that wait there: so lanes that took
 // different branches meet again. A barrier opens when every thread that still runs is there. A lane that has to wait hands
 // over to the next one itself; no scheduler stands between.
 //
@@ -15,6 +15,7 @@
 // - anymps_rt_simd(slot, resolve, site): waits for the lanes of the SIMD group; then `resolve(slots, lanes)` runs once, with
 //   slots[lane] = what each lane brought, for those whose bit is set in `lanes`. It writes results where each slot points to.
 //   `site` orders calls: the lowest waited at goes first, so it should grow with the place of the call in the code.
+// - anymps_rt_chain(): where the calls stand that a thread is in; they come before `site` in that order.
 // - anymps_rt_lane(): the lane; anymps_rt_thread(): the thread's index in its group.
 // - anymps_rt_shared(): 64 KiB of threadgroup memory. It is not cleared between groups.
 //
@@ -56,6 +57,7 @@ class Fibers {
   void block_at_barrier();
   void block_at_simd(void* slot, Resolve resolve, unsigned long site);
   [[noreturn]] void run_fiber();
+  Chain* chain() { return &chains_[current]; }
 
   unsigned current = 0;
   bool running = false;  // whether a group runs, so that `current` is a thread
@@ -64,6 +66,7 @@ class Fibers {
  private:
   void hand_over(unsigned s);
   void resolve(unsigned s);
+  int order(unsigned a, unsigned b) const;
 
   char* shared_;
   const size_t shared_each_;  // 0: one for all
@@ -76,7 +79,7 @@ class Fibers {
   unsigned at_barrier_[kLanes];
   void* slots_[kMaxThreads];
   Resolve resolves_[kMaxThreads];
-  unsigned long sites_[kMaxThreads];
+  Chain chains_[kMaxThreads];
   void* pointers_[kMaxThreads];  // of the stacks of fibers that wait
   void* main_ = nullptr;
   Stacks stacks_;

@@ -58,7 +58,9 @@ void on_fault(int number, siginfo_t* info, void* context) {
     return;
   }
   here->caught = number;
-  here->address = reinterpret_cast<uintptr_t>(info->si_addr);
+  // The processor tells no address where one is not aligned.
+  const bool unaligned = number == SIGBUS ? info->si_code == BUS_ADRALN : number == SIGSEGV && info->si_code == SI_KERNEL;
+  here->address = unaligned ? ~uintptr_t(0) : reinterpret_cast<uintptr_t>(info->si_addr);
   siglongjmp(here->out, 1);
 }
 

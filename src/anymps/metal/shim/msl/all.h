@@ -21,13 +21,13 @@
 
 namespace metal {
 struct os_log {  // says nothing here
-  os_log(const char*, const char*) {}
+  constexpr os_log(const char*, const char*) {}
   template <class... A> void log(A...) const {}
   template <class... A> void log_debug(A...) const {}
   template <class... A> void log_info(A...) const {}
   template <class... A> void log_error(A...) const {}
   template <class... A> void log_fault(A...) const {}
 };
-inline const os_log os_log_default{"", ""};
+inline constexpr os_log os_log_default{"", ""};
 }  // namespace metal
 using metal::os_log_default;

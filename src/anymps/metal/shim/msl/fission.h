@@ -137,15 +137,15 @@ template <class Op, class F, class T> void simd(int n, const unsigned char* aliv
     for (int i = 0; i < lanes; ++i) results[s + i] = value;
   }
 }
-#define ANYMPS_SIMD(NAME, OPERATION) \
+#define ANYMPS_ON_LANES(NAME, OPERATION) \
   template <class F, class T> void NAME(int n, const unsigned char* alive, F& f, T* results, const T* values) { \
     simd<OPERATION>(n, alive, f, results, values); \
   }
-ANYMPS_SIMD(simd_sum, Sum)
-ANYMPS_SIMD(simd_product, Product)
-ANYMPS_SIMD(simd_min, Min)
-ANYMPS_SIMD(simd_max, Max)
-#undef ANYMPS_SIMD
+ANYMPS_ON_LANES(simd_sum, Sum)
+ANYMPS_ON_LANES(simd_product, Product)
+ANYMPS_ON_LANES(simd_min, Min)
+ANYMPS_ON_LANES(simd_max, Max)
+#undef ANYMPS_ON_LANES
 
 // The collectives of c10/metal/reduction_utils.h: a tree in each SIMD group, whose results go to threadgroup memory, and a
 // tree over those. With 64-bit integers theirs go another way.

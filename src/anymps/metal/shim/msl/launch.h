@@ -4,7 +4,9 @@
 #include <msl/sync.h>
 
 #if defined(ANYMPS_CHECKED)
-#define ANYMPS_KERNEL static __attribute__((noinline))
+// All that a kernel calls is inlined, as Metal's compiler does: -fsanitize=thread of g++ does not see what a call stores where
+// its result goes at once (`x[i] = f(y[i])`, `f` returning a struct or a vector), nor what it reads to pass it by value.
+#define ANYMPS_KERNEL static __attribute__((noinline, flatten))
 #else
 #define ANYMPS_KERNEL static inline __attribute__((always_inline))
 #endif
@@ -61,6 +63,60 @@ template <class T, size_t N> struct buffer<const T (&)[N]> {
   using held = const T (&)[N];
   static ANYMPS_INLINE held bind(void* address) { return *static_cast<const T(*)[N]>(address); }
 };
+#if defined(ANYMPS_CHECKED)
+// What a parameter takes: the numbers it is made of, by their letter in Python's `struct` (and E: bfloat; 0: no such number),
+// how many of them an element has, and whether it is one element or as many as there are.
+struct Parameter {
+  unsigned kernel, buffer;
+  char letter;
+  unsigned char count, many, atomic;
+};
+template <class T> inline constexpr char letter = 0;
+#define ANYMPS_LETTER(T, LETTER) template <> inline constexpr char letter<T> = LETTER;
+ANYMPS_LETTER(bool, '?')
+ANYMPS_LETTER(char, 'b')
+ANYMPS_LETTER(signed char, 'b')
+ANYMPS_LETTER(uchar, 'B')
+ANYMPS_LETTER(short, 'h')
+ANYMPS_LETTER(ushort, 'H')
+ANYMPS_LETTER(int, 'i')
+ANYMPS_LETTER(uint, 'I')
+ANYMPS_LETTER(long, 'q')
+ANYMPS_LETTER(ulong, 'Q')
+ANYMPS_LETTER(half, 'e')
+ANYMPS_LETTER(bfloat, 'E')
+ANYMPS_LETTER(float, 'f')
+#undef ANYMPS_LETTER
+template <class T> struct made_of {
+  static constexpr char of = letter<T>;
+  static constexpr unsigned char count = 1, atomic = 0;
+};
+template <class T> struct made_of<const T> : made_of<T> {};
+template <class T> struct made_of<volatile T> : made_of<T> {};
+template <class T> struct made_of<const volatile T> : made_of<T> {};
+template <class T, unsigned N> struct made_of<anymps_vectors::vec<T, N>> : made_of<T> { static constexpr unsigned char count = N; };
+template <class T, unsigned N> struct made_of<anymps_vectors::packed<T, N>> : made_of<T> { static constexpr unsigned char count = N; };
+template <class T> struct made_of<metal::atomic<T>> : made_of<T> { static constexpr unsigned char atomic = 1; };
+template <class P> struct parameter;
+template <class T> struct parameter<T*> {
+  static constexpr Parameter at(unsigned kernel, unsigned buffer) {
+    return {kernel, buffer, made_of<T>::of, made_of<T>::count, 1, made_of<T>::atomic};
+  }
+};
+template <class T> struct parameter<T&> {
+  static constexpr Parameter at(unsigned kernel, unsigned buffer) {
+    return {kernel, buffer, made_of<T>::of, made_of<T>::count, 0, made_of<T>::atomic};
+  }
+};
+template <class T, size_t N> struct parameter<T (&)[N]> : parameter<T*> {};
+#endif
+
+// Whether a kernel may write what it is given for a parameter.
+template <class P> inline constexpr bool writes = false;
+template <class T> inline constexpr bool writes<T*> = true;
+template <class T> inline constexpr bool writes<const T*> = false;
+template <class T> inline constexpr bool writes<T&> = true;
+template <class T> inline constexpr bool writes<const T&> = false;
 #define ANYMPS_BIND(P, INDEX) typename anymps_launch::buffer<P>::held anymps_##INDEX = anymps_launch::buffer<P>::bind(launch.buffers[INDEX]);
 
 struct Triple {

@@ -49,15 +49,33 @@ struct Kernel {
   int together;                // of Form::Groups: whether groups do a part of their work side by side, by anymps_rt_simd
 };
 
+// How a thread came to where it is: the places of the calls of the program's own functions that it is in, the outermost
+// first. Behind them stands the place of the SIMD call that it waits at. `pending` are calls whose arguments are made now.
+struct Chain {
+  static constexpr unsigned most = 8;
+  unsigned depth, calls;
+  unsigned long place[most];
+  unsigned long pending[most];
+
+  void calls_from(unsigned long from) { pending[calls++ % most] = from; }
+  void called() {
+    const unsigned long from = calls == 0 ? 0 : pending[--calls % most];
+    if (depth < most - 1) place[depth] = from;
+    ++depth;
+  }
+  void returns() { --depth; }
+};
+
 // Runs once for the lanes of a SIMD group that wait at one call: `slots[lane]` is what each lane brought.
 using Resolve = void (*)(void* const* slots, unsigned lanes);
 
 }  // namespace anymps_rt
 
 extern "C" {
-void anymps_rt_barrier(int line);
+void anymps_rt_barrier(int);
 void anymps_rt_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site);
 unsigned anymps_rt_lane();
+__attribute__((const)) anymps_rt::Chain* anymps_rt_chain();  // of the running fiber, as long as it lives
 typedef void (*anymps_rt_entry)(void* context, unsigned thread);
 // Runs a group of at most 1024 threads as fibers on this OS thread. Not to be called from within one of them.
 void anymps_rt_group(unsigned threads, anymps_rt_entry entry, void* context);
@@ -69,9 +87,12 @@ void anymps_check_thread(const anymps_rt::Thread& thread);
 #else
 #define ANYMPS_APART
 #endif
-ANYMPS_APART void anymps_check_barrier(unsigned flags, int line);
+ANYMPS_APART void anymps_check_barrier(unsigned flags, unsigned long site);
 ANYMPS_APART void anymps_check_simd(void* slot, anymps_rt::Resolve resolve, unsigned long site);
 ANYMPS_APART void anymps_check_simd_barrier(unsigned flags, unsigned long site);
+void anymps_check_calls(unsigned long place);
+void anymps_check_called();
+void anymps_check_returns();
 void anymps_check_constant(const void* address, unsigned size);
 void anymps_check_lane(unsigned lane, unsigned source);
 void anymps_check_matrix(unsigned lanes);
@@ -81,7 +102,7 @@ char* anymps_check_shared();
 
 // What a checked shader asks instead. A call that the checker tells of stands in the user's line, hence always inline.
 #if defined(ANYMPS_CHECKED)
-#define ANYMPS_BARRIER(FLAGS, LINE) anymps_check_barrier(unsigned(FLAGS), LINE)
+#define ANYMPS_BARRIER(FLAGS, SITE) anymps_check_barrier(unsigned(FLAGS), SITE)
 #define ANYMPS_SIMD_BARRIER(FLAGS, SITE) anymps_check_simd_barrier(unsigned(FLAGS), SITE)
 #define ANYMPS_SIMD anymps_check_simd
 #define ANYMPS_SHARED anymps_check_shared
@@ -89,7 +110,7 @@ char* anymps_check_shared();
 #define ANYMPS_UNCHECKED __attribute__((no_sanitize("thread", "undefined")))
 #define ANYMPS_IF_CHECKED(...) __VA_ARGS__
 #else
-#define ANYMPS_BARRIER(FLAGS, LINE) anymps_rt_barrier(LINE)
+#define ANYMPS_BARRIER(FLAGS, SITE) anymps_rt_barrier(0)
 #define ANYMPS_SIMD_BARRIER(FLAGS, SITE) anymps_rt_simd(nullptr, anymps_sync::nothing, SITE)
 #define ANYMPS_SIMD anymps_rt_simd
 #define ANYMPS_SHARED anymps_rt_shared

@@ -1,12 +1,28 @@
 // What threads of a group do together: barriers, SIMD groups, quads, and 8x8 matrices that a SIMD group holds.
 //
 // A call that needs other lanes waits for them in the runtime, which gives what all lanes brought to one function. A lane
-// that is not there (finished, or on another branch) reads as zero. Where a call stands in the source tells it from others.
+// that is not there (finished, or on another branch) reads as zero. Where a call stands in the source, and through which calls
+// of the program's own functions a thread came there, tells it from others.
 #pragma once
 
 #include <msl/atomics.h>
 #include <msl/math.h>
 #include <msl/runtime.h>
+
+#if !defined(__clang__)
+namespace std {  // as g++ wants it for what follows
+struct source_location {
+  struct __impl {
+    const char* _M_file_name;
+    const char* _M_function_name;
+    unsigned _M_line, _M_column;
+  };
+};
+}  // namespace std
+#define ANYMPS_WHERE anymps_sync::place(__builtin_source_location())
+#else
+#define ANYMPS_WHERE anymps_sync::place(__builtin_LINE(), __builtin_COLUMN())
+#endif
 
 namespace anymps_sync {
 
@@ -16,9 +32,39 @@ template <class T> using element = metal::anymps_element<T>;
 template <class T> inline constexpr bool exchangeable = metal::is_arithmetic_v<T> && sizeof(element<T>) < 8;
 #define ANYMPS_EXCHANGEABLE(T) class = metal::enable_if_t<anymps_sync::exchangeable<T>>
 
-constexpr unsigned long site(int line, int kind) {
-  return static_cast<unsigned long>(line) * 64 + static_cast<unsigned long>(kind);
+// A line and a column as one number that grows with them; there is room below for what else tells calls apart.
+constexpr unsigned long place(unsigned long line, unsigned long column) {
+  return (line << 12 | (column < 4096 ? column : 4095)) << 22;
 }
+#if !defined(__clang__)
+ANYMPS_INLINE unsigned long place(const void* where) {
+  const auto* at = static_cast<const std::source_location::__impl*>(where);
+  return place(at->_M_line, at->_M_column);
+}
+#endif
+constexpr unsigned long site(unsigned long place, int kind) { return place | static_cast<unsigned long>(kind) << 16; }
+
+// `f(x)` of the source is written `f((anymps_sync::calls(), x))` if `f` comes to a barrier or a SIMD call, and `Called` stands
+// first in the body of `f`. Calls within the arguments have returned by then, whichever is made first.
+#if defined(ANYMPS_CHECKED)  // not in the kernel, whose accesses are looked at
+ANYMPS_INLINE void calls(unsigned long place = ANYMPS_WHERE) { anymps_check_calls(place); }
+struct Called {
+  ANYMPS_INLINE Called() { anymps_check_called(); }
+  Called(const Called&) = delete;
+  ANYMPS_INLINE ~Called() { anymps_check_returns(); }
+};
+#else
+ANYMPS_INLINE void calls(unsigned long place = ANYMPS_WHERE) { anymps_rt_chain()->calls_from(place); }
+class Called {
+ public:
+  ANYMPS_INLINE Called() : chain_(*anymps_rt_chain()) { chain_.called(); }
+  Called(const Called&) = delete;
+  ANYMPS_INLINE ~Called() { chain_.returns(); }
+
+ private:
+  anymps_rt::Chain& chain_;
+};
+#endif
 
 template <class T> struct Slot {
   T value, result;
@@ -143,15 +189,15 @@ enum class mem_flags : uint { mem_none = 0, mem_device = 1, mem_threadgroup = 2,
 constexpr mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(uint(a) | uint(b)); }
 constexpr mem_flags operator&(mem_flags a, mem_flags b) { return mem_flags(uint(a) & uint(b)); }
 
-ANYMPS_SYNC inline void threadgroup_barrier([[maybe_unused]] mem_flags flags, int line = __builtin_LINE()) {
-  ANYMPS_BARRIER(flags, line);
+ANYMPS_SYNC inline void threadgroup_barrier([[maybe_unused]] mem_flags flags, unsigned long place = ANYMPS_WHERE) {
+  ANYMPS_BARRIER(flags, place);
 }
 ANYMPS_SYNC inline void threadgroup_barrier(
-    [[maybe_unused]] mem_flags flags, memory_order, thread_scope = thread_scope_threadgroup, int line = __builtin_LINE()) {
-  ANYMPS_BARRIER(flags, line);
+    [[maybe_unused]] mem_flags flags, memory_order, thread_scope = thread_scope_threadgroup, unsigned long place = ANYMPS_WHERE) {
+  ANYMPS_BARRIER(flags, place);
 }
-ANYMPS_SYNC inline void simdgroup_barrier([[maybe_unused]] mem_flags flags, int line = __builtin_LINE()) {
-  ANYMPS_SIMD_BARRIER(flags, anymps_sync::site(line, 0));
+ANYMPS_SYNC inline void simdgroup_barrier([[maybe_unused]] mem_flags flags, unsigned long place = ANYMPS_WHERE) {
+  ANYMPS_SIMD_BARRIER(flags, anymps_sync::site(place, 0));
 }
 ANYMPS_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
@@ -168,8 +214,8 @@ class simd_vote {
 using quad_vote = simd_vote;
 
 #define ANYMPS_REDUCE(NAME, OPERATION, WIDTH, KIND)                                                                       \
-  template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T NAME(T value, int line = __builtin_LINE()) {                               \
-    return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::reduce<T, anymps_sync::OPERATION, WIDTH>, anymps_sync::site(line, KIND)); \
+  template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T NAME(T value, unsigned long place = ANYMPS_WHERE) {                               \
+    return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::reduce<T, anymps_sync::OPERATION, WIDTH>, anymps_sync::site(place, KIND)); \
   }
 ANYMPS_REDUCE(simd_sum, Sum, 32, 1)
 ANYMPS_REDUCE(simd_product, Product, 32, 2)
@@ -188,8 +234,8 @@ ANYMPS_REDUCE(quad_xor, Xor, 4, 14)
 #undef ANYMPS_REDUCE
 
 #define ANYMPS_SCAN(NAME, OPERATION, INCLUSIVE, KIND)                                                                     \
-  template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T NAME(T value, int line = __builtin_LINE()) {                               \
-    return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::scan<T, anymps_sync::OPERATION, INCLUSIVE>, anymps_sync::site(line, KIND)); \
+  template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T NAME(T value, unsigned long place = ANYMPS_WHERE) {                               \
+    return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::scan<T, anymps_sync::OPERATION, INCLUSIVE>, anymps_sync::site(place, KIND)); \
   }
 ANYMPS_SCAN(simd_prefix_inclusive_sum, Sum, true, 15)
 ANYMPS_SCAN(simd_prefix_exclusive_sum, Sum, false, 16)
@@ -198,9 +244,9 @@ ANYMPS_SCAN(simd_prefix_exclusive_product, Product, false, 18)
 #undef ANYMPS_SCAN
 
 #define ANYMPS_SHUFFLE(NAME, MOVE, WIDTH, KIND)                                                                           \
-  template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T NAME(T value, ushort by, int line = __builtin_LINE()) {                    \
+  template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T NAME(T value, ushort by, unsigned long place = ANYMPS_WHERE) {                    \
     return anymps_sync::exchange<T>(                                                                                      \
-        value, by, T(), anymps_sync::shuffle<T, anymps_sync::MOVE, WIDTH>, anymps_sync::site(line, KIND));                \
+        value, by, T(), anymps_sync::shuffle<T, anymps_sync::MOVE, WIDTH>, anymps_sync::site(place, KIND));                \
   }
 ANYMPS_SHUFFLE(simd_shuffle, To, 32, 20)
 ANYMPS_SHUFFLE(simd_broadcast, To, 32, 21)
@@ -217,46 +263,46 @@ ANYMPS_SHUFFLE(quad_shuffle_xor, Xor_, 4, 31)
 ANYMPS_SHUFFLE(quad_shuffle_rotate_down, RotateDown, 4, 32)
 ANYMPS_SHUFFLE(quad_shuffle_rotate_up, RotateUp, 4, 33)
 #undef ANYMPS_SHUFFLE
-template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_down(T value, T fill, ushort by, int line = __builtin_LINE()) {
-  return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillDown, 32>, anymps_sync::site(line, 34));
+template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_down(T value, T fill, ushort by, unsigned long place = ANYMPS_WHERE) {
+  return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillDown, 32>, anymps_sync::site(place, 34));
 }
-template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_up(T value, T fill, ushort by, int line = __builtin_LINE()) {
-  return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillUp, 32>, anymps_sync::site(line, 35));
+template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_up(T value, T fill, ushort by, unsigned long place = ANYMPS_WHERE) {
+  return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillUp, 32>, anymps_sync::site(place, 35));
 }
-template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_broadcast_first(T value, int line = __builtin_LINE()) {
-  return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::first_of<T>, anymps_sync::site(line, 36));
+template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_broadcast_first(T value, unsigned long place = ANYMPS_WHERE) {
+  return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::first_of<T>, anymps_sync::site(place, 36));
 }
-ANYMPS_SYNC inline bool simd_any(bool yes, int line = __builtin_LINE()) { return anymps_sync::count(yes, anymps_sync::site(line, 37)).yes != 0; }
-ANYMPS_SYNC inline bool simd_all(bool yes, int line = __builtin_LINE()) {
-  const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(line, 38));
+ANYMPS_SYNC inline bool simd_any(bool yes, unsigned long place = ANYMPS_WHERE) { return anymps_sync::count(yes, anymps_sync::site(place, 37)).yes != 0; }
+ANYMPS_SYNC inline bool simd_all(bool yes, unsigned long place = ANYMPS_WHERE) {
+  const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(place, 38));
   return votes.yes == votes.there;
 }
-ANYMPS_SYNC inline simd_vote simd_ballot(bool yes, int line = __builtin_LINE()) {
-  const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(line, 39));
+ANYMPS_SYNC inline simd_vote simd_ballot(bool yes, unsigned long place = ANYMPS_WHERE) {
+  const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(place, 39));
   return simd_vote(votes.yes, votes.there);
 }
-ANYMPS_SYNC inline simd_vote simd_active_threads_mask(int line = __builtin_LINE()) {
-  const anymps_sync::Votes votes = anymps_sync::count(true, anymps_sync::site(line, 40));
+ANYMPS_SYNC inline simd_vote simd_active_threads_mask(unsigned long place = ANYMPS_WHERE) {
+  const anymps_sync::Votes votes = anymps_sync::count(true, anymps_sync::site(place, 40));
   return simd_vote(votes.yes, votes.there);
 }
-ANYMPS_SYNC inline bool simd_is_first(int line = __builtin_LINE()) {
-  return unsigned(__builtin_ctz(anymps_sync::count(true, anymps_sync::site(line, 41)).there)) == anymps_rt_lane();
+ANYMPS_SYNC inline bool simd_is_first(unsigned long place = ANYMPS_WHERE) {
+  return unsigned(__builtin_ctz(anymps_sync::count(true, anymps_sync::site(place, 41)).there)) == anymps_rt_lane();
 }
 inline bool simd_is_helper_thread() { return false; }
 inline uint anymps_quad(uint bits) { return (bits >> (anymps_rt_lane() & ~3u)) & 15u; }
-ANYMPS_SYNC inline bool quad_any(bool yes, int line = __builtin_LINE()) {
-  return anymps_quad(anymps_sync::count(yes, anymps_sync::site(line, 42)).yes) != 0;
+ANYMPS_SYNC inline bool quad_any(bool yes, unsigned long place = ANYMPS_WHERE) {
+  return anymps_quad(anymps_sync::count(yes, anymps_sync::site(place, 42)).yes) != 0;
 }
-ANYMPS_SYNC inline bool quad_all(bool yes, int line = __builtin_LINE()) {
-  const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(line, 43));
+ANYMPS_SYNC inline bool quad_all(bool yes, unsigned long place = ANYMPS_WHERE) {
+  const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(place, 43));
   return anymps_quad(votes.yes) == anymps_quad(votes.there);
 }
-ANYMPS_SYNC inline quad_vote quad_ballot(bool yes, int line = __builtin_LINE()) {
-  const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(line, 44));
+ANYMPS_SYNC inline quad_vote quad_ballot(bool yes, unsigned long place = ANYMPS_WHERE) {
+  const anymps_sync::Votes votes = anymps_sync::count(yes, anymps_sync::site(place, 44));
   return quad_vote(anymps_quad(votes.yes), anymps_quad(votes.there));
 }
-ANYMPS_SYNC inline bool quad_is_first(int line = __builtin_LINE()) {
-  const uint there = anymps_quad(anymps_sync::count(true, anymps_sync::site(line, 45)).there);
+ANYMPS_SYNC inline bool quad_is_first(unsigned long place = ANYMPS_WHERE) {
+  const uint there = anymps_quad(anymps_sync::count(true, anymps_sync::site(place, 45)).there);
   return unsigned(__builtin_ctz(there)) == (anymps_rt_lane() & 3u);
 }
 
@@ -336,17 +382,17 @@ template <class D, class A, class B, class C> struct anymps_product {
 template <class D, class A, class B, class C>
 ANYMPS_SYNC void simdgroup_multiply_accumulate(
     simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<C, 8, 8> c,
-    int line = __builtin_LINE()) {
+    unsigned long place = ANYMPS_WHERE) {
   using Product = anymps_product<simdgroup_matrix<D, 8, 8>, simdgroup_matrix<A, 8, 8>, simdgroup_matrix<B, 8, 8>, simdgroup_matrix<C, 8, 8>>;
   Product product{&d, &a, &b, &c};
-  ANYMPS_SIMD(&product, Product::resolve, anymps_sync::site(line, 46));
+  ANYMPS_SIMD(&product, Product::resolve, anymps_sync::site(place, 46));
 }
 template <class D, class A, class B>
 ANYMPS_SYNC void simdgroup_multiply(
-    simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b, int line = __builtin_LINE()) {
+    simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a, simdgroup_matrix<B, 8, 8> b, unsigned long place = ANYMPS_WHERE) {
   using Product = anymps_product<simdgroup_matrix<D, 8, 8>, simdgroup_matrix<A, 8, 8>, simdgroup_matrix<B, 8, 8>, simdgroup_matrix<D, 8, 8>>;
   Product product{&d, &a, &b, nullptr};
-  ANYMPS_SIMD(&product, Product::resolve, anymps_sync::site(line, 47));
+  ANYMPS_SIMD(&product, Product::resolve, anymps_sync::site(place, 47));
 }
 template <class T> simdgroup_matrix<T, 8, 8> operator*(simdgroup_matrix<T, 8, 8> a, simdgroup_matrix<T, 8, 8> b) {
   simdgroup_matrix<T, 8, 8> d;

@@ -1,0 +1,54 @@
+"""ELF files for 64 bits: the symbols that they ask others for, and whether loading them runs code."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+TABLE, DYNAMIC_TABLE = 2, 11  # kinds of sections: symbols of an object, and of a library
+_INITIALISERS, _FINALISERS, _FIRST_INITIALISERS = 14, 15, 16
+_SYMBOL = struct.Struct("<IBBHQQ")
+_INDIRECT = 10  # a function that is chosen by running another one
+_FUNCTION = 2
+_UNDEFINED = 0
+
+
+def undefined_symbols(data: bytes, table: int = TABLE) -> list[str]:
+    """The names that a file asks others for."""
+    return [name for name, _, section in _symbols(data, table) if section == _UNDEFINED]
+
+
+def defined_functions(data: bytes) -> list[str]:
+    """The names of the functions that a file defines, its local ones included."""
+    return [name for name, info, section in _symbols(data, TABLE) if section != _UNDEFINED and info & 15 == _FUNCTION]
+
+
+def runs_when_loaded(data: bytes) -> tuple[int, int, bool]:
+    """How many functions run on load and on unload, and whether a symbol is resolved by running code."""
+    sizes = {_INITIALISERS: 0, _FINALISERS: 0, _FIRST_INITIALISERS: 0}
+    for kind, _, size, _ in _sections(data):
+        if kind in sizes:
+            sizes[kind] += size // 8
+    indirect = any(info & 15 == _INDIRECT for _, info, _ in _symbols(data, DYNAMIC_TABLE))
+    return sizes[_INITIALISERS] + sizes[_FIRST_INITIALISERS], sizes[_FINALISERS], indirect
+
+
+def _sections(data: bytes) -> list[tuple[int, int, int, int]]:
+    """Kind, place, bytes, and the section that belongs to it, of each."""
+    (start,) = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<2H", data, 58)
+    rows = [struct.unpack_from("<2I4Q2I2Q", data, start + at * size) for at in range(count)]
+    return [(kind, place, length, link) for _, kind, _, _, place, length, link, *_ in rows]
+
+
+def _symbols(data: bytes, table: int) -> Iterator[tuple[str, int, int]]:
+    """Name, kind and section of each named symbol."""
+    sections = _sections(data)
+    for kind, start, length, link in sections:
+        if kind != table:
+            continue
+        names = sections[link][1]
+        for at in range(start + _SYMBOL.size, start + length, _SYMBOL.size):
+            name, info, _, section, _, _ = _SYMBOL.unpack_from(data, at)
+            if name:
+                yield data[names + name : data.index(b"\0", names + name)].decode(), info, section
