@@ -467,7 +467,7 @@ def test_float64_of_an_expression_that_is_left_alone(expression: str) -> None:
     finding = only(
         refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", expression=expression, origin=(4, "w = ..."))
     )
-    assert finding.fix == "Make it float32 at train.py:4, or write `.float()` before it goes to the device."
+    assert finding.fix == "Write `x.float().to(device)`, or make it float32 at train.py:4."
 
 
 def test_float64_of_an_array() -> None:
@@ -486,9 +486,7 @@ def test_float64_of_an_array() -> None:
 def test_float64_asked_for_on_the_line() -> None:
     """MPS301: a `.double()` on the refused line itself is what to leave out."""
     finding = only(refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", source="y = x.double() * 2"))
-    assert finding.fix == (
-        "Leave out `.double()`; what needs double precision is computed on the CPU: `.cpu().double()`."
-    )
+    assert finding.fix == ("Write `x.float()`; what needs double precision is computed on the CPU: `.cpu().double()`.")
 
 
 def test_float64_of_unknown_origin() -> None:

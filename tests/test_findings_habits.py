@@ -27,14 +27,16 @@ def loop(extra: Extra, *, steps: int = 10, meta: Mapping[str, object] = META) ->
     return builder.close()
 
 
-def once(what: str, *, file: str = "train.py", times: int = 1, **facts: object) -> Recording:
+def once(
+    what: str, *, file: str = "train.py", times: int = 1, meta: Mapping[str, object] = META, **facts: object
+) -> Recording:
     """Ten steps, with a mark in the first ones."""
 
     def extra(builder: RecordingBuilder, step: int, time: int) -> None:
         if step < times:
             builder.note(what, start_ns=time, site=builder.site(file, 7, "main", "the line"), **facts)
 
-    return loop(extra)
+    return loop(extra, meta=meta)
 
 
 def only(recording: Recording) -> Finding:
@@ -168,7 +170,7 @@ def test_made_on_the_cpu() -> None:
     assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS404", 12, 10, 1.0)
     assert [site.line for site in finding.related_sites] == [11]
     assert finding.what == "What `torch.arange(n)` made on the CPU at model.py:11 was copied to mps once a step."
-    assert finding.fix == "Write `torch.arange(n, device=...)` with the device of the tensors that it meets."
+    assert finding.fix == "Make it on the device of the tensors that it meets, by `device=`."
     assert finding.cost_ns == (round(10 * 210_000 + 4000 / 75), round(10 * 570_000 + 4000 / 40))
 
 
@@ -184,7 +186,7 @@ def test_made_and_moved_on_one_line() -> None:
             wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=400,
         )  # fmt: skip
 
-    assert only(loop(extra)).fix == "Write `torch.ones(n, device=x.device)`, and leave `.to(x.device)` out."
+    assert only(loop(extra)).fix == "Write `torch.ones(n, device=x.device).tril()`: it is made where it is used."
 
 
 @pytest.mark.parametrize(
@@ -192,22 +194,20 @@ def test_made_and_moved_on_one_line() -> None:
     [
         (
             "torch.tensor(x.shape[-1], device=x.device)", True, "x / torch.tensor(x.shape[-1], device=x.device)",
-            "Write `torch.full((), x.shape[-1], device=x.device)`, which copies nothing; most calls take a plain "
-            "number as well.",
+            "Write `torch.full((), x.shape[-1], device=x.device)`: it is made where it is used.",
         ),
         (
             "torch.tensor(2.0, dtype=torch.float16)", True, "x * torch.tensor(2.0, dtype=torch.float16).to(x.device)",
-            "Write `torch.full((), 2.0, dtype=torch.float16, device=x.device)`, which copies nothing, and leave "
-            "`.to(x.device)` out.",
+            "Write `torch.full((), 2.0, dtype=torch.float16, device=x.device)`: it is made where it is used.",
         ),
         (
             "x.sum().new_tensor(self.scale, dtype=torch.int64)", True, "",
-            "Write `x.sum().new_full((), self.scale, dtype=torch.int64)`, which copies nothing; most calls take a "
-            "plain number as well.",
+            "Make it on the device by `full` or `new_full`, which copies nothing; most calls take a plain number as "
+            "well.",
         ),
         (
             "t.tensor(2.0)", True, "x * t.tensor(2.0).to(x.device)",
-            "Write `t.full((), 2.0, device=x.device)`, which copies nothing, and leave `.to(x.device)` out.",
+            "Write `t.full((), 2.0, device=x.device)`: it is made where it is used.",
         ),
         (
             'torch.zeros(3, device="cpu")', False, 'x + torch.zeros(3, device="cpu").to(x.device)',
@@ -388,7 +388,7 @@ def test_unfused_optimizer() -> None:
     finding = only(loop(stepping(140)))
     assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS812", 30, 10, 1.0)
     assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
-    assert finding.fix == "Write `AdamW(..., fused=True)`."
+    assert finding.fix == "Give the optimizer `fused=True`."
     assert finding.related_sites == ()
     assert finding.cost_ns == (1400 * 1_200, 1400 * 20_000)
 
@@ -448,8 +448,8 @@ def test_the_read_of_a_scaler(meta: dict[str, object], facts: dict[str, object],
             "optimizer = torch.optim.AdamW(groups, lr=1e-3, **extra_args)", {},
             "Have `extra_args` hold `fused=True`.",
         ),
-        ("optimizer = torch.optim.AdamW(", {}, "Write `AdamW(..., fused=True)`."),
-        ("optimizer = KINDS[name](net.parameters())", {}, "Write `AdamW(..., fused=True)`."),
+        ("optimizer = torch.optim.AdamW(", {}, "Give the optimizer `fused=True`."),
+        ("optimizer = KINDS[name](net.parameters())", {}, "Give the optimizer `fused=True`."),
     ],
 )  # fmt: skip
 def test_unfused_optimizer_where_it_is_made(source: str, facts: dict[str, object], fix: str) -> None:
@@ -472,7 +472,7 @@ def test_foreach_optimizer() -> None:
     assert finding.what == (
         "`AdamW`, with `foreach=True`, ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
     )
-    assert finding.fix == "Write `AdamW(..., fused=True)`, in place of `foreach=True`."
+    assert finding.fix == "Give the optimizer `fused=True`, in place of `foreach=True`."
 
 
 @pytest.mark.parametrize(
@@ -630,6 +630,7 @@ def test_eps_that_is_zero(facts: dict[str, object], expected: list[str]) -> None
     ("what", "facts", "expected"),
     [
         ("autocast", {"device": "cuda", "dtype": "float16"}, ["MPS821"]),
+        ("autocast", {"device": "cpu", "dtype": "bfloat16", "refused": False}, ["MPS821"]),
         ("autocast", {"device": "mps", "dtype": "float16"}, []),
         ("autocast", {"device": "mps", "dtype": "float16", "refused": False}, []),
         ("autocast", {"device": "mps", "dtype": "float64", "refused": True}, ["MPS824"]),
@@ -646,6 +647,52 @@ def test_what_is_asked_of_torch(what: str, facts: dict[str, object], expected: l
     """MPS82x and MPS83x: each by its facts, at the program's own lines and not at those of a library."""
     assert ids(once(what, **facts)) == expected
     assert ids(once(what, file=LIBRARY, **facts)) == []
+
+
+@pytest.mark.parametrize("file", ["train.py", LIBRARY])
+def test_an_autocast_island_for_another_device(file: str) -> None:
+    """MPS825 names both lines, at a line of a library too: its results are the program's."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step == 0:
+            island = builder.site(file, 9, "attention", 'with torch.autocast("cuda", enabled=False):')
+            outer = builder.site("train.py", 5, "main", 'with torch.autocast("mps"):')
+            builder.note("autocast_island", start_ns=time, site=island, other=outer, device="cuda", dtype="float16")
+
+    finding = only(loop(extra))
+    assert (finding.id, finding.site.file, finding.site.line) == ("MPS825", file, 9)
+    assert finding.what == "Autocast was switched off for cuda, while autocast to float16 was on for mps."
+    assert finding.fix == (
+        "Switch it off for mps where there is one: "
+        '`with torch.autocast("mps" if torch.backends.mps.is_available() else "cuda", enabled=False):`.'
+    )
+    assert [(site.file, site.line) for site in finding.related_sites] == [("train.py", 5)]
+    assert finding.related_as == "switched on at"
+
+
+BNB = "bitsandbytes has no counterpart on a Mac; use float16 or bfloat16 weights and an optimizer of torch.optim"
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [
+        ({"status": 0}, []),
+        ({"status": 1, "exception": "ValueError", "message": "no such option"}, []),
+        ({"status": 1, "exception": "ModuleNotFoundError", "message": f"anymps: {BNB}"}, ["MPS410"]),
+        ({"status": 1, "exception": "RuntimeError", "message": "8-bit Adam needs bitsandbytes"}, ["MPS410"]),
+    ],
+)
+def test_a_guarded_import_of_a_cuda_library(ending: dict[str, object], expected: list[str]) -> None:
+    """MPS410 is about a refusal that ended the run, not one that the program caught."""
+    found = ids(once("cuda_refused", sentence=BNB, meta={**META, "ending": ending}))
+    assert [identity for identity in found if identity == "MPS410"] == expected
+
+
+def test_a_process_that_a_refusal_ended() -> None:
+    """MPS410: of a joined recording, the ending of each process counts."""
+    part = {"name": "worker", "begin_ns": 0, "complete": True, "ending": {"status": 1, "message": f"anymps: {BNB}"}}
+    found = ids(once("cuda_refused", sentence=BNB, meta={**META, "ending": {"status": 0}, "parts": [part]}))
+    assert "MPS410" in found
 
 
 def test_other_devices_without_mps() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from anymps.findings import Finding, find
 from anymps.record import Phase, Recording, RecordingBuilder, RefusalKind, Role
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK
-from processes import ENABLE, run_python
+from processes import ENABLE, run_command, run_python
 
 GIB, MIB = 1 << 30, 1 << 20
 FILE = "/p/train.py"
@@ -59,6 +61,59 @@ def test_out_of_memory_tells_what_held_the_memory() -> None:
     assert finding.fix == (
         "Activations take most: halve the batch and accumulate gradients over two, or use `torch.utils.checkpoint`."
     )
+
+
+def test_out_of_memory_where_a_model_is_moved() -> None:
+    """MPS501: what the refused line itself moves is not "held by your code"."""
+    builder = RecordingBuilder(meta=META)
+    make = builder.site(FILE, 3, "main", "model = Net().to(device)")
+    for _ in range(5):
+        builder.allocation(GIB, "aten::copy_", site=make, phase=Phase.MOVE)
+    builder.refusal(
+        RefusalKind.MEMORY, "RuntimeError", "MPS backend out of memory (text).", operator="aten::copy_",
+        start_ns=0, site=make, detail={"event": 5},
+    )  # fmt: skip
+    assert only(builder.close()).fix == (
+        "What this line moves to the device takes most: move less of it, or in a smaller dtype."
+    )
+
+
+MISSES = """
+import torch, anymps
+from anymps.findings import find
+anymps.enable("M1 8GB", quiet=True)
+torch.mps.set_per_process_memory_fraction(0.001)
+with anymps.record() as capture:
+    try:
+        try:
+            torch.ones(1 << 22, device="mps")
+        except {handler}:
+            pass
+    except {outer}:
+        pass
+(finding,) = find(capture.recording)
+print(finding.what.partition(" Held then")[0].rpartition(". ")[2])
+print(finding.fix)
+"""
+CATCH = "Catch `RuntimeError` and look for `out of memory` in its text: mps raises no `OutOfMemoryError`."
+
+
+@pytest.mark.parametrize(
+    ("handler", "outer", "misses"),
+    [
+        ("torch.cuda.OutOfMemoryError", "RuntimeError", True),
+        ("(ValueError, torch.OutOfMemoryError) as error", "Exception", True),
+        ("RuntimeError", "torch.cuda.OutOfMemoryError", False),
+        ("ValueError", "RuntimeError", False),
+    ],
+)
+def test_a_handler_for_cuda_does_not_catch_it(tmp_path: Path, handler: str, outer: str, misses: bool) -> None:
+    """MPS501: `except torch.cuda.OutOfMemoryError` around the line is named, unless something within catches it."""
+    script = tmp_path / "retry.py"
+    script.write_text(MISSES.format(handler=handler, outer=outer))
+    said, fix = run_command(str(script)).lines
+    assert (said == "The handler at retry.py:10 does not catch it.") is misses
+    assert fix.startswith(CATCH) is misses
 
 
 def test_a_tensor_above_the_largest_buffer_is_another_matter() -> None:

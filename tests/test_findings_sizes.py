@@ -42,6 +42,30 @@ def test_a_new_size_in_every_step() -> None:
     )
 
 
+def test_a_cache_that_grows() -> None:
+    """Where tensors are joined in every step, what grows is made in full beforehand; images are not to be cropped."""
+    builder = RecordingBuilder(meta={"directory": "/home/me/project", "torch_version": "2.13.0"})
+    join = builder.site(SCRIPT, 20, "attend", "keys = torch.cat([keys, key], dim=1)")
+    product = builder.site(SCRIPT, 21, "attend", "scores = query @ keys.mT")
+    for step in range(30):
+        t = step * 1000
+        builder.entry(
+            "aten::cat", start_ns=t, duration_ns=10, phase=Phase.FORWARD, site=join,
+            inputs=[f"float32[1, {step + 1}, 64]", "float32[1, 1, 64]"], outputs=[f"float32[1, {step + 2}, 64]"],
+        )  # fmt: skip
+        builder.entry(
+            "aten::bmm", start_ns=t + 20, duration_ns=10, phase=Phase.FORWARD, site=product,
+            inputs=["float32[1, 1, 64]", f"float32[1, 64, {step + 2}]"], outputs=[f"float32[1, 1, {step + 2}]"],
+        )  # fmt: skip
+        builder.end_step(t + 1000)
+    (finding,) = found(builder.close())
+    assert (finding.site.line, [site.line for site in finding.related_sites]) == (21, [20])
+    assert finding.fix == (
+        "Tensors grow where they are joined, at train.py:20. Make the tensor as long as it will get before the loop, "
+        "write each new part into its place, and mask what is not filled yet."
+    )
+
+
 def test_a_few_buckets_are_no_finding() -> None:
     """Seven sizes are compiled once each; then all steps find their graph."""
     assert found(loop([step % 7 for step in range(60)])) == []

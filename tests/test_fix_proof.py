@@ -9,10 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from anymps.commands._fix import _mend
+from anymps.commands import _fix_checks
+from anymps.commands._fix_mend import Mender
+from anymps.commands._fix_runs import Tried
+from anymps.commands._proof_session import Order
 from anymps.findings import RULES, Finding
-from anymps.fix import Edit, Program, Ran, edits_for, prove
-from anymps.fix._proof import disagreement
+from anymps.fix import Budget, Disagreement, Edit, Program, Ran, edits_for, prove
+from anymps.fix._ran import disagreement
 from anymps.record import Site
 
 TEXT = "o = Adam(p)\no.zero_grad(set_to_none=False)\n"
@@ -43,8 +46,13 @@ def rules_of(text: str) -> dict[str, int]:
     return {"MPS811": int("set_to_none" in text), "MPS812": int("fused" not in text)}
 
 
+def why(before: Ran, again: Ran | None, after: Ran, edits: Sequence[Edit]) -> str:
+    found = disagreement(before, again, after, edits)
+    return found.why if found is not None else ""
+
+
 def test_all_at_once(program: Program, edits: Sequence[Edit]) -> None:
-    """Two runs are enough: the script once more as it is, and with all edits."""
+    """One run is enough where it agrees."""
     texts = []
 
     def run(changed: Program) -> Ran:
@@ -52,12 +60,25 @@ def test_all_at_once(program: Program, edits: Sequence[Edit]) -> None:
         return replace(BEFORE, rules=rules_of(text_of(changed)))
 
     proof = prove(program, edits, BEFORE, run)
-    assert texts == [TEXT, "o = Adam(p, fused=True)\no.zero_grad()\n"]
+    assert texts == ["o = Adam(p, fused=True)\no.zero_grad()\n"]
     assert [it.why for it in proof.outcomes] == ["", ""]
     assert text_of(proof.program) == texts[-1]
 
 
-def test_one_after_the_other_where_one_is_wrong(program: Program, edits: Sequence[Edit]) -> None:
+def test_a_second_run_tells_what_is_chance(program: Program, edits: Sequence[Edit]) -> None:
+    """Only where numbers differ: the script once more as it is."""
+    texts = []
+
+    def run(changed: Program) -> Ran:
+        texts.append(text_of(changed))
+        return replace(BEFORE, printed=(0.25, 12.0 + len(texts)), rules=rules_of(text_of(changed)))
+
+    proof = prove(program, edits, BEFORE, run)
+    assert texts == ["o = Adam(p, fused=True)\no.zero_grad()\n", TEXT]
+    assert [it.why for it in proof.outcomes] == ["", ""]
+
+
+def test_the_halves_where_one_is_wrong(program: Program, edits: Sequence[Edit]) -> None:
     """What agrees by itself is kept."""
 
     def run(changed: Program) -> Ran:
@@ -72,6 +93,64 @@ def test_one_after_the_other_where_one_is_wrong(program: Program, edits: Sequenc
     }
     assert proof.after is not None
     assert proof.after.losses == (0.5, 0.25)
+
+
+def test_no_more_time_than_three_runs_and_a_fifth(program: Program, edits: Sequence[Edit]) -> None:
+    """A fourth run does not begin; what was not proved by then says so."""
+    lengths = []
+
+    def run(changed: Program) -> Ran:
+        lengths.append(100.0)
+        losses = (0.5, 0.3) if "fused" in text_of(changed) else (0.5, 0.25)
+        return replace(BEFORE, rules=rules_of(text_of(changed)), losses=losses, seconds=100.0)
+
+    budget = Budget(3, spent=100.0, longest=100.0)
+    proof = prove(program, edits, replace(BEFORE, seconds=100.0), run, None, budget)
+    assert (len(lengths), budget.spent) == (2, 300.0)  # the second is the script once more as it is
+    late = "losses differ: 0.3 instead of 0.25; not tried alone within the time of 3 runs (--runs gives more)"
+    assert {it.why for it in proof.outcomes} == {late}
+    assert text_of(proof.program) == TEXT
+    more = prove(program, edits, BEFORE, run, None, Budget(6, spent=100.0, longest=100.0))
+    assert text_of(more.program) == "o = Adam(p)\no.zero_grad()\n"
+
+
+def test_what_speaks_against_one_edit_leaves_it_out(program: Program, edits: Sequence[Edit]) -> None:
+    """The others need one more run, and it none."""
+    texts = []
+
+    def run(changed: Program) -> Ran:
+        texts.append(text_of(changed))
+        return replace(BEFORE, rules=rules_of(text_of(changed)) | {"MPS812": 1})
+
+    proof = prove(program, edits, BEFORE, run)
+    assert texts == ["o = Adam(p, fused=True)\no.zero_grad()\n", "o = Adam(p)\no.zero_grad()\n"]
+    assert {it.edit.finding.id: it.why for it in proof.outcomes} == {"MPS812": "MPS812 is still told", "MPS811": ""}
+
+
+def test_what_does_not_hold_elsewhere_is_not_kept(program: Program, edits: Sequence[Edit]) -> None:
+    """Without a GPU, or with one of the script's options."""
+
+    def check(before: Program, after: Program) -> Disagreement | None:
+        assert text_of(before) == TEXT
+        return Disagreement("with --no-cuda the model is on mps instead of cpu") if "fused" in text_of(after) else None
+
+    proof = prove(program, edits, BEFORE, lambda it: replace(BEFORE, rules=rules_of(text_of(it))), check)
+    assert {it.edit.finding.id: it.why for it in proof.outcomes} == {
+        "MPS812": "with --no-cuda the model is on mps instead of cpu",
+        "MPS811": "",
+    }
+
+
+def test_lines_to_which_the_run_did_not_come(program: Program, edits: Sequence[Edit]) -> None:
+    """They are changed in the unproved program alone."""
+    reached = frozenset({(str(program.main.path.resolve()), 1)})
+    proof = prove(program, edits, BEFORE, lambda it: replace(BEFORE, rules=rules_of(text_of(it)), reached=reached))
+    assert {it.edit.finding.id: (it.why, it.ran) for it in proof.outcomes} == {
+        "MPS812": ("", True),
+        "MPS811": ("the run did not come to its line (--unproved changes it all the same)", False),
+    }
+    assert text_of(proof.program) == "o = Adam(p, fused=True)\no.zero_grad(set_to_none=False)\n"
+    assert text_of(proof.unproved) == "o = Adam(p, fused=True)\no.zero_grad()\n"
 
 
 def test_nothing_is_kept_where_nothing_is_proved(program: Program, edits: Sequence[Edit]) -> None:
@@ -99,28 +178,84 @@ FIXED = {"MPS811": 0, "MPS812": 0}
 )
 def test_what_disagrees(edits: Sequence[Edit], after: Ran, why: str) -> None:
     """Told in one clause."""
-    assert disagreement(BEFORE, replace(BEFORE, printed=(0.25, 13.0)), after, edits) == why
+    found = disagreement(BEFORE, replace(BEFORE, printed=(0.25, 13.0)), after, edits)
+    assert (found.why if found is not None else "") == why
 
 
 def test_a_script_that_stopped_gets_further(edits: Sequence[Edit]) -> None:
-    """There are no losses to compare; another error is one that the first one hid."""
-    stopped = replace(BEFORE, error="TypeError float64", losses=())
-    assert disagreement(stopped, stopped, Ran("", (0.5,), (), FIXED), edits) == ""
-    assert disagreement(stopped, stopped, Ran("ValueError y", (), (), FIXED), edits) == ""
-    still = "the script still stops: TypeError float64"
-    assert disagreement(stopped, stopped, Ran("TypeError float64", (), (), FIXED), edits) == still
+    """Another error is one that the first one hid; what came before it is as it was."""
+    stopped = replace(BEFORE, error="TypeError float64", losses=(0.5,), printed=(1.0,), trail=(("train.py", 9),))
+    assert why(stopped, None, Ran("", (0.5, 0.4), (1.0, 2.0), FIXED), edits) == ""
+    assert why(stopped, None, Ran("ValueError y", (0.5, 0.4), (1.0,), FIXED), edits) == ""
+    assert why(stopped, None, Ran("", (0.6, 0.4), (1.0,), FIXED), edits) == "losses differ: 0.6 instead of 0.5"
+    earlier = "the script stops earlier: NameError z"
+    assert why(stopped, None, Ran("NameError z", (), (1.0,), FIXED), edits) == earlier
+    assert why(stopped, None, Ran("NameError z", (0.5,), (1.0,), FIXED, trail=(("train.py", 3),)), edits) == earlier
+    assert why(stopped, None, Ran("NameError z", (0.5,), (1.0,), FIXED, trail=(("train.py", 12),)), edits) == ""
 
 
-def test_what_another_change_has_mended_is_not_suggested(program: Program, edits: Sequence[Edit]) -> None:
-    """Only what the changed script is still told of."""
+def test_a_number_makes_no_other_error(edits: Sequence[Edit]) -> None:
+    """Two workers that die have two process ids; the same words at another line are another error."""
+    stopped = replace(BEFORE, error="RuntimeError worker (pid 28250) exited", rules={"MPS802": 1, **BEFORE.rules})
+    guard = [replace(edits[0], finding=RULES["MPS802"].finding(edits[0].finding.site, what="It.", count=1))]
+    again = replace(stopped, error="RuntimeError worker (pid 30047) exited", rules={"MPS802": 0}, losses=(0.5, 0.3))
+    assert why(stopped, None, again, guard) == "losses differ: 0.3 instead of 0.25"
+    here, there = (("train.py", 3),), (("train.py", 7),)
+    assert why(replace(stopped, trail=here), None, replace(again, trail=there, losses=(0.5, 0.25)), guard) == ""
+
+
+def test_a_script_that_ends_with_its_own_exception(edits: Sequence[Edit]) -> None:
+    """It is compared up to there."""
+    stopped = replace(BEFORE, error="RuntimeError no more data", trail=(("train.py", 9),))
+    assert why(stopped, None, replace(stopped, rules=FIXED), edits) == ""
+    assert why(stopped, None, replace(stopped, rules={"MPS102": 1}), edits) == "it brings MPS102"
+    differs = "losses differ: 0.3 instead of 0.25"
+    assert why(stopped, None, replace(stopped, rules=FIXED, losses=(0.5, 0.3)), edits) == differs
+    assert why(stopped, None, stopped, edits) in ("MPS811 is still told", "MPS812 is still told")
+
+
+class Runs:
+    """Runs nothing: what a program does is read off its text."""
+
+    words = ("train.py",)
+    order = Order("")
+
+    def __init__(self, found: Sequence[Finding], rules: str = "") -> None:
+        self.found = tuple(found)
+        self.rules = rules
+        self.tried: list[str] = []
+
+    def run(self, changed: Program, keep: object = None) -> tuple[Ran, tuple[Finding, ...]]:
+        rules = rules_of(text_of(changed))
+        rules |= {self.rules: max(rules.values())} if self.rules else {}
+        return replace(BEFORE, rules=rules), self.found
+
+    def try_out(self, changed: Program, **_: object) -> Tried:
+        self.tried.append(text_of(changed))
+        return Tried(BEFORE, ("mps",))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(_fix_checks, "_CUDA_DEVICE", str(tmp_path / "none"))  # on any machine as on one without a GPU
+
+
+@pytest.mark.usefixtures("cache")
+def test_what_another_change_has_mended_is_not_suggested(
+    program: Program, edits: Sequence[Edit], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only what the changed script is still told of. Each run is told of before it begins."""
     other = RULES["MPS201"].finding(edits[0].finding.site, what="It.", count=1)
-
-    class Runs:
-        def run(self, changed: Program) -> tuple[Ran, tuple[Finding, ...]]:
-            rules = rules_of(text_of(changed))
-            rules["MPS201"] = max(rules.values())
-            return replace(BEFORE, rules=rules), (*(it.finding for it in edits), other)
-
-    fixed, proofs, suggestions = _mend(program, cast(Any, Runs()))
-    assert text_of(fixed) == "o = Adam(p, fused=True)\no.zero_grad()\n"
-    assert (len(proofs), suggestions) == (1, [])
+    runs = Runs([*(it.finding for it in edits), other], rules="MPS201")
+    mended = Mender(program, cast(Any, runs), Budget()).mend()
+    after = "o = Adam(p, fused=True)\no.zero_grad()\n"
+    assert text_of(mended.program) == after
+    assert (len(mended.proofs), mended.suggestions) == (1, [])
+    assert sorted(runs.tried) == sorted([TEXT, after])  # without a GPU
+    assert mended.notes == ["without a GPU the first 2 losses agree"]
+    assert capsys.readouterr().err.splitlines() == [
+        "anymps: run 1 of 3: the script as it stands",
+        "anymps: run 2 of 3: with up to 2 changes",
+        "anymps: run 3 of 3, about 10 s: the first steps without a GPU",
+    ]

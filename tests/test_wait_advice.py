@@ -17,10 +17,11 @@ def advice(
     phase: Phase = Phase.LOSS_READ,
     operator: str = "aten::_local_scalar_dense",
     file: str = "train.py",
+    around: str = "",
 ) -> Finding:
-    """The finding about a line that waits in each of five steps."""
+    """The finding about a line that waits in each of five steps; it is the third of the lines `around`."""
     builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
-    line = builder.site(file, 22, "main", source, via)
+    line = builder.site(file, 22, "main", source, via, text="\n" * 19 + around)
     fate = Fate.FALLBACK if wait is Wait.FALLBACK else Fate.NATIVE
     for step in range(5):
         builder.entry(operator, start_ns=100 * step, duration_ns=10, fate=fate, phase=phase, site=line, wait=wait)
@@ -62,7 +63,7 @@ SIZE = (
         ),
         (
             "losses.append(loss.detach().item())",
-            "Write `losses.append(loss.detach())`, and after the loop `torch.stack(losses).tolist()`: one wait.",
+            "Write `losses.append(loss.detach())`, and after the loop join `losses` and read them at once: one wait.",
         ),
         (
             "norm = clip_grad_norm_(model.parameters(), 1.0).item()",
@@ -213,27 +214,51 @@ def test_a_metric_of_a_library() -> None:
 @pytest.mark.parametrize(
     ("source", "fix"),
     [
-        ("print(loss.item())", "Print or log every 50 steps: `if step % 50 == 0: print(loss.item())`."),
-        (
-            "bar.set_postfix(loss=loss.item())",
-            "Set it every 50 steps: `if step % 50 == 0: bar.set_postfix(loss=loss.item())`.",
-        ),
-        (
-            "writer.add_scalar('loss', loss, step)",
-            "Print or log every 50 steps: `if step % 50 == 0: writer.add_scalar('loss', loss, step)`.",
-        ),
+        ("print(loss.item())", "Print or log every 50 steps."),
+        ("bar.set_postfix(loss=loss.item())", "Set it every 50 steps."),
         (
             "self.log('loss', loss.item())",
             "Hand the tensor over, `self.log('loss', loss.detach())`: Lightning keeps it on the device and reads it "
             "every `log_every_n_steps`.",
         ),
-        ("text = print(", "Print or log every 50 steps: `if step % 50 == 0: ...`."),
+        ("text = print(", "Print or log every 50 steps, by the loop's own counter."),
     ],
 )
 def test_a_value_that_is_shown(source: str, fix: str) -> None:
-    """MPS202: logging every so many steps, with the user's own call."""
+    """MPS202: logging every so many steps; in words alone where the loop's counter is not known."""
     finding = advice(source)
     assert (finding.id, finding.fix) == ("MPS202", fix)
+
+
+@pytest.mark.parametrize(
+    ("loop", "source", "fix"),
+    [
+        ("for i, x in enumerate(loader):", "print(loss.item())", ": `if i % 50 == 0: print(loss.item())`."),
+        ("for k in tqdm(range(9)):", "print(loss, k)", ": `if k % 50 == 0: print(loss, k)`."),
+        ("for _ in range(9):", "print(loss)", "."),
+        ("for _, x in enumerate(loader):", "print(loss)", "."),
+        ("for x in loader:", "print(loss.item())", "."),
+        ("while True:", "print(loss.item())", "."),
+    ],
+)
+def test_the_loops_own_counter(loop: str, source: str, fix: str) -> None:
+    """MPS202: the counter is read off the loop's head, where the recording holds it; there is none by default."""
+    finding = advice(source, around=f"{loop}\n    loss = train(x)\n    {source}")
+    assert finding.fix == f"Print or log every 50 steps{fix}"
+
+
+@pytest.mark.parametrize(
+    ("head", "after"),
+    [
+        ("import torch as th", "`th.stack(losses).tolist()`"),
+        ("loss = torch.ones(3)", "`torch.stack(losses).tolist()`"),
+        ("loss = f(x)", "join `losses` and read them at once"),
+    ],
+)
+def test_torch_by_its_own_name(head: str, after: str) -> None:
+    """A line for later names torch as the file does; where that is not known it is told in words."""
+    finding = advice("losses.append(loss.item())", around=f"{head}\n\nlosses.append(loss.item())")
+    assert finding.fix == f"Write `losses.append(loss.detach())`, and after the loop {after}: one wait."
 
 
 @pytest.mark.parametrize(
@@ -241,17 +266,17 @@ def test_a_value_that_is_shown(source: str, fix: str) -> None:
     [
         (
             "losses.append(loss.detach().cpu())",
-            "Write `losses.append(loss.detach())`, and after the loop `torch.stack(losses).cpu()`: one wait.",
+            "Write `losses.append(loss.detach())`, and after the loop join `losses` and read them at once: one wait.",
         ),
         (
             "preds.extend(out.softmax(1)[:, 1].detach().cpu().numpy())",
-            "Write `preds.append(out.softmax(1)[:, 1].detach())`, and after the loop `torch.cat(preds).cpu().numpy()`: "
-            "one wait.",
+            "Write `preds.append(out.softmax(1)[:, 1].detach())`, and after the loop join `preds` and read them at "
+            "once: one wait.",
         ),
         (
             "scores.extend(out.max(-1).values.tolist())",
-            "Write `scores.append(out.max(-1).values.detach())`, and after the loop `torch.cat(scores).tolist()`: one "
-            "wait.",
+            "Write `scores.append(out.max(-1).values.detach())`, and after the loop join `scores` and read them at "
+            "once: one wait.",
         ),
         (
             "total += loss.cpu()",
@@ -453,3 +478,51 @@ def test_the_package_of_a_line() -> None:
     sites = {file: builder.site(file, 1) for file in files}
     recording = builder.close()
     assert {file: package_of(recording.site(number)) for file, number in sites.items()} == files
+
+
+ENVIRONMENT = (
+    "The environment runs on the CPU and needs the action at once, so one wait a step stays. Make it one: join all "
+    "that is read of a step before it is copied, or step several environments with one batch of actions."
+)
+ACTING = "obs = torch.tensor(obs)\nlogits = policy(obs)\n{}\nobs, reward, done, _ = env.step(action)\n"
+STORED = "obs = torch.tensor(obs)\nlogits = policy(obs)\n{}\nactions.append(action)\noptimizer.step(action)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "wait", "around", "acts"),
+    [
+        ("action = dist.sample().item()", Wait.ITEM, ACTING, True),
+        ("action, value = policy(obs).cpu().numpy()", Wait.COPY_TO_CPU, ACTING, True),
+        ("obs, reward, *_ = vec_env.step(action.cpu().numpy())", Wait.COPY_TO_CPU, "", True),
+        ("action = dist.sample().item()", Wait.ITEM, STORED, False),
+        ("loss_value = loss.item()", Wait.ITEM, ACTING, False),
+    ],
+)
+def test_an_action_that_an_environment_needs(source: str, wait: Wait, around: str, acts: bool) -> None:
+    """What goes to an environment at once cannot be collected for later: a line near it says where it goes."""
+    operator = "aten::_local_scalar_dense" if wait is Wait.ITEM else "aten::copy_"
+    finding = advice(source, wait, operator=operator, around=around.format(source))
+    assert (finding.fix == ENVIRONMENT) is acts
+
+
+@pytest.mark.parametrize(
+    ("source", "fix"),
+    [
+        (
+            "buffers.append(parameter.grad.cpu())",
+            "Join the gradients into one flat tensor on the device, and copy that once: one wait in place of one a "
+            "parameter.",
+        ),
+        (
+            'torch.save(model.state_dict(), "last.pt")',
+            "Save once an epoch or every few hundred steps: a checkpoint has to read every weight.",
+        ),
+        (
+            'save_checkpoint({"model": model.state_dict()}, best)',
+            "Save once an epoch or every few hundred steps: a checkpoint has to read every weight.",
+        ),
+    ],
+)
+def test_a_copy_that_the_host_needs(source: str, fix: str) -> None:
+    """Gradients and checkpoints have to be copied; how, and how often, is up to the program."""
+    assert advice(source, Wait.COPY_TO_CPU, operator="aten::copy_").fix == fix

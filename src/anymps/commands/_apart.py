@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["divert_writes", "end_with_parent"]
+__all__ = ["DIVERT_AGAIN", "divert_again", "divert_writes", "end_with_parent"]
 
 import os
 import signal
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from anymps.plan.sandbox import Layer
 
 
+DIVERT_AGAIN = f"{__name__}:divert_again"
+"""How `divert_again` is named to the processes that a script starts."""
+
+
 def divert_writes(private: str) -> Layer:
     """Send what this process writes to a private folder. First of all: torch is not there yet."""
     sys.dont_write_bytecode = True
@@ -24,10 +28,22 @@ def divert_writes(private: str) -> Layer:
     os.mkdir(temporary)
     os.environ.update(TMPDIR=temporary, PYTHONDONTWRITEBYTECODE="1")
     tempfile.tempdir = None
-    from anymps.plan.sandbox import Layer, divert_files, divert_libraries, seal
+    return _divert(private)
 
-    free = ["/dev", "/proc", private, os.environ.get("ANYMPS_CACHE_DIR", private)]  # as device/_enable.py sets it
-    layer = Layer(files, tuple(free))
+
+def divert_again(private: str) -> None:
+    """In a process that such a process has started anew: what it writes goes to the same folder, and is read there.
+
+    The system keeps it from writing elsewhere in any case; without this, a worker that makes a folder would fail.
+    """
+    _divert(private).touched = True
+
+
+def _divert(private: str) -> Layer:
+    from anymps.plan.sandbox import DEVICES, SHARED, Layer, divert_files, divert_libraries, seal
+
+    free = [private, os.environ.get("ANYMPS_CACHE_DIR", private)]  # as device/_enable.py sets it
+    layer = Layer(os.path.join(private, "files"), (*free, *DEVICES), within=(SHARED,))
     divert_files(layer)
     divert_libraries(layer)
     seal(free)

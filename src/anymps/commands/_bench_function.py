@@ -152,12 +152,15 @@ def _predicted(timing: Timing, contender: Contender) -> Prediction:
     """What is predicted for a function: some more calls of it are recorded, each as a step."""
     import anymps
     from anymps.commands._bench_prediction import Prediction, predict
+    from anymps.record import RoundKind
 
     try:
         with anymps.record() as capture:
             for _ in range(RECORDED):
+                start = capture.core.clock_ns()
                 contender.function()
-                capture.core.end_step()
+                # An optimizer that it calls has ended a step of its own: this one holds the whole call.
+                capture.core.note_round(int(RoundKind.CALLED), 0, start)
     except (BuildError, EnableError) as error:  # a Mac without a compiler, a function that records itself
         return Prediction(timing, None, str(error).removeprefix("anymps: "))
     return predict(timing, capture.recording)

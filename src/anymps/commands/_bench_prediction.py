@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anymps._errors import CostError
-from anymps._units import duration, duration_range
+from anymps._text import duration, duration_range
 from anymps.forecast import Forecast, forecast
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NOT_COMPARED: Final = "It is not compared: the times above are this machine's, not a Mac's."
 _CALIBRATE: Final = "anymps bench --calibrate times this Mac, and its predictions rest on that from then on."
+_WORTH_A_WORD: Final = 0.1
+"""Share of what was measured; parts that lie less apart say nothing."""
 _PARTS: Final = {"queued": "the host's work, until it is queued", "device": "the GPU's work after that"}
 
 
@@ -113,13 +115,15 @@ class Prediction:
         names = {"queued": "until queued", "device": "after that"}
         rows += [[f"  {names[part]}", *_times(*both), "", ""] for part, both in self.parts.items()]
         ratio = 1e-9 * median / time.seconds
+        as_told = "what" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} times what"
         lines = [
             *_aligned(rows),
-            f"Measured is {ratio:.2f} times what was predicted for an {found.mac.name}, bound by {found.bound}.",
+            f"Measured is {as_told} was predicted for an {found.mac.name}, bound by {found.bound}.",
         ]
-        if self.differs_most is not None:
-            seen, expected = self.parts[self.differs_most]
-            lines.append(f"They differ most in {_PARTS[self.differs_most]}: {_apart(seen - expected)} than predicted.")
+        most = self.differs_most
+        if most is not None and abs(self.parts[most][0] - self.parts[most][1]) >= _WORTH_A_WORD * median:
+            seen, expected = self.parts[most]
+            lines.append(f"They differ most in {_PARTS[most]}: {_apart(seen - expected)} than predicted.")
         if time.calibration:
             lines.append(time.calibration)
         elif not self.held:

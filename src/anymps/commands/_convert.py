@@ -89,7 +89,8 @@ def _sum(changed: int, tensors: int) -> str:
 
 
 def _sizes(old_bytes: int, new_bytes: int, **_: int) -> str:
-    return f"{size(old_bytes)} -> {size(new_bytes)}"
+    old, new = size(old_bytes) or "0 B", size(new_bytes) or "0 B"
+    return old if old == new else f"{old} -> {new}"
 
 
 def _change(change: Change) -> str:

@@ -6,29 +6,27 @@ __all__ = ["fix"]
 
 import difflib
 import json
+import os
 import sys
-from collections.abc import Iterable
-from importlib.util import find_spec
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from anymps._errors import UsageError
-from anymps.commands._fix_runs import Runs
+from anymps._text import duration
+from anymps.commands._fix_runs import Runs, Tried
 from anymps.commands._proof_session import Order, ProofSession
 from anymps.commands._run import ScriptCommand
 from anymps.commands._runner import run_target
 from anymps.commands._show import say
 from anymps.commands._target import Target
-from anymps.findings import NOTHING_RAN
-from anymps.report import plural
+from anymps.report import clean, plural
 
 if TYPE_CHECKING:
-    from anymps.fix import Edit, Program, Proof, Ran, Script, Suggestion
-
-_ROUNDS = 5
-"""An error hides what comes after it; so many in turn are mended at once."""
+    from anymps.commands._fix_mend import Mended
+    from anymps.fix import Edit, Outcome, Ran, Script
 
 
 @click.command(
@@ -51,6 +49,14 @@ _ROUNDS = 5
 @click.option(
     "--steps", type=click.IntRange(1), help="End each run after so many steps of the optimizer.  [default: to its end]"
 )
+@click.option(
+    "--runs",
+    type=click.IntRange(2),
+    default=3,
+    show_default=True,
+    help="How much time all runs may take, in runs of the script.",
+)
+@click.option("--unproved", is_flag=True, help="Also change lines to which the run did not come.")
 @click.option("--prove", hidden=True)
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def fix(
@@ -61,71 +67,61 @@ def fix(
     force: bool,
     seconds: float,
     steps: int | None,
+    runs: int,
+    unproved: bool,
     prove: str | None,
     words: tuple[str, ...],
 ) -> int:
     """Mend a script's findings, as far as each change can be proved, and print the patch.
 
-    The script runs on the virtual Mac before and after each change with the same seeds; what it writes is dropped. A
-    change is proved if the losses and the printed numbers agree, its finding is gone and none is new. The patch goes to
-    standard output, everything else to stderr. The script's own modules are mended, too.
+    The script runs on the virtual Mac before and after the changes with the same seeds, and its first steps without a
+    GPU and with each of its options that names a device; what it writes is dropped. A change is proved if the losses
+    and the printed numbers agree, its finding is gone and none is new. The patch goes to standard output, everything
+    else to stderr. The script's own modules are mended, too.
     """
     if not words:
         raise UsageError("name a script (anymps fix --help)")
     target = Target(words[0], words[1:])
     if prove is not None:
         return run_target(target, ProofSession(Order(**json.loads(prove))))
-    if find_spec("libcst") is None:
-        raise UsageError("anymps fix needs libcst: pip install 'anymps[fix]'")
     target.check()
-    from anymps.fix import Program, check_may_write, write_all
+    from anymps.commands._fix_mend import Mender
+    from anymps.fix import Budget, Program, check_may_write, write_all
 
     program = Program.read(Path(words[0]))
-    if write and not force:
-        check_may_write(program.main.path)
+    if write:
+        check_may_write(program.main.path, force)
+    os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of texts is a seed, too
     order = Order("", mac=mac, fallback=fallback, cuda_as_mps=cuda_as_mps, steps=steps)
-    runs = Runs(words, order, seconds)
-    fixed, proofs, suggestions = _mend(program, runs)
+    budget = Budget(runs)
+    mender = Mender(program, Runs(words, order, seconds), budget)
+    mended = mender.mend()
+    fixed = mended.unproved if unproved else mended.program
     differences = list(fixed.differences())
+    not_run = [outcome for proof in mended.proofs for outcome in proof.outcomes if not outcome.ran]
     for old, new in differences:
-        _print_patch(old, new)
-    _tell(fixed, proofs, suggestions)
-    if cuda_as_mps and differences:
-        say(_alone(runs.without_cuda().run(fixed)[0]))
+        _print_patch(old, new, [outcome.edit for outcome in not_run] if unproved else [])
+    _tell(mended, not_run if unproved else ())
+    alone = [_alone(mender.alone(fixed))] if cuda_as_mps and differences else []
+    if budget.spent:
+        say(f"all runs took {duration(1e9 * budget.spent)}; one of the script takes {duration(1e9 * budget.longest)}")
+    for line in alone:
+        say(line)
     if write and differences:
-        if not force:
-            for old, _ in differences:
-                check_may_write(old.path)
+        for old, _ in differences:
+            check_may_write(old.path, force)
         write_all({new.path: new.data for _, new in differences}, {old.path: old.data for old, _ in differences})
         for _, new in differences:
             say(f"{new.path} is written")
     return 0
 
 
-def _mend(program: Program, runs: Runs) -> tuple[Program, list[Proof], list[Suggestion]]:
-    """The program with all that is proved. Where an error hid what comes after it, there is another round."""
-    from anymps.fix import Suggestion, edits_for, prove
-
-    fixed, proofs = program, []
-    suggestions: list[Suggestion] = []
-    for _ in range(_ROUNDS):
-        before, found = runs.run(fixed)
-        edits, suggestions = edits_for(found, fixed)
-        if not edits:
-            break
-        proof = prove(fixed, edits, before, lambda changed: runs.run(changed)[0])
-        proofs.append(proof)
-        suggestions += [Suggestion(it.edit.finding, it.why) for it in proof.outcomes if it.why]
-        fixed = proof.program
-        if proof.after is not None:  # what one change has mended of another finding needs no word
-            suggestions = [it for it in suggestions if proof.after.rules.get(it.finding.id)]
-        if proof.after is None or not (before.error and any(not it.why for it in proof.outcomes)):
-            break
-    return fixed, proofs, suggestions
-
-
-def _print_patch(old: Script, new: Script) -> None:
+def _print_patch(old: Script, new: Script, not_run: Iterable[Edit]) -> None:
+    """A file's part of the patch; above it, where patch and git read nothing, the edits that are not proved."""
     name = new.path.as_posix()
+    for edit in not_run:
+        if edit.file == new.path.resolve():
+            sys.stdout.write(f"# not proved, the run did not come there: {edit.finding.id} in line {edit.line}\n")
     lines = difflib.unified_diff(
         old.text.splitlines(keepends=True), new.text.splitlines(keepends=True), f"a/{name}", f"b/{name}"
     )
@@ -134,33 +130,45 @@ def _print_patch(old: Script, new: Script) -> None:
     sys.stdout.flush()
 
 
-def _tell(fixed: Program, proofs: Iterable[Proof], suggestions: Iterable[Suggestion]) -> None:
-    proofs, suggestions = list(proofs), list(suggestions)
+def _tell(mended: Mended, not_run: Sequence[Outcome]) -> None:
+    """What was proved and what was not. The changes of `not_run` are made without a proof."""
+    proofs, main = mended.proofs, mended.program.main.path.resolve()
     kept = [it.edit for proof in proofs for it in proof.outcomes if not it.why]
     if kept:
-        say(f"{plural(len(kept), 'change')} proved: {_names(kept, fixed.main.path.resolve())}")
+        say(f"{plural(len(kept), 'change')} proved: {_names(kept, main)}")
         first, last = proofs[0].before, next(it.after for it in reversed(proofs) if it.after is not None)
-        for line in _table(first, last):
+        for line in [*_table(first, last), *(f"  {clean(note)}" for note in mended.notes)]:
             say_plain(line)
     else:
         say("no change was proved" if proofs else "there is nothing to mend by itself")
-    for suggestion in suggestions:
+        if mended.before is not None and mended.before.error:
+            for line in _stop("the script stops", mended.before):
+                say_plain(line)
+    if not_run:
+        say(f"{plural(len(not_run), 'change')} not proved: {_names([it.edit for it in not_run], main)}")
+    made = [it.edit.finding for it in not_run]
+    for suggestion in mended.suggestions:
         finding = suggestion.finding
+        if finding in made:
+            continue
         say_plain(f"  {finding.id}  {_place(finding.site.file, finding.site.line)}  not changed: {suggestion.why}")
         say_plain(f"         {finding.fix}")
 
 
-def _alone(ran: Ran) -> str:
+def _alone(tried: Tried | None) -> str:
     """How the changed script does where nothing answers for CUDA, as on a Mac."""
-    if ran.error:
-        return f"without --cuda-as-mps the changed script stops: {ran.error}"
-    if NOTHING_RAN.id in ran.rules:
-        return "the changed script runs without --cuda-as-mps, but nothing of it on mps"
-    return "the changed script runs on mps without --cuda-as-mps"
+    if tried is None:
+        return "there was no time to run the changed script without --cuda-as-mps (--runs gives more)"
+    what = "the first steps of the changed script run" if tried.cut else "the changed script runs"
+    if tried.ran.error:
+        return f"without --cuda-as-mps the changed script stops: {tried.ran.error}"
+    if not tried.used:
+        return f"{what} without --cuda-as-mps, but nothing of it on mps"
+    return f"{what} on mps without --cuda-as-mps"
 
 
 def _names(edits: Iterable[Edit], main: Path) -> str:
-    """`MPS409 in lines 8 and 9, MPS812 in line 3 of model.py`."""
+    """Each rule with its lines: `in lines 8 and 9`, `in line 3 of model.py`."""
     lines: dict[tuple[str, Path], list[int]] = {}
     for edit in sorted(edits, key=lambda it: (it.file != main, it.file, it.line)):
         lines.setdefault((edit.finding.id, edit.file), []).append(edit.line)
@@ -182,10 +190,18 @@ def _table(before: Ran, after: Ran) -> list[str]:
     rows += [(name, before.told.get(name, ""), after.told.get(name, "")) for name in names]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [f"  {name:{widths[0]}}  {one:{widths[1]}}  {two}".rstrip() for name, one, two in rows]
-    if before.error:
-        return [*lines, f"  before, the script stopped: {before.error}"]
+    if before.error and not before.stops_like(after):
+        return [*lines, *_stop("before, the script stopped", before)]
+    if after.error:
+        lines.append(f"  before and after, the script stops: {after.error}")
     agreed = [f"{plural(len(numbers), what)}" for what, numbers in _compared(after) if numbers]
     return [*lines, f"  {' and '.join(agreed)} agree"] if agreed else lines
+
+
+def _stop(how: str, ran: Ran) -> list[str]:
+    """How a run ended, with the traceback of the process that ended it where the script had started one."""
+    worker = ["in a process that it started:", *ran.worker.splitlines()] if ran.worker else []
+    return [f"  {clean(line)}" for line in (f"{how}: {ran.error}", *worker)]
 
 
 def _compared(ran: Ran) -> list[tuple[str, tuple[float, ...]]]:

@@ -2,104 +2,177 @@
 
 from __future__ import annotations
 
-__all__ = ["Runs"]
+__all__ = ["Runs", "Tried", "told_of"]
 
 import json
-import re
+import os
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anymps._errors import UsageError
 from anymps._own_process import own_command
-from anymps._units import duration, duration_range
+from anymps._text import duration, duration_range
 from anymps.commands._judge import NOTHING_CHOSEN, Judge
-from anymps.commands._proof_session import LOSSES, Order
+from anymps.commands._proof_session import FACTS, Order, error_of
 from anymps.findings import Finding
 from anymps.forecast import try_forecast
 from anymps.plan import run_apart
-from anymps.record import Recording
+from anymps.record import Recording, Site
 from anymps.report import size
 
 if TYPE_CHECKING:
     from anymps.fix import Program, Ran
 
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A run without a recording: what it computed, and on which types of devices its model was last.
+
+    `used` says whether anything was on mps at all, `cut` whether it was ended for its time.
+    """
+
+    ran: Ran
+    places: tuple[str, ...]
+    used: bool = False
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A process that has run the script: its folder's files, its exit status (None: cut), and what it printed."""
+
+    folder: Path
+    status: int | None
+    printed: str
+    errors: str
+    seconds: float
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        file = self.folder / FACTS
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs `words`, a script and its arguments, and keeps the findings of the last run in `found`."""
+    """Runs `words`, a script and its arguments, each time in a process that may take `seconds`."""
 
     words: tuple[str, ...]
     order: Order
     seconds: float
 
-    def without_cuda(self) -> Runs:
-        """Runs in which nothing answers for CUDA."""
-        return replace(self, order=replace(self.order, cuda_as_mps=False))
-
-    def run(self, program: Program) -> tuple[Ran, tuple[Finding, ...]]:
+    def run(
+        self, program: Program, keep: Callable[[Path, Ran, Sequence[str]], None] | None = None
+    ) -> tuple[Ran, tuple[Finding, ...]]:
         """Run a program's texts with the same seeds and read what it did; its findings beside it.
+
+        `keep` is given the recording, what was read of it, and the files of the program's modules.
 
         Raises UsageError, in one line, where the run could not start or did not end in time.
         """
-        from anymps.fix import Ran
-
-        with tempfile.TemporaryDirectory(prefix="anymps-fix-") as folder:
-            recording = Path(folder, "recording")
-            output, errors = Path(folder, "output"), Path(folder, "errors")
-            changed = {}
-            for number, (path, script) in enumerate(program.changed.items()):
-                text = Path(folder, f"text{number}.py")
-                text.write_bytes(script.data)
-                changed[str(path)] = str(text)
-            order = replace(self.order, recording=str(recording), changed=changed)
-            command = own_command("fix", "--prove", json.dumps(asdict(order)), *self.words)
-            with output.open("wb") as out, errors.open("wb") as error:
-                status = run_apart(command, out, self.seconds, error)
-            printed = output.read_text(encoding="utf-8", errors="replace")
-            if status is None:
+        with self._ended(program, self.order, self.words, self.seconds) as ended:
+            if ended.status is None:
                 raise UsageError(
                     f"the script did not end within {self.seconds:g} s: give it less to do, such as --steps 10, "
                     "or more --seconds"
                 )
+            recording = ended.folder / "recording"
             if not recording.exists():
-                told = errors.read_text(encoding="utf-8", errors="replace")
-                raise UsageError(f"the script could not be run: {_last_line(told)}")
-            losses = Path(folder, LOSSES)
-            values = json.loads(losses.read_text(encoding="utf-8")) if losses.exists() else []
+                raise UsageError(f"the script could not be run: {_last_line(ended.errors)}")
             with Recording.open(recording) as opened:
-                findings = Judge(program.main.path, NOTHING_CHOSEN).judge(opened).findings
-                found = tuple(findings)
-                ran = Ran(
-                    error=_error(opened, status),
-                    losses=tuple(map(float, values)),
-                    printed=tuple(float(it) for it in _NUMBER.findall(printed)),
-                    rules=Counter(finding.id for finding in found),
-                    told=_told(opened, found),
+                findings = tuple(Judge(program.main.path, NOTHING_CHOSEN).judge(opened).findings)
+                ending = opened.meta.get("ending")
+                ran = self._read(program, ended, ending if isinstance(ending, dict) else {})
+                ran = replace(
+                    ran,
+                    rules=Counter(finding.id for finding in findings),
+                    told=told_of(opened, findings),
+                    reached=None if ran.reached is None else ran.reached | _sites(opened),
                 )
-        return ran, found
+            if keep is not None:
+                keep(recording, ran, ended.facts.get("modules", ()))
+        return ran, findings
+
+    def try_out(
+        self,
+        program: Program,
+        *,
+        added: Sequence[str] = (),
+        device: str = "mps",
+        cuda_as_mps: bool | None = None,
+        steps: int | None = None,
+        seconds: float | None = None,
+    ) -> Tried:
+        """Run a program without a recording, with words added to its command line, for a few steps or to its end.
+
+        One that takes more than `seconds` is ended, and what it has done by then is told.
+        """
+        order = replace(self.order, recorded=False, device=device, steps=steps or self.order.steps)
+        if cuda_as_mps is not None:
+            order = replace(order, cuda_as_mps=cuda_as_mps)
+        limit = min(self.seconds, seconds or self.seconds)
+        with self._ended(program, order, (*self.words, *added), limit) as ended:
+            facts = ended.facts
+            error = str(facts.get("error", "")) or ("" if facts else _last_line(ended.errors))
+            ran = self._read(program, ended, {})
+            if ended.status is None and error.startswith("KeyboardInterrupt"):
+                error = ""  # it was cut
+            places = tuple(facts.get("places", ()))
+            return Tried(replace(ran, error=error), places, bool(facts.get("used")), ended.status is None)
+
+    def _read(self, program: Program, ended: _Ended, ending: dict[str, object]) -> Ran:
+        from anymps.fix import Ran, numbers
+
+        facts = ended.facts
+        error = error_of(ending) or (f"exit status {ended.status}" if ended.status else "")
+        trail = ((str(file), int(line)) for file, line in facts.get("trail", ()))
+        return Ran(
+            error=error,
+            losses=tuple(map(float, facts.get("losses", ()))),
+            printed=numbers(ended.printed),
+            rules={},
+            trail=tuple((file, line) for file, line in trail if program.owns(Site(file, line))),
+            worker=_of_worker(ended.errors) if error else "",
+            reached=frozenset((file, line) for file, line in facts["reached"]) if facts else None,
+            seconds=ended.seconds,
+        )
+
+    @contextmanager
+    def _ended(self, program: Program, order: Order, words: Sequence[str], seconds: float) -> Iterator[_Ended]:
+        from anymps.fix import new_statements
+
+        with tempfile.TemporaryDirectory(prefix="anymps-fix-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            changed = {}
+            for number, (path, script) in enumerate(program.changed.items()):
+                text = folder / f"text{number}.py"
+                text.write_bytes(script.data)
+                changed[str(path)] = str(text)
+            watch = {str(new.path.resolve()): new_statements(old.text, new.text) for old, new in program.differences()}
+            order = replace(order, folder=name, changed=changed, watch=watch if order.recorded else {})
+            command = own_command("fix", "--prove", json.dumps(asdict(order)), *words)
+            output, errors = folder / "output", folder / "errors"
+            began = time.monotonic()
+            with output.open("wb") as out, errors.open("wb") as error:
+                status = run_apart(command, out, seconds, error)
+            took = time.monotonic() - began
+            printed, told = (file.read_text(encoding="utf-8", errors="replace") for file in (output, errors))
+            yield _Ended(folder, status, printed, told, took)
 
 
-def _error(recording: Recording, status: int) -> str:
-    ending = recording.meta.get("ending")
-    ending = ending if isinstance(ending, dict) else {}
-    if not ending.get("status") and "exception" not in ending and status == 0:
-        return ""
-    first = str(ending.get("message", "")).partition("\n")[0]
-    return f"{ending.get('exception', f'exit status {status}')} {first}".rstrip()
-
-
-def _last_line(printed: str) -> str:
-    lines = [line for line in printed.splitlines() if line.strip()]
-    return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"
-
-
-def _told(recording: Recording, findings: Sequence[Finding]) -> dict[str, str]:
+def told_of(recording: Recording, findings: Sequence[Finding]) -> dict[str, str]:
     """The rows of the table of before and after."""
     shares = recording.step_table().typical
     told = {"findings": f"{len(findings):,}"}
@@ -112,7 +185,32 @@ def _told(recording: Recording, findings: Sequence[Finding]) -> dict[str, str]:
         told["peak memory"] = size(peak.allocated)
     predicted = try_forecast(recording)
     if predicted is not None and not predicted.no_time:
-        time = predicted.time
-        span = duration_range(1e9 * time.low, 1e9 * time.high)
-        told["a step on the Mac"] = f"about {duration(1e9 * time.seconds)} ({span})"
+        span = duration_range(1e9 * predicted.time.low, 1e9 * predicted.time.high)
+        told["a step on the Mac"] = f"about {duration(1e9 * predicted.time.seconds)} ({span})"
     return told
+
+
+def _sites(recording: Recording) -> frozenset[tuple[str, int]]:
+    """The lines at which anything is recorded, those of the script's processes among them."""
+    return frozenset((os.path.realpath(line.file), line.line) for line in recording.lines() if line.file)
+
+
+def _last_line(printed: str) -> str:
+    lines = [line for line in printed.splitlines() if line.strip()]
+    return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"
+
+
+def _of_worker(errors: str) -> str:
+    """The traceback of a process that the script started; the script's own, with what led to it, is the last."""
+    blocks = errors.split(_TRACEBACK)
+    own = len(blocks) - 1
+    while own > 1 and blocks[own - 1].rstrip().endswith(_CHAINED):
+        own -= 1
+    if own < 2:
+        return ""
+    lines = [_TRACEBACK]
+    for line in blocks[1].splitlines()[1:]:
+        lines.append(line)
+        if line and not line[0].isspace():
+            break  # the exception itself
+    return "\n".join(lines)

@@ -28,6 +28,7 @@ from anymps.metal.kernels import (
     operator_of,
     read_signature,
     remove_kernels,
+    wheel_digest,
 )
 from anymps.report import plural, size
 from anymps.rules import find_operators, installed_torch
@@ -57,14 +58,20 @@ def add(wheel: Path | None, fetch: bool) -> int:
         raise UsageError("name a wheel, or let pip get it with --download (anymps kernels add --help)")
     release = _installed()
     if wheel is not None:
-        library = add_kernels(wheel, release)
+        library, origin, digest = add_kernels(wheel, release), str(wheel), wheel_digest(wheel)
     else:
         click.echo(f"downloading the macOS wheel of torch {release}", err=True)
         with tempfile.TemporaryDirectory(prefix="anymps-", ignore_cleanup_errors=True) as folder:
-            library = add_kernels(download(release, Path(folder)), release)
+            fetched = download(release, Path(folder))
+            library, origin, digest = (
+                add_kernels(fetched, release),
+                f"{fetched.name}, downloaded by pip",
+                wheel_digest(fetched),
+            )
     click.echo(
         f"added {plural(len(library.kernels), 'kernel')} of torch {release}, "
-        f"{size(library.path.stat().st_size)} in {library.path}"
+        f"{size(library.path.stat().st_size)} in {library.path}\n"
+        f"from {origin} (SHA-256 {digest})"
     )
     return 0
 

@@ -46,15 +46,10 @@ class LastRun:
         path, self._path = self._path, None
         if path is None:
             return False
-        last = last_recording()
+        from anymps.record import move_recording
+
         try:
-            path.replace(last)
-            for ending in ("-wal", "-shm"):  # beside a recording that was cut short, and never beside another
-                beside, there = path.with_name(path.name + ending), last.with_name(last.name + ending)
-                if beside.exists():
-                    beside.replace(there)
-                else:
-                    there.unlink(missing_ok=True)
+            move_recording(path, last_recording())
         except OSError:
             return False
         return True

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live as Region
 from rich.text import Text
 
-from anymps._units import duration
+from anymps._text import duration
 
 if TYPE_CHECKING:
     from anymps.capture import Progress

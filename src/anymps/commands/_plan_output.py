@@ -5,8 +5,10 @@ from __future__ import annotations
 __all__ = ["write_plan"]
 
 import sys
+from io import StringIO
 from pathlib import Path
 
+from anymps._atomic import replace_text
 from anymps._errors import UsageError
 from anymps.plan import Plan
 from anymps.report import plan_json, plan_page, print_plan
@@ -17,13 +19,14 @@ def write_plan(plan: Plan, path: Path | None) -> None:
     if path is None:
         print_plan(plan, sys.stdout)
         return
+    if path.suffix == ".json":
+        text = plan_json(plan)
+    elif path.suffix in (".html", ".htm"):
+        text = plan_page(plan)
+    else:
+        print_plan(plan, shown := StringIO())
+        text = shown.getvalue()
     try:
-        with path.open("w", encoding="utf-8") as file:
-            if path.suffix == ".json":
-                file.write(plan_json(plan))
-            elif path.suffix in (".html", ".htm"):
-                file.write(plan_page(plan))
-            else:
-                print_plan(plan, file)
+        replace_text(path, text)
     except OSError as error:
-        raise UsageError(f"the plan cannot be written to {path}: {error.strerror}") from error
+        raise UsageError(f"the plan cannot be written to {path}: {error.strerror or error}") from error

@@ -34,10 +34,12 @@ class PlanSession:
         self._capture: Capture | None = None
         self._turns = Turns(self._order["steps"])
         self._layer: Layer | None = None
+        self._folder = ""
 
     def start(self, target: Target) -> None:
         """Switch the device on without values, change what the scenario changes, and begin to record."""
         end_with_parent()
+        self._folder = sys.path[0]  # the script may change it
         self._divert()
         limits = self._order["limits"]
         for name in ("HIGH", "LOW"):
@@ -57,7 +59,7 @@ class PlanSession:
                 start_method="system",
             )
         except Exception:
-            if hidden := hidden_package(sys.path[0]):
+            if hidden := hidden_package(self._folder):
                 raise UsageError(hidden) from None
             raise
 
@@ -96,7 +98,7 @@ class PlanSession:
             "steps": self._turns.taken,
             "last_batch": self._applied.last_batch,
             "embeds": self._hollow.embeds,
-            "retries": tells_of_retries(sys.path[0]),
+            "retries": tells_of_retries(self._folder),
             "dropped": self._dropped(),
             "without_effect": self._applied.without_effect(self._scenario, self._order["placed"]),
         }

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["LOSSES", "ProofSession"]
+__all__ = ["FACTS", "Order", "ProofSession", "error_of"]
 
 import json
 import os
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps.children import ChildParts, ChildSettings, serve_sources
-from anymps.commands._apart import divert_writes, end_with_parent
+from anymps.commands._apart import DIVERT_AGAIN, divert_writes, end_with_parent
 from anymps.commands._enough import Enough, identity
+from anymps.commands._reached_lines import ReachedLines
 from anymps.commands._target import Target
 from anymps.plan import Turns
 
@@ -24,51 +26,70 @@ if TYPE_CHECKING:
 
     from anymps.capture import Capture
 
-LOSSES = "losses.json"
-"""File beside the recording, with the values that backward was called on."""
+FACTS = "facts.json"
+"""File in the run's folder: `losses` (values that backward was called on), `trail` (lines of the exception that ended
+it, the outermost first), `reached` (of the watched lines), `places` (types of the devices on which the model was last),
+`error`, `used` (whether anything was on mps) and `modules` (files of the program's modules)."""
 _SEED = 0
+_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 @dataclass(frozen=True)
 class Order:
     """What the process is asked for.
 
-    `changed` names, by file of the program, the one with the text to run instead; `steps` is when the script has run
-    far enough, in steps of its loop.
+    `folder` is its own. `changed` names, by file of the program, the one with the text to run instead; `watch` lines
+    of such files; `steps` is when the script has run far enough, in steps of its loop. Without `recorded` there is no
+    recording. `device` is `mps`, `cpu` for a machine without a GPU, or `cuda` for this machine's own.
     """
 
-    recording: str
+    folder: str
     changed: Mapping[str, str] = field(default_factory=dict)
+    watch: Mapping[str, Sequence[int]] = field(default_factory=dict)
     mac: str | None = None
     fallback: bool | None = None
     cuda_as_mps: bool = False
     steps: int | None = None
+    recorded: bool = True
+    device: str = "mps"
+
+    @property
+    def recording(self) -> Path:
+        """Where the recording lies."""
+        return Path(self.folder, "recording")
 
 
 class ProofSession:
-    """A `Session` of `run_target` that writes a recording and the losses into a private folder."""
+    """A `Session` of `run_target` that writes a recording and the facts of the run into a private folder."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self._capture: Capture | None = None
         self._children = ChildParts()
         self._losses: list[Tensor] = []
+        self._places: tuple[str, ...] = ()
+        self._reached = ReachedLines(order.watch)
+        self._is_open = False
 
     def start(self, target: Target) -> None:
         """Divert writes, switch the device on, seed all generators and begin to record."""
         end_with_parent()
-        private = os.path.dirname(self._order.recording)
-        divert_writes(private)
-        for path, text in self._order.changed.items():
+        order = self._order
+        divert_writes(order.folder)
+        for path, text in order.changed.items():
             with open(text, "rb") as source, open(path, "wb") as file:  # diverted: a reader sees what runs
                 file.write(source.read())
-        serve_sources(self._order.changed)
+        serve_sources(order.changed)
+        if order.device == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
         import torch
 
-        import anymps
+        if order.device == "mps":
+            import anymps
 
-        order = self._order
-        anymps.enable(order.mac, fallback=order.fallback, quiet=True, cuda_as_mps=order.cuda_as_mps or None)
+            anymps.enable(order.mac, fallback=order.fallback, quiet=True, cuda_as_mps=order.cuda_as_mps or None)
+        else:
+            _hide_mps()
         random.seed(_SEED)
         torch.manual_seed(_SEED)
         try:
@@ -78,27 +99,46 @@ class ProofSession:
         else:
             numpy.random.seed(_SEED)
         torch.autograd.backward = self._watching(torch.autograd.backward)
-        capture = anymps.record(order.recording, script=target.name, argv=list(target.arguments))
-        self._capture = capture.__enter__()
-        self._children.open(ChildSettings(order.mac), order.changed)
+        self._watch_places()
+        if order.recorded:
+            import anymps
+
+            capture = anymps.record(order.recording, script=target.name, argv=list(target.arguments))
+            self._capture = capture.__enter__()
+        prepare = (DIVERT_AGAIN, order.folder)
+        settings = ChildSettings(order.mac, prepare=prepare, device=order.device == "mps")
+        self._children.open(settings, order.changed)
         if order.steps is not None:
             _end_after(order.steps)
+        self._is_open = True
+        self._reached.watch()
 
     def finish(self, ending: dict[str, object]) -> int:
-        """Close the recording, with those of its processes in it, and write the losses."""
+        """Close the recording, with those of its processes in it, and write the facts."""
         self._children.wait()
         self.keep(ending)
         return 0
 
     def keep(self, ending: dict[str, object]) -> None:
-        """Close the recording and write the losses."""
+        """Close the recording and write the facts."""
+        if not self._is_open:
+            return
+        self._is_open = False
         if self._capture is not None:
             self._capture.close(ending)
-            self._children.join(self._capture.recording, Path(self._order.recording))
-            self._children.close()
+            self._children.join(self._capture.recording, self._order.recording)
             self._capture = None
-            values = [loss.item() for loss in self._losses]
-            Path(self._order.recording).with_name(LOSSES).write_text(json.dumps(values), encoding="utf-8")
+        self._children.close()
+        facts = {
+            "losses": [loss.item() for loss in self._losses],
+            "trail": _trail(ending),
+            "reached": sorted(self._reached.found),
+            "places": self._places,
+            "error": error_of(ending),
+            "used": self._order.device == "mps" and _used_mps(),
+            "modules": _modules(),
+        }
+        Path(self._order.folder, FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`torch.autograd.backward`, which `Tensor.backward` calls, too."""
@@ -111,6 +151,90 @@ class ProofSession:
 
         return backward
 
+    def _watch_places(self) -> None:
+        """Keep where the parameters of the last optimizer that stepped are, without one those of the last model."""
+        from torch.nn.modules.module import register_module_forward_pre_hook
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+        stepped = False
+
+        def before_step(optimizer: Any, *_: Any) -> None:
+            nonlocal stepped
+            stepped = True
+            tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+            self._places = tuple(sorted({tensor.device.type for tensor in tensors}))
+
+        register_optimizer_step_pre_hook(before_step)
+        if self._order.recorded:
+            return  # only what compares devices pays for each module's call
+
+        def before_forward(module: Any, _: Any) -> None:
+            if not stepped:
+                tensor = next(module.parameters(), None)
+                self._places = self._places if tensor is None else (tensor.device.type,)
+
+        register_module_forward_pre_hook(before_forward)
+
+
+def _used_mps() -> bool:
+    import torch
+
+    return torch.mps.driver_allocated_memory() > 0
+
+
+def _hide_mps() -> None:
+    """Let a Mac's own GPU be out of sight; elsewhere there is none."""
+    if sys.platform != "darwin":
+        return
+    import torch
+
+    mps: Any = torch.backends.mps
+    mps.is_available = mps.is_built = lambda: False
+    accelerator: Any = torch.accelerator
+    accelerator.is_available = lambda: False
+    accelerator.current_accelerator = lambda *_, **__: None
+    accelerator.device_count = lambda: 0
+
+
+def _trail(ending: Mapping[str, object]) -> list[tuple[str, int]]:
+    error = getattr(sys, "last_value", None) if "exception" in ending else None
+    trace = getattr(error, "__traceback__", None)
+    lines = []
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith(("<", _HERE)):
+            lines.append((os.path.realpath(name), int(trace.tb_lineno)))
+        trace = trace.tb_next
+    return lines
+
+
+def error_of(ending: Mapping[str, object]) -> str:
+    """How a run ended, in one line; empty for one that ended with 0."""
+    if not ending.get("status") and "exception" not in ending:
+        return ""
+    name = ending.get("exception", f"exit status {ending.get('status')}")
+    return f"{name} {_first_line(str(ending.get('message', '')))}".rstrip()
+
+
+def _first_line(message: str) -> str:
+    """What an exception says; of one that torch passes on from a worker, what was raised there."""
+    lines = message.strip().splitlines()
+    if len(lines) > 1 and "Original Traceback" in message:
+        return next((line for line in reversed(lines) if line[:1].isalpha()), lines[0])
+    return lines[0] if lines else ""
+
+
+def _modules() -> list[str]:
+    """The files of what was imported, installed packages apart."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return sorted(
+        os.path.realpath(file) for file in files if isinstance(file, str) and file.endswith(".py") and _is_own(file)
+    )
+
+
+def _is_own(file: str) -> bool:
+    return not file.startswith((_HERE, sys.prefix, sys.base_prefix))
+
 
 def _end_after(steps: int) -> None:
     """End the script after so many steps of its loop: optimizers that take turns make one together."""
@@ -120,7 +244,8 @@ def _end_after(steps: int) -> None:
 
     def after_step(optimizer: Any, *_: Any) -> None:
         if turns.step(identity(optimizer)):
-            sys.stdout.flush()
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
             raise Enough(0)
 
     register_optimizer_step_post_hook(after_step)  # after the recording's own hook, which ends the step

@@ -105,6 +105,12 @@ def _steps(text: str) -> tuple[int, int]:
     help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
 )
 @click.option(
+    "--alone",
+    is_flag=True,
+    help="Run a script for many processes as the only one: NCCL and what it sends are passed over and told "
+    "(ANYMPS_ALONE=1).",
+)
+@click.option(
     "--no-children",
     is_flag=True,
     help="Leave processes that the script starts anew alone: no device from us, no recording.",
@@ -151,6 +157,7 @@ def run(
     check_shaders: bool,
     start_method: str | None,
     cuda_as_mps: bool,
+    alone: bool,
     no_children: bool,
     steps: tuple[int, int] | None,
     kernels: str | None,
@@ -195,6 +202,7 @@ def run(
         check_shaders=check_shaders,
         start_method=start_method,
         cuda_as_mps=cuda_as_mps,
+        alone=alone,
         children=not no_children,
         steps=steps,
         kernels=kernels,

@@ -8,6 +8,8 @@ import traceback
 from typing import Protocol
 
 from anymps._errors import AnympsError
+from anymps._own_imports import hide_from_script
+from anymps._own_python import OwnPython
 from anymps.children import Ends
 from anymps.commands._show import say
 from anymps.commands._target import Target, execute
@@ -43,20 +45,32 @@ def run_target(target: Target, session: Session) -> int:
     target.set_import_path()
     target.check()
     session.start(target)
-    ends = Ends(session.finish, session.keep)
+
+    def finish(ending: dict[str, object]) -> int:
+        with python.restored():
+            try:
+                return session.finish(ending)
+            except AnympsError as error:
+                say(error)
+                return error.exit_code
+            except Exception:
+                # Our fault: it is shown whole, and must not hide how the script ended.
+                traceback.print_exc()
+                return FAULT
+
+    def keep(ending: dict[str, object]) -> None:
+        with python.restored():
+            session.keep(ending)
+
+    ends = Ends(finish, keep)
     with ends.installed():
+        python = OwnPython()
+        hide_from_script()
         try:
             status, ending = execute(target)
         except BaseException as error:  # the target was not found in its package
             ends.finish({"status": 2, "exception": type(error).__name__, "message": str(error)}, shown=False)
             raise
-        try:
-            wanted = ends.finish(ending)
-        except AnympsError as error:
-            say(error)
-            wanted = error.exit_code
-        except Exception:
-            # Our fault: it is shown whole, and must not hide how the script ended.
-            traceback.print_exc()
-            wanted = FAULT
+        wanted = ends.finish(ending)
+    python.close()
     return status or wanted

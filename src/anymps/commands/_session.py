@@ -42,6 +42,7 @@ class RunOptions:
     check_shaders: bool = False
     start_method: str | None = None
     cuda_as_mps: bool = False
+    alone: bool = False
     children: bool = True
     steps: tuple[int, int] | None = None
     kernels: str | None = None
@@ -59,7 +60,7 @@ class RunSession:
 
     def __init__(self, options: RunOptions) -> None:
         self._options = options
-        self._stdout, self._stderr = sys.stdout, sys.stderr  # the script may put something else in their places
+        self._stdout, self._stderr = sys.stdout, sys.stderr
         self._capture: Capture | KernelCapture | None = None
         self._judge: Judge | None = None
         self._last = LastRun()
@@ -83,11 +84,13 @@ class RunSession:
         if mac is None and not os.environ.get("ANYMPS_MAC"):
             mac = self._judge.settings.mac or None
         options.outputs.check(options.record)
-        from anymps.device import STRICT_COPIES_VARIABLE
+        from anymps.device import ALONE_VARIABLE, STRICT_COPIES_VARIABLE
         from anymps.metal import CHECK_VARIABLE
 
         if options.strict_copies:
             os.environ[STRICT_COPIES_VARIABLE] = "1"  # child processes do the same
+        if options.alone:
+            os.environ[ALONE_VARIABLE] = "1"
         if options.check_shaders:
             os.environ[CHECK_VARIABLE] = "1"
         self._enable(mac)
@@ -198,6 +201,7 @@ class RunSession:
         return "anymps report" if kept else "anymps run -v ..."
 
     def _close(self, ending: dict[str, object]) -> None:
+        self._stdout, self._stderr = sys.stdout, sys.stderr  # the script may have closed those from before
         if self._live is not None:
             self._live.stop()
         if self._page is not None:

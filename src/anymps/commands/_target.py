@@ -13,13 +13,17 @@ import sys
 import threading
 import traceback
 import types
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from anymps import capture
 from anymps._errors import UsageError
 from anymps.capture import INTERRUPTED, ending_of
+
+_POOLS: Final = {"concurrent.futures.process": "_global_shutdown", "concurrent.futures.thread": "_shutdown"}
+"""What says in each module of pools that Python ends."""
 
 
 class TargetError(UsageError):
@@ -163,6 +167,12 @@ def execute(target: Executable) -> tuple[int, dict[str, object]]:
 
 
 def _join_threads() -> None:
+    # As `threading._shutdown`: pools that nobody shut down are told to end before their threads are waited for.
+    for name, flag in _POOLS.items():
+        module: Any = sys.modules.get(name)
+        if hasattr(module, "_python_exit"):
+            module._python_exit()
+            setattr(module, flag, False)  # other pools may be made in this process
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
@@ -174,8 +184,10 @@ def _exit_status(error: SystemExit) -> int:
         return 0
     if isinstance(error.code, int):
         return int(error.code)
-    sys.stdout.flush()
-    print(error.code, file=sys.stderr)
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    with suppress(OSError, ValueError):
+        print(error.code, file=sys.stderr)
     return 1
 
 
@@ -186,7 +198,8 @@ def _show(error: BaseException) -> None:
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     vars(sys)["last_exc"] = error  # what debuggers look for from Python 3.12 on
     if sys.stdout is not None:
-        sys.stdout.flush()
+        with suppress(OSError, ValueError):  # the script has closed it
+            sys.stdout.flush()
     try:
         sys.excepthook(kind, error, trace)
     except BaseException as failure:
@@ -195,7 +208,8 @@ def _show(error: BaseException) -> None:
         print("\nOriginal exception was:", file=sys.stderr)
         traceback.print_exception(kind, error, trace)
     if sys.stderr is not None:
-        sys.stderr.flush()
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:

@@ -7,15 +7,15 @@ regard to blanks, and not by its line's number: code above it may change. Equal 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from anymps._atomic import replace_text
 from anymps._errors import UsageError
+from anymps._paths import project_path
 from anymps.findings._model import Finding
-from anymps.findings._places import project_path
 
 _VERSION: Final = 1
 _LARGEST: Final = 64 << 20  # bytes of a baseline
@@ -67,7 +67,8 @@ def _known(entry: dict[str, object]) -> Known:
     texts = [entry[name] for name in Known._fields]
     if not all(isinstance(text, str) for text in texts):
         raise TypeError
-    return Known(*map(str, texts))
+    known = Known(*map(str, texts))
+    return known._replace(file=project_path(known.file, ()))  # a version before this one named an environment's folders
 
 
 def _count(value: object) -> int:
@@ -84,12 +85,10 @@ def write_baseline(path: Path, findings: Iterable[Finding], roots: Sequence[str]
     counts = Counter(known_as(finding, roots) for finding in findings)
     entries = [{**known._asdict(), "count": count} for known, count in sorted(counts.items())]
     text = json.dumps({"version": _VERSION, "findings": entries}, indent=2, ensure_ascii=False) + "\n"
-    new = path.with_name(f"{path.name}.new")
     try:
-        new.write_text(text, encoding="utf-8")
-        os.replace(new, path)
+        replace_text(path, text)
     except OSError as error:
-        raise UsageError(f"the baseline {path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"the baseline {path} cannot be written: {error.strerror or error}") from error
     return sum(counts.values())
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-from anymps.findings._model import Rule
+from anymps.findings._model import Finding, Rule, Severity
 
 RULES: Final[dict[str, Rule]] = {}
 """Every rule by its id; filled by `_registry.py`, which the package's face imports."""
+
+
+_UNKNOWN: Final = Rule("", "", Severity.INFO, "", "", "", None)
+
+
+def rule_of(finding: Finding) -> Rule:
+    """The rule of a finding; one that says nothing for a finding of another anymps."""
+    return RULES.get(finding.id, _UNKNOWN)
 
 
 def nearest_rule(word: str) -> str:

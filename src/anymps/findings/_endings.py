@@ -55,6 +55,15 @@ def ending(recording: Recording) -> Ending:
     return Ending(early=f"The script ended with status {status}" if status else "")
 
 
+def ending_messages(recording: Recording) -> tuple[str, ...]:
+    """The messages of the exceptions that nothing caught: the run's, and in a joined recording each process's."""
+    parts = recording.meta.get("parts")
+    processes = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    endings = (facts.get("ending") for facts in (recording.meta, *processes))
+    messages = (str(facts.get("message", "")) for facts in endings if isinstance(facts, dict))
+    return tuple(dict.fromkeys(message for message in messages if message))
+
+
 def ending_refusal(recording: Recording) -> Refusal | None:
     """What MPS refused if that ended the run: the last refusal, if its error is the one that nothing caught."""
     ended = ending(recording)

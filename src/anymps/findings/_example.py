@@ -35,7 +35,7 @@ class Example:
     """A few lines of Python that follow `setup`: `bad` gives the rule's finding, `good` gives none.
 
     They may be indented as the code around them. `fallback` is `PYTORCH_ENABLE_MPS_FALLBACK`, `check_shaders` is
-    `ANYMPS_CHECK_SHADERS`, `cuda_as_mps` is `ANYMPS_CUDA_AS_MPS`, `mac` the Mac to run on.
+    `ANYMPS_CHECK_SHADERS`, `cuda_as_mps` is `ANYMPS_CUDA_AS_MPS`, `alone` is `ANYMPS_ALONE`, `mac` the Mac to run on.
     """
 
     bad: str
@@ -43,6 +43,7 @@ class Example:
     fallback: bool = False
     check_shaders: bool = False
     cuda_as_mps: bool = False
+    alone: bool = False
     mac: str = "M3 Pro 18GB"
 
     def __post_init__(self) -> None:
@@ -53,6 +54,7 @@ class Example:
     def variables(self) -> dict[str, str]:
         """The environment that both halves run in."""
         variables = {"PYTORCH_ENABLE_MPS_FALLBACK": "1"} if self.fallback else {}
+        variables |= {"ANYMPS_ALONE": "1"} if self.alone else {}
         variables |= {"ANYMPS_CUDA_AS_MPS": "1"} if self.cuda_as_mps else {}
         return variables | ({"ANYMPS_CHECK_SHADERS": "1"} if self.check_shaders else {})
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
-from anymps.findings._catalogue import RULES
+from anymps.findings._catalogue import rule_of
 from anymps.findings._endings import NOWHERE, Ending, ending, ending_refusal
 from anymps.findings._model import Finding, Severity
 from anymps.findings.rules import asked_for_cuda, ended_by_sharing, rule_of_ending
 from anymps.record import Recording, RefusalKind, Site
-
-_WRONG: Final = ("MPS6", "MPS7")  # the families of silent differences
 
 
 class Outcome(Enum):
@@ -73,7 +70,7 @@ def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
         return Judgement(Outcome.NO_CUDA, ended, cuda.occurrence.site, refused=refused)
     if rule_of_ending(recording) is not None or ended_by_sharing(recording):
         return Judgement(Outcome.RAISES, ended, ended.site, refused=refused)
-    stopping = _first(it for it in findings if it.id in RULES and RULES[it.id].stops)
+    stopping = _first(it for it in findings if rule_of(it).stops)
     if stopping is not None:
         return Judgement(Outcome.STOPS, ended, stopping.site, stopping, refused)
     if ended.exception:
@@ -82,7 +79,7 @@ def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
         return Judgement(Outcome.CUT, ended, refused=refused)
     if unused(recording):
         return Judgement(Outcome.UNUSED, ended)
-    wrong = _first(it for it in findings if it.id.startswith(_WRONG))
+    wrong = _first(it for it in findings if rule_of(it).wrong)
     if wrong is not None:
         return Judgement(Outcome.WRONG, ended, wrong.site, wrong, refused)
     return Judgement(Outcome.RUNS, ended, refused=refused)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._example import Example
-from anymps.record import Site
+from anymps.findings.edits import Change, Edit, Placed, Safety, change_at
+from anymps.record import Site, Wait
 from anymps.rules import parse_torch_version
+
+_WRITTEN: Final = "Write `{new}`."
 
 
 class Severity(IntEnum):
@@ -37,7 +41,8 @@ class Finding:
     run instead. `what` happened, `why` it matters on MPS, `fix` is the smallest one, `source` backs the rule.
     `related_sites` are other lines, such as the one that made the tensor; `related_as` says what they are, before a
     place: `made at`. An unknown `site` has no file. `processes` are those in which it was seen, by name, where the
-    recording is joined of several and these are not all in which anything ran.
+    recording is joined of several and these are not all in which anything ran. `edit` is what a machine can do about
+    it and at which lines, `change` what that makes of the one that the recording holds; `fix` shows its code.
     """
 
     id: str
@@ -54,6 +59,8 @@ class Finding:
     related_sites: tuple[Site, ...] = ()
     related_as: str = "made at"
     processes: tuple[str, ...] = ()
+    edit: Placed | None = None
+    change: Change | None = None
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -77,7 +84,16 @@ class Rule:
     tests; a known fault of the backend has none, as it takes a certain torch, macOS and chip, but a test of its own.
     `where` names those, and the device knows whether they are at hand.
     `refusal`: its errors are calls that raised. `stops`: it stops a script on a Mac, though nothing raises here.
-    `needs_steps`: it is applied only where a recording holds enough complete training steps.
+    `wrong`: its errors are other results than there should be. `needs_steps`: it is applied only where a recording
+    holds enough complete training steps.
+
+    `edit` is what a machine can do about it, as sure as `safety` says; a finding may have one of its own, for its line.
+
+    What else treats a rule in its own way goes by these: `waits`, the kinds of wait that its lines do, and `both_lines`
+    whether its related lines wait, too; `about_waits`, whether it is about the host standing still; `about_copies`,
+    about copies to the device; `about_loops`, about loops without a training step; `fewer_launches`, what its finding
+    saves of a step: the `fills` of gradients, or the kernels of an `optimizer` step. `project` is
+    an edit for every line of a project that it fits, once there is a finding.
     """
 
     id: str
@@ -93,7 +109,17 @@ class Rule:
     related_as: str = "made at"
     refusal: bool = False
     stops: bool = False
+    wrong: bool = False
     needs_steps: bool = False
+    edit: Edit | None = None
+    safety: Safety = Safety.ADVICE
+    waits: frozenset[Wait] = frozenset()
+    both_lines: bool = False
+    about_waits: bool = False
+    about_copies: bool = False
+    about_loops: bool = False
+    fewer_launches: str = ""
+    project: Edit | None = None
 
     def applies(self, torch_version: str | None) -> bool:
         """Whether the rule holds for a torch version; every rule does for an unknown one."""
@@ -116,8 +142,22 @@ class Rule:
         related_sites: Iterable[Site] = (),
         related_as: str = "",
         severity: Severity | None = None,
+        why: str = "",
+        edit: Edit | None = None,
+        edit_at: Iterable[Site] = (),
+        safety: Safety | None = None,
+        written: str = _WRITTEN,
     ) -> Finding:
-        """A finding of this rule; what is given replaces the rule's own where the place allows a better word."""
+        """A finding of this rule; what is given replaces the rule's own where the place allows a better word.
+
+        `edit` is made at the first of the lines `edit_at` that it fits, `site` if there are none. `written` is the fix
+        where the recording holds enough to build the new code, `{new}`, for the first of these; `fix` the one where
+        it does not.
+        """
+        edit = edit or self.edit
+        sites = tuple(dict.fromkeys(it for it in edit_at if it.known)) or (site,)
+        placed = Placed(edit, sites, self.safety if safety is None else safety) if edit is not None else None
+        change = change_at(placed) if placed is not None else None
         return Finding(
             id=self.id,
             severity=self.severity if severity is None else severity,
@@ -127,9 +167,25 @@ class Rule:
             per_step=per_step,
             cost_ns=(round(cost_ns[0]), round(cost_ns[1])),
             what=what,
-            why=self.why,
-            fix=fix or self.fix,
+            why=why or self.why,
+            fix=_told(written if _is_at(change, sites[0]) else _WRITTEN, change) or fix or self.fix,
             source=source or self.source,
             related_sites=tuple(related for related in related_sites if related.known),
             related_as=related_as or self.related_as,
+            edit=placed,
+            change=change,
         )
+
+
+def _is_at(change: Change | None, site: Site) -> bool:
+    return change is not None and change.file == site.file and change.line <= site.line
+
+
+def _told(written: str, change: Change | None) -> str:
+    """The fix with the new code; empty where there is none, or it takes several lines."""
+    if change is None or not change.code:
+        return ""
+    if not change.inserts:
+        return written.replace("{new}", change.code)
+    made = " and ".join(f"`{insert.code}`" for insert in change.inserts)
+    return f"Make {made} once, below the imports. Then {written[0].lower()}{written[1:].replace('{new}', change.code)}"

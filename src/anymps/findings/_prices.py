@@ -9,31 +9,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from anymps.findings._catalogue import rule_of
 from anymps.findings._loop import MIN_STEPS
-from anymps.findings._model import Finding
+from anymps.findings._model import Finding, Rule
 from anymps.forecast import Forecast, Place, seconds_saved, try_forecast, with_fused_optimizer, without_fills
 from anymps.record import Recording, Site, Wait
 
 _COPIES: Final = frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU})
-_SHOWN: Final = frozenset({Wait.ITEM, Wait.COPY_TO_CPU, Wait.INSIDE_OPERATOR})
-
-_WAITS: Final[dict[str, frozenset[Wait]]] = {
-    "MPS102": frozenset({Wait.FALLBACK}),
-    "MPS201": frozenset({Wait.ITEM}),
-    "MPS202": _SHOWN,
-    "MPS203": frozenset({Wait.INSIDE_OPERATOR}),
-    "MPS204": frozenset({Wait.COPY_TO_CPU}),
-    "MPS205": frozenset({Wait.SYNCHRONIZE}),
-    "MPS206": frozenset({Wait.EVENT, Wait.EMPTY_CACHE}),
-    "MPS403": _COPIES,
-    "MPS404": frozenset({Wait.COPY_TO_MPS}),
-    "MPS405": frozenset({Wait.COPY_TO_MPS}),
-    "MPS406": frozenset({Wait.COPY_TO_MPS}),
-}
-"""The kinds of wait that a finding of a rule is about, at its lines."""
-
-_LAUNCHES: Final = frozenset({"MPS811", "MPS812"})
-"""Rules whose cost is what the step takes with fewer kernels."""
 
 
 def step_on_mac(recording: Recording) -> Forecast | None:
@@ -61,19 +43,20 @@ def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple
 def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
     """The findings, those about waits and launches of a step with what they cost it on the recording's Mac."""
     found = list(findings)
-    if not any((it.id in _WAITS or it.id in _LAUNCHES) and it.per_step for it in found):
+    if not any((rule_of(it).waits or rule_of(it).fewer_launches) and it.per_step for it in found):
         return found
     step = step_on_mac(recording)
     return found if step is None else [_priced(it, step, recording) for it in found]
 
 
 def _priced(finding: Finding, step: Forecast, recording: Recording) -> Finding:
+    rule = rule_of(finding)
     if not finding.per_step:
         return finding
-    if finding.id in _LAUNCHES:
-        cost = _cost_of_launches(finding, step, recording)
+    if rule.fewer_launches:
+        cost = _cost_of_launches(finding, rule, step, recording)
     else:
-        places = [Place(*_line(site), kind) for site in _sites(finding) for kind in _WAITS.get(finding.id, ())]
+        places = [Place(*_line(site), kind) for site in _sites(finding, rule) for kind in rule.waits]
         cost = cost_without(step, places, finding.per_step)
     if cost is None:
         return finding
@@ -81,11 +64,11 @@ def _priced(finding: Finding, step: Forecast, recording: Recording) -> Finding:
     return replace(finding, cost_ns=(round(cost[0] * steps), round(cost[1] * steps)))
 
 
-def _cost_of_launches(finding: Finding, step: Forecast, recording: Recording) -> tuple[float, float] | None:
+def _cost_of_launches(finding: Finding, rule: Rule, step: Forecast, recording: Recording) -> tuple[float, float] | None:
     """Lowest and highest estimate, in ns, of what a step would save; None where it is not known what it would do."""
     seconds, time = None, step.time
     optimizers = recording.noted("optimizer")
-    if finding.id == "MPS811":
+    if rule.fewer_launches == "fills":
         seconds = seconds_saved(recording, lambda it: without_fills(it, round(finding.per_step)))
     elif finding.per_step == 1 and len(optimizers) == 1:
         seconds = seconds_saved(recording, lambda it: with_fused_optimizer(it, str(optimizers[0].facts["name"])))
@@ -94,9 +77,9 @@ def _cost_of_launches(finding: Finding, step: Forecast, recording: Recording) ->
     return 1e9 * seconds * time.low / time.seconds, 1e9 * seconds * time.high / time.seconds
 
 
-def _sites(finding: Finding) -> list[Site]:
+def _sites(finding: Finding, rule: Rule) -> list[Site]:
     """Its lines that wait: related ones may be where a tensor was made."""
-    related = finding.related_sites if finding.related_as == "also at" or finding.id == "MPS403" else ()
+    related = finding.related_sites if finding.related_as == "also at" or rule.both_lines else ()
     return [site for site in (finding.site, *related) if site.known]
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
 
 from anymps.findings._catalogue import RULES
 from anymps.findings._model import Finding
 from anymps.record import LinesByProcess, Recording
-
-_ABOUT_WAITS: Final = ("MPS102", "MPS2")
 
 
 def with_processes(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
@@ -22,7 +19,15 @@ def with_processes(recording: Recording, findings: Iterable[Finding]) -> list[Fi
     if not lines.whole:  # calls without detail are of no process
         return found
     names = [part.name for part in recording.parts]
-    return [replace(it, processes=tuple(names[number] for number in _seen(it, lines))) for it in found]
+    return [_of(it, _seen(it, lines), lines, names) for it in found]
+
+
+def _of(finding: Finding, seen: list[int], lines: LinesByProcess, names: list[str]) -> Finding:
+    """A step is one of theirs: the ranks that do nothing here make no mean."""
+    if not seen:
+        return finding
+    per_step = lines.per_step_there(finding.per_step, seen)
+    return replace(finding, processes=tuple(names[number] for number in seen), per_step=per_step)
 
 
 def _seen(finding: Finding, lines: LinesByProcess) -> list[int]:
@@ -39,4 +44,4 @@ def _evidence(finding: Finding, lines: LinesByProcess) -> Mapping[tuple[str, int
     rule = RULES.get(finding.id)
     if rule is not None and rule.refusal:
         return lines.refused
-    return lines.waited if finding.id.startswith(_ABOUT_WAITS) else lines.called
+    return lines.waited if rule is not None and rule.about_waits else lines.called

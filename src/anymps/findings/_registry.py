@@ -43,13 +43,19 @@ def unjudged(recording: Recording) -> dict[str, str]:
     return {rule.id: reason for rule in RULES.values() if rule.needs_steps}
 
 
+def _examples() -> list[str]:
+    """The first rule about waits of a loop, and the first about its copies."""
+    loops = [rule for rule in RULES.values() if rule.needs_steps]
+    return [next(rule.id for rule in loops if rule.about_waits), next(rule.id for rule in loops if rule.about_copies)]
+
+
 def notes(recording: Recording) -> list[str]:
     """What could not be judged from this recording, and what is needed for it; one sentence each."""
     steps = recording.training_steps
     if steps >= MIN_STEPS:
         return []
     return [
-        f"The rules about the training loop (such as MPS201 and MPS404) were not applied: they need {MIN_STEPS} "
-        f"complete training steps, the recording holds {steps or 'none'}. A training step ends with "
+        f"The rules about the training loop (such as {' and '.join(_examples())}) were not applied: they need "
+        f"{MIN_STEPS} complete training steps, the recording holds {steps or 'none'}. A training step ends with "
         "`optimizer.step()`, or is a round with a `backward()`."
     ]

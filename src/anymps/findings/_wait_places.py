@@ -1,7 +1,7 @@
 """Places where the host waits: those that hurt, in every step, told apart from those that belong.
 
 A wait belongs where it happens once, now and then, or between steps, and where it is the batch's way to the device.
-What hurts is what MPS102 and MPS201 to MPS206 are about.
+What hurts is what the rules about waits in every step are about.
 """
 
 from __future__ import annotations

@@ -1,17 +1,26 @@
 """Fixes that a machine can make: edits of a program by its findings, proved by running it before and after.
 
-Needs libcst, which the extra `anymps[fix]` brings. Runs nothing itself: `prove` is given what runs a script.
+Runs nothing itself: `prove` is given what runs a script.
 """
 
 from __future__ import annotations
 
+from anymps.fix._budget import Budget
 from anymps.fix._edits import Edit, Suggestion, edits_for
 from anymps.fix._guard import check_may_write, write_all
+from anymps.fix._imports import source_files
+from anymps.fix._lines import new_statements
+from anymps.fix._messages import comparable, numbers
+from anymps.fix._options import device_options
 from anymps.fix._program import Program
-from anymps.fix._proof import Outcome, Proof, Ran, prove
+from anymps.fix._proof import NOT_RUN, Outcome, Proof, names_device, prove
+from anymps.fix._ran import Disagreement, Ran, agree
 from anymps.fix._script import Script
 
 __all__ = [
+    "NOT_RUN",
+    "Budget",
+    "Disagreement",
     "Edit",
     "Outcome",
     "Program",
@@ -19,8 +28,15 @@ __all__ = [
     "Ran",
     "Script",
     "Suggestion",
+    "agree",
     "check_may_write",
+    "comparable",
+    "device_options",
     "edits_for",
+    "names_device",
+    "new_statements",
+    "numbers",
     "prove",
+    "source_files",
     "write_all",
 ]

@@ -1,48 +1,37 @@
-"""Which edit a finding asks for: a change of the call at its line, or the new line that its advice shows."""
+"""Which edits the findings of a program ask for, at which of its lines; and the program with them."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from anymps._errors import UsageError
-from anymps.findings import Finding, replacement
-from anymps.fix._calls import CHANGES, pinned_by_device
-from anymps.fix._main_guard import guarded_line, with_guard
+from anymps.findings import Finding, rule_of
+from anymps.findings import edits as edits_of
+from anymps.findings.edits import Guard, Insert, Safety
 from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
 
-_DEVICE = 'device = torch.device(torch.accelerator.current_accelerator(True) or "cpu")'
-
-
-_GUARDED, _PINNED, _ASKS_CUDA = "MPS802", "MPS801", "MPS409"
-
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one line of a file for one finding."""
+    """A change of one line of a file for one finding, by the edit `how`.
+
+    `ran` is false at a line to which no run is known to have come.
+    """
 
     finding: Finding
     file: Path
     line: int
-    ported: bool = False
-    """Whether the script asks for CUDA and is made portable."""
+    how: edits_of.Edit
+    ran: bool = True
 
     @property
     def label(self) -> str:
-        """`MPS812 at train.py:12`."""
+        """`train.py:12` with the rule before it."""
         return f"{self.finding.id} at {self.file.name}:{self.line}"
-
-    def apply(self, script: Script) -> Script | None:
-        """The script with this edit; None where nothing fits the line."""
-        if self.finding.id == _GUARDED:
-            return with_guard(script)
-        change = pinned_by_device if self.ported and self.finding.id == _PINNED else CHANGES.get(self.finding.id)
-        changed = script.with_calls(self.line, change) if change is not None else None
-        return changed or _advised(self, script)
 
 
 @dataclass(frozen=True)
@@ -51,6 +40,8 @@ class Suggestion:
 
     finding: Finding
     why: str
+    edit: Edit | None = None
+    """What would be made of it, where no run is known to have come."""
 
 
 def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit], list[Suggestion]]:
@@ -61,9 +52,11 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
     edits: dict[tuple[Path, int], Edit] = {}
     suggestions = []
     findings = list(findings)
-    ported = any(finding.id == _ASKS_CUDA for finding in findings)
+    elsewhere = list(_elsewhere(findings, program))
     for finding in findings:
-        fitting, why = _guarding(finding, program) if finding.id == _GUARDED else _fitting(finding, program, ported)
+        fitting, why = _fitting(finding, program)
+        if fitting is None and any(it.ran and it.finding.id == finding.id for it in elsewhere):
+            continue  # its device is chosen at one of those lines
         if fitting is None:
             suggestions.append(Suggestion(finding, why))
         elif (place := (fitting.file, fitting.line)) in edits:
@@ -71,65 +64,91 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
             suggestions.append(Suggestion(finding, f"its line is changed for {other}: run anymps fix again afterwards"))
         else:
             edits[place] = fitting
+    for edit in elsewhere:
+        place = edit.file, edit.line
+        if place not in edits and edit.ran:
+            edits[place] = edit
+        elif place not in edits:
+            suggestions.append(Suggestion(edit.finding, "no run is known to have come there", edit))
     return [edits[place] for place in sorted(edits, reverse=True)], suggestions
 
 
-def _guarding(finding: Finding, program: Program) -> tuple[Edit | None, str]:
-    """The end of the script is put under the guard, wherever its workers are started."""
-    line = guarded_line(program.script(program.main.path))
-    if line is None:
-        return None, "the script has a guard, or nothing after its last import, function and class"
-    return Edit(finding, program.main.path.resolve(), line), ""
+def _elsewhere(findings: Sequence[Finding], program: Program) -> Iterator[Edit]:
+    """Edits of the whole project that one of the findings asks for, such as of each device that is named as CUDA's."""
+    asking = next((it for it in findings if rule_of(it).project is not None), None)
+    if asking is None:
+        return
+    rule = rule_of(asking)
+    how = rule.project
+    came = {(Path(it.file).resolve(), it.function) for each in findings for it in (each.site, *each.related_sites)}
+    for file in program.files():
+        try:
+            script = program.script(file)
+        except UsageError:
+            continue
+        for line in script.lines_with("cuda"):
+            place = script.place(line) if how is not None else None
+            if place is None or how is None or place.line != line or script.start_of(how, line) is None:
+                continue
+            imported = file == program.main.path.resolve() or any(known == file for known, _ in came)
+            at_import = place.function == "<module>"  # also the head of a function, with its defaults
+            ran = imported and (at_import or (file, place.function) in came)
+            site = Site(
+                str(file),
+                line,
+                place.function,
+                script.line(line).strip(),
+                first=line,
+                around=script.line(line),
+                recorded=dict(enumerate(script.text.splitlines(), 1)),
+            )
+            found = rule.finding(site, what="This line names CUDA as a device.", count=1, edit=how, safety=Safety.SAFE)
+            yield Edit(found, file, line, how, ran)
 
 
-def _fitting(finding: Finding, program: Program, ported: bool) -> tuple[Edit | None, str]:
+def _fitting(finding: Finding, program: Program) -> tuple[Edit | None, str]:
     """The first of a finding's lines that can be changed; else why none of them can."""
+    placed = finding.edit
     why = "its line is in no file of the project"
-    for site in dict.fromkeys((*_first(finding), finding.site, *finding.related_sites)):
+    if placed is not None and isinstance(placed.edit, Guard):
+        script = program.script(program.main.path)
+        line = script.start_of(placed.edit, finding.site.line)
+        if line is None:
+            return None, "the script has a guard, or nothing after its last import, function and class"
+        return Edit(finding, program.main.path.resolve(), line, placed.edit), ""
+    advice = placed is None or placed.safety is Safety.ADVICE
+    for site in (finding.site,) if placed is None else placed.sites:
         if not program.owns(site):
             continue
-        edit = Edit(finding, Path(site.file).resolve(), site.line, ported)
+        file = Path(site.file).resolve()
         try:
-            if edit.apply(program.script(edit.file)) is not None:
-                return edit, ""
-            why = "no change of its line is known"
+            script = program.script(file)
         except UsageError as error:
             why = str(error)
+            continue
+        if placed is not None and not advice and script.start_of(placed.edit, site.line) is not None:
+            return Edit(finding, file, site.line, placed.edit), ""
+        why = "no change of its line is known"
     return None, why
 
 
 def apply_all(edits: Iterable[Edit], program: Program) -> Program:
-    """The program with edits that are in the order of `edits_for`; `device` is made where they use it."""
+    """The program with edits that are in the order of `edits_for`, and with what they need below the imports."""
     by_file: dict[Path, list[Edit]] = {}
     for edit in edits:
         by_file.setdefault(edit.file, []).append(edit)
     for file, own in by_file.items():
-        script = changed = program.script(file)
-        for edit in own:
-            changed = edit.apply(changed) or changed
-        if changed is not script and _uses_device(changed, script) and not changed.has_global("device"):
-            changed = changed.with_line_below_imports(_DEVICE) or changed
-        program = program.having(changed)
+        program = program.having(_applied(own, program.script(file)))
     return program
 
 
-def _uses_device(changed: Script, script: Script) -> bool:
-    return _count_device(changed) > _count_device(script)
-
-
-def _count_device(script: Script) -> int:
-    return sum(isinstance(node, ast.Name) and node.id == "device" for node in ast.walk(ast.parse(script.text)))
-
-
-def _first(finding: Finding) -> tuple[Site, ...]:
-    """Float64 is mended where the tensor is made, if that is known."""
-    return finding.related_sites if finding.id == "MPS301" else ()
-
-
-def _advised(edit: Edit, script: Script) -> Script | None:
-    """The script with the code that the finding shows for its line."""
-    site = edit.finding.site
-    if edit.line != site.line or edit.file != Path(site.file).resolve():
-        return None
-    found = replacement(edit.finding.fix, script.line(edit.line))
-    return None if found is None else script.with_line(edit.line, found.old, found.new)
+def _applied(edits: Iterable[Edit], script: Script) -> Script:
+    inserts: list[Insert] = []
+    changed, first = script, len(script.text)
+    for edit in edits:
+        made = changed.edited(edit.how, edit.line)
+        if made is not None:
+            changed, needed = made
+            inserts += needed
+            first = min(first, edit.line) if needed else first
+    return changed.with_inserts(tuple(inserts), first) or script

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 
+from anymps._atomic import Staged, check_not_read_only
 from anymps._errors import UsageError
 
 
-def check_may_write(path: Path) -> None:
-    """Raise UsageError, in one line, for a file that git does not keep, or not as it stands."""
+def check_may_write(path: Path, force: bool = False) -> None:
+    """Raise UsageError, in one line, for a file that is read-only or, unless `force`, not in git as it stands."""
+    try:
+        check_not_read_only(path)
+    except PermissionError as error:
+        raise UsageError(f"{path} is not written: {error.strerror}") from None
+    if force:
+        return
     git = shutil.which("git")
     if git is None:
         raise UsageError(f"{path} is not written: there is no git that keeps it as it is (--force writes it)")
@@ -38,23 +43,24 @@ def write_all(files: Mapping[Path, bytes], before: Mapping[Path, bytes]) -> None
     for path in files:
         if _held(path) != before[path]:
             raise UsageError(f"{path} is not written: it has changed since")
-    staged: dict[Path, str] = {}
-    moved: list[Path] = []
+    written: list[Path] = []
     path = Path()
-    try:
-        for path, data in files.items():
-            staged[path] = _stage(path.resolve(), data)
-        for path in files:
-            os.replace(staged[path], path.resolve())
-            moved.append(path)
-    except OSError as error:
-        for other in moved:
-            os.replace(_stage(other.resolve(), before[other]), other.resolve())
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        for name in staged.values():
-            with suppress(FileNotFoundError):
-                os.unlink(name)
+    with ExitStack() as stack:
+        try:
+            staged = {}
+            for path, data in files.items():
+                staged[path] = stack.enter_context(Staged(path))
+                staged[path].file.write(data)
+                staged[path].sync()  # before the first is moved: the disk has room for all
+            for path in files:
+                staged[path].commit()
+                written.append(path)
+        except OSError as error:
+            for other in written:
+                with Staged(other) as old:
+                    old.file.write(before[other])
+                    old.commit()
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _held(path: Path) -> bytes:
@@ -62,18 +68,3 @@ def _held(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _stage(target: Path, data: bytes) -> str:
-    """A file beside a target, with its permissions and the data, on the disk for good."""
-    number, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with open(number, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        shutil.copymode(target, name)
-    except OSError:
-        os.unlink(name)
-        raise
-    return name

@@ -2,72 +2,76 @@
 
 from __future__ import annotations
 
+import ast
+import io
+import itertools
+import tokenize
 from collections.abc import Sequence
 
-import libcst as cst
-from libcst.metadata import MetadataWrapper, PositionProvider
+from anymps.findings.edits import line_starts
 
-from anymps.fix._script import Script
-
-_GUARD = cst.parse_expression('__name__ == "__main__"')
-_DEFINES = (cst.FunctionDef, cst.ClassDef)
-_IMPORTS = (cst.Import, cst.ImportFrom)
+_HEAD = 'if __name__ == "__main__":'
+_MARGIN = "    "
+_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
 
 
-def guarded_line(script: Script) -> int | None:
+def guarded_line(text: str) -> int | None:
     """The line from which a script's end would be guarded: what comes after its last import, function and class.
 
     Functions of the script still find their globals, and workers the functions and classes that they are sent by name.
     None where there is a guard already, or nothing to guard.
     """
-    wrapper = MetadataWrapper(cst.parse_module(script.text))
-    body = wrapper.module.body
+    body = ast.parse(text).body
     start = _start(body)
-    if start == len(body) or any(_is_guard(it) for it in body):
+    return None if start == len(body) or any(map(_is_guard, body)) else body[start].lineno
+
+
+def with_guard(text: str) -> str | None:
+    """The text with its end under the guard; None where `guarded_line` is."""
+    line = guarded_line(text)
+    if line is None:
         return None
-    return wrapper.resolve(PositionProvider)[body[start]].start.line
+    body = ast.parse(text).body
+    last = body[-1].end_lineno or body[-1].lineno
+    starts = [*line_starts(text), len(text)]
+    lines = [text[start:end] for start, end in itertools.pairwise(starts)]
+    above = line - 1
+    while above > 0 and lines[above - 1].lstrip().startswith("#"):
+        above -= 1  # a comment goes with what it is about
+    if above > 0 and line - 1 > above and body[_start(body) - 1 : _start(body)]:
+        above = max(above, body[_start(body) - 1].end_lineno or 0)
+    kept = _within_texts(text)
+    end = "\r\n" if lines[line - 1].endswith("\r\n") else "\n"
+    gap = end if above > 0 and lines[above - 1].strip() else ""
+    inner = [
+        row if number in kept or not row.strip() else f"{_MARGIN}{row}"
+        for number, row in enumerate(lines[above:last], above + 1)
+    ]
+    return "".join([*lines[:above], gap, f"{_HEAD}{end}", *inner, *lines[last:]])
 
 
-def with_guard(script: Script) -> Script | None:
-    """The script with its end under the guard; None where `guarded_line` is."""
-    if guarded_line(script) is None:
-        return None
-    module = cst.parse_module(script.text)
-    start = _start(module.body)
-    first = module.body[start]
-    above = list(first.leading_lines)
-    blank = next((at for at, line in enumerate(above) if line.comment is not None), len(above))
-    inner = [first.with_changes(leading_lines=above[blank:]), *module.body[start + 1 :]]
-    guard = cst.If(
-        test=_GUARD,
-        body=cst.IndentedBlock(body=inner),
-        leading_lines=above[:blank] or ([] if start == 0 else [cst.EmptyLine(indent=False)]),
-    )
-    guard = cst.ensure_type(guard.visit(_BlankLines()), cst.If)
-    return script.with_text(module.with_changes(body=[*module.body[:start], guard]).code)
+def _within_texts(text: str) -> set[int]:
+    """Lines that begin within a text over several lines: their margin is part of it."""
+    lines: set[int] = set()
+    opened: list[int] = []
+    for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
+        name = tokenize.tok_name[token.type]
+        if name == "STRING":
+            lines.update(range(token.start[0] + 1, token.end[0] + 1))
+        elif name.endswith("STRING_START"):  # of an f-string, from Python 3.12 on
+            opened.append(token.start[0])
+        elif name.endswith("STRING_END"):
+            lines.update(range(opened.pop() + 1, token.end[0] + 1))
+    return lines
 
 
-class _BlankLines(cst.CSTTransformer):
-    """Lines without anything stay so: those of a module would be indented in a block."""
-
-    def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:
-        return updated_node if updated_node.comment is not None else updated_node.with_changes(indent=False)
-
-
-def _start(body: Sequence[cst.CSTNode]) -> int:
-    last = [at for at, it in enumerate(body) if isinstance(it, _DEFINES) or _is_import(it)]
+def _start(body: Sequence[ast.stmt]) -> int:
+    last = [at for at, it in enumerate(body) if isinstance(it, (*_DEFINES, *_IMPORTS))]
     return last[-1] + 1 if last else 0
 
 
-def _is_import(statement: cst.CSTNode) -> bool:
-    return isinstance(statement, cst.SimpleStatementLine) and any(isinstance(it, _IMPORTS) for it in statement.body)
-
-
-def _is_guard(statement: cst.CSTNode) -> bool:
-    if not isinstance(statement, cst.If) or not isinstance(statement.test, cst.Comparison):
+def _is_guard(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.If):
         return False
-    return "__name__" in {
-        it.value
-        for it in (statement.test.left, *(part.comparator for part in statement.test.comparisons))
-        if isinstance(it, cst.Name)
-    }
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))

@@ -11,7 +11,9 @@ from anymps._errors import UsageError
 from anymps.fix._script import Script
 from anymps.record import Site
 
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = ("site-packages", "dist-packages", "node_modules")
+_MOST_FILES = 2_000
+_LARGEST = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,25 @@ class Program:
         folders = [self.root.joinpath(*inner.parts[:depth]) for depth in range(1, len(inner.parts))]
         return not any(it.name in _INSTALLED or (it / "pyvenv.cfg").exists() for it in folders)
 
+    def files(self) -> Iterator[Path]:
+        """The project's Python files, the script first; so many as one can look at."""
+        own = self.main.path.resolve()
+        yield own
+        number = 1
+        for folder, folders, names in os.walk(self.root):
+            here = Path(folder)
+            folders[:] = sorted(
+                it
+                for it in folders
+                if not it.startswith(".") and it not in _INSTALLED and not (here / it / "pyvenv.cfg").exists()
+            )
+            for path in (here / name for name in sorted(names) if name.endswith(".py")):
+                if number == _MOST_FILES:
+                    return
+                if path.resolve() != own and path.is_file() and path.stat().st_size <= _LARGEST:
+                    number += 1
+                    yield path.resolve()
+
     def script(self, file: Path) -> Script:
         """The script of a file, as it stands in this program. Raises UsageError, in one line, if it cannot be read."""
         path = file.resolve()
@@ -66,6 +87,20 @@ class Program:
             before = self.main if path == own else Script.read(self.changed[path].path)
             if before.text != self.changed[path].text:
                 yield before, self.changed[path]
+
+    def text_of(self, file: str) -> str:
+        """The text of a file; the empty one if there is none that can be read."""
+        try:
+            return self.script(Path(file)).text
+        except UsageError:
+            return ""
+
+    def differences_from(self, other: Program) -> Iterator[tuple[Script, Script]]:
+        """Each file that has another text than in another state of this program: there and here."""
+        for path in dict.fromkeys((*other.changed, *self.changed)):
+            before, after = other.script(path), self.script(path)
+            if before.text != after.text:
+                yield before, after
 
 
 def _root(folder: Path) -> Path:

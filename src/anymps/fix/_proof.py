@@ -2,101 +2,176 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import isclose, isnan
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from anymps.fix._budget import Budget
 from anymps.fix._edits import Edit, apply_all
+from anymps.fix._lines import changed_lines, new_line, statement_lines
 from anymps.fix._program import Program
+from anymps.fix._ran import Disagreement, Ran, disagreement
 
-TOLERANCE = 1e-3
-"""Relative, of losses and of printed numbers: a fused kernel rounds otherwise, and steps carry that on."""
-_NOTHING = 1e-6
+NOT_TRIED = "{}; not tried alone within the time of {} runs (--runs gives more)"
+NOT_RUN = "the run did not come to its line (--unproved changes it all the same)"
 
+Place = tuple[Path, int]
+"""File and line of an edit, of which no two are the same."""
 
-@dataclass(frozen=True)
-class Ran:
-    """One run: how it ended, what it computed, and how often each rule spoke.
-
-    `error` is empty for a run that ended with 0. `losses` are the values that backward was called on, `printed` the
-    numbers on standard output, `told` what a table of before and after shows.
-    """
-
-    error: str
-    losses: tuple[float, ...]
-    printed: tuple[float, ...]
-    rules: Mapping[str, int]
-    told: Mapping[str, str] = field(default_factory=dict)
+Check = Callable[[Program, Program], Disagreement | None]
+"""Compares a program before and after edits elsewhere than on the Mac, such as without a GPU."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one edit: kept if `why` is empty."""
+    """What became of one edit: kept if `why` is empty. `ran` is false where the run did not come to its line."""
 
     edit: Edit
     why: str = ""
+    ran: bool = True
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The program with the edits that are proved; `after` is None where there are none."""
+    """The program with the edits that are proved; `after` is None where there are none.
+
+    `unproved` is that program with the edits as well to which the run did not come.
+    """
 
     program: Program
     outcomes: tuple[Outcome, ...]
     before: Ran
     after: Ran | None
+    unproved: Program
 
 
-def prove(program: Program, edits: Sequence[Edit], before: Ran, run: Callable[[Program], Ran]) -> Proof:
-    """Run the program with all edits; if that does not agree with `before`, with one after the other.
+@dataclass
+class _Prover:
+    program: Program
+    before: Ran
+    run: Callable[[Program], Ran]
+    check: Check | None
+    budget: Budget
+    again: Ran | None = None
+    whys: dict[Place, str] = field(default_factory=dict)
+    together: dict[Place, str] = field(default_factory=dict)  # why the last group in which an edit was is not proved
 
-    What differs between two runs of the script as it stands, such as a printed time, is not compared.
+    def against(self, tried: Sequence[Edit]) -> tuple[Ran, Disagreement | None]:
+        """A run with these edits, and what speaks against it."""
+        changed = apply_all(tried, self.program)
+        after = self.run(changed)
+        self.budget.spend(after.seconds)
+
+        def before_line(file: str, line: int) -> int:
+            return line_between(changed, self.program, file, line)
+
+        found = disagreement(self.before, self.again, after, tried, before_line)
+        if found is not None and found.chance and self.again is None and self.budget.allows_run:
+            self.again = self.run(self.program)
+            self.budget.spend(self.again.seconds)
+            found = disagreement(self.before, self.again, after, tried, before_line)
+        hidden = self.before.error and after.error and not self.before.stops_like(after)  # there is more to mend
+        if found is None and self.check is not None and not (hidden and not names_device(self.program, changed)):
+            found = self.check(self.program, changed)
+            if found is not None and not found.guilty:
+                found = replace(found, guilty=tuple(edit for edit in tried if self._names_device(edit)))
+        return after, found
+
+    def _names_device(self, edit: Edit) -> bool:
+        return names_device(self.program, apply_all([edit], self.program))
+
+
+def prove(
+    program: Program,
+    edits: Sequence[Edit],
+    before: Ran,
+    run: Callable[[Program], Ran],
+    check: Check | None = None,
+    budget: Budget | None = None,
+) -> Proof:
+    """Run the program with all edits; where that does not agree with `before`, with fewer, as long as there is time.
+
+    Those that something speaks against are left out first, else the halves are tried. What is not proved within the
+    budget is not kept. `check` compares the two programs elsewhere.
     """
-    again = run(program) if not before.error else before
-    after = run(apply_all(edits, program))
-    if not disagreement(before, again, after, edits):
-        return Proof(apply_all(edits, program), tuple(map(Outcome, edits)), before, after)
+    prover = _Prover(program, before, run, check, budget or Budget(longest=before.seconds, spent=before.seconds))
     kept: list[Edit] = []
-    outcomes = []
     best: Ran | None = None
-    for edit in sorted(edits, key=lambda it: it.finding.order):
-        tried = sorted([*kept, edit], key=lambda it: -it.line)
-        after = run(apply_all(tried, program))
-        why = disagreement(before, again, after, tried)
-        outcomes.append(Outcome(edit, why))
-        if not why:
+    groups = [sorted(edits, key=lambda edit: edit.finding.order)]
+    while groups:
+        group = groups.pop(0)
+        if len(groups) + len(prover.whys) and not prover.budget.allows_run:
+            for edit in (*group, *(edit for rest in groups for edit in rest)):
+                why = NOT_TRIED.format(prover.together[_place(edit)], prover.budget.runs)
+                prover.whys.setdefault(_place(edit), why)
+            break
+        tried = _in_order([*kept, *group], edits)
+        after, found = prover.against(tried)
+        if found is None:
             kept, best = tried, after
-    return Proof(apply_all(kept, program), tuple(outcomes), before, best)
-
-
-def disagreement(before: Ran, again: Ran, after: Ran, edits: Iterable[Edit]) -> str:
-    """Why a run after edits does not prove them, in one clause; empty where it does."""
-    if after.error and (not before.error or after.error == before.error):
-        return f"the script {'still ' if before.error else ''}stops: {after.error}"
-    for rule, fixed in Counter(edit.finding.id for edit in edits).items():
-        if after.rules.get(rule, 0) > before.rules.get(rule, 0) - fixed:
-            return f"{rule} is still told"
-    if before.error:
-        return ""  # it gets further: there are no losses to compare, and what comes later is new
-    for rule, count in after.rules.items():
-        if count > max(before.rules.get(rule, 0), again.rules.get(rule, 0)):
-            return f"it brings {rule}"
-    return _difference("losses", before.losses, again.losses, after.losses) or _difference(
-        "printed numbers", before.printed, again.printed, after.printed
+            continue
+        prover.together |= dict.fromkeys(map(_place, group), found.why)
+        groups = [*_smaller(group, found, prover.whys), *groups]
+    outcomes = [_outcome(edit, kept, best, prover) for edit in edits]
+    proved = [outcome.edit for outcome in outcomes if not outcome.why]
+    not_run = [outcome.edit for outcome in outcomes if not outcome.ran]
+    return Proof(
+        program=apply_all(proved, program),
+        outcomes=tuple(outcomes),
+        before=before,
+        after=best if proved else None,
+        unproved=apply_all(_in_order([*proved, *not_run], edits), program),
     )
 
 
-def _difference(what: str, before: Sequence[float], again: Sequence[float], after: Sequence[float]) -> str:
-    if len(before) != len(again):
-        return ""  # as many lines as there was time for
-    if len(before) != len(after):
-        return f"{len(after):,} {what} instead of {len(before):,}"
-    for first, second, new in zip(before, again, after, strict=True):
-        if _agree(first, second) and not _agree(first, new):
-            return f"{what} differ: {new:.6g} instead of {first:.6g}"
-    return ""
+def _smaller(group: list[Edit], found: Disagreement, whys: dict[Place, str]) -> list[list[Edit]]:
+    """What to try in place of a group that something speaks against; `whys` gets those that it speaks against alone."""
+    guilty = [edit for edit in group if edit in found.guilty]
+    if len(guilty) == 1 or len(group) == 1:
+        lone = (guilty or group)[0]
+        whys[_place(lone)] = found.why
+        rest = [edit for edit in group if edit is not lone]
+        return [rest] if rest else []
+    if guilty and len(guilty) < len(group):
+        innocent = [edit for edit in group if edit not in guilty]
+        whys.update(dict.fromkeys(map(_place, guilty), found.why))
+        return [innocent, *_halves(guilty)]
+    return _halves(group)
 
 
-def _agree(one: float, other: float) -> bool:
-    return isclose(one, other, rel_tol=TOLERANCE, abs_tol=_NOTHING) or (isnan(one) and isnan(other))
+def _halves(group: list[Edit]) -> list[list[Edit]]:
+    half = len(group) // 2
+    return [group[:half], group[half:]]
+
+
+def _outcome(edit: Edit, kept: Sequence[Edit], best: Ran | None, prover: _Prover) -> Outcome:
+    if edit not in kept:
+        return Outcome(edit, prover.whys[_place(edit)])
+    if best is None or best.reached is None:
+        return Outcome(edit)
+    changed = apply_all(kept, prover.program)
+    line = line_between(prover.program, changed, str(edit.file), edit.line)
+    first, last = statement_lines(changed.script(edit.file).text, line)
+    came = any((str(edit.file), number) in best.reached for number in range(first, last + 1))
+    return Outcome(edit) if came else Outcome(edit, NOT_RUN, ran=False)
+
+
+def _place(edit: Edit) -> Place:
+    return edit.file, edit.line
+
+
+def _in_order(chosen: Sequence[Edit], edits: Sequence[Edit]) -> list[Edit]:
+    """As `edits_for` gives them, which is how they can be applied."""
+    return [edit for edit in edits if edit in chosen]
+
+
+def line_between(one: Program, other: Program, file: str, line: int) -> int:
+    """Where a line of a file of one program stands in the other one."""
+    first, second = one.text_of(file), other.text_of(file)
+    return line if first == second else new_line(first, second, line)
+
+
+def names_device(before: Program, after: Program) -> bool:
+    """Whether the lines that differ between two programs say where something runs."""
+    lines = "\n".join(line for old, new in after.differences_from(before) for line in changed_lines(old.text, new.text))
+    return any(word in lines for word in ("cuda", "mps", "device", "accelerator", '"cpu"', "'cpu'", "autocast"))

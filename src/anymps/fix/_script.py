@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import tokenize
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
-
 from anymps._errors import UsageError
-
-CallChange = Callable[[cst.Call], cst.Call | None]
-"""Gives a call anew, or None to leave it."""
+from anymps.findings.edits import Built, Edit, Guard, Insert, Place, build, line_starts, place_in_file
+from anymps.fix._main_guard import guarded_line, with_guard
 
 
 @dataclass(frozen=True)
@@ -28,46 +25,81 @@ class Script:
 
     @classmethod
     def read(cls, path: Path) -> Script:
-        """Read a file. Raises UsageError, in one line, for one that is no text or no Python that libcst can read."""
+        """Read a file. Raises UsageError, in one line, for one that is no text or no Python."""
         try:
             data = path.read_bytes()
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-            script = cls(path, data.decode(encoding), encoding)
-            cst.parse_module(script.text)
+            text = data.decode(encoding)
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} cannot be read: {_words(error)}") from None
-        except cst.ParserSyntaxError as error:
-            raise UsageError(f"{path}, line {error.raw_line}, is no Python that libcst can read") from None
-        return script
+        try:
+            ast.parse(text)
+        except SyntaxError as error:
+            raise UsageError(f"{path}, line {error.lineno}, is no Python: {error.msg}") from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise UsageError(f"{path} is no Python: {_words(error)}") from None
+        return cls(path, text, encoding)
 
     @property
     def data(self) -> bytes:
         """The file's bytes."""
         return self.text.encode(self.encoding)
 
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The file as Python reads it."""
+        return ast.parse(self.text)
+
     def line(self, number: int) -> str:
         """A line without its end; empty where there is none."""
-        lines = self.text.splitlines()
-        return lines[number - 1] if 0 < number <= len(lines) else ""
+        starts = [*line_starts(self.text), len(self.text)]
+        return self.text[starts[number - 1] : starts[number]].rstrip("\r\n") if 0 < number < len(starts) else ""
 
-    def with_line(self, number: int, old: str, new: str) -> Script | None:
-        """The script with `new` for the code `old` of a line; None if that line does not hold it once."""
-        lines = self.text.splitlines(keepends=True)
-        if not (0 < number <= len(lines)) or lines[number - 1].count(old) != 1:
+    def lines_with(self, word: str) -> list[int]:
+        """The lines that hold a word, by number."""
+        starts = [*line_starts(self.text), len(self.text)]
+        rows = (self.text[start:end] for start, end in itertools.pairwise(starts))
+        return [number for number, row in enumerate(rows, 1) if word in row]
+
+    def place(self, number: int) -> Place | None:
+        """The statement at a line."""
+        return place_in_file(self.text, self.tree, number)
+
+    def start_of(self, edit: Edit, number: int) -> int | None:
+        """The line at which an edit at a line begins; None if it fits nothing there."""
+        if isinstance(edit, Guard):
+            return guarded_line(self.text)
+        place = self.place(number)
+        return place.line if place is not None and build(edit, place) is not None else None
+
+    def edited(self, edit: Edit, number: int) -> tuple[Script, tuple[Insert, ...]] | None:
+        """The script with an edit of the statement at a line, and what it needs besides; None if it fits nothing."""
+        if isinstance(edit, Guard):
+            text = with_guard(self.text)
+            changed = None if text is None else self.with_text(text)
+            return None if changed is None else (changed, ())
+        place = self.place(number)
+        built = None if place is None else build(edit, place)
+        if place is None or built is None:
             return None
-        lines[number - 1] = lines[number - 1].replace(old, new)
-        return self.with_text("".join(lines))
+        changed = self._spliced(place, built)
+        return None if changed is None else (changed, built.inserts)
 
-    def with_calls(self, number: int, change: CallChange) -> Script | None:
-        """The script with calls of the statement at a line changed; None if `change` leaves all of them."""
-        wrapper = MetadataWrapper(cst.parse_module(self.text))
-        rewriter = _Rewriter(number, change)
-        module = wrapper.visit(rewriter)
-        return self.with_text(module.code) if rewriter.changed else None
+    def with_inserts(self, inserts: tuple[Insert, ...], line: int) -> Script | None:
+        """The script with lines below its imports above a line, those that it does not have."""
+        changed = self
+        for insert in dict.fromkeys(inserts):
+            if changed.has_global(insert.name):
+                continue
+            found = changed.with_line_below_imports(insert.code, line)
+            if found is None:
+                return None
+            changed = found
+        return changed
 
     def has_global(self, name: str) -> bool:
         """Whether the module gives a name a value outside of functions and classes."""
-        for statement in ast.parse(self.text).body:
+        for statement in self.tree.body:
             for node in ast.walk(statement):
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
                     break
@@ -75,61 +107,30 @@ class Script:
                     return True
         return False
 
-    def with_line_below_imports(self, code: str) -> Script | None:
-        """The script with a line of code below the imports at its top."""
-        imports = [it for it in ast.parse(self.text).body if isinstance(it, (ast.Import, ast.ImportFrom))]
+    def with_line_below_imports(self, code: str, line: int) -> Script | None:
+        """The script with a line of code below the last import of the module above a line."""
+        imports = [it for it in self.tree.body if isinstance(it, (ast.Import, ast.ImportFrom)) and it.lineno < line]
         if not imports:
             return None
-        lines = self.text.splitlines(keepends=True)
-        last = imports[-1].end_lineno or imports[-1].lineno
-        end = "\r\n" if lines[last - 1].endswith("\r\n") else "\n"
-        lines.insert(last, f"{end}{code}{end}")
-        return self.with_text("".join(lines))
+        starts = [*line_starts(self.text), len(self.text)]
+        place = starts[imports[-1].end_lineno or imports[-1].lineno]
+        end = "\r\n" if self.text[:place].endswith("\r\n") else "\n"
+        before = "" if self.text[:place].endswith(("\n", "\r")) else end
+        return self.with_text(f"{self.text[:place]}{before}{end}{code}{end}{self.text[place:]}")
 
     def with_text(self, text: str) -> Script | None:
         """The script with another text; None if that is no Python."""
         try:
-            cst.parse_module(text)
-        except cst.ParserSyntaxError:
+            ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
         return Script(self.path, text, self.encoding)
 
-
-class _Rewriter(cst.CSTTransformer):
-    """Changes the calls of the innermost statement that a line is in; a block's statement is its head alone."""
-
-    METADATA_DEPENDENCIES = (PositionProvider,)
-
-    def __init__(self, line: int, change: CallChange) -> None:
-        super().__init__()
-        self._line = line
-        self._change = change
-        self._within = 0
-        self.changed = False
-
-    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> bool:
-        self._within += self._holds(self.get_metadata(PositionProvider, node))
-        return True
-
-    def leave_SimpleStatementLine(
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.SimpleStatementLine:
-        self._within -= self._holds(self.get_metadata(PositionProvider, original_node))
-        return updated_node
-
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        """Within the statement; in the head of a block, where the call stands on the line itself."""
-        place = self.get_metadata(PositionProvider, original_node)
-        if self._within or self._holds(place):
-            new = self._change(updated_node)
-            if new is not None:
-                self.changed = True
-                return new
-        return updated_node
-
-    def _holds(self, place: CodeRange) -> bool:
-        return place.start.line <= self._line <= place.end.line
+    def _spliced(self, place: Place, built: Built) -> Script | None:
+        start = line_starts(self.text)[place.line - 1] + place.column - 1
+        end = start + len(place.code.text)
+        return self.with_text(f"{self.text[:start]}{built.code}{self.text[end:]}")
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error).partition("\n")[0]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from anymps.findings.advice._chips import emulates_bfloat16
 from anymps.findings.advice._equivalents import Equivalent, equivalent
-from anymps.findings.advice._new_line import checked
+from anymps.findings.advice._factories import made_on_device
+from anymps.findings.advice._float32 import float32_edit
+from anymps.findings.advice._loaders import persistent_workers, pinned_without_mps
 from anymps.findings.advice._optimizers import could_be_fused, fused_heeds_scaler, made_at
-from anymps.findings.advice._portable_cuda import portable
-from anymps.findings.advice._replacement import Replacement, replacement
 from anymps.findings.advice._scaler import scaler_advice
-from anymps.findings.advice._user_line import UserLine, without_comment
+from anymps.findings.advice._user_line import UserLine
 from anymps.findings.advice._wait_advice import (
     Advice,
     anomaly_advice,
@@ -23,22 +23,21 @@ from anymps.findings.advice._wait_advice import (
 __all__ = [
     "Advice",
     "Equivalent",
-    "Replacement",
     "UserLine",
     "anomaly_advice",
-    "checked",
     "copy_advice",
     "could_be_fused",
     "emulates_bfloat16",
     "equivalent",
+    "float32_edit",
     "fused_heeds_scaler",
     "instead_of",
     "made_at",
-    "portable",
+    "made_on_device",
+    "persistent_workers",
+    "pinned_without_mps",
     "read_advice",
-    "replacement",
     "scaler_advice",
     "show_advice",
     "shows",
-    "without_comment",
 ]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anymps.findings.advice._new_line import checked
+from anymps.findings.edits import Code, Place, Rewritten, Splice, without_comment
 
 _READING_METHODS = ("item", "tolist", "cpu", "numpy")
 _READING_FUNCTIONS = ("float", "int", "bool")
@@ -25,27 +23,21 @@ _TAKING_TENSORS = ("append", "extend", "log", "log_dict")
 
 @dataclass(frozen=True)
 class UserLine:
-    """A source line: `code` without its comment, and `statement` where it is a whole one (`if x:` counts as one).
-
-    Places in the statement are those in `parsed`.
-    """
+    """A source line: `code` without its comment, and `parsed` where it is a whole statement or the head of a block."""
 
     code: str
-    statement: ast.stmt | None
-    parsed: str = ""
+    parsed: Code | None = None
 
     @classmethod
     def of(cls, source: str) -> UserLine:
         """Read a line as it was recorded. One line of several may be half a statement."""
         code = without_comment(source)
-        for whole in (code, f"{code.removeprefix('el')} pass" if code.endswith(":") else ""):
-            try:
-                body = ast.parse(whole).body
-            except (SyntaxError, ValueError):
-                continue
-            if len(body) == 1:
-                return cls(code, body[0], whole)
-        return cls(code, None)
+        return cls(code, Code.of(code))
+
+    @property
+    def statement(self) -> ast.stmt | None:
+        """The statement, None for a part of one."""
+        return self.parsed.statement if self.parsed is not None else None
 
     @property
     def test(self) -> ast.expr | None:
@@ -83,18 +75,20 @@ class UserLine:
         One is needed as an index, as a part of a text, and as an argument of most calls. `math.exp(loss)` becomes
         `loss.detach().exp()`.
         """
-        if self.statement is None or isinstance(self.statement, _DECIDING):
-            return ""
+        return self.parsed.spliced(self.kept) if self.parsed is not None and self.kept else ""
+
+    @property
+    def kept(self) -> list[Splice]:
+        """What makes of each value that the line reads the tensor itself."""
+        if self.parsed is None or self.statement is None or isinstance(self.statement, _DECIDING):
+            return []
         reads = _reads(self.statement) or _reads_of_math(self.statement)
         places = [self._without(call, tensor) for call, tensor in reads]
         around = _parents(self.statement)
         several = len(reads) > 1 and not all(isinstance(call.func, ast.Attribute) for call, _ in reads)
         if not reads or several or not all(_may_be_tensor(place, around) for place, _ in places):
-            return ""
-        code = self.code.encode()
-        for place, kept in sorted(places, key=lambda it: -it[0].col_offset):
-            code = code[: place.col_offset] + kept.encode() + code[place.end_col_offset :]
-        return checked(code.decode(), instead_of=self.code)
+            return []
+        return [Splice(*self.parsed.span(place), kept) for place, kept in places]
 
     def _without(self, call: ast.Call, tensor: ast.expr) -> tuple[ast.Call, str]:
         """What to replace of a read, and by what."""
@@ -148,7 +142,7 @@ class UserLine:
                 continue
             if any(isinstance(node, _COMPREHENSIONS) for node in ast.walk(self.test or inner)):
                 continue  # its names end there
-            return checked(f"{'~' if _name(inner) == 'isfinite' else ''}{text}{after}", instead_of=self.code)
+            return f"{'~' if _name(inner) == 'isfinite' else ''}{text}{after}"
         return ""
 
     @property
@@ -174,7 +168,7 @@ class UserLine:
         return all(map(_is_name_or_named_item, parts))
 
     def _text(self, node: ast.expr) -> str:
-        return self.parsed.encode()[node.col_offset : node.end_col_offset].decode()
+        return self.parsed.source(node) if self.parsed is not None else ""
 
 
 def _is_name_or_named_item(node: ast.expr | None) -> bool:
@@ -184,16 +178,32 @@ def _is_name_or_named_item(node: ast.expr | None) -> bool:
     return isinstance(key, ast.Constant) and isinstance(key.value, str)
 
 
-def without_comment(source: str) -> str:
-    """A source line without its comment, as far as it can be read."""
-    code = source.strip()
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(code).readline):
-            if token.type == tokenize.COMMENT:
-                return code[: token.start[1]].rstrip()
-    except (tokenize.TokenError, SyntaxError):
-        pass
-    return code
+def without_read(place: Place) -> Rewritten | None:
+    """The statement with tensors in the place of the values that it reads."""
+    kept = UserLine(place.code.text, place.code).kept
+    return Rewritten(tuple(kept)) if kept else None
+
+
+def collected(place: Place) -> Rewritten | None:
+    """`found.append(x.detach())` for `found.extend(x.cpu())`."""
+    line = UserLine(place.code.text, place.code)
+    call = line.statement.value if isinstance(line.statement, ast.Expr) else None
+    if not line.kept or not line.extends or not isinstance(call, ast.Call):
+        return None
+    end = place.code.span(call.func)[1]
+    return Rewritten((Splice(end - len("extend"), end, "append"), *line.kept))
+
+
+def every_50(place: Place) -> Rewritten | None:
+    """The statement in each fiftieth round, by the loop's own counter."""
+    if (
+        not place.counter
+        or place.code.is_head
+        or "\n" in place.code.text
+        or not isinstance(place.code.statement, ast.Expr)
+    ):
+        return None
+    return Rewritten((Splice(0, 0, f"if {place.counter} % 50 == 0: "),))
 
 
 def _reads(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:

@@ -9,21 +9,30 @@ from typing import Final, NamedTuple
 
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine
-from anymps.findings.advice._new_line import checked
-from anymps.findings.advice._user_line import UserLine, without_comment
-from anymps.record import Phase
+from anymps.findings.advice._user_line import UserLine, collected, every_50, without_read
+from anymps.findings.edits import LineEdit, Safety, place_at, without_comment
+from anymps.record import Phase, Site
 
 
 class Advice(NamedTuple):
     """What happened, and a fix and a source of its own; empty where the rule's own is best.
 
     `elsewhere`: the fix is no change of the line itself but a setting, which the user can make wherever the line lies.
+    `edit` changes the line, and `written` is the fix that shows its code, as `{new}`.
     """
 
     what: str
     fix: str = ""
     source: str = ""
     elsewhere: bool = False
+    edit: LineEdit | None = None
+    written: str = ""
+    safety: Safety = Safety.PROVED
+
+
+KEPT: Final = LineEdit(without_read)
+_COLLECTED: Final = LineEdit(collected)
+_EVERY_50: Final = LineEdit(every_50)
 
 
 # Formatting a tensor ends up in these torch functions (torch/_tensor_str.py, Tensor.__format__ and __repr__).
@@ -41,7 +50,6 @@ _PACKING: Final = re.compile(r"torch/nn/utils/rnn\.py:pad_packed_sequence")
 _SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precision)_score\(|\bconfusion_matrix\(")
 _HOSTS_NUMBER = re.compile(r"""\[["'](?:lr|initial_lr|momentum|weight_decay|eps)["']\]$""")
 _ONE_NUMBER: Final = 8  # bytes
-_LONGEST = 90  # characters of a line that a fix repeats
 _WHERE: Final = "only where the number itself is needed; a log needs it every 50 steps."
 _TOGETHER: Final = (
     "Keep the values of several steps as tensors, and read them at once: `torch.stack(values).tolist()` is one wait. "
@@ -105,16 +113,19 @@ def show_advice(line: AtLine) -> Advice:
     what = "Showing a tensor made the host wait"
     code = UserLine.of(line.site.source)
     if re.search(r"\bself\.log(?:_dict)?\(", code.code):
-        kept = f"`{code.without_read}`: " if code.without_read else ""
+        kept = "Lightning keeps it on the device and reads it every `log_every_n_steps`."
         return Advice(
-            what,
-            f"Hand the tensor over, {kept}Lightning keeps it on the device and reads it every `log_every_n_steps`.",
+            what, f"Hand the tensor over: {kept}", edit=KEPT, written=f"Hand the tensor over, `{{new}}`: {kept}"
         )
     if re.search(r"\.set_(?:postfix|postfix_str|description)\(", code.code):
-        return Advice(what, f"Set it every 50 steps: {_every_50(code, 'bar.set_postfix(loss=loss.item())')}.")
-    if isinstance(code.statement, ast.Expr) and len(code.code) <= _LONGEST:
-        return Advice(what, f"Print or log every 50 steps: {_every_50(code, '...')}.")
+        return _seldom(what, "Set it every 50 steps")
+    if isinstance(code.statement, ast.Expr):
+        return _seldom(what, "Print or log every 50 steps")
     return Advice(what)
+
+
+def _seldom(what: str, fix: str) -> Advice:
+    return Advice(what, f"{fix}.", edit=_EVERY_50, written=f"{fix}: `{{new}}`.", safety=Safety.ADVICE)
 
 
 def copy_advice(line: AtLine) -> Advice:
@@ -133,24 +144,67 @@ def copy_advice(line: AtLine) -> Advice:
             what,
             "Count on the device, `correct += (prediction == target).sum()`, or score all of an epoch at once.",
         )
+    needed = _needed(line.site)
+    if needed:
+        return Advice(what, needed)
     kept = code.without_read
     if kept and code.appends_to:
         # Batches are of several sizes, the last one smaller.
         joined = "stack" if line.moved_bytes <= _ONE_NUMBER * line.count else "cat"
-        all_of_it = f"torch.{joined}({code.appends_to}).{_as_read(code)}"
-        return Advice(what, f"Write `{kept}`, and after the loop `{all_of_it}`: one wait.")
+        return _collect(what, line.site, joined, code.appends_to, _as_read(code), KEPT)
     if kept and code.extends:
-        kept = kept.replace(f"{code.extends}.extend(", f"{code.extends}.append(", 1)
-        all_of_it = f"torch.cat({code.extends}).{_as_read(code)}"
-        return Advice(what, f"Write `{kept}`, and after the loop `{all_of_it}`: one wait.")
+        return _collect(what, line.site, "cat", code.extends, _as_read(code), _COLLECTED)
     if code.indexed is not None:
         table, rows = code.indexed
         return Advice(what, f"Index on the device, `{table}[{rows}]`; move `{table}` there once, before the loop.")
     if kept and code.adds_to:
-        return Advice(what, f"Add up on the device, `{kept}`, and copy `{code.adds_to}` after the loop.")
+        return Advice(
+            what, edit=KEPT, written=f"Add up on the device, `{{new}}`, and copy `{code.adds_to}` after the loop."
+        )
     if kept and code.assigns is not None and isinstance(code.assigns[1], ast.BinOp):
-        return Advice(what, f"Compute it on the device, `{kept}`, with all that is in it moved there before the loop.")
+        moved = "with all that is in it moved there before the loop."
+        return Advice(what, edit=KEPT, written=f"Compute it on the device, `{{new}}`, {moved}")
     return Advice(what)
+
+
+_STEPS: Final = re.compile(r"\b\w*env\w*\.step\((?P<given>.*)\)", re.IGNORECASE)
+_ENVIRONMENT: Final = (
+    "The environment runs on the CPU and needs the action at once, so one wait a step stays. Make it one: join all "
+    "that is read of a step before it is copied, or step several environments with one batch of actions."
+)
+_GRADIENT: Final = (
+    "Join the gradients into one flat tensor on the device, and copy that once: one wait in place of one a parameter."
+)
+_SAVED: Final = "Save once an epoch or every few hundred steps: a checkpoint has to read every weight."
+
+
+def _needed(site: Site) -> str:
+    """What to do about a copy that the program has to have on the host there; empty where it need not."""
+    code = without_comment(site.source)
+    if re.search(r"\btorch\.save\(|\bsave\w*\(.*state_dict", code):
+        return _SAVED
+    if re.search(r"\.grad\b", code):
+        return _GRADIENT
+    return _ENVIRONMENT if _acts(site) else ""
+
+
+def _acts(site: Site) -> bool:
+    """Whether what the line reads is an action that goes to an environment: there, or by a name in a recorded line."""
+    code = without_comment(site.source)
+    if _STEPS.search(code):
+        return True
+    made = re.match(r"\s*([\w, ]+?)\s*=[^=]", code)
+    names = set(re.findall(r"\w+", made[1])) if made else set()
+    given = (steps["given"] for steps in map(_STEPS.search, site.recorded.values()) if steps is not None)
+    return any(names & set(re.findall(r"\w+", text)) for text in given)
+
+
+def _collect(what: str, site: Site, joined: str, values: str, read: str, edit: LineEdit) -> Advice:
+    """Tensors in a list, read together after the loop."""
+    place = place_at(site)
+    torch = place.names.torch if place is not None else ""
+    after = f"`{torch}.{joined}({values}).{read}`" if torch else f"join `{values}` and read them at once"
+    return Advice(what, edit=edit, written=f"Write `{{new}}`, and after the loop {after}: one wait.")
 
 
 def _as_read(line: UserLine) -> str:
@@ -180,7 +234,7 @@ def read_advice(line: AtLine) -> Advice:
         _in_torch(line, vias)
         or _in_library(line)
         or _in_test(UserLine.of(line.site.source))
-        or _in_value(UserLine.of(line.site.source))
+        or _in_value(UserLine.of(line.site.source), line.site)
     )
 
 
@@ -283,8 +337,8 @@ def _in_test(line: UserLine) -> Advice | None:
     if names is not None:
         less, greater = names
         limit, best, value = ("max", greater, less) if "best" in greater.lower() else ("min", less, greater)
-        kept = checked(f"{best} = {value}.detach().clamp({limit}={best})", instead_of=code)
-        if "best" in best.lower() and kept:
+        kept = f"{best} = {value}.detach().clamp({limit}={best})"
+        if "best" in best.lower():
             return Advice(what, f"Keep the best on the device, `{kept}`, and decide every 50 steps or once an epoch.")
     if re.search(r"\.(?:any|all)\(", code):
         return Advice(
@@ -295,7 +349,7 @@ def _in_test(line: UserLine) -> Advice | None:
     return Advice(what, "Decide on the device with `torch.where`, or test every 50 steps.")
 
 
-def _in_value(line: UserLine) -> Advice:
+def _in_value(line: UserLine, site: Site) -> Advice:
     """A value that is kept."""
     what = "Reading a value made the host wait"
     for call in ("float", "int", "bool"):
@@ -304,26 +358,21 @@ def _in_value(line: UserLine) -> Advice:
         what = f"`.{call}()` made the host wait" if f".{call}(" in line.code else what
     if line.needs_size:
         return Advice(what, _SIZE)
+    if _acts(site):
+        return Advice(what, _ENVIRONMENT)
     kept = line.without_read
     if not kept:
         return Advice(what, _TOGETHER)
     if line.adds_to:
-        return Advice(
-            what,
-            f"Add up on the device, `{kept}`, and read `{line.adds_to}` every 50 steps or after the loop.",
-        )
+        later = f"and read `{line.adds_to}` every 50 steps or after the loop."
+        return Advice(what, _TOGETHER, edit=KEPT, written=f"Add up on the device, `{{new}}`, {later}")
     if line.appends_to:
-        return Advice(what, f"Write `{kept}`, and after the loop `torch.stack({line.appends_to}).tolist()`: one wait.")
+        return _collect(what, site, "stack", line.appends_to, "tolist()", KEPT)
     if line.assigns is not None and _HOSTS_NUMBER.search(line.assigns[0]):
         return Advice(what, "An optimizer's setting is a number of the host: compute it from such, without a tensor.")
     tensors, them = ("the tensors", "them") if kept.count(".detach()") > 1 else ("the tensor", "it")
     if line.assigns is not None and line.keeps_any:
-        return Advice(what, f"Keep {tensors}, `{kept}`, and read {them} {_WHERE}")
+        return Advice(what, _TOGETHER, edit=KEPT, written=f"Keep {tensors}, `{{new}}`, and read {them} {_WHERE}")
     if isinstance(line.statement, ast.Return):
-        return Advice(what, f"Return {tensors}, `{kept}`, and read {them} {_WHERE}")
+        return Advice(what, _TOGETHER, edit=KEPT, written=f"Return {tensors}, `{{new}}`, and read {them} {_WHERE}")
     return Advice(what, _TOGETHER)
-
-
-def _every_50(line: UserLine, otherwise: str) -> str:
-    code = line.code if isinstance(line.statement, ast.Expr) and len(line.code) <= _LONGEST else otherwise
-    return f"`if step % 50 == 0: {code}`"

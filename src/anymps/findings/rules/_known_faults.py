@@ -50,6 +50,7 @@ def _rule(hazards: list[Hazard]) -> Rule:
         example=None,
         where="; ".join(where),
         stops=first.outcome is Outcome.HANGS,
+        wrong=True,
     )
 
 

@@ -8,6 +8,8 @@ from typing import Final
 from anymps.findings._endings import NOWHERE, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._refusals import at
+from anymps.findings.edits import LineEdit, Safety, chosen_by_name
 from anymps.findings.rules._mps108_cpu_only import rule_of_ending
 from anymps.findings.rules._mps407_cuda import asked_for_cuda
 from anymps.findings.rules._mps801_loading import ended_by_workers
@@ -20,6 +22,9 @@ NOTHING_RAN = Rule(
     severity=Severity.ERROR,
     why="Without a call on mps there is nothing to judge: a Mac would run this script on its CPU.",
     fix='Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.',
+    edit=LineEdit(chosen_by_name),
+    safety=Safety.SAFE,
+    project=LineEdit(chosen_by_name),
     source="docs.pytorch.org, MPS backend; torch/backends/mps/__init__.py, torch 2.7 to 2.15",
     example=Example(
         bad="""
@@ -54,6 +59,7 @@ UNFINISHED = Rule(
 
 RULES = (NOTHING_RAN, UNFINISHED)
 
+_THEIRS: Final = {"model": "the model", "batch": "each batch"}
 _CALLED: Final = ("RuntimeError", "NotImplementedError")
 _OF_TORCH: Final = {"torch": (*_CALLED, "TypeError", "ValueError", "IndexError", "AssertionError"), "": _CALLED}
 """Exceptions that torch raises of itself, by who is known to have raised: its Python code, or a call from the line."""
@@ -64,7 +70,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     ended = ending(recording)
     choice = recording.meta.get("device_choice")
     if nothing_ran(recording) and isinstance(choice, dict):
-        yield _unused(choice)
+        yield _unused(choice, recording.meta.get("unmoved"))
     if not ended.exception or is_explained(recording):
         return
     if ended.exception in _OF_TORCH.get(ended.raised_by, ()):
@@ -85,18 +91,41 @@ def nothing_ran(recording: Recording) -> bool:
     return not ended.exception and not ended.early and isinstance(recording.meta.get("device_choice"), dict)
 
 
-def _unused(choice: dict[str, object]) -> Finding:
-    """About a run without mps, at the line that chose the device as far as the source tells."""
-    file, line, better = choice.get("file"), choice.get("line"), choice.get("better")
+def _unused(choice: dict[str, object], unmoved: object) -> Finding:
+    """About a run without mps, at the line that chose the device as far as the source tells.
+
+    Where none did, `unmoved` are the lines of what is to be moved.
+    """
+    file, line = choice.get("file"), choice.get("line")
     what, site = "The script never named a device, so everything stayed on the CPU.", NOWHERE
     if isinstance(file, str) and isinstance(line, int):
         site = Site(file, line, source=str(choice.get("source", "")))
     if choice.get("chosen"):
         what = "No tensor reached mps. This line chooses the device, and mps is not what it chose."
-    fix = f"Let the line choose mps too: `{better}`. Elsewhere it means what it did." if better else ""
-    if not better and "cuda" in site.source:
+    fix = ""
+    if "cuda" in site.source:
         fix = f"{NOTHING_RAN.fix} Then write `.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
-    return NOTHING_RAN.finding(site, what=what, count=1, fix=fix)
+    moved = [_moved(it) for it in unmoved if isinstance(it, dict)] if isinstance(unmoved, list) else []
+    if moved:
+        by_kind = {what: [at(site) for kind, site in moved if kind == what] for what in ("model", "batch")}
+        places = [f"{_THEIRS[what]} at {' and '.join(where)}" for what, where in by_kind.items() if where]
+        fix = f"{NOTHING_RAN.fix} Then move {', and '.join(places)}: `.to(device)`."
+    written = "Let the line choose mps, too: `{new}`. Elsewhere it means what it did."
+    return NOTHING_RAN.finding(
+        site,
+        what=what,
+        count=1,
+        fix=fix,
+        written=written,
+        related_sites=[site for _, site in moved],
+        related_as="move at",
+    )
+
+
+def _moved(place: dict[str, object]) -> tuple[str, Site]:
+    line = place.get("line")
+    site = Site(str(place.get("file", "")), line if isinstance(line, int) else 0, source=str(place.get("source", "")))
+    return str(place.get("what", "")), site
 
 
 def is_explained(recording: Recording) -> bool:

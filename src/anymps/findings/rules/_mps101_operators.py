@@ -11,7 +11,7 @@ from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as
 from anymps.findings._release import release_of
 from anymps.findings.advice import equivalent
-from anymps.record import Fate, Phase, Recording, RefusalKind
+from anymps.record import Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import OLDEST, native_since
 
 _SOURCE = "aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15"
@@ -39,6 +39,9 @@ MISSING = Rule(
 EVERY_STEP = Rule(
     id="MPS102",
     title="Operator runs on the CPU in the loop",
+    waits=frozenset({Wait.FALLBACK}),
+    about_waits=True,
+    about_loops=True,
     severity=Severity.WARNING,
     why=(
         "Each call waits until the GPU is done, copies the inputs to the CPU and the results back; "

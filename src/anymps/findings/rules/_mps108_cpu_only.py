@@ -6,17 +6,45 @@ exception that ended the run, by torch's own texts.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._endings import Ending, ending, ending_refusal
+from anymps.findings._endings import ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.advice import without_comment
+from anymps.findings.edits import (
+    CallEdit,
+    LineEdit,
+    Place,
+    Rewritten,
+    Safety,
+    Splice,
+    argument,
+    build,
+    last_name,
+)
 from anymps.findings.rules._mps836_kernel_limits import KERNEL, is_kernel_limit
 from anymps.record import Recording
 from anymps.rules.texts import BackendText, called_per_element, generator_device, numpy_of, pinned
+
+
+def _copied_first(place: Place) -> Rewritten | None:
+    """`.cpu().numpy()`, where one call of `.numpy()` is all that it can be about."""
+    calls = [
+        node.func
+        for node in place.code.nodes
+        if isinstance(node, ast.Call) and last_name(node) == "numpy" and not node.args and not node.keywords
+    ]
+    if len(calls) != 1 or not isinstance(calls[0], ast.Attribute):
+        return None
+    made = calls[0].value
+    if isinstance(made, ast.Call) and last_name(made) == "cpu":
+        return None
+    end = place.code.span(made)[1]
+    return Rewritten((Splice(end, end, ".cpu()"),))
+
 
 GENERATOR = Rule(
     id="MPS108",
@@ -42,6 +70,8 @@ GENERATOR = Rule(
 
 NUMPY = Rule(
     id="MPS109",
+    edit=LineEdit(_copied_first),
+    safety=Safety.SAFE,
     title="NumPy cannot read a tensor on mps",
     severity=Severity.ERROR,
     why="NumPy, and what builds on it (matplotlib, pandas, scikit-learn), reads the host's memory only.",
@@ -125,7 +155,15 @@ def find(recording: Recording) -> Iterator[Finding]:
     """The finding about the exception that ended the run, if torch raised it because something lies on mps."""
     rule, ended = rule_of_ending(recording), ending(recording)
     if rule in RULES:
-        yield rule.finding(ended.site, what=f"torch raised {ended.words}", count=1, fix=_fix(rule, ended))
+        yield rule.finding(
+            ended.site,
+            what=f"torch raised {ended.words}",
+            count=1,
+            fix=_LOADED if rule is ELSEWHERE and "map_location" in ended.site.source else "",
+            edit=_LOADING if rule is ELSEWHERE else None,
+            safety=Safety.PROVED if rule is ELSEWHERE else None,
+            written="Copy the tensor to the CPU first: `{new}`." if rule is NUMPY else "Load to the CPU: `{new}`.",
+        )
 
 
 def rule_of_ending(recording: Recording) -> Rule | None:
@@ -146,11 +184,20 @@ def rule_of_ending(recording: Recording) -> Rule | None:
     return ELSEWHERE if _NAMES_MPS.search(message) and "anymps:" not in message else None
 
 
-def _fix(rule: Rule, ended: Ending) -> str:
-    """The line with `.cpu()`, where one call of `.numpy()` is all that it can be about; or where a file is loaded."""
-    line = without_comment(ended.site.source).strip()
-    if rule is NUMPY and line.count(".numpy()") == 1:
-        return f"Copy the tensor to the CPU first: `{line.replace('.numpy()', '.cpu().numpy()')}`."
-    if rule is ELSEWHERE and "map_location" in line:
-        return 'Load to the CPU, `map_location="cpu"`, and move what was loaded: `.to(device)`.'
-    return ""
+def _loaded_to_cpu(place: Place) -> Rewritten | None:
+    """A checkpoint read to the CPU, where `load_state_dict` then copies it to where its module lies."""
+    for node in place.code.nodes:
+        if not isinstance(node, ast.Call) or last_name(node) != "load_state_dict":
+            continue
+        for call in ast.walk(node):
+            if isinstance(call, ast.Call) and place.names.meaning(call.func) == "torch.load":
+                given = argument(call, "map_location", ("f", "map_location"))
+                edit = CallEdit(("load",), set=(("map_location", '"cpu"'),), order=("f", "map_location"))
+                built = build(edit, place) if given is None or ast.unparse(given) != "'cpu'" else None
+                if built is not None:
+                    return Rewritten((Splice(built.start, built.start + len(built.old), built.new),))
+    return None
+
+
+_LOADED: Final = 'Load to the CPU, `map_location="cpu"`, and move what was loaded: `.to(device)`.'
+_LOADING: Final = LineEdit(_loaded_to_cpu)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._refusals import at
 from anymps.record import Recording, Varied
 
 _OPERATORS = (
@@ -16,6 +17,12 @@ _OPERATORS = (
     *("aten::native_batch_norm", "aten::_batch_norm_with_update", "aten::_softmax", "aten::_log_softmax"),
 )
 """Operators whose graph is kept under a key that holds the sizes of its inputs, in torch 2.11 to 2.15."""
+
+_JOINS = ("aten::cat", "aten::_cat")
+_GROWS = (
+    "Tensors grow where they are joined, at {}. Make the tensor as long as it will get before the loop, write each new "
+    "part into its place, and mask what is not filled yet."
+)
 
 _MOST_NAMED = 3  # operators of the sentence
 _LEAST = 8  # different sizes: fewer are the last batch, a validation, a few buckets
@@ -67,6 +74,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     ranked = sorted(by_operator.items(), key=lambda item: (-item[1], item[0]))
     counts = ", ".join(f"`{name}` {number(count)}" for name, count in ranked[:_MOST_NAMED])
     worst = max(places, key=lambda place: (not is_library(place.site), place.site.known, place.signatures))
+    joined = max((it for it in recording.varied(_JOINS) if _changes(it)), key=lambda it: it.signatures, default=None)
     graphs = sum(place.signatures for place in places)
     yield SIZES.finding(
         worst.site,
@@ -76,6 +84,9 @@ def find(recording: Recording) -> Iterator[Finding]:
         ),
         count=graphs,
         per_step=graphs / worst.steps,
+        fix="" if joined is None else _GROWS.format(at(joined.site)),
+        related_sites=() if joined is None else (joined.site,),
+        related_as="joined at",
     )
 
 

@@ -19,6 +19,8 @@ _KINDS: Final = (Wait.ITEM, Wait.INSIDE_OPERATOR, Wait.COPY_TO_CPU)
 
 LOOPING: Final = Rule(
     id="MPS207",
+    about_waits=True,
+    about_loops=True,
     title="Host waits in each round of a validation or inference loop",
     severity=Severity.INFO,
     why=(
@@ -61,8 +63,9 @@ def find(recording: Recording) -> Iterator[Finding]:
     for rule, advice, lines in groups.values():
         # A training logs; what an inference prints is its result, and none of it is to be left out.
         prints = rule is PRINT and not recording.trains and "print(" in lines[0].site.source
-        fix = _PRINTED if prints else advice.fix or rule.fix
-        whole = advice._replace(fix=fix, source=advice.source or rule.source)
+        whole = advice._replace(fix=advice.fix or rule.fix, source=advice.source or rule.source)
+        if prints:
+            whole = whole._replace(fix=_PRINTED, edit=None)
         often = f"{times(sum(line.count for line in lines))}, in a loop without a training step"
         yield finding_about(LOOPING, whole, lines, often)
 

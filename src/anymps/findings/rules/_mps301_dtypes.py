@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, at, refused_as
-from anymps.findings.advice import checked
+from anymps.findings.advice import float32_edit
+from anymps.findings.edits import Placed, Safety, change_at
 from anymps.record import Recording, RefusalKind
 
 FLOAT64 = Rule(
@@ -93,14 +93,6 @@ LAYOUT = Rule(
 
 RULES = (FLOAT64, DTYPE, RANK, LAYOUT)
 
-# NumPy's makers of float64 arrays that take a dtype; the others need `.astype`.
-_TAKES_DTYPE = frozenset(
-    {"arange", "array", "asarray", "empty", "eye", "full", "geomspace", "identity"}
-    | {"linspace", "logspace", "mean", "ones", "std", "sum", "var", "zeros"}
-)
-# What keeps the dtype of a NumPy array.
-_FROM_ARRAY = frozenset({"as_tensor", "asarray", "from_numpy", "tensor"})
-
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about tensors that MPS refuses for what they are."""
@@ -127,50 +119,33 @@ def _float64(refused: Refused) -> Finding:
     looped = refused.origin.source.strip().startswith(("for ", "async for "))
     subject = name[0].upper() + name[1:]
     what = f"{subject} is float64, and going to mps raised {refused.error}."
-    fix = ""
+    edit, places = float32_edit(expression), [refused.origin, refused.site]
+    fix, written = "", "Write `{new}`."
     if not refused.origin.known and ".double()" in refused.site.source:
         fix = "Leave out `.double()`; what needs double precision is computed on the CPU: `.cpu().double()`."
+        written = f"Write `{{new}}`; {fix.partition('; ')[2]}"
     if refused.origin.known:
         made = f" by `{expression}`" if expression else ""
         default = ", NumPy's default dtype" if refused.detail.get("numpy_default") else ""
         what = (
             f"{subject}, made{made} at {at(refused.origin)}, is float64{default}; going to mps raised {refused.error}."
         )
-        float32 = _as_float32(expression)
         cast = '`.astype("float32")`' if refused.detail.get("array") else "`.float()`"
+        fix = f"Make it float32 at {at(refused.origin)}, or write {cast} before it goes to the device."
+        written = f"Write `{{new}}` at {at(refused.origin)}, or {cast} before it goes to the device."
         if looped:
             fix = f"Make it float32 where the data set makes it, or write {cast} before it goes to the device."
-        elif float32:
-            fix = f"Write `{float32}` at {at(refused.origin)}, or {cast} before it goes to the device."
-        else:
-            fix = f"Make it float32 at {at(refused.origin)}, or write {cast} before it goes to the device."
+        if looped or change_at(Placed(edit, (refused.origin,), Safety.PROVED)) is None:
+            where = "where the data set makes it" if looped else f"at {at(refused.origin)}"
+            places, written = [refused.site], f"Write `{{new}}`, or make it float32 {where}."
     return FLOAT64.finding(
-        refused.site, what=f"{what[:-1]}{refused.called}.", count=refused.count, fix=fix, related_sites=[refused.origin]
+        refused.site,
+        what=f"{what[:-1]}{refused.called}.",
+        count=refused.count,
+        fix=fix,
+        related_sites=[refused.origin],
+        edit=edit,
+        edit_at=places,
+        safety=Safety.PROVED,
+        written=written,
     )
-
-
-def _as_float32(expression: str) -> str:
-    """The expression with float32 for NumPy's float64, or the empty text where that cannot be told."""
-    call = re.fullmatch(r"(?P<root>np|numpy|torch)\.(?P<name>[\w.]+)\((?P<arguments>.*)\)", expression)
-    names_dtype = "dtype" in expression or "float" in expression  # by keyword, or by position
-    if call is None or names_dtype or not _is_balanced(call["arguments"]):
-        return ""
-    if call["root"] == "torch":
-        if call["name"] not in _FROM_ARRAY:
-            return ""
-        inner = _as_float32(call["arguments"])
-        return f"torch.{call['name']}({inner})" if inner else f"{expression}.float()"
-    if call["name"] in _TAKES_DTYPE:
-        separator = ", " if call["arguments"].strip() else ""
-        return checked(f"{expression[:-1]}{separator}dtype={call['root']}.float32)", instead_of=expression)
-    return checked(f"{expression}.astype({call['root']}.float32)", instead_of=expression)
-
-
-def _is_balanced(arguments: str) -> bool:
-    """Whether a call's arguments close their own parentheses, so that the call is the whole expression."""
-    depth = 0
-    for character in arguments:
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if depth < 0:
-            return False
-    return depth == 0

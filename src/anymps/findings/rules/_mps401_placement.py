@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, at, refused_as
-from anymps.findings.advice import UserLine, checked
+from anymps.findings.edits import fits, place_at
 from anymps.record import Recording, RefusalKind
 
 DEVICES = Rule(
@@ -83,8 +83,9 @@ def _devices(refused: Refused) -> Finding:
     elif isinstance(kept, str) and kept:
         fix = f"It is a {kept} of its module: move the module before this line, `.to(device)`."
     elif isinstance(name, str) and name.isidentifier():
-        line = checked(f"{name} = {name}.to(device)", instead_of=UserLine.of(refused.site.source).code)
-        fix = f"Move it before this line: `{line}`." if line else f"Move `{name}` to their device before this line."
+        line, place = f"{name} = {name}.to(device)", place_at(refused.site)
+        shown = place is not None and fits(line, place)
+        fix = f"Move it before this line: `{line}`." if shown else f"Move `{name}` to their device before this line."
     elif isinstance(name, str) and all(part.isidentifier() for part in name.split(".")):
         fix = f"Move `{name}` to the device of the others: `.to(device)`."
         if name.startswith("self.") and name.count(".") == 1 and "Parameter(" not in refused.expression:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY
@@ -16,8 +17,9 @@ from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, is_
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import at
 from anymps.findings._release import release_of
-from anymps.findings.advice import UserLine, checked
-from anymps.record import Direction, Noted, Recording, Site
+from anymps.findings.advice import UserLine, made_on_device
+from anymps.findings.edits import Safety, fits, place_at
+from anymps.record import Direction, Noted, Recording, Site, Wait
 from anymps.rules import Kind, coverage
 
 _COPY = f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}"
@@ -26,6 +28,9 @@ ROUND_TRIP = Rule(
     id="MPS403",
     title="Tensor copied to the CPU and back for nothing",
     severity=Severity.WARNING,
+    about_copies=True,
+    waits=frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU}),
+    both_lines=True,
     why=(
         "CPU and GPU share their memory on a Mac, but not the tensors in it: each way is a copy, and the host waits "
         "until the GPU has finished all queued work."
@@ -53,6 +58,8 @@ BORN = Rule(
     id="MPS404",
     title="Tensor made on the CPU and copied in every step",
     severity=Severity.WARNING,
+    about_copies=True,
+    waits=frozenset({Wait.COPY_TO_MPS}),
     needs_steps=True,
     why="A copy to mps waits until the GPU has finished all queued work; the same tensor made on mps needs no copy.",
     fix="Make it where it is used: `device=x.device`, or once as a buffer of the module (`register_buffer`).",
@@ -85,6 +92,8 @@ DRAWN = Rule(
     id="MPS405",
     title="Random numbers drawn on the CPU in every step",
     severity=Severity.INFO,
+    about_copies=True,
+    waits=frozenset({Wait.COPY_TO_MPS}),
     needs_steps=True,
     why=(
         "A CPU generator gives the same numbers on every machine, which one of mps does not; the price is a copy, "
@@ -112,6 +121,8 @@ CONSTANT = Rule(
     id="MPS406",
     title="Same tensor copied to mps in every step",
     severity=Severity.WARNING,
+    about_copies=True,
+    waits=frozenset({Wait.COPY_TO_MPS}),
     needs_steps=True,
     why=(
         "Its values were the same each time. A copy to mps waits until the GPU has finished all queued work; a tensor "
@@ -200,17 +211,18 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
             else f'Write `self.register_buffer("{attribute[1]}", ..., persistent=False)` where the module makes it; '
             "`.to()` of the module then moves it, once."
             if attribute and line.modules
-            else _copied_once(name, line.site.source)
+            else _copied_once(name, line.site)
         ),
     )
 
 
-def _copied_once(name: str, source: str) -> str:
+def _copied_once(name: str, site: Site) -> str:
     """The copy before the loop, as a line where `device` is a name that the loop's own line has."""
     if not name.isidentifier():
         return ""
-    line = checked(f"{name} = {name}.to(device)", instead_of=UserLine.of(source).code)
-    return f"Copy it once, before the loop: `{line}`." if line else f"Copy `{name}` to mps once, before the loop."
+    line, place = f"{name} = {name}.to(device)", place_at(site)
+    shown = place is not None and fits(line, place)
+    return f"Copy it once, before the loop: `{line}`." if shown else f"Copy `{name}` to mps once, before the loop."
 
 
 def _bytes(constant: Noted) -> int:
@@ -237,57 +249,31 @@ def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
         count=line.count,
         per_step=line.per_step,
         cost_ns=COPY.of(line.count, line.moved_bytes),
-        fix="" if rule is DRAWN else _fix(born, expression, line.site.source if made == "here" else ""),
+        fix="" if rule is DRAWN else _fix(born, expression),
         related_sites=[born.other] if made != "here" else [],
+        edit=made_on_device(expression, number=bool(born.facts.get("number"))) if rule is BORN else None,
+        safety=Safety.PROVED,
+        written=_WRITTEN,
     )
 
 
-def _fix(born: Noted, expression: str, moved_by: str) -> str:
-    """The advice for one call, empty where it takes no device or more than that must change.
-
-    `moved_by` is the line that moves what the call makes: its `.to(x.device)` then is not needed.
-    """
-    moves = re.findall(r"\.to\(((?:\w+\.)*(?:device|DEVICE))\)", moved_by)
-    device = moves[0] if len(moves) == 1 else ""
+def _fix(born: Noted, expression: str) -> str:
+    """The advice for one call, empty where it takes no device or more than that must change."""
     statement = UserLine.of(expression).statement
     made = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
         return ""
     if made.func.attr not in ("as_tensor", "new_tensor", "tensor"):
-        return _on_device(expression, made, device)
+        return "Make it on the device of the tensors that it meets, by `device=`."
     if born.facts.get("number") and made.args:
-        return _filled(made, made.func, device)
+        return _FILLED
     return "Make it once, before the loop or as a buffer of the module (`register_buffer`)."
 
 
-def _on_device(expression: str, made: ast.Call, device: str) -> str:
-    if any(keyword.arg in ("device", None) for keyword in made.keywords):  # named already, or perhaps in `**options`
-        return "Make it on the device of the tensors that it meets, by `device=`."
-    separator = "" if expression.endswith("()") else ", "
-    new = f"{expression[:-1]}{separator}device={device})"
-    if device and checked(new, instead_of=f"{expression}, {device}"):
-        return f"Write `{new}`, and leave `.to({device})` out."
-    return f"Write `{expression[:-1]}{separator}device=...)` with the device of the tensors that it meets."
-
-
-def _filled(made: ast.Call, function: ast.Attribute, device: str) -> str:
-    """How a tensor of one number is made without a copy: by a kernel that fills."""
-    options = [ast.unparse(keyword) for keyword in made.keywords]
-    if function.attr == "new_tensor":
-        call = f"{ast.unparse(function.value)}.new_full"
-    else:
-        call = f"{ast.unparse(function.value)}.full"  # torch, by whatever name
-        if not any(option.startswith("device=") for option in options):
-            options.append(f"device={device or '...'}")
-    new = f"{call}({', '.join(['()', ast.unparse(made.args[0]), *options])})"
-    if any(option.startswith("**") for option in options):
-        return "Make it on the device by `torch.full`, which copies nothing; most calls take a plain number as well."
-    written = f"Write `{new}`, which copies nothing"
-    return (
-        f"{written}, and leave `.to({device})` out."
-        if device
-        else f"{written}; most calls take a plain number as well."
-    )
+_WRITTEN: Final = "Write `{new}`: it is made where it is used."
+_FILLED: Final = (
+    "Make it on the device by `full` or `new_full`, which copies nothing; most calls take a plain number as well."
+)
 
 
 def round_trips(recording: Recording) -> Iterator[list[Noted]]:

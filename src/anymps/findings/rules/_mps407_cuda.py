@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from anymps.findings._endings import ending
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings.edits import LineEdit, Safety, chosen_by_name, portable
 from anymps.record import Noted, Recording
 
 CUDA = Rule(
@@ -15,17 +16,17 @@ CUDA = Rule(
     severity=Severity.ERROR,
     refusal=True,
     why="torch for macOS is built without CUDA: whatever asks for it raises AssertionError.",
-    fix=(
-        'Write `.to("mps")` for `.cuda()` and `device="mps"` for `device="cuda"`; for every machine alike, '
-        "`device = torch.accelerator.current_accelerator()`."
-    ),
+    fix="Choose mps first where a device is chosen, and let every line take that device: `.to(device)`.",
+    edit=LineEdit(portable),
+    safety=Safety.SAFE,
+    project=LineEdit(chosen_by_name),
     source="torch/cuda/__init__.py (_lazy_init), torch 2.7 to 2.15",
     example=Example(
         bad="""
             x = torch.ones(3).cuda()
         """,
         good="""
-            x = torch.ones(3).to(torch.accelerator.current_accelerator())
+            x = torch.ones(3).to("mps" if torch.backends.mps.is_available() else "cuda")
         """,
     ),
 )

@@ -16,6 +16,7 @@ INDEX = Rule(
     id="MPS408",
     title="CPU index into a tensor on mps, again and again",
     severity=Severity.WARNING,
+    about_copies=True,
     why=(
         "PyTorch copies a CPU index to the tensor's device each time it is used, and the host waits for that copy "
         "until the GPU has finished all queued work."

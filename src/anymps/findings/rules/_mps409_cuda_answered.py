@@ -1,38 +1,56 @@
-"""MPS409 and MPS410: what `--cuda-as-mps` answered, and what it refused as no Mac has it."""
+"""MPS409 to MPS411: what `--cuda-as-mps` answered, what it refused as no Mac has it, and what `--alone` passed over."""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from anymps._errors import UnsupportedTorchError
+from anymps.findings._endings import ending_messages
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.advice import portable, without_comment
-from anymps.record import Recording
+from anymps.findings.edits import (
+    LineEdit,
+    Place,
+    Placed,
+    Safety,
+    asks_for_mps,
+    build,
+    change_at,
+    chooses_device,
+    chosen_by_name,
+    place_at,
+    portable,
+    portable_before_29,
+    tests_device,
+)
+from anymps.record import Noted, Recording, Site
 from anymps.rules import parse_torch_version
 
-_CHOSEN = "device = torch.accelerator.current_accelerator()"
-_SHARED = f"Make `{_CHOSEN}` once; here"
-_MEMORY_SINCE = (2, 9)  # torch.accelerator.memory_allocated and the like
+_MEMORY_SINCE: Final = (2, 9)  # torch.accelerator.memory_allocated and the like
+_MOST_USERS: Final = 5  # lines that a finding names beside its own
 
 ANSWERED = Rule(
     id="MPS409",
     title="CUDA, answered by mps",
     severity=Severity.WARNING,
     why="Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises, or chooses the CPU.",
-    fix=(
-        "Choose the device once, `device = torch.accelerator.current_accelerator()`, and use it everywhere: "
-        "`.to(device)`, `device=device`. It is CUDA's there and mps on a Mac."
-    ),
+    fix="Choose mps first where the device is chosen, and let every line take that device: `.to(device)`.",
+    related_as="used at",
+    edit=LineEdit(portable),
+    safety=Safety.SAFE,
+    project=LineEdit(chosen_by_name),
     source="torch/cuda/__init__.py (_lazy_init) and torch/accelerator/__init__.py, torch 2.7 to 2.15",
     example=Example(
         bad="""
             x = torch.ones(3).cuda()
         """,
         good="""
-            x = torch.ones(3).to(torch.accelerator.current_accelerator())
+            x = torch.ones(3).to("mps" if torch.backends.mps.is_available() else "cuda")
         """,
         cuda_as_mps=True,
     ),
@@ -57,42 +75,184 @@ REFUSED = Rule(
     ),
 )
 
-RULES = (ANSWERED, REFUSED)
+PASSED = Rule(
+    id="MPS411",
+    title="Processes that share one GPU",
+    severity=Severity.ERROR,
+    stops=True,
+    why=(
+        "NCCL belongs to NVIDIA, and gloo sends no tensors on mps, so a Mac raises here. `--alone` passed over it, as "
+        "with one process there is nothing to send."
+    ),
+    fix="Make a process group, and the copies of the model for it, only where there is more than one process.",
+    source="torch/distributed/distributed_c10d.py (Backend.backend_capability), torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            torch.distributed.init_process_group("nccl")
+            total = torch.ones(2, device=device).sum()
+            torch.distributed.destroy_process_group()
+        """,
+        good="""
+            torch.distributed.init_process_group("gloo")
+            total = torch.ones(2, device=device).sum()
+            torch.distributed.destroy_process_group()
+        """,
+        alone=True,
+    ),
+)
+
+RULES = (ANSWERED, REFUSED, PASSED)
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """A line that mps answered; `asks` where it asks for CUDA itself, and does not take a device chosen elsewhere."""
+
+    site: Site
+    count: int
+    place: Place | None
+    asks: bool
 
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about lines of the program that asked for CUDA and were answered or refused."""
-    memory = _has_accelerator_memory(recording)
+    yield from _answered(recording)
+    uncaught = ending_messages(recording)
+    for note in recording.noted("cuda_refused"):
+        if _ended_a_process(str(note.facts.get("sentence", "")), uncaught):
+            yield _of(REFUSED, note, "refused")
+    for note in recording.noted("passed_over"):
+        yield _of(PASSED, note, "passed over")
+
+
+def _of(rule: Rule, note: Noted, became: str) -> Finding:
+    """A finding from the sentence that the device gave: what no Mac has, and what to use there."""
+    what, _, instead = str(note.facts.get("sentence", "")).partition("; ")
+    return rule.finding(
+        note.occurrence.site,
+        what=f"{what}, and was {became}.",
+        count=note.occurrence.count,
+        fix=f"{instead[:1].upper()}{instead[1:]}." if instead else "",
+    )
+
+
+def _ended_a_process(sentence: str, uncaught: Iterable[str]) -> bool:
+    """Whether the refusal went uncaught, or the program gave up for want of the library that it names.
+
+    A program that catches the exception has a way of its own: `try: import bitsandbytes` with `except ImportError`.
+    """
+    library = re.match(r"(\w+) ", sentence)
+    named = re.compile(rf"\b{library[1]}\b") if library else None
+    return any(sentence in message or (named is not None and named.search(message)) for message in uncaught)
+
+
+def _answered(recording: Recording) -> Iterator[Finding]:
+    """One for each line that must change; those that only use the device stand beside the line that chose it."""
+    edit = LineEdit(portable if _has_accelerator_memory(recording) else portable_before_29)
+    lines, portable_choice = [], False
+    for site, count in _sites(recording).items():
+        place = place_at(site)
+        if place is not None and asks_for_mps(place):
+            portable_choice = True
+            continue
+        changes = change_at(Placed(edit, (site,), Safety.SAFE)) is not None
+        asks = changes or ("cuda" in site.source.lower() and not (place is not None and tests_device(place)))
+        lines.append(_Answered(site, count, place, asks))
+    asking = [line for line in lines if line.asks]
+    users = [line for line in lines if not line.asks]
+    chooser = next((line for line in asking if line.place is not None and chooses_device(line.place)), None)
+    for line in asking:
+        yield _asking(line, users if line is chooser else (), edit)
+    if users and chooser is None and not portable_choice:
+        yield _using(users, edit)
+
+
+def _sites(recording: Recording) -> dict[Site, int]:
+    """The program's lines that were answered, each once, and how often."""
+    first: dict[tuple[str, int], Site] = {}
+    counts: dict[Site, int] = {}
     for note in recording.noted("cuda_answered"):
         site = note.occurrence.site
-        if not site.known or is_library(site):
-            continue
-        yield ANSWERED.finding(
-            site,
-            what="This line asks for CUDA, and mps answered.",
-            count=note.occurrence.count,
-            fix=_fix(without_comment(site.source).strip(), memory),
-        )
-    for note in recording.noted("cuda_refused"):
-        sentence = str(note.facts.get("sentence", ""))
-        what, _, instead = sentence.partition("; ")
-        yield REFUSED.finding(
-            note.occurrence.site,
-            what=f"{what}, and was refused.",
-            count=note.occurrence.count,
-            fix=f"{instead[:1].upper()}{instead[1:]}." if instead else "",
-        )
+        if site.known and not is_library(site):
+            site = first.setdefault((site.file, site.line), site)
+            counts[site] = counts.get(site, 0) + note.occurrence.count
+    return counts
 
 
-def _fix(source: str, accelerator_memory: bool) -> str:
-    """What to write instead; `device` is used only where it is made."""
-    if source and "cuda" not in source.lower():
-        return f"`{source}` can stay. Its device was chosen elsewhere: write `{_CHOSEN}` there."
-    line = portable(source, accelerator_memory=accelerator_memory)
-    if not line:
+def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Finding:
+    others = ""
+    if users:
+        others = " One other line uses its device." if len(users) == 1 else f" {len(users)} other lines use its device."
+    return ANSWERED.finding(
+        line.site,
+        what=f"This line asks for CUDA, and mps answered.{others}",
+        count=line.count + sum(user.count for user in users),
+        why=_why(line.place),
+        fix=_WITHOUT_CODE,
+        related_sites=[user.site for user in users[:_MOST_USERS]],
+        edit=edit,
+        written=_KEPT if users else "Write `{new}`. Elsewhere it means what it did.",
+    )
+
+
+def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
+    """About lines that take a device which was chosen as text: at that text, where the recording holds its line."""
+    named = next((site for user in users for site in _named(user.site)), None)
+    if named is not None:
+        lines = "1 line uses it" if len(users) == 1 else f"{len(users)} lines use it"
+        return ANSWERED.finding(
+            named,
+            what=f"This line names CUDA as the device; {lines}, and mps answered.",
+            count=sum(user.count for user in users),
+            related_sites=[user.site for user in users[:_MOST_USERS]],
+            edit=edit,
+            written=_KEPT,
+        )
+    first, *others = users
+    lines = "This line uses a device" if not others else f"{len(users)} lines use a device"
+    return ANSWERED.finding(
+        first.site,
+        what=f"{lines} that was chosen elsewhere as CUDA, and mps answered.",
+        count=sum(user.count for user in users),
+        fix="Nothing here. Choose mps first where the device is named, such as the default of an option.",
+        related_sites=[user.site for user in others[:_MOST_USERS]],
+        related_as="also at",
+    )
+
+
+_KEPT: Final = "Write `{new}`. Elsewhere it means what it did; the lines that use the device can stay."
+_WITHOUT_CODE: Final = "Ask for mps first where there is one, and leave what only CUDA has to machines with CUDA."
+_WHY: Final = "Only `--cuda-as-mps` lets this line use the Mac's GPU. "
+
+
+def _named(site: Site) -> Iterator[Site]:
+    """The recorded lines of a file that name CUDA as a device."""
+    for row, text in sorted(site.recorded.items()):
+        if "cuda" in text:
+            other = Site(site.file, row, "", text.strip(), recorded=site.recorded)
+            place = place_at(other)
+            if place is not None and build(LineEdit(chosen_by_name), place) is not None:
+                yield other
+
+
+def _why(place: Place | None) -> str:
+    """What the line does on a Mac as it stands."""
+    if place is None:
         return ""
-    uses = re.search(r"(?<![\w.])device(?!\w|\s*=)", line)
-    return f"{_SHARED}, write `{line}`." if uses else f"Write `{line}`."
+    names = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in place.code.nodes}
+    if "autocast" in names:
+        return "Only `--cuda-as-mps` makes it act on mps. Without it, autocast for CUDA does nothing on a Mac."
+    if "GradScaler" in names:
+        return (
+            "Only `--cuda-as-mps` makes it act on mps. Without it, a GradScaler for CUDA switches itself off on a Mac."
+        )
+    if chooses_device(place) and any(isinstance(node, ast.IfExp) for node in place.code.nodes):
+        return f"{_WHY}Without it the script chooses the CPU."
+    if "is_available" in names:
+        return f"{_WHY}Without it the answer is no, and the script does what it does on a CPU."
+    if names & {"empty_cache", "manual_seed", "manual_seed_all", "memory_allocated", "memory_reserved"}:
+        return "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."
+    return f"{_WHY}Without it the line raises."
 
 
 def _has_accelerator_memory(recording: Recording) -> bool:

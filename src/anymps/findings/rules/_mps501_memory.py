@@ -8,14 +8,15 @@ from typing import Final
 from anymps.findings._example import Example
 from anymps.findings._memory_limits import by_category, category_words, line_words, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import Refused, refused_as
-from anymps.record import Category, Moment, Recording, RefusalKind, Site
+from anymps.findings._refusals import Refused, at, refused_as
+from anymps.record import Category, Moment, Phase, Recording, RefusalKind, Site
 from anymps.rules.texts import format_size
 
 NEAR: Final = 0.9
 """The share of the allocator's limit above which a run is near it: our own measure."""
 
 _LINES = 3
+_CATCH: Final = "Catch `RuntimeError` and look for `out of memory` in its text: mps raises no `OutOfMemoryError`."
 
 OUT_OF_MEMORY = Rule(
     id="MPS501",
@@ -143,13 +144,19 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
         if limits is not None:
             what += f"; one buffer on {limits.mac.name} must stay below {format_size(limits.largest_buffer)}."
         return BUFFER.finding(refused.site, what=what, count=refused.count)
+    catch = ""
+    if refused.origin.known:
+        what += f" The handler at {at(refused.origin)} does not catch it."
+        catch = _CATCH
     moment = _moment(recording, refused)
     if moment is None:
-        return OUT_OF_MEMORY.finding(refused.site, what=what, count=refused.count)
+        fix = f"{catch} {OUT_OF_MEMORY.fix}".lstrip()
+        return OUT_OF_MEMORY.finding(refused.site, what=what, count=refused.count, fix=fix)
     lines = moment.by_site()[:_LINES]
     what += f" Held then: {format_size(moment.allocated)} ({category_words(moment)}); most of it: {line_words(lines)}."
+    fix = f"{catch} {_fix(moment, refused.site)}".strip()
     return OUT_OF_MEMORY.finding(
-        refused.site, what=what, count=refused.count, fix=_fix(moment), related_sites=_others(moment, refused.site)
+        refused.site, what=what, count=refused.count, fix=fix, related_sites=_others(moment, refused.site)
     )
 
 
@@ -189,13 +196,23 @@ def _near(recording: Recording) -> Iterator[Finding]:
     else:
         return
     site = peak.site if peak.site.known else lines[0].site if lines else peak.site
-    yield rule.finding(site, what=what, count=1, fix=_fix(peak), related_sites=_others(peak, site))
+    yield rule.finding(site, what=what, count=1, fix=_fix(peak, site), related_sites=_others(peak, site))
 
 
-def _fix(moment: Moment) -> str:
-    """The first fix by what holds most."""
+def _fix(moment: Moment, site: Site) -> str:
+    """The first fix by what holds most; another one where that is what the line itself has moved to the device."""
     rows = by_category(moment)
-    return _FIRST_FIX.get(rows[0][0], "") if rows else ""
+    if not rows:
+        return ""
+    category, held = rows[0][0], rows[0][1]
+    moved = sum(
+        one.bytes
+        for one in moment.alive
+        if one.phase is Phase.MOVE and (one.site.file, one.site.line) == (site.file, site.line)
+    )
+    if category is Category.HELD and 2 * moved > held:
+        return "What this line moves to the device takes most: move less of it, or in a smaller dtype."
+    return _FIRST_FIX.get(category, "")
 
 
 def _others(moment: Moment, site: Site) -> list[Site]:

@@ -15,6 +15,7 @@ CHECKPOINT = Rule(
     id="MPS663",
     title="Checkpointed block draws other random numbers when it is recomputed",
     severity=Severity.WARNING,
+    wrong=True,
     why=(
         "`torch.utils.checkpoint` restores the random state of the CPU only: it looks for `torch.mps._initialized`, "
         "which does not exist, so preserve_rng_state does nothing for mps. Dropout has another mask in the "

@@ -12,6 +12,7 @@ SCATTER = Rule(
     id="MPS682",
     title="torch.compile adds a reduction's result many times",
     severity=Severity.ERROR,
+    wrong=True,
     why=(
         "Where Inductor fuses a reduction with an addition at an index, it lets each thread of the group add, not one "
         "alone. So the gradient of a table of positions is as many times too large as the batch has rows. Nothing says "

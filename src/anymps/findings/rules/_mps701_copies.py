@@ -17,6 +17,7 @@ CHANGED = Rule(
     id="MPS701",
     title="Source of a non_blocking copy changed before a wait",
     severity=Severity.ERROR,
+    wrong=True,
     related_as="copy or wait at",
     why=(
         "The copy returns at once, and the GPU reads the CPU tensor's own memory later: it may get the new values, the "
@@ -44,6 +45,7 @@ FREED = Rule(
     id="MPS702",
     title="Source of a non_blocking copy freed before a wait",
     severity=Severity.ERROR,
+    wrong=True,
     related_as="copy or wait at",
     why=(
         "The copy returns at once, and up to torch 2.12 nothing keeps the CPU tensor's memory until the GPU has read "
@@ -69,6 +71,7 @@ READ = Rule(
     id="MPS703",
     title="Result of a non_blocking copy used on the CPU before a wait",
     severity=Severity.ERROR,
+    wrong=True,
     related_as="copy or wait at",
     why=(
         "The copy returns at once, and the values arrive later: until the host has waited the CPU tensor holds "
@@ -93,7 +96,8 @@ READ = Rule(
 )
 
 RULES = (CHANGED, FREED, READ)
-_RULE_OF: Final = {rule.id: rule for rule in RULES}
+_RULE_OF: Final = {"changed": CHANGED, "freed": FREED, "used": READ} | {rule.id: rule for rule in RULES}
+"""By what became of the copy; older recordings name the rule."""
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -101,25 +105,26 @@ def find(recording: Recording) -> Iterator[Finding]:
     groups: dict[tuple[object, ...], list[UnsafeCopy]] = {}
     for unsafe in recording.unsafe_copies():
         lines = (unsafe.site.file, unsafe.site.line, unsafe.copy.file, unsafe.copy.line)
-        groups.setdefault((unsafe.finding, *lines), []).append(unsafe)
+        groups.setdefault((unsafe.kind, *lines), []).append(unsafe)
     for group in groups.values():
         first, count = group[0], sum(unsafe.count for unsafe in group)
-        if first.finding not in _RULE_OF:
+        rule = _RULE_OF.get(first.kind)
+        if rule is None:
             continue  # of another anymps
-        yield _RULE_OF[first.finding].finding(
+        yield rule.finding(
             first.site,
-            what=_what(first, count),
+            what=_what(rule, first, count),
             count=count,
             related_sites=[site for site in (first.copy, first.wait) if site != first.site],
         )
 
 
-def _what(unsafe: UnsafeCopy, count: int) -> str:
+def _what(rule: Rule, unsafe: UnsafeCopy, count: int) -> str:
     copy = "this copy" if unsafe.copy == unsafe.site or not unsafe.copy.known else f"the copy at {at(unsafe.copy)}"
     wait = f"the next wait, at {at(unsafe.wait)}" if unsafe.wait.known else "any wait"
-    if unsafe.finding == FREED.id:
+    if rule is FREED:
         return f"The source of {copy} was freed {times(count)} before {wait}."
-    if unsafe.finding == CHANGED.id:
+    if rule is CHANGED:
         by = f"by `{unsafe.operator}`" if unsafe.operator else "by something that is no operator of torch,"
         return f"The source of {copy} was changed {times(count)} {by} before {wait}."
     return f"`{unsafe.operator}` used the result of {copy} {times(count)} before the host had waited for it."

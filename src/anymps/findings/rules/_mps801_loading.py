@@ -10,7 +10,8 @@ from anymps.findings._endings import ending
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.advice import made_at
+from anymps.findings.advice import made_at, persistent_workers, pinned_without_mps
+from anymps.findings.edits import Guard, LineEdit, Safety
 from anymps.record import Noted, Recording
 
 _SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python"
@@ -27,7 +28,9 @@ PINNED = Rule(
         "When mps is the accelerator a DataLoader warns and pins nothing, in every release from 2.7 to 2.15; memory "
         "can be pinned from torch 2.14 on, but the DataLoader does not."
     ),
-    fix="Leave `pin_memory` out, or set it where there is CUDA: `pin_memory=torch.cuda.is_available()`.",
+    fix="Leave `pin_memory` out, or set it where there is no mps.",
+    edit=LineEdit(pinned_without_mps),
+    safety=Safety.SAFE,
     source="torch/utils/data/dataloader.py (_BaseDataLoaderIter), torch 2.7 to 2.15; pytorch issue #86060",
     example=Example(
         bad="""
@@ -57,6 +60,8 @@ UNGUARDED = Rule(
         "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase."
     ),
     fix='Put what the script does into `def main():` and call it under `if __name__ == "__main__":`.',
+    edit=Guard(),
+    safety=Safety.PROVED,
     source=_PROCESSES,
     example=Example(
         bad="""
@@ -107,6 +112,8 @@ RESTARTED = Rule(
     severity=Severity.WARNING,
     why=f"{_SPAWN} that imports torch and the script, which takes seconds; the GPU has nothing to do meanwhile.",
     fix="Give the DataLoader `persistent_workers=True`.",
+    edit=LineEdit(persistent_workers),
+    safety=Safety.PROVED,
     source=_PROCESSES,
     example=Example(
         bad="""

@@ -10,6 +10,7 @@ from anymps.findings._endings import ending
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings.edits import Guard, Safety
 from anymps.findings.rules._mps801_loading import NOT_SENT, SPAWNING
 from anymps.record import Noted, Recording
 from anymps.rules.texts import shared_memory
@@ -56,6 +57,8 @@ UNGUARDED = Rule(
         "A pool starts such processes for ever."
     ),
     fix='Put what the script does into `def main():` and call it under `if __name__ == "__main__":`.',
+    edit=Guard(),
+    safety=Safety.PROVED,
     source=_SOURCE,
     example=Example(
         bad="""

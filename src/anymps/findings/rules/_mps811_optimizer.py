@@ -10,7 +10,8 @@ from anymps.findings._costs import LAUNCH
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.advice import UserLine, checked, could_be_fused, fused_heeds_scaler, made_at
+from anymps.findings.advice import UserLine, could_be_fused, fused_heeds_scaler, made_at
+from anymps.findings.edits import CallEdit, Safety, unpacks
 from anymps.record import Noted, Phase, PhaseShare, Recording
 
 _MIN_SAVED = 50
@@ -24,6 +25,9 @@ ZEROED = Rule(
     title="Gradients filled with zeros in every step",
     severity=Severity.WARNING,
     needs_steps=True,
+    fewer_launches="fills",
+    edit=CallEdit(("zero_grad",), drop=("set_to_none",), order=("set_to_none",)),
+    safety=Safety.PROVED,
     why="One kernel for each gradient writes zeros that the backward then adds to; without a gradient it just writes.",
     fix="Write `optimizer.zero_grad()`, which drops the gradients: `set_to_none=True` is the default.",
     source=f"torch/optim/optimizer.py (Optimizer.zero_grad), torch 2.7 to 2.15; {LAUNCH.source}",
@@ -52,6 +56,9 @@ UNFUSED = Rule(
     title="Optimizer without its fused kernel",
     severity=Severity.WARNING,
     needs_steps=True,
+    fewer_launches="optimizer",
+    edit=CallEdit(("Adam", "AdamW", "SGD"), set=(("fused", "True"),), drop=("foreach",)),
+    safety=Safety.PROVED,
     why=(
         "By default torch updates the parameters on mps one by one, with several small kernels for each; "
         "`foreach=True` does the same there. The fused kernel updates many at once."
@@ -140,7 +147,8 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
             count=calls,
             per_step=float(each),
             cost_ns=LAUNCH.of(round(kernels * steps)),
-            fix=_with_fused(name, site.source) + (", in place of `foreach=True`." if foreach else "."),
+            fix=_otherwise(site.source) + (", in place of `foreach=True`." if foreach else "."),
+            written="Write `{new}`" + (", in place of `foreach=True`." if foreach else "."),
             related_sites=[step] if step != site else [],
         )
 
@@ -164,19 +172,11 @@ def _line(optimizer: Noted) -> tuple[str, int]:
     return optimizer.occurrence.site.file, optimizer.occurrence.site.line
 
 
-def _with_fused(name: str, source: str) -> str:
-    """What to write: the call that makes the optimizer, with `fused=True`, where the line holds the whole of it."""
+def _otherwise(source: str) -> str:
+    """What to do where the call cannot be written anew: perhaps its options hold `fused` already."""
     line = UserLine.of(source)
     for call in ast.walk(line.statement) if line.statement is not None else ():
-        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == name:
-            options = [ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None]
-            kept = [keyword for keyword in call.keywords if keyword.arg not in ("foreach", "fused")]
-            written = f"{(ast.get_source_segment(line.parsed, call) or '')[:-1].rstrip(', ')}, fused=True)"
-            if len(kept) != len(call.keywords):
-                call.keywords = [*kept, ast.keyword("fused", ast.Constant(True))]
-                written = ast.unparse(call)
-            if new := checked(written, instead_of=line.code):
-                return f"Write `{new}`"
-            if options:
-                return f"Have `{options[0]}` hold `fused=True`"
-    return f"Write `{name}(..., fused=True)`"
+        if isinstance(call, ast.Call) and unpacks(call):
+            options = next(ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None)
+            return f"Have `{options}` hold `fused=True`"
+    return "Give the optimizer `fused=True`"

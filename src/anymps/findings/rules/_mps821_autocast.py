@@ -1,4 +1,4 @@
-"""MPS821 to MPS824: autocast and GradScaler for another device, in a dtype that mps lacks, or around backward."""
+"""MPS821 to MPS825: autocast and GradScaler for another device, in a dtype that mps lacks, or around backward."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings.edits import LineEdit, Safety, portable
 from anymps.record import Fate, Noted, Recording
 
 OTHER_AUTOCAST = Rule(
     id="MPS821",
     title="autocast for another device",
     severity=Severity.WARNING,
-    why="autocast acts on the operators of the device it names. On a Mac there is no other GPU, so it does nothing.",
+    why="autocast acts only on operators of the device that it names, so here it does nothing.",
     fix="Name the device of the tensors: `torch.autocast(device_type=x.device.type)`.",
+    edit=LineEdit(portable),
+    safety=Safety.SAFE,
     source="torch/amp/autocast_mode.py, torch 2.7 to 2.15",
     example=Example(
         bad="""
@@ -36,6 +39,8 @@ OTHER_SCALER = Rule(
     severity=Severity.WARNING,
     why="Without CUDA a GradScaler for it switches itself off: neither the loss nor the gradients are scaled.",
     fix='Name the device: `torch.amp.GradScaler("mps")`.',
+    edit=LineEdit(portable),
+    safety=Safety.SAFE,
     source='torch/amp/grad_scaler.py, torch 2.8 to 2.15 (`device` is "cuda" unless it is given)',
     example=Example(
         bad="""
@@ -101,16 +106,59 @@ SWITCHED_OFF = Rule(
     ),
 )
 
-RULES = (OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF)
+ISLAND = Rule(
+    id="MPS825",
+    title="Autocast switched off for another device only",
+    severity=Severity.WARNING,
+    why=(
+        "`enabled=False` switches autocast off for the named device alone. It stays on for mps, so operators that were "
+        "meant to run in float32 silently run in the lower precision."
+    ),
+    fix="Switch it off for the device of the tensors: `torch.autocast(device_type=x.device.type, enabled=False)`.",
+    edit=LineEdit(portable),
+    safety=Safety.SAFE,
+    source="torch/amp/autocast_mode.py (autocast is a state of each device type), torch 2.7 to 2.15",
+    example=Example(
+        bad="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("mps", dtype=torch.float16):
+                with torch.autocast("cuda", enabled=False):
+                    y = x @ x
+        """,
+        good="""
+            x = torch.rand(4, 4, device=device)
+            with torch.autocast("mps", dtype=torch.float16):
+                with torch.autocast("mps", enabled=False):
+                    y = x @ x
+        """,
+    ),
+    related_as="switched on at",
+)
+
+RULES = (OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF, ISLAND)
 
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about autocast and gradient scalers."""
     if any(use.fate is Fate.NATIVE for use in recording.operators()):
         yield from _other_devices(recording)
+    yield from _islands(recording)
     for backward in _own(recording.noted("backward")):
         what = f"`backward()` ran while autocast to {backward.facts.get('autocast')} was on."
         yield BACKWARD.finding(backward.occurrence.site, what=what, count=backward.occurrence.count)
+
+
+def _islands(recording: Recording) -> Iterator[Finding]:
+    """Of an installed package, too: its results are the program's."""
+    for note in recording.noted("autocast_island"):
+        device, dtype = note.facts.get("device"), note.facts.get("dtype")
+        yield ISLAND.finding(
+            note.occurrence.site,
+            what=f"Autocast was switched off for {device}, while autocast to {dtype} was on for mps.",
+            written="Switch it off for mps where there is one: `{new}`.",
+            count=note.occurrence.count,
+            related_sites=(note.other,),
+        )
 
 
 def _own(noted: tuple[Noted, ...]) -> list[Noted]:
@@ -125,7 +173,7 @@ def _other_devices(recording: Recording) -> Iterator[Finding]:
     ):
         for note in _own(recording.noted(word)):
             device = str(note.facts.get("device", ""))
-            if device.partition(":")[0] not in ("mps", "cpu"):
+            if device.partition(":")[0] != "mps":
                 what = f"{call.format(device)}, and the program computes on mps."
                 yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count)
     for note in _own(recording.noted("autocast")):

@@ -1,4 +1,4 @@
-"""MPS851 to MPS856: what the checker of Metal kernels found (`--check-shaders`)."""
+"""MPS851 to MPS859: what the checker of Metal kernels found (`--check-shaders`)."""
 
 from __future__ import annotations
 
@@ -175,7 +175,92 @@ kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
     ),
 )
 
-RULES = (OUTSIDE, RACE, BARRIER, UNINITIALISED, ARITHMETIC, LANES)
+ARGUMENTS = Rule(
+    id="MPS857",
+    title="Arguments of a Metal kernel do not match its parameters",
+    severity=Severity.ERROR,
+    why=(
+        "`torch.mps.compile_shader` passes raw bytes and checks no types: tensors lose their dtype and strides, an int "
+        "becomes 8 bytes, a float a float32. The kernel reads them as its own parameters declare."
+    ),
+    fix=(
+        "Pass a tensor of the kernel's type that is contiguous, or pass its strides as arguments. Set a number's type "
+        "with `arg_casts`."
+    ),
+    source=(
+        "torch 2.7 to 2.15, torch/csrc/mps/Module.cpp, and aten/src/ATen/native/mps/OperationUtils.h, mtl_setBuffer: "
+        "the storage at its offset"
+    ),
+    example=_example(
+        """
+kernel void f(device float* x, constant float& by, uint i [[thread_position_in_grid]]) {
+  x[i] *= by;
+}
+""",
+        """
+kernel void f(device float* x, constant int& by, uint i [[thread_position_in_grid]]) {
+  x[i] *= by;
+}
+""",
+        ", 2",
+    ),
+)
+
+MISALIGNED = Rule(
+    id="MPS858",
+    title="Metal kernel reads a vector at an address that is not aligned for it",
+    severity=Severity.ERROR,
+    why=(
+        "A `float4` must lie at a multiple of 16 bytes, a `float2` at one of 8, a `uint` at one of 4. Metal does not "
+        "check that: numbers can be wrong without an error."
+    ),
+    fix="Read a `packed_float4`, which only needs the alignment of its element, or read element by element.",
+    source=(
+        f"{_SPECIFICATION}, Vector Data Types and Packed Vector Types: sizes and alignments; a kernel that read wrong "
+        "values at such an address without an error: ikawrakow/ik_llama.cpp pull request 87"
+    ),
+    example=_example(
+        """
+kernel void f(device float* x, uint i [[thread_position_in_grid]]) {
+  device float4* v = (device float4*)(x + 1);
+  if (i < 15) v[i] = 0;
+}
+""",
+        """
+kernel void f(device float* x, uint i [[thread_position_in_grid]]) {
+  device packed_float4* v = (device packed_float4*)(x + 1);
+  if (i < 15) v[i] = float4(0);
+}
+""",
+    ),
+)
+
+UNSET = Rule(
+    id="MPS859",
+    title="Variable of a Metal kernel read before it is written",
+    severity=Severity.ERROR,
+    why="It holds whatever the thread's register held before: often zero on a Mac, but not always.",
+    fix="Give the variable a value where it is declared.",
+    source=f"{_C}, 8.5: a variable without an initial value has an indeterminate one",
+    example=_example(
+        """
+kernel void f(device float* x, uint i [[thread_position_in_grid]]) {
+  float sum;
+  sum += x[i];
+  x[i] = sum;
+}
+""",
+        """
+kernel void f(device float* x, uint i [[thread_position_in_grid]]) {
+  float sum = 0;
+  sum += x[i];
+  x[i] = sum;
+}
+""",
+    ),
+)
+
+RULES = (OUTSIDE, RACE, BARRIER, UNINITIALISED, ARITHMETIC, LANES, ARGUMENTS, MISALIGNED, UNSET)
 
 _RULE_OF: Final = {
     "outside": OUTSIDE,
@@ -192,11 +277,21 @@ _RULE_OF: Final = {
     "shift": ARITHMETIC,
     "lane": LANES,
     "matrix": LANES,
+    "dtype": ARGUMENTS,
+    "number": ARGUMENTS,
+    "strides": ARGUMENTS,
+    "extra": ARGUMENTS,
+    "misaligned": MISALIGNED,
+    "unset": UNSET,
+    "unset_maybe": UNSET,
 }
 _SEVERITY: Final = {
     "same_value": Severity.INFO,  # any order gives the same
     "missing": Severity.WARNING,  # threads that have returned are not waited for on the Macs of today
     "simd_missing": Severity.WARNING,
+    "strides": Severity.WARNING,  # the storage as it is may be meant
+    "extra": Severity.WARNING,
+    "unset_maybe": Severity.WARNING,  # the path that leaves it unset may never be taken
     "shift": Severity.WARNING,  # the GPUs of today take the count modulo the width
 }
 _OF_INDUCTOR: Final = {

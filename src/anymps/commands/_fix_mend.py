@@ -1,0 +1,159 @@
+"""The way from a script to its fixed form: runs, edits and proofs, until there is nothing more to mend or no time."""
+
+from __future__ import annotations
+
+__all__ = ["Mended", "Mender"]
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from anymps.commands._fix_checks import Checks
+from anymps.commands._fix_kept import KeptRun, last_run
+from anymps.commands._fix_progress import Progress
+from anymps.commands._fix_runs import Runs, Tried
+from anymps.commands._show import say
+from anymps.findings import Finding
+from anymps.fix import (
+    NOT_RUN,
+    Budget,
+    Edit,
+    Program,
+    Proof,
+    Ran,
+    Suggestion,
+    device_options,
+    edits_for,
+    prove,
+)
+from anymps.report import plural
+
+_ROUNDS = 5
+"""An error hides what comes after it; so many in turn are mended at once."""
+_STEPS = 5
+
+
+@dataclass
+class Mended:
+    """A program with all that is proved; `unproved` is that with the edits as well to which the run did not come."""
+
+    program: Program
+    unproved: Program
+    proofs: list[Proof] = field(default_factory=list)
+    suggestions: list[Suggestion] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    before: Ran | None = None
+    """The script as it stands; None where a recording told that there is nothing to do."""
+
+
+class Mender:
+    """Mends one program. `budget` says how much time its runs may take."""
+
+    def __init__(self, program: Program, runs: Runs, budget: Budget) -> None:
+        self._program = program
+        self._runs = runs
+        self._budget = budget
+        self._progress = Progress()
+        self._found: dict[int, tuple[Finding, ...]] = {}  # of each run
+        self._kept = KeptRun(program, runs.words, runs.order)
+
+    def mend(self) -> Mended:
+        """Where an error hid what comes after it, there is another round."""
+        checks = Checks(self._runs, self._budget, self._progress, device_options(self._program, self._runs.words))
+        mended = Mended(self._program, self._program)
+        before, found = self._begin()
+        mended.before = before
+        refused: list[Suggestion] = []
+        for _ in range(_ROUNDS):
+            edits, mended.suggestions = edits_for(found, mended.program)
+            if not edits:
+                break
+            if before is None:  # a recording told the findings
+                before, found = self._losses(found)
+                continue
+            if mended.proofs and not self._budget.allows_run:
+                why = f"not tried within the time of {self._budget.runs} runs: run anymps fix again afterwards"
+                known = {_line_of(it.finding): it.why for it in refused}
+                mended.suggestions += [Suggestion(it.finding, known.get(_line_of(it.finding), why)) for it in edits]
+                break
+            proof = prove(mended.program, edits, before, self._runner(edits), checks, self._budget)
+            self._take(mended, proof, checks)
+            kept = [outcome for outcome in proof.outcomes if not outcome.why]
+            refused = [Suggestion(outcome.edit.finding, outcome.why) for outcome in proof.outcomes if outcome.why]
+            if proof.after is None or not before.error or before.stops_like(proof.after) or not kept:
+                break
+            if any(not outcome.ran for outcome in proof.outcomes):
+                break  # the lines of its findings are those of another text
+            before, found = proof.after, self._found[id(proof.after)]
+        return mended
+
+    def alone(self, program: Program) -> Tried | None:
+        """How a program does where nothing answers for CUDA: to its end if there is time, else its first steps.
+
+        None if there is no time at all.
+        """
+        left = self._budget.left
+        if left <= 0:
+            return None
+        whole = self._budget.allows_run
+        steps = None if whole else _STEPS
+        self._progress.run("without --cuda-as-mps", self._budget.longest if whole else 0)
+        tried = self._runs.try_out(program, cuda_as_mps=False, steps=steps, seconds=None if whole else left)
+        self._budget.spend(tried.ran.seconds, whole=False)
+        return replace(tried, cut=not whole)
+
+    def _begin(self) -> tuple[Ran | None, tuple[Finding, ...]]:
+        """The script as it stands: from a recording that is there, else by running it."""
+        self._last: Ran | None = None
+        if (known := self._kept.load()) is not None:
+            say("the run of the script as it stands is known from the last anymps fix")
+            self._budget.longest = known[0].seconds
+            self._progress.number += 1
+            return known
+        if (last := last_run(self._program, self._runs.words, self._runs.order)) is not None:
+            self._last, found = last
+            say("the findings are those of the last anymps run")
+            return None, found
+        return self._first()
+
+    def _first(self) -> tuple[Ran, tuple[Finding, ...]]:
+        self._progress.run("the script as it stands")
+        before, found = self._runs.run(self._program, self._kept.save)
+        self._budget.spend(before.seconds)
+        return before, found
+
+    def _losses(self, found: tuple[Finding, ...]) -> tuple[Ran, tuple[Finding, ...]]:
+        """What a recording does not tell of the script as it stands; all of it where it does something else by now."""
+        last = self._last
+        assert last is not None
+        self._progress.run("the losses of the script as it stands", last.seconds)
+        tried = self._runs.try_out(self._program)
+        self._budget.spend(tried.ran.seconds)
+        if tried.cut or not tried.ran.stops_like(last):
+            return self._first()
+        return replace(tried.ran, rules=last.rules, told=last.told, error=last.error), found
+
+    def _runner(self, edits: Sequence[Edit]) -> Callable[[Program], Ran]:
+        def run(program: Program) -> Ran:
+            unchanged = not list(program.differences_from(self._program))
+            what = "the script as it stands once more" if unchanged else f"with up to {plural(len(edits), 'change')}"
+            self._progress.run(what, self._budget.longest)
+            ran, found = self._runs.run(program)
+            self._found[id(ran)] = found
+            return ran
+
+        return run
+
+    def _take(self, mended: Mended, proof: Proof, checks: Checks) -> None:
+        mended.proofs.append(proof)
+        mended.program, mended.unproved = proof.program, proof.unproved
+        whys = [Suggestion(it.edit.finding, it.why) for it in proof.outcomes if it.why]
+        mended.suggestions += whys
+        if proof.after is not None:  # what one change has mended of another finding needs no word
+            rules = proof.after.rules
+            mended.suggestions = [it for it in mended.suggestions if rules.get(it.finding.id) or it.why == NOT_RUN]
+            mended.notes = list(checks.notes)
+
+
+def _line_of(finding: Finding) -> tuple[str, str, str]:
+    """What a finding is known by in the next round, in which its line may stand elsewhere."""
+    return finding.id, finding.site.file, finding.site.source

@@ -1,0 +1,62 @@
+"""Edits: what a rule changes in code, as data, and the one way to make it from the user's own syntax tree."""
+
+from __future__ import annotations
+
+from anymps.findings.edits._build import Built, build, change_at, fits
+from anymps.findings.edits._calls import argument, last_name, unpacks
+from anymps.findings.edits._code import Code, line_starts, without_comment
+from anymps.findings.edits._model import (
+    CallEdit,
+    Change,
+    Edit,
+    Guard,
+    Insert,
+    LineEdit,
+    Placed,
+    Rewritten,
+    Safety,
+    Splice,
+)
+from anymps.findings.edits._place import Place, place_at, place_in_file
+from anymps.findings.edits._portable import (
+    asks_for_mps,
+    chooses_device,
+    chosen_by_name,
+    device_line,
+    portable,
+    portable_before_29,
+    tests_device,
+)
+
+__all__ = [
+    "Built",
+    "CallEdit",
+    "Change",
+    "Code",
+    "Edit",
+    "Guard",
+    "Insert",
+    "LineEdit",
+    "Place",
+    "Placed",
+    "Rewritten",
+    "Safety",
+    "Splice",
+    "argument",
+    "asks_for_mps",
+    "build",
+    "change_at",
+    "chooses_device",
+    "chosen_by_name",
+    "device_line",
+    "fits",
+    "last_name",
+    "line_starts",
+    "place_at",
+    "place_in_file",
+    "portable",
+    "portable_before_29",
+    "tests_device",
+    "unpacks",
+    "without_comment",
+]

@@ -1,0 +1,78 @@
+"""An edit made at one place, and the gate of all new code: only what may stand where the old code stood passes.
+
+It parses, its names are bound there or come with it, and `**options` does not hold what it gives by name.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from anymps.findings.edits._calls import rewritten
+from anymps.findings.edits._code import Code, spliced
+from anymps.findings.edits._model import CallEdit, Change, Edit, Guard, Insert, Placed, Rewritten, Splice
+from anymps.findings.edits._names import BUILTINS
+from anymps.findings.edits._place import Place, place_at
+
+
+@dataclass(frozen=True)
+class Built:
+    """An edit at a place: what becomes of its code, of which `old` becomes `new`, `start` characters from its start."""
+
+    code: str
+    start: int
+    old: str
+    new: str
+    inserts: tuple[Insert, ...]
+
+
+def build(edit: Edit, place: Place) -> Built | None:
+    """What an edit makes of a place; None where it has nothing to change, or not without breaking something."""
+    if isinstance(edit, Guard):
+        return None
+    if isinstance(edit, CallEdit):
+        found = rewritten(edit, place.code)
+        return None if found is None else _checked(place, found[1], place.code.span(found[0]))
+    changed = edit.rewrite(place)
+    return None if changed is None else _checked(place, changed, changed.shown or (0, len(place.code.text)))
+
+
+def change_at(placed: Placed) -> Change | None:
+    """The change that an edit makes, at the first of its lines for which the recording holds enough to build it."""
+    for site in placed.sites:
+        place = place_at(site)
+        built = None if place is None else build(placed.edit, place)
+        if place is None or built is None:
+            continue
+        above = place.code.text[: built.start]
+        row = place.line + above.count("\n")
+        column = built.start - (above.rfind("\n") + 1) + 1 if "\n" in above else place.column + built.start
+        return Change(site.file, row, column if place.column else 0, built.old, built.new, built.inserts)
+    return None
+
+
+def fits(new: str, place: Place, known: Iterable[str] = ()) -> bool:
+    """Whether a line of code may be shown beside a place: it parses, and `known` names and those of the place do."""
+    code = Code.of(new)
+    return code is not None and code.names <= place.code.names | BUILTINS | place.names.bound | set(known)
+
+
+def _checked(place: Place, changed: Rewritten, region: tuple[int, int]) -> Built | None:
+    text = place.code.spliced(changed.splices)
+    new = Code.of(text)
+    if new is None or text == place.code.text or new.is_head != place.code.is_head:
+        return None
+    inserted = {insert.name for insert in changed.inserts}
+    needed = {name for insert in changed.inserts for name in _names(insert.code)} - inserted
+    bound = place.names.bound | place.code.names | BUILTINS
+    if not new.names <= bound | inserted or not needed <= bound | ({place.names.torch} - {""}):
+        return None
+    start, end = region
+    own = [Splice(it.start - start, it.end - start, it.text) for it in changed.splices]
+    part = place.code.text[start:end]
+    return Built(text, start, part, spliced(part, own), changed.inserts)
+
+
+def _names(code: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}

@@ -1,0 +1,133 @@
+"""Arguments of a call set and dropped, in the form that the call has."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from anymps.findings.edits._code import Code
+from anymps.findings.edits._model import CallEdit, Rewritten, Splice
+
+
+def rewritten(edit: CallEdit, code: Code) -> tuple[ast.Call, Rewritten] | None:
+    """The first call of a code that an edit changes; None if it changes none."""
+    for node in code.nodes:
+        if isinstance(node, ast.Call) and (not edit.callee or last_name(node) in edit.callee):
+            splices = _splices(edit, code, node)
+            if splices:
+                return node, Rewritten(tuple(splices))
+    return None
+
+
+def last_name(call: ast.Call) -> str:
+    """`AdamW` of `torch.optim.AdamW(...)`."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def argument(call: ast.Call, name: str, order: tuple[str, ...] = ()) -> ast.expr | None:
+    """What is given by a name, or at its place; nothing where what `*rows` holds may be it."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    place = order.index(name) if name in order else len(call.args)
+    if place < len(call.args) and not any(isinstance(it, ast.Starred) for it in call.args):
+        return call.args[place]
+    return None
+
+
+def unpacks(call: ast.Call) -> bool:
+    """Whether `**options` may hold more than the call shows."""
+    return any(keyword.arg is None for keyword in call.keywords)
+
+
+def _splices(edit: CallEdit, code: Code, call: ast.Call) -> list[Splice]:
+    for name, value in edit.given:
+        given = argument(call, name, edit.order)
+        if given is None or (value and ast.unparse(given) != value):
+            return []
+    splices: list[Splice] = []
+    new: list[str] = []
+    for name, value in edit.set:
+        given = argument(call, name, edit.order)
+        if given is not None:
+            if ast.unparse(given) != value:
+                splices.append(Splice(*code.span(given), value))
+        elif unpacks(call):
+            return []
+        else:
+            new.append(f"{name}={value}")
+    for name in edit.drop:
+        given = argument(call, name, edit.order)
+        if given is not None and new and _is_last(code, call, given):
+            splices.append(Splice(*_whole(code, call, given), ", ".join(new)))
+            new = []
+        elif given is not None:
+            splices.append(_dropped(code, call, given))
+    return [*splices, *added(code, call, new)]
+
+
+def added(code: Code, call: ast.Call, arguments: list[str]) -> Iterator[Splice]:
+    """Arguments put after the last one, in a line of their own where these have one."""
+    if not arguments:
+        return
+    end = code.span(call)[1] - 1  # the closing parenthesis
+    given: list[ast.AST] = sorted((*call.args, *call.keywords), key=code.span)
+    if not given:
+        yield Splice(end, end, ", ".join(arguments))
+        return
+    last = given[-1]
+    after = code.span(last)[1]
+    rest = code.text[after:end]
+    comma = _comma(rest)
+    text = ", ".join(arguments)
+    ending = re.search(r"\r\n|\r|\n", rest)
+    if ending is None:
+        place = after if comma is None else after + comma + 1  # `f(a, )` stays so
+        yield Splice(place, place, f", {text}" if comma is None else f" {text},")
+        return
+    line = code.text[: code.span(last)[0]]
+    margin = re.search(r"[ \t]*$", line)
+    indent = margin[0] if margin and (not line[: margin.start()] or line[: margin.start()][-1] in "\r\n") else "    "
+    if comma is None:
+        yield Splice(after, after, ",")
+    place = after + ending.start()
+    yield Splice(place, place, f"{ending[0]}{indent}{text}" + ("," if comma is not None else ""))
+
+
+def _comma(rest: str) -> int | None:
+    """Where a comma stands in what follows the last argument, outside of comments."""
+    found = re.match(r"(?:[^#,]|#[^\r\n]*)*?,", rest)
+    return found.end() - 1 if found else None
+
+
+def _given(code: Code, call: ast.Call, value: ast.expr) -> tuple[list[ast.AST], int]:
+    """The arguments in the order of the text, and which of them holds a value."""
+    given: list[ast.AST] = sorted((*call.args, *call.keywords), key=code.span)
+    at = next(n for n, it in enumerate(given) if it is value or (isinstance(it, ast.keyword) and it.value is value))
+    return given, at
+
+
+def _is_last(code: Code, call: ast.Call, value: ast.expr) -> bool:
+    given, at = _given(code, call, value)
+    return at == len(given) - 1
+
+
+def _whole(code: Code, call: ast.Call, value: ast.expr) -> tuple[int, int]:
+    given, at = _given(code, call, value)
+    return code.span(given[at])
+
+
+def _dropped(code: Code, call: ast.Call, value: ast.expr) -> Splice:
+    """An argument taken out, with the comma that then is one too many; a line of its own goes with it."""
+    given, at = _given(code, call, value)
+    start, end = code.span(given[at])
+    if at + 1 < len(given):
+        return Splice(start, code.span(given[at + 1])[0], "")
+    closing = code.span(call)[1] - 1
+    comma = _comma(code.text[end:closing])
+    after = end if comma is None else end + comma + 1
+    margin = re.search(r"(?:\r\n|\r|\n)[ \t]*$", code.text[:start])
+    if at > 0 and margin is not None:
+        return Splice(margin.start(), after, "")
+    return Splice(code.span(given[at - 1])[1], end, "") if at > 0 else Splice(start, after, "")

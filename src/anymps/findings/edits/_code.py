@@ -1,0 +1,127 @@
+"""The text of one statement, or of the head of a block, as a syntax tree whose parts are found in the text again."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from anymps.findings.edits._model import Splice
+
+_ENDS = re.compile(r"\r\n|\r|\n")
+# What makes a statement of a head of a block, and of a decorator: text before it, and after it.
+_FRAMES = (("", ""), ("", " pass"), ("if 0: pass\n", " pass"), ("", "\ndef _(): pass"))
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+@dataclass(frozen=True)
+class Code:
+    """`text` of a statement without its margin and comment; `before` and `after` make it parse."""
+
+    text: str
+    before: str
+    after: str
+    statement: ast.stmt
+
+    @classmethod
+    def of(cls, text: str) -> Code | None:
+        """Read a text; None where it is no single statement, such as a line of a call over several."""
+        text = text.strip()
+        for before, after in _FRAMES:
+            if (after == " pass" and not text.endswith(":")) or (before and not text.startswith("elif")):
+                continue
+            if after.startswith("\n") and not text.startswith("@"):
+                continue
+            try:
+                body = ast.parse(before + text + after).body
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue
+            if len(body) == 1:
+                inner = body[0].orelse[0] if before and isinstance(body[0], ast.If) else body[0]
+                if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Tuple) and text.endswith(","):
+                    return None  # an argument of a call: `model.parameters(),`
+                return cls(text, before, after, inner)
+        return None
+
+    @property
+    def is_head(self) -> bool:
+        """Whether it is the head of a block, whose body stands elsewhere."""
+        return bool(self.after)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the text, the outer ones first; not those that only complete it."""
+        return tuple(self._walk(self.statement))
+
+    @cached_property
+    def parents(self) -> Mapping[ast.AST, ast.AST]:
+        """What each node lies in."""
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+
+    def _walk(self, node: ast.AST) -> Iterator[ast.AST]:
+        yield node
+        if isinstance(node, ast.JoinedStr):
+            return  # up to Python 3.11 its parts do not know their places
+        for name, value in ast.iter_fields(node):
+            if node is self.statement and self.is_head and name in _BLOCKS:
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from self._walk(child)
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where a node stands in the text: offsets in characters."""
+        whole = self.before + self.text + self.after
+        first, last = _offset(whole, node, "lineno", "col_offset"), _offset(whole, node, "end_lineno", "end_col_offset")
+        return first - len(self.before), last - len(self.before)
+
+    def source(self, node: ast.AST) -> str:
+        """The text of a node."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def spliced(self, splices: Iterable[Splice]) -> str:
+        """The text with its parts replaced."""
+        return spliced(self.text, splices)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """All names in it, without attributes."""
+        heads = (
+            part for node in self.nodes for part in (ast.walk(node) if isinstance(node, ast.JoinedStr) else [node])
+        )
+        return frozenset(node.id for node in heads if isinstance(node, ast.Name))
+
+
+def spliced(text: str, splices: Iterable[Splice]) -> str:
+    """A text with parts replaced; what is put at one place comes in the order given."""
+    for _, splice in sorted(enumerate(splices), key=lambda it: (-it[1].start, -it[0])):
+        text = text[: splice.start] + splice.text + text[splice.end :]
+    return text
+
+
+def line_starts(text: str) -> list[int]:
+    """Where each line begins, as Python counts lines."""
+    return [0, *(found.end() for found in _ENDS.finditer(text))]
+
+
+def _offset(text: str, node: ast.AST, line: str, column: str) -> int:
+    row, place = int(getattr(node, line)), int(getattr(node, column))
+    start = line_starts(text)[row - 1]
+    return start + (place if text.isascii() else len(text[start:].encode()[:place].decode()))
+
+
+def without_comment(source: str) -> str:
+    """A source line without its comment, as far as it can be read."""
+    code = source.strip()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.COMMENT and "\n" not in code[: code.find(token.string)]:
+                return code[: token.start[1]].rstrip()
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return code

@@ -1,0 +1,406 @@
+"""A statement that asks for CUDA, with mps before it: `"mps" if torch.backends.mps.is_available() else "cuda"`.
+
+What stood there stays word for word behind the `else`, so a machine with CUDA does what it did, and so does one without
+any GPU. mps comes first as `--cuda-as-mps` would answer a question for CUDA, and nothing of the change could be tried.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from anymps.findings.edits._calls import argument, last_name
+from anymps.findings.edits._code import Code
+from anymps.findings.edits._model import Insert, Rewritten, Splice
+from anymps.findings.edits._names import Names
+from anymps.findings.edits._place import Place
+
+_CUDA: Final = re.compile(r"cuda(:\d+)?")
+_MPS: Final = re.compile(r"mps(:0)?")
+_CHOOSING: Final = ("Generator", "GradScaler", "autocast", "device", "set_default_device", "to")
+_DEVICE: Final = re.compile(r"device|map_location|accelerator", re.IGNORECASE)
+_NAMES_DEVICE: Final = re.compile(r"device|^dev$", re.IGNORECASE)
+# What torch.accelerator does for CUDA as torch.cuda does it, and raises where there is no GPU, as that does.
+_ACCELERATOR: Final = {
+    "current_device": "current_device_index",
+    "device_count": "device_count",
+    "set_device": "set_device_index",
+    "synchronize": "synchronize",
+}
+# What runs without a GPU, too, where torch.accelerator raises (torch 2.13): it stays as it is but for mps.
+_ONLY_MPS: Final = {
+    "current_stream": "accelerator.current_stream()",
+    "empty_cache": "mps.empty_cache()",
+    "manual_seed": "mps.manual_seed({})",
+    "manual_seed_all": "mps.manual_seed({})",
+    "memory_allocated": "mps.current_allocated_memory()",
+    "memory_reserved": "mps.driver_allocated_memory()",
+}
+_SINCE_29: Final = ("max_memory_allocated", "max_memory_reserved", "memory_stats", "reset_peak_memory_stats")
+_OLD_AMP: Final = {
+    "torch.cuda.amp.GradScaler": ("amp.GradScaler", ()),
+    "torch.cuda.amp.grad_scaler.GradScaler": ("amp.GradScaler", ()),
+    "torch.cuda.amp.autocast": ("autocast", ("enabled", "dtype", "cache_enabled")),
+    "torch.cuda.amp.autocast_mode.autocast": ("autocast", ("enabled", "dtype", "cache_enabled")),
+}
+_AMP: Final = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
+_KNOWN: Final = frozenset({"amp", "is_available", *_ACCELERATOR, *_ONLY_MPS, *_SINCE_29})
+
+
+def portable(place: Place) -> Rewritten | None:
+    """A statement with mps before CUDA; None where there is nothing to change, or not without knowing more."""
+    return _portable(place, memory=True)
+
+
+def portable_before_29(place: Place) -> Rewritten | None:
+    """The same for a torch whose `torch.accelerator` does not tell of memory."""
+    return _portable(place, memory=False)
+
+
+def chosen_by_name(place: Place) -> Rewritten | None:
+    """A statement with a device as text, `args.device = "cuda"`, with mps before it; None where it chooses none."""
+    if not any(_device_text(node) for node in place.code.nodes):
+        return None
+    return portable(place)
+
+
+def chooses_device(place: Place) -> bool:
+    """Whether a statement names a CUDA device and gives it to a name, a parameter or an option."""
+    kinds = (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef)
+    return isinstance(place.code.statement, kinds) and any(map(_device_text, place.code.nodes))
+
+
+def asks_for_mps(place: Place) -> bool:
+    """Whether a statement names mps itself."""
+    return any(_mentions_mps(node) for node in place.code.nodes)
+
+
+def only_cuda(node: ast.AST, names: Names) -> bool:
+    """Whether a node is something of `torch.cuda` that mps has no counterpart of: a name, a type, a stream."""
+    meaning = names.meaning(node) if isinstance(node, (ast.Attribute, ast.Name)) else ""
+    return meaning.startswith("torch.cuda.") and meaning.split(".")[2] not in _KNOWN
+
+
+def tests_device(place: Place) -> bool:
+    """Whether the statement, or a test that it stands under, compares a device with CUDA by name."""
+    return any(map(_compares, (place.code.statement, *place.tests)))
+
+
+def _portable(place: Place, *, memory: bool) -> Rewritten | None:
+    torch = place.names.torch
+    if any(only_cuda(it, place.names) for it in place.code.nodes):
+        return None
+    if not torch or tests_device(place) or any(_mentions_mps(it) for test in place.tests for it in ast.walk(test)):
+        return None
+    writer = _Writer(place, torch, memory=memory)
+    splices = tuple(writer.write(place.code.statement))
+    return Rewritten(splices, tuple(writer.inserts)) if splices else None
+
+
+class _Writer:
+    """Finds what asks for CUDA in a statement."""
+
+    def __init__(self, place: Place, torch: str, *, memory: bool) -> None:
+        self._place = place
+        self._code: Code = place.code
+        self._torch = torch
+        self._memory = memory
+        self._mps = f"{torch}.backends.mps.is_available()"
+        self.inserts: list[Insert] = []
+
+    def write(self, node: ast.AST) -> Iterator[Splice]:
+        """The splices of a node and all within it that is part of the text."""
+        own = self._own(node)
+        if own is not None:
+            yield from own
+            return
+        for child in ast.iter_child_nodes(node):
+            if child in self._code.parents:
+                yield from self.write(child)
+
+    def _own(self, node: ast.AST) -> list[Splice] | None:
+        """What becomes of a node as a whole; None where its parts are to be looked at."""
+        if isinstance(node, (ast.IfExp, ast.BoolOp)) and any(map(_mentions_mps, ast.walk(node))):
+            return []  # portable already
+        if isinstance(node, ast.IfExp) and self._is_device(node.body):
+            return self._choice(node)
+        if isinstance(node, ast.expr) and _device_text(node):
+            return self._instead(node, '"mps"') if self._chooses(node) else []
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        return None
+
+    def _is_device(self, node: ast.expr) -> bool:
+        return _device_text(node) or self._is_torch_device(node)
+
+    def _is_torch_device(self, node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call) or self._meaning(node.func) != "torch.device":
+            return False
+        first = argument(node, "type", ("type",)) or argument(node, "device")
+        return first is not None and _device_text(first)
+
+    def _meaning(self, node: ast.AST) -> str:
+        return self._place.names.meaning(node)
+
+    def _choice(self, node: ast.IfExp) -> list[Splice]:
+        """`"cuda" if torch.cuda.is_available() and not args.cpu else "cpu"`: the same question before, about mps."""
+        test = self._code.source(node.test)
+        asked = [it for it in ast.walk(node.test) if isinstance(it, ast.Call) and self._asks(it)]
+        if any(isinstance(it, ast.UnaryOp) and isinstance(it.op, ast.Not) and self._asks(it.operand)
+               for it in ast.walk(node.test)):  # fmt: skip
+            return []
+        if asked:
+            start = self._code.span(node.test)[0]
+            for call in sorted(asked, key=self._code.span, reverse=True):
+                first, last = self._code.span(call)
+                test = test[: first - start] + self._mps + test[last - start :]
+        else:
+            loose = isinstance(node.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (
+                isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
+            )
+            test = f"{self._mps} and {f'({test})' if loose else test}"
+        mps = '"mps"' if _device_text(node.body) else f"{self._function(node.body)}({chr(34)}mps{chr(34)})"
+        start = self._code.span(node)[0]
+        return [Splice(start, start, f"{mps} if {test} else ")]
+
+    def _function(self, node: ast.expr) -> str:
+        return self._code.source(node.func) if isinstance(node, ast.Call) else ""
+
+    def _asks(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and self._meaning(node.func) == "torch.cuda.is_available"
+
+    def _instead(self, node: ast.expr, mps: str) -> list[Splice]:
+        """The node where there is no mps."""
+        start, end = self._code.span(node)
+        opening, closing = ("", "") if self._is_loose(node) else ("(", ")")
+        return [
+            Splice(start, start, f"{opening}{mps} if {self._mps} else "),
+            *([Splice(end, end, closing)] if closing else []),
+        ]
+
+    def _is_loose(self, node: ast.expr) -> bool:
+        """Whether an `if` expression can stand in the place of a node without parentheses."""
+        parent = self._code.parents.get(node)
+        if isinstance(parent, ast.IfExp):
+            return node is parent.orelse
+        if isinstance(parent, ast.Call):
+            return node is not parent.func
+        if isinstance(
+            parent, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr, ast.keyword, ast.arguments, ast.withitem)
+        ):
+            return True
+        if isinstance(parent, (ast.Dict, ast.Tuple, ast.List)):
+            return True
+        start, end = self._code.span(node)
+        text = self._code.text
+        return text[:start].rstrip().endswith("(") and text[end:].lstrip().startswith(")")
+
+    def _chooses(self, node: ast.expr) -> bool:
+        """Whether a text stands where a device is chosen: in an assignment, a default, or an argument of that name."""
+        child: ast.AST = node
+        parent = self._code.parents.get(node)
+        while isinstance(parent, (ast.IfExp, ast.BoolOp)) or (
+            isinstance(parent, (ast.Tuple, ast.List)) and isinstance(self._code.parents.get(parent), ast.Assign)
+        ):
+            if isinstance(parent, ast.IfExp) and child is parent.test:
+                return False
+            child, parent = parent, self._code.parents.get(parent)
+        if isinstance(parent, ast.Assign):
+            return any(_NAMES_DEVICE.search(_named(it)) for it in parent.targets)
+        if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
+            return bool(_NAMES_DEVICE.search(_named(parent.target)))
+        if isinstance(parent, ast.Return):
+            return bool(_DEVICE.search(self._place.function))
+        if isinstance(parent, ast.arguments):
+            return _NAMES_DEVICE.search(_parameter(parent, child)) is not None
+        if isinstance(parent, ast.Dict):
+            keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is child]
+            return any(isinstance(it, ast.Constant) and _NAMES_DEVICE.search(str(it.value)) for it in keys)
+        if isinstance(parent, ast.keyword):
+            if parent.arg is not None and _DEVICE.search(parent.arg):
+                return True
+            call = self._code.parents.get(parent)
+            return parent.arg == "default" and isinstance(call, ast.Call) and self._is_option(call)
+        if isinstance(parent, ast.Call) and child in parent.args:
+            return last_name(parent) in _CHOOSING or self._is_fallback(parent, child)
+        return False
+
+    def _is_option(self, call: ast.Call) -> bool:
+        """`add_argument("--device", ...)`, or `field(...)` of an attribute of that name."""
+        words = [it.value for it in call.args if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+        parent = self._code.parents.get(call)
+        target = _named(parent.target) if isinstance(parent, ast.AnnAssign) else ""
+        return any(_NAMES_DEVICE.search(word) for word in [*words, target])
+
+    def _is_fallback(self, call: ast.Call, child: ast.AST) -> bool:
+        """`os.environ.get("DEVICE", "cuda")`, `getattr(config, "device", "cuda")`."""
+        before = call.args[: call.args.index(child)] if isinstance(child, ast.expr) else []
+        return any(isinstance(it, ast.Constant) and _NAMES_DEVICE.search(str(it.value)) for it in before)
+
+    def _call(self, node: ast.Call) -> list[Splice] | None:
+        name = self._meaning(node.func)
+        if self._asks(node):
+            return self._question(node)
+        if self._is_torch_device(node) and len(node.args) + len(node.keywords) > 1:
+            return self._instead(node, f'{self._code.source(node.func)}("mps")')
+        if name in _OLD_AMP:
+            return self._amp(node, *_OLD_AMP[name])
+        if (
+            name in _AMP
+            and not argument(node, "device", ("device",))
+            and not any(it.arg is None for it in node.keywords)
+        ):
+            place = self._code.span(node.func)[1] + 1
+            rest = ", " if node.args or node.keywords else ""
+            return [Splice(place, place, f'"mps" if {self._mps} else "cuda"{rest}')]
+        if name.startswith("torch.cuda."):
+            return self._function_of_cuda(node, name.removeprefix("torch.cuda."))
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and name != "torch.cuda":
+            return self._moved(node, node.func)
+        return None
+
+    def _question(self, node: ast.Call) -> list[Splice]:
+        """Whether there is a GPU; not where what hangs on it is CUDA's own."""
+        if any(only_cuda(it, self._place.names) for statement in self._place.inner for it in ast.walk(statement)):
+            return []
+        parent = self._code.parents.get(node)
+        plain = (
+            self._is_loose(node)
+            or isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp))
+            or (isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or))
+        )
+        start, end = self._code.span(node)
+        first = Splice(start, start, f"{'' if plain else '('}{self._mps} or ")
+        return [first] if plain else [first, Splice(end, end, ")")]
+
+    def _function_of_cuda(self, node: ast.Call, name: str) -> list[Splice] | None:
+        if name in _ACCELERATOR:
+            start, end = self._code.span(node.func)
+            inner = [it for child in (*node.args, *node.keywords) for it in self.write(child)]
+            return [Splice(start, end, f"{self._torch}.accelerator.{_ACCELERATOR[name]}"), *inner]
+        if name in _ONLY_MPS:
+            given = self._code.source(node.args[0]) if node.args else ""
+            return self._instead(node, f"{self._torch}.{_ONLY_MPS[name].format(given)}")
+        if name in _SINCE_29 and self._memory:
+            return self._instead(node, f"{self._torch}.accelerator.{name}()")
+        return []
+
+    def _amp(self, node: ast.Call, new: str, order: tuple[str, ...]) -> list[Splice]:
+        """The function that takes a device, with the arguments of the old one."""
+        if any(isinstance(it, ast.Starred) for it in node.args) or len(node.args) > len(order or node.args):
+            return []
+        start, end = self._code.span(node.func)
+        rest = ", " if node.args or node.keywords else ""
+        named = [
+            Splice(self._code.span(it)[0], self._code.span(it)[0], f"{word}=")
+            for it, word in zip(node.args, order, strict=False)
+        ]
+        opening = self._code.text.index("(", end) + 1
+        return [
+            Splice(start, end, f"{self._torch}.{new}"),
+            Splice(opening, opening, f'"mps" if {self._mps} else "cuda"{rest}'),
+            *named,
+        ]
+
+    def _moved(self, node: ast.Call, function: ast.Attribute) -> list[Splice] | None:
+        """`x.cuda()` by `device`; with an index only where there is no mps."""
+        to_name = Splice(self._code.span(function)[1] - len("cuda"), self._code.span(function)[1], "to")
+        inner = list(self.write(function.value))
+        if not node.args and argument(node, "device") is None:
+            if any(it.arg is None for it in node.keywords):
+                return inner
+            place = self._code.span(node)[1] - 1 if not node.keywords else self._code.span(node.keywords[0])[0]
+            rest = ", " if node.keywords else ""
+            return [*inner, to_name, Splice(place, place, f"{self._device()}{rest}")]
+        if inner or len(node.args) > 1:
+            return inner
+        rest = "".join(
+            f", {it.arg}={self._code.source(it.value)}" for it in node.keywords if it.arg not in (None, "device")
+        )
+        return self._instead(node, f'{self._code.source(function.value)}.to("mps"{rest})')
+
+    def _device(self) -> str:
+        """`device` where it is the GPU there, or can be made; else the choice itself."""
+        names = self._place.names
+        if "device" in names.mentioned:
+            return "device" if self._is_gpu() else f'"mps" if {self._mps} else "cuda"'
+        if not self.inserts:
+            self.inserts.append(device_line(self._torch))
+        return "device"
+
+    def _is_gpu(self) -> bool:
+        """Whether every value of `device` in the file is CUDA's, or the one that a machine without has, too."""
+        names, line = self._place.names, self._place.line
+        values = names.given.get("device", ())
+        if "device" not in names.bound or not values:
+            return False
+        return all(
+            it.value is not None
+            and any(_device_text(part) for part in ast.walk(it.value))
+            and all(self._meaning(part).startswith("torch") or part.id == names.torch
+                    for part in ast.walk(it.value) if isinstance(part, ast.Name))
+            and it.line < line
+            for it in values
+        )  # fmt: skip
+
+
+def device_line(torch: str) -> Insert:
+    """The line that makes `device`: mps, CUDA, or the CPU."""
+    return Insert(
+        "device",
+        f'device = {torch}.device("mps" if {torch}.backends.mps.is_available() else '
+        f'"cuda" if {torch}.cuda.is_available() else "cpu")',
+    )
+
+
+def _device_text(node: ast.AST) -> bool:
+    """`"cuda"`, `"cuda:1"`, `f"cuda:{n}"`, `"cuda:%d" % n`, `"cuda:" + n`, `"cuda:{}".format(n)`."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and _CUDA.fullmatch(node.value) is not None
+    if isinstance(node, ast.JoinedStr):
+        return bool(node.values) and _begins(node.values[0])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
+        return _begins(node.left)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return _begins(node.func.value)
+    return False
+
+
+def _begins(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:")
+
+
+def _mentions_mps(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and _MPS.fullmatch(node.value) is not None
+    return isinstance(node, ast.Attribute) and node.attr == "mps"
+
+
+def _compares(node: ast.AST) -> bool:
+    """Whether a device is compared with CUDA by name."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Compare):
+            if any(_device_text(it) for side in (part.left, *part.comparators) for it in ast.walk(side)):
+                return True
+        elif isinstance(part, ast.Call) and last_name(part) in ("startswith", "endswith", "find", "count"):
+            words = [it.value for it in part.args if isinstance(it, ast.Constant)]
+            if any(isinstance(word, str) and "cuda" in word for word in words):
+                return True
+    return False
+
+
+def _named(target: ast.AST) -> str:
+    if isinstance(target, ast.Subscript):
+        return str(target.slice.value) if isinstance(target.slice, ast.Constant) else ""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return " ".join(map(_named, target.elts))
+    return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+
+
+def _parameter(arguments: ast.arguments, value: ast.AST) -> str:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [*zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
+             *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]  # fmt: skip
+    return next((name.arg for name, default in pairs if default is value), "")

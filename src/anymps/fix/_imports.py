@@ -1,0 +1,42 @@
+"""The files of the project that a script is made of: itself, and what it and they import."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from anymps.fix._program import Program
+from anymps.record import Site
+
+
+def source_files(program: Program) -> list[Path]:
+    """The script first, then the project's modules that are imported from there on; those that are Python alone."""
+    waiting, found = [program.main.path.resolve()], dict.fromkeys((program.main.path.resolve(),), True)
+    while waiting:
+        path = waiting.pop(0)
+        try:
+            tree = ast.parse(program.text_of(str(path)))
+        except (SyntaxError, ValueError):
+            found[path] = False
+            continue
+        new = [file for name in _imported(tree) for file in _files(program, path, name) if file not in found]
+        found |= dict.fromkeys(new, True)
+        waiting += dict.fromkeys(new)
+    return [path for path, is_python in found.items() if is_python]
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (node.module or "", *(f"{node.module or ''}.{name.name}".strip(".") for name in node.names))
+
+
+def _files(program: Program, importer: Path, name: str) -> Iterator[Path]:
+    inner = Path(*name.split(".")) if name else Path()
+    for folder in (program.main.path.resolve().parent, importer.parent, program.root):
+        for file in (folder / inner.with_suffix(".py"), folder / inner / "__init__.py") if name else ():
+            if file.is_file() and program.owns(Site(str(file), 1, "", "")):
+                yield file.resolve()

@@ -1,0 +1,60 @@
+"""Lines of a file before and after it was changed: which is which, and which of them changed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+
+
+def new_line(before: str, after: str, line: int) -> int:
+    """Where a line of the text `before` stands in the text `after`: the one most like it if it was changed."""
+    for _, first, last, start, end in _blocks(before, after):
+        if first < line <= last:
+            if last - first == end - start or start == end:
+                return start + min(line - first, max(end - start, 1))
+            old, new = before.splitlines()[line - 1], after.splitlines()
+            return max(range(start, end), key=lambda at: SequenceMatcher(None, old, new[at]).ratio()) + 1
+    return line
+
+
+def old_line(before: str, after: str, line: int) -> int:
+    """Where a line of the text `after` stood in the text `before`."""
+    return new_line(after, before, line)
+
+
+def changed_lines(before: str, after: str) -> Iterator[str]:
+    """The lines that differ, of both texts, without those that are empty."""
+    old, new = before.splitlines(), after.splitlines()
+    for tag, first, last, start, end in _blocks(before, after):
+        if tag != "equal":
+            yield from filter(str.strip, (*old[first:last], *new[start:end]))
+
+
+def statement_lines(text: str, line: int) -> tuple[int, int]:
+    """First and last line of the innermost statement at a line; of a block, those of its head."""
+    found: tuple[int, int] | None = None
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.stmt):
+            continue
+        body = getattr(node, "body", None)
+        last = node.end_lineno or node.lineno
+        if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+            last = max(node.lineno, body[0].lineno - 1)
+        if node.lineno <= line <= last and (found is None or node.lineno >= found[0]):
+            found = (node.lineno, last)
+    return found or (line, line)
+
+
+def _blocks(before: str, after: str) -> Sequence[tuple[str, int, int, int, int]]:
+    return SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).get_opcodes()
+
+
+def new_statements(before: str, after: str) -> list[int]:
+    """The lines of the statements of the text `after` that are not as they were."""
+    lines: set[int] = set()
+    for tag, _, _, start, end in _blocks(before, after):
+        for line in range(start + 1, end + 1) if tag != "equal" else ():
+            first, last = statement_lines(after, line)
+            lines.update(range(first, last + 1))
+    return sorted(lines)

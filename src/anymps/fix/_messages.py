@@ -1,0 +1,45 @@
+"""What stays of a text when the run that printed or raised it is repeated: no addresses, times and process ids."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_TEMPORARY: Final = re.compile(r"(?:/private)?/(?:tmp|var/tmp|var/folders|dev/shm)/[^\s'\"`:;,()\[\]<>]+")
+_HEXADECIMAL: Final = re.compile(r"\b0[xX][0-9a-fA-F]+\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}\b")
+_IDENTIFIER: Final = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE)
+_DIGITS: Final = re.compile(r"(?<![A-Za-z_\d])\d(?:[\d.,:_]*\d)?(?:[eE][-+]?\d+)?")
+_LIST: Final = re.compile(r"#(?:,? #)+")
+
+_NUMBER: Final = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+_CLOCK: Final = re.compile(r"\b\d{1,4}-\d\d-\d\d\b|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b")
+_UNIT: Final = r"(?:[mnuµ]?s|secs?|seconds?|mins?|minutes?|hrs?|hours?|milliseconds?)"
+_WITH_UNIT: Final = re.compile(
+    rf"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*(?:{_UNIT}\b(?!\.?\w)|[\w./]*/\s*{_UNIT}\b)"
+)
+_TIME_WORDS: Final = (
+    r"(?:elapsed|took|duration|eta|seconds|speed|throughput|fps|\w*time\w*|\w+/s(?:ec)?|m?s/\w+|\w+_per_sec\w*)"
+)
+_NAMED_TIME: Final = re.compile(
+    rf"\b{_TIME_WORDS}\b\W{{0,8}}?[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?:\s*\(\s*[\d.]+\s*\))?", re.IGNORECASE
+)
+
+
+def comparable(message: str) -> str:
+    """An error's text by which it is known again: without numbers of processes and ports, addresses, times, and paths
+    of temporary folders.
+
+    All numbers become `#`, sizes too: which of two alike errors is meant is told by the line that raised it. Digits in
+    names, as in float64, stay.
+    """
+    text = _TEMPORARY.sub("<temporary>", message)
+    text = _IDENTIFIER.sub("#", text)
+    text = _HEXADECIMAL.sub("#", text)
+    return _LIST.sub("#", _DIGITS.sub("#", text))
+
+
+def numbers(printed: str) -> tuple[float, ...]:
+    """The numbers in what a program printed, without those that a text itself calls a time, a speed or a date."""
+    text = _CLOCK.sub(" ", printed)
+    text = _NAMED_TIME.sub(" ", _WITH_UNIT.sub(" ", text))
+    return tuple(float(number) for number in _NUMBER.findall(text))

@@ -1,0 +1,140 @@
+"""What is known of one run of a program, and whether a run after edits agrees with the one before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isclose, isnan
+
+from anymps.fix._edits import Edit
+from anymps.fix._messages import comparable
+
+TOLERANCE = 1e-3
+"""Relative, of losses and of printed numbers: a fused kernel rounds otherwise, and steps carry that on."""
+_NOTHING = 1e-6
+
+Trail = tuple[tuple[str, int], ...]
+"""Lines of the program's own files at which an exception was, by file, the outermost first."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run: how it ended, what it computed, and how often each rule spoke.
+
+    `error` is empty for a run that ended with 0. `losses` are the values that backward was called on, `printed` the
+    numbers on standard output, `told` what a table of before and after shows. `trail` is where the error was, and
+    `worker` what a process that the script started printed when an exception ended it. `reached` are the changed lines
+    that the run came to, None if nobody looked. It took `seconds`.
+    """
+
+    error: str
+    losses: tuple[float, ...]
+    printed: tuple[float, ...]
+    rules: Mapping[str, int]
+    told: Mapping[str, str] = field(default_factory=dict)
+    trail: Trail = ()
+    worker: str = ""
+    reached: frozenset[tuple[str, int]] | None = None
+    seconds: float = 0.0
+
+    @property
+    def stopped(self) -> str:
+        """The error, and that of a process which the script started, in one line."""
+        lines = self.worker.splitlines()
+        return f"{self.error} (a process that it started: {lines[-1]})" if lines else self.error
+
+    def stops_like(self, other: Ran) -> bool:
+        """Whether two runs ended with the same words, but for numbers of one run."""
+        return comparable(self.error) == comparable(other.error)
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Why a run after edits does not prove them, in one clause.
+
+    `guilty` are the edits that it speaks against, none if that cannot be told. `chance`: it may lie in what differs
+    between two runs of the script as it stands.
+    """
+
+    why: str
+    guilty: tuple[Edit, ...] = ()
+    chance: bool = False
+
+
+def disagreement(
+    before: Ran,
+    again: Ran | None,
+    after: Ran,
+    edits: Sequence[Edit],
+    old_line: Callable[[str, int], int] = lambda _, line: line,
+) -> Disagreement | None:
+    """What speaks against a run after edits; None where it proves them.
+
+    `again` is a second run of the script as it stands: what differs between the two is not compared. `old_line` tells
+    where a line of a changed file stood before.
+    """
+    trail = tuple((file, old_line(file, line)) for file, line in after.trail)
+    if after.error and not before.error:
+        return Disagreement(f"the script stops: {after.stopped}", _at(edits, trail))
+    told = {rule: f"{rule} is still told" for rule in _still_told(before, after, edits)}
+    if told:
+        return Disagreement(next(iter(told.values())), tuple(edit for edit in edits if edit.finding.id in told))
+    further = before.error and not (after.error and _same(before, after, trail))
+    if further:  # what comes later is new; what came before is not
+        if after.error and _is_earlier(before, after, trail):
+            return Disagreement(f"the script stops earlier: {after.stopped}", _at(edits, trail))
+        whole = Ran(after.error, after.losses[: len(before.losses)], after.printed[: len(before.printed)], {})
+        return _numbers_differ(before, again, whole)
+    for rule, count in after.rules.items():
+        if count > max(before.rules.get(rule, 0), again.rules.get(rule, 0) if again else 0):
+            return Disagreement(f"it brings {rule}", chance=True)
+    return _numbers_differ(before, again, after)
+
+
+def _same(before: Ran, after: Ran, trail: Trail) -> bool:
+    """Whether two runs ended with the same error: in the same words, but for numbers of this one run, and place."""
+    return before.stops_like(after) and (not trail or not before.trail or trail == before.trail)
+
+
+def _is_earlier(before: Ran, after: Ran, trail: Trail) -> bool:
+    """Whether a run has come less far than the one before: by its losses, else by the first line that differs."""
+    if len(after.losses) != len(before.losses):
+        return len(after.losses) < len(before.losses)
+    parted = next((pair for pair in zip(trail, before.trail, strict=False) if pair[0] != pair[1]), None)
+    return parted is not None and parted[0][0] == parted[1][0] and parted[0][1] < parted[1][1]
+
+
+def _still_told(before: Ran, after: Ran, edits: Sequence[Edit]) -> list[str]:
+    asked = Counter(edit.finding.id for edit in edits if edit.finding.count)
+    most = {rule: max(before.rules.get(rule, 0) - fixed, 0) for rule, fixed in asked.items()}
+    return [rule for rule, count in most.items() if after.rules.get(rule, 0) > count]
+
+
+def _at(edits: Sequence[Edit], trail: Trail) -> tuple[Edit, ...]:
+    """The edits of the lines at which an error was."""
+    return tuple(edit for edit in edits if (str(edit.file), edit.line) in trail)
+
+
+def _numbers_differ(before: Ran, again: Ran | None, after: Ran) -> Disagreement | None:
+    second = again or before
+    why = _difference("losses", before.losses, second.losses, after.losses) or _difference(
+        "printed numbers", before.printed, second.printed, after.printed
+    )
+    return Disagreement(why, chance=again is None) if why else None
+
+
+def _difference(what: str, before: Sequence[float], again: Sequence[float], after: Sequence[float]) -> str:
+    if len(before) != len(again):
+        return ""  # as many lines as there was time for
+    if len(before) != len(after):
+        return f"{len(after):,} {what} instead of {len(before):,}"
+    for first, second, new in zip(before, again, after, strict=True):
+        if agree(first, second) and not agree(first, new):
+            return f"{what} differ: {new:.6g} instead of {first:.6g}"
+    return ""
+
+
+def agree(one: float, other: float) -> bool:
+    """Whether two numbers are the same up to rounding."""
+    return isclose(one, other, rel_tol=TOLERANCE, abs_tol=_NOTHING) or (isnan(one) and isnan(other))

@@ -1,0 +1,341 @@
+"""Edits: new code is built from the user's own syntax tree, and means the same on every other machine."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from pathlib import Path
+
+import pytest
+
+import anymps
+from anymps.findings import RULES
+from anymps.findings.advice import UserLine
+from anymps.findings.advice._user_line import collected, every_50, without_read
+from anymps.findings.edits import (
+    CallEdit,
+    Code,
+    Edit,
+    Guard,
+    LineEdit,
+    Place,
+    build,
+    chosen_by_name,
+    place_at,
+    place_in_file,
+    portable,
+)
+from anymps.fix import Script
+from anymps.record import Site
+
+MPS = "torch.backends.mps.is_available()"
+SOURCE = Path(anymps.__file__).parent
+
+
+def place_of(line: str, head: str = "import torch") -> Place | None:
+    """The place of the first line of some code below a head; a block gets a body."""
+    body = {":": "\n    pass", "@": "\ndef f():\n    pass"}.get(line[-1] if line.endswith(":") else line[0], "")
+    text = f"{head}\n{line}{body}\n"
+    return place_in_file(text, ast.parse(text), head.count("\n") + 2)
+
+
+def new(line: str, head: str = "import torch", edit: Edit | None = None) -> str:
+    """What an edit makes of a line, empty if nothing; what it needs elsewhere comes first."""
+    place = place_of(line, head)
+    assert place is not None
+    built = build(edit or LineEdit(portable), place)
+    return "" if built is None else "\n".join([*(it.code for it in built.inserts), built.code])
+
+
+CHOICES = [
+    # Options stay, and the same question is asked about mps before.
+    ('d = torch.device("cuda" if torch.cuda.is_available() and not args.no_cuda else "cpu")',
+     f'd = torch.device("mps" if {MPS} and not args.no_cuda else "cuda" if torch.cuda.is_available() and not '
+     'args.no_cuda else "cpu")'),
+    ('d = torch.device("cuda" if use_cuda else "cpu")',
+     f'd = torch.device("mps" if {MPS} and use_cuda else "cuda" if use_cuda else "cpu")'),
+    ('d = torch.device("cuda") if a or b else torch.device("cpu")',
+     f'd = torch.device("mps") if {MPS} and (a or b) else torch.device("cuda") if a or b else torch.device("cpu")'),
+    ('d = f"cuda:{args.gpu}"', None),
+    ('device = f"cuda:{args.gpu}"', f'device = "mps" if {MPS} else f"cuda:{{args.gpu}}"'),
+    ('device = "cuda:%d" % gpu', f'device = "mps" if {MPS} else "cuda:%d" % gpu'),
+    ('device = "cuda:{}".format(gpu)', f'device = "mps" if {MPS} else "cuda:{{}}".format(gpu)'),
+    ('device = torch.device("cuda", rank)',
+     f'device = torch.device("mps") if {MPS} else torch.device("cuda", rank)'),
+    ('kind = torch.device("cuda", rank).type',
+     f'kind = (torch.device("mps") if {MPS} else torch.device("cuda", rank)).type'),
+    ("model.cuda(args.gpu)", f'model.to("mps") if {MPS} else model.cuda(args.gpu)'),
+    ("y = f(x.cuda(1, non_blocking=True))", None),
+    ("x = x.cuda(gpu, non_blocking=True)",
+     f'x = x.to("mps", non_blocking=True) if {MPS} else x.cuda(gpu, non_blocking=True)'),
+    # A device from an option: its default is the line to change.
+    ("device = torch.device(args.device)", None),
+    ("model.to(args.device)", None),
+    ('p.add_argument("--device", default="cuda")', f'p.add_argument("--device", default="mps" if {MPS} else "cuda")'),
+    ('p.add_argument("--model", default="cuda")', None),
+    ('args.device = "cuda"', f'args.device = "mps" if {MPS} else "cuda"'),
+    ('def f(x, device="cuda"):', f'def f(x, device="mps" if {MPS} else "cuda"):'),
+    ('device: str = "cuda:0"', f'device: str = "mps" if {MPS} else "cuda:0"'),
+    ('c = {"device": "cuda", "name": "cuda"}', f'c = {{"device": "mps" if {MPS} else "cuda", "name": "cuda"}}'),
+    ('d = os.environ.get("DEVICE", "cuda")', f'd = os.environ.get("DEVICE", "mps" if {MPS} else "cuda")'),
+    ('device = args.device or "cuda"', f'device = args.device or ("mps" if {MPS} else "cuda")'),
+    ('name = "cuda"', None),
+    ('print("on", "cuda")', None),
+    # A device compared by name, and what is portable already, stay.
+    ('if device.type == torch.device("cuda").type and not torch.cuda.is_available():', None),
+    ('if args.device == "cuda":', None),
+    ('if "cuda" in str(device):', None),
+    ('if device.startswith("cuda"):', None),
+    ('x = x.cuda() if device.type == "cuda" else x', None),
+    ('d = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"', None),
+    ("ok = torch.backends.mps.is_available() or torch.cuda.is_available()", None),
+    # Questions, functions, autocast.
+    ("args.cuda = not args.no_cuda and torch.cuda.is_available()",
+     f"args.cuda = not args.no_cuda and ({MPS} or torch.cuda.is_available())"),
+    ("if not torch.cuda.is_available():", f"if not ({MPS} or torch.cuda.is_available()):"),
+    ("torch.cuda.synchronize()", "torch.accelerator.synchronize()"),
+    ("torch.cuda.empty_cache()", f"torch.mps.empty_cache() if {MPS} else torch.cuda.empty_cache()"),
+    ("torch.cuda.manual_seed_all(s + 1)",
+     f"torch.mps.manual_seed(s + 1) if {MPS} else torch.cuda.manual_seed_all(s + 1)"),
+    ("print(torch.cuda.memory_allocated() / 1e9)",
+     f"print((torch.mps.current_allocated_memory() if {MPS} else torch.cuda.memory_allocated()) / 1e9)"),
+    ("x = torch.cuda.FloatTensor(3)", None),
+    ("ok = torch.cuda.is_available() and torch.cuda.is_bf16_supported()", None),  # the second would raise on a Mac
+    ("print(torch.cuda.get_device_name(), torch.cuda.memory_allocated())", None),
+    ("kind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor", None),
+    ('with torch.autocast("cuda", enabled=False):', f'with torch.autocast("mps" if {MPS} else "cuda", enabled=False):'),
+    ('@torch.autocast("cuda", dtype=half)', f'@torch.autocast("mps" if {MPS} else "cuda", dtype=half)'),
+    ("with torch.cuda.amp.autocast(args.amp):", f'with torch.autocast("mps" if {MPS} else "cuda", enabled=args.amp):'),
+    ("s = torch.cuda.amp.GradScaler(2.0)", f's = torch.amp.GradScaler("mps" if {MPS} else "cuda", 2.0)'),
+    ("s = torch.amp.GradScaler()", f's = torch.amp.GradScaler("mps" if {MPS} else "cuda")'),
+    ("s = torch.amp.GradScaler(**options)", None),
+    ('print(f"{torch.cuda.is_available()}")', None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "expected"), CHOICES)
+def test_a_line_that_asks_for_cuda(line: str, expected: str | None) -> None:
+    """mps comes first, and behind it all stays as it is: options, indices, the other branches."""
+    if line.startswith("y = f(x.cuda(1"):
+        expected = f'y = f(x.to("mps", non_blocking=True) if {MPS} else x.cuda(1, non_blocking=True))'
+    assert new(line) == (expected or "")
+
+
+@pytest.mark.parametrize("line", [line for line, expected in CHOICES if expected])
+def test_another_machine_does_what_it_did(line: str) -> None:
+    """Where there is no mps the new code is the old one, word for word: without the branches that ask for mps."""
+    old, changed = Code.of(line), Code.of(new(line))
+    assert old is not None
+    assert changed is not None
+    if "accelerator" in changed.text or "amp.autocast" in line or "GradScaler" in line:
+        return  # another name of the same function
+    assert ast.dump(_WithoutMps().visit(changed.statement)) == ast.dump(old.statement)
+
+
+class _WithoutMps(ast.NodeTransformer):
+    """`B` of `A if mps else B`, and of `mps or B`."""
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        asks = any(isinstance(it, ast.Attribute) and it.attr == "mps" for it in ast.walk(node.test))
+        return self.visit(node.orelse) if asks else self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        if ast.unparse(node.values[0]) == MPS and isinstance(node.op, ast.Or):
+            return node.values[1]
+        return self.generic_visit(node)
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "expected"),
+    [
+        ("import torch as th", 'device = "cuda"', 'device = "mps" if th.backends.mps.is_available() else "cuda"'),
+        ("from torch import nn", 'device = "cuda"', ""),  # torch has no name there
+        ("import json", 'device = "cuda"', ""),
+        ("import torch\nfrom torch.cuda.amp import autocast", "with autocast():",
+         f'with torch.autocast("mps" if {MPS} else "cuda"):'),
+        ("import torch\nfrom lib import autocast", "with autocast():", ""),
+        ("import torch", "x = x.cuda()",
+         f'device = torch.device("mps" if {MPS} else "cuda" if torch.cuda.is_available() else "cpu")\n'
+         "x = x.to(device)"),
+        ('import torch\ndevice = torch.device("cuda")', "x = x.cuda(non_blocking=True)",
+         "x = x.to(device, non_blocking=True)"),
+        ("import torch\ndevice = torch.device(name)", "x = x.cuda()", f'x = x.to("mps" if {MPS} else "cuda")'),
+        ("import torch\ndef f(device): pass", "x = x.cuda()", f'x = x.to("mps" if {MPS} else "cuda")'),
+    ],
+)  # fmt: skip
+def test_names_are_those_of_the_file(head: str, line: str, expected: str) -> None:
+    """torch by its own name there, `device` where it is CUDA's; else no code."""
+    assert new(line, head) == expected
+
+
+def test_a_test_of_the_device_around_a_line() -> None:
+    """What only CUDA comes to stays CUDA's; so does a chain that asks for mps itself."""
+    for head in ('if device.type == "cuda":', "if a:\n    pass\nelif torch.backends.mps.is_available():"):
+        text = f"import torch\n{head}\n    torch.cuda.synchronize()\n"
+        place = place_in_file(text, ast.parse(text), text.count("\n"))
+        assert place is not None
+        assert build(LineEdit(portable), place) is None
+
+
+def test_what_hangs_on_the_question() -> None:
+    """Where the block asks CUDA for what mps has not, it must not be entered on a Mac."""
+    text = "import torch\nif torch.cuda.is_available():\n    print(torch.cuda.get_device_name(0))\n"
+    place = place_in_file(text, ast.parse(text), 2)
+    assert place is not None
+    assert build(LineEdit(portable), place) is None
+
+
+@pytest.mark.parametrize(
+    ("around", "line", "expected"),
+    [
+        ("import torch as t\nx = 1\ny = x\nm.to('cuda')", 4,
+         "m.to(\"mps\" if t.backends.mps.is_available() else 'cuda')"),
+        ("m.to('cuda')", 1, None),  # torch may have any name
+        ("o = Adam(\n    p,\n    lr=1,\n)", 2, None),  # a part of a call is no statement
+        ("o = f(a,\n      b=torch.zeros(3, device='cuda'),\n      c=1)", 2,
+         "o = f(a,\n      b=torch.zeros(3, device=\"mps\" if torch.backends.mps.is_available() else 'cuda'),\n"
+         "      c=1)"),
+        ("      b=torch.zeros(3, device='cuda'),\n      c=1)", 1, None),
+        ("def f(\n    device='cuda',\n    x=torch.a,\n):", 1, "def f(\n    device=\"mps\" if torch.backends.mps."
+         "is_available() else 'cuda',\n    x=torch.a,\n):"),
+    ],
+)  # fmt: skip
+def test_a_line_of_a_recording(around: str, line: int, expected: str | None) -> None:
+    """By the lines that are recorded of its file; whatever they do not tell is not written."""
+    rows = around.split("\n")
+    place = place_at(Site("train.py", line, source=rows[line - 1].strip(), first=1, around=around))
+    built = build(LineEdit(portable), place) if place is not None else None
+    assert (built.code if built else None) == expected
+
+
+def test_other_lines_of_the_file_tell_its_names() -> None:
+    """Far away in the file: the import, where another finding's lines hold it."""
+    site = Site(
+        "train.py", 50, source="m.to('cuda')", first=50, around="m.to('cuda')", recorded={1: "import torch as t"}
+    )
+    place = place_at(site)
+    assert place is not None
+    built = build(LineEdit(portable), place)
+    assert built is not None
+    assert built.code == "m.to(\"mps\" if t.backends.mps.is_available() else 'cuda')"
+
+
+CORPUS = [
+    "optimizer = AdamW(model.parameters(), lr=1e-3)",
+    "optimizer = torch.optim.SGD(\n    model.parameters(),\n    lr=0.1,  # rate\n)",
+    "optimizer = torch.optim.SGD(\n    model.parameters(), lr=0.1)",
+    "self.opt = optim.Adam([{'params': ä}, {'params': b}], lr=1)",
+    "opt.zero_grad(set_to_none=False)",
+    "losses.append(loss.item())",
+    "found.extend(x.cpu())",
+    "print(f'{loss.item():.3f} {step}')",
+    "total += float(loss) * len(x); n += 1",
+    "return loss.item(), acc.item()",
+    "x, y = x.cuda(), y.cuda(non_blocking=True)",
+    "model = nn.DataParallel(Net().cuda()).cuda()",
+    "loader = DataLoader(data, 8, True, num_workers=args.workers, pin_memory=True)",
+    "with torch.no_grad(), torch.cuda.amp.autocast(): y = model(x.cuda())",
+    "lambda x: x.cuda()",
+    "x = [t.cuda() for t in batch]",
+    "@torch.cuda.amp.autocast()",
+    "elif torch.cuda.is_available():",
+    "a = b if torch.cuda.is_available() else c",
+    "assert torch.cuda.is_available()",
+    'torch.set_default_device("cuda")',
+    'device = torch.device("cuda:" + str(rank) if torch.cuda.is_available() else "cpu")',
+    *(line for line, _ in CHOICES),
+]
+EDITS = [
+    *dict.fromkeys(rule.edit for rule in RULES.values() if rule.edit is not None and not isinstance(rule.edit, Guard)),
+    LineEdit(without_read), LineEdit(collected), LineEdit(every_50), LineEdit(chosen_by_name),
+]  # fmt: skip
+EXAMPLES = [
+    f"{rule.example.setup}\n{half}"
+    for rule in RULES.values() if rule.example is not None
+    for half in (rule.example.bad, rule.example.good)
+]  # fmt: skip
+
+
+def bound(text: str) -> set[str]:
+    """Every name that a text gives a value or imports, and Python's own."""
+    tree, names = ast.parse(text), set(dir(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.alias):
+            names.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+    return names
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda it: getattr(getattr(it, "rewrite", None), "__name__", "call"))
+def test_every_edit_on_every_line(edit: Edit) -> None:
+    """The file parses, no name is new but what comes with it, and once more changes nothing."""
+    bodies = {":": "\n    pass", "@": "\ndef f():\n    pass"}
+    files = []
+    for line in CORPUS:
+        line = line if not line.startswith("elif") else f"if a: pass\n{line}"
+        line += bodies.get(":" if line.endswith(":") else line[0], "")
+        if line.startswith("return"):
+            line = f"def f():\n    {line}"
+        files.append(f"import torch\nfor i, x in enumerate(loader):\n    {line.replace(chr(10), chr(10) + '    ')}\n")
+    changes = 0
+    for text in [*files, *EXAMPLES]:
+        script = Script(Path("train.py"), text, "utf-8")
+        for number in range(1, text.count("\n") + 1):
+            made = script.edited(edit, number)
+            if made is None:
+                continue
+            changes += 1
+            changed, inserts = made
+            assert bound(changed.text) <= bound(text) | {it.name for it in inserts}
+            whole = changed.with_inserts(inserts, number)
+            assert whole is not None
+            row = number + whole.text.count("\n") - text.count("\n") if inserts else number
+            if edit != LineEdit(every_50):  # a line within its new block has the same loop
+                assert whole.edited(edit, row) is None, whole.line(row)
+    assert changes
+
+
+def test_a_call_keeps_its_form() -> None:
+    """A comma at the end, an argument a line, a comment: all stay."""
+    edit = CallEdit(("f",), set=(("b", "2"),), drop=("c",))
+    for before, after in (
+        ("f()", "f(b=2)"),
+        ("f(a,)", "f(a, b=2,)"),
+        ("f(c=1)", "f(b=2)"),
+        ("f(\n    a,  # x\n    c=1,\n)", "f(\n    a,  # x\n    b=2,\n)"),
+        ("f(\n    a  # x\n)", "f(\n    a,  # x\n    b=2\n)"),
+        ("f(*a, **o)", ""),
+        ("f(b=1, **o)", "f(b=2, **o)"),
+    ):
+        assert new(before, edit=edit) == after
+
+
+def test_what_a_line_says_is_what_is_built() -> None:
+    """The words and the edit are of one tree."""
+    line = "total += float(a + b) * len(x)"
+    assert (
+        UserLine.of(line).without_read == new(line, edit=LineEdit(without_read)) == "total += (a + b).detach() * len(x)"
+    )
+
+
+def test_no_rule_is_named_outside_of_the_rules() -> None:
+    """What treats a rule in its own way goes by its fields. Ids stand where rules and faults lie, and in examples."""
+    examples = {
+        "commands/_explain.py": {"MPS201"},  # `anymps explain MPS201`
+        "findings/_comments.py": {"MPS201"},  # `# anymps: ignore[MPS201] reason`
+        "findings/_settings.py": {"MPS201"},  # `disable = ["MPS201"]`
+        "findings/advice/_optimizers.py": {"MPS691"},
+        "findings/advice/_scaler.py": {"MPS305"},  # a sentence refers to its page
+        "findings/advice/_wait_advice.py": set(),
+    }
+    for path in [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.cpp"), *SOURCE.rglob("*.h"), *SOURCE.rglob("*.html")]:
+        name = path.relative_to(SOURCE).as_posix()
+        if not name.startswith(("findings/rules/", "rules/faults/")):
+            found = set(re.findall(r"MPS\d{1,3}\b", path.read_text(encoding="utf-8")))
+            assert found <= examples.get(name, set()), f"{name} names {found}"

@@ -1,0 +1,135 @@
+"""MPS409: the lines that ask for CUDA. One that must change is a finding, those that use its device stand beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from anymps.findings import RULES, Finding, find
+from anymps.fix import Program, edits_for
+from anymps.fix._edits import apply_all
+from anymps.record import RecordingBuilder, Site
+
+MPS = "torch.backends.mps.is_available()"
+KEPT = "Elsewhere it means what it did; the lines that use the device can stay."
+
+
+def answered(text: str, lines: Sequence[int], torch_version: str = "2.13.0") -> list[Finding]:
+    """The findings of a run in which these lines of a script asked for CUDA and were answered."""
+    builder = RecordingBuilder(meta={"torch_version": torch_version})
+    for line in lines:
+        source = text.splitlines()[line - 1].strip()
+        site = builder.site("train.py", line, "<module>", source, text=text)
+        builder.note("cuda_answered", start_ns=line, site=site)
+    return [it for it in find(builder.close()) if it.id == "MPS409"]
+
+
+def test_the_line_that_chose_is_the_finding() -> None:
+    """Its users stand beside it, and are none of their own; a line is told once."""
+    text = (
+        'import torch\ndevice = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "model = net().to(device)\nx = x.to(device)\n"
+    )
+    (finding,) = answered(text, [2, 3, 4, 2])
+    assert (finding.site.line, finding.count, finding.related_as) == (2, 4, "used at")
+    assert [site.line for site in finding.related_sites] == [3, 4]
+    assert finding.what == "This line asks for CUDA, and mps answered. 2 other lines use its device."
+    assert finding.why.endswith("Without it the script chooses the CPU.")
+    assert finding.fix == (
+        f'Write `device = torch.device("mps" if {MPS} else "cuda" if torch.cuda.is_available() else "cpu")`. {KEPT}'
+    )
+
+
+def test_a_device_as_text_is_found_in_what_is_recorded() -> None:
+    """Nothing of torch ran at its line: it is read off the lines around those that use it."""
+    text = 'import torch\nargs.device = "cuda"\nmodel = net().to(args.device)\nx = x.to(args.device)\n'
+    (finding,) = answered(text, [3, 4])
+    assert (finding.site.line, [site.line for site in finding.related_sites]) == (2, [3, 4])
+    assert finding.what == "This line names CUDA as the device; 2 lines use it, and mps answered."
+    assert finding.fix == f'Write `args.device = "mps" if {MPS} else "cuda"`. {KEPT}'
+
+
+def test_a_device_that_is_chosen_elsewhere() -> None:
+    """One finding, with the words where to look; no code."""
+    (finding,) = answered("x = x.to(args.device)\ny = y.to(args.device)\n", [1, 2])
+    assert (finding.count, finding.change, [site.line for site in finding.related_sites]) == (2, None, [2])
+    assert finding.what == "2 lines use a device that was chosen elsewhere as CUDA, and mps answered."
+    assert finding.fix == (
+        "Nothing here. Choose mps first where the device is named, such as the default of an option."
+    )
+
+
+def test_a_portable_script_is_no_finding() -> None:
+    """It asks for mps itself, after CUDA: without `--cuda-as-mps` it gets mps."""
+    text = (
+        'import torch\nd = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else 0\n'
+        "x = x.to(d)\n"
+    )
+    assert answered(text, [2, 3]) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('@torch.autocast("cuda", enabled=False)',
+         "Only `--cuda-as-mps` makes it act on mps. Without it, autocast for CUDA does nothing on a Mac."),
+        ("scaler = torch.cuda.amp.GradScaler()",
+         "Only `--cuda-as-mps` makes it act on mps. Without it, a GradScaler for CUDA switches itself off on a Mac."),
+        ("use = torch.cuda.is_available()",
+         "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the answer is no, and the script does what "
+         "it does on a CPU."),
+        ("torch.cuda.empty_cache()",
+         "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."),
+        ("x = x.cuda()", "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises."),
+    ],
+)  # fmt: skip
+def test_what_a_line_does_on_a_mac_as_it_stands(line: str, why: str) -> None:
+    """Each kind of line has its own reason."""
+    (finding,) = answered(f"import torch\n{line}\ndef f(): pass\n", [2])
+    assert finding.why == why
+
+
+def test_memory_before_torch_29() -> None:
+    """There `torch.accelerator` does not tell of memory: the advice is in words."""
+    text = "import torch\nprint(torch.cuda.max_memory_allocated())\n"
+    assert answered(text, [2])[0].change is not None
+    assert answered(text, [2], "2.8.0")[0].change is None
+
+
+PROJECT = {
+    "train.py": 'import torch\nfrom net import Net\n\nmodel = Net().to("cuda")\n',
+    "net.py": 'import torch\n\n\nclass Net:\n    def __init__(self, device="cuda"):\n        self.device = device\n',
+    "config.py": 'import dataclasses\n\nimport torch\n\n\n@dataclasses.dataclass\nclass C:\n    device: str = "cuda"\n',
+    "tool.py": 'import torch\n\n\ndef main():\n    device = "cuda"\n    if device == "cuda":\n        torch.ones(1)\n',
+    "plain.py": 'device = "cuda"\n',
+}
+
+
+def test_every_device_of_a_project(tmp_path: Path) -> None:
+    """Also where the run did not come, which is told; not where torch has no name."""
+    for name, text in PROJECT.items():
+        (tmp_path / name).write_text(text)
+    main = tmp_path / "train.py"
+    program = Program.read(main)
+    lines = [(main, 4, "<module>"), (tmp_path / "net.py", 6, "__init__")]
+    found = [
+        RULES["MPS409"].finding(
+            Site(str(path), line, function, path.read_text().splitlines()[line - 1].strip()), what="It.", count=1
+        )
+        for path, line, function in lines
+    ]
+    edits, suggestions = edits_for(found, program)
+    assert [it.label for it in edits] == ["MPS409 at train.py:4", "MPS409 at net.py:5"]
+    told = [(it.edit.label if it.edit else "", it.why) for it in suggestions]
+    assert told == [
+        ("MPS409 at config.py:8", "no run is known to have come there"),
+        ("MPS409 at tool.py:5", "no run is known to have come there"),
+    ]
+    assert suggestions[0].finding.fix == f'Write `device: str = "mps" if {MPS} else "cuda"`.'
+    changed = {new.path.name: new.text for _, new in apply_all(edits, program).differences()}
+    assert changed == {
+        "train.py": PROJECT["train.py"].replace('"cuda"', f'"mps" if {MPS} else "cuda"'),
+        "net.py": PROJECT["net.py"].replace('"cuda"', f'"mps" if {MPS} else "cuda"'),
+    }

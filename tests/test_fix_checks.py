@@ -1,0 +1,149 @@
+"""What a changed script must keep where there is no Mac: losses, the device of its model, and its options."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from anymps.commands._fix_checks import Checks
+from anymps.commands._fix_progress import Progress
+from anymps.commands._fix_runs import Tried, _of_worker
+from anymps.commands._proof_session import Order
+from anymps.fix import Budget, Program, Ran
+
+RAN = Ran("", (0.5, 0.25), (), {})
+CUDA = "AssertionError Torch not compiled with CUDA enabled"
+
+
+class Runs:
+    """Runs nothing: `tries` are what it tells of a program and what was asked for, by the first word of its text."""
+
+    order = Order("")
+
+    def __init__(self, **tries: Tried) -> None:
+        self.tries = tries
+        self.asked: list[str] = []
+
+    def try_out(self, program: Program, *, added: tuple[str, ...] = (), device: str = "mps", **_: object) -> Tried:
+        what = added[0].strip("-") if added else device
+        self.asked.append(what)
+        return self.tries[f"{program.script(program.main.path).text.split()[0]}_{what}"]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> tuple[Program, Program]:
+    (tmp_path / "train.py").write_text("before = 'cuda'\n")
+    program = Program.read(tmp_path / "train.py")
+    changed = program.main.with_text("after = 'mps'\n")
+    assert changed is not None
+    return program, program.having(changed)
+
+
+def judged(programs: tuple[Program, Program], options: tuple[tuple[str, ...], ...] = (), **tries: Tried) -> list[str]:
+    """Why the change is refused, or what is told of it."""
+    checks = Checks(cast(Any, Runs(**tries)), Budget(), Progress(), options)
+    found = checks(*programs)
+    return [found.why] if found is not None else checks.notes
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (Tried(RAN, ("cpu",)), Tried(RAN, ("cpu",)), "the first 2 losses agree"),
+        (Tried(RAN, ("cpu",)), Tried(replace(RAN, losses=(0.5, 0.3)), ("cpu",)), "losses differ: 0.3 instead of 0.25"),
+        (
+            Tried(RAN, ("cpu",)),
+            Tried(replace(RAN, losses=(0.5,)), ("cpu",)),
+            "1 losses instead of 2",
+        ),
+        (Tried(RAN, ("cpu",)), Tried(replace(RAN, losses=(0.5,)), ("cpu",), cut=True), "the loss agrees"),
+        (
+            Tried(RAN, ("cpu",)),
+            Tried(replace(RAN, error="NameError x"), ("cpu",)),
+            "the script stops: NameError x",
+        ),
+        (Tried(RAN, ("cpu",)), Tried(RAN, ("meta",)), "the model is on meta instead of cpu"),
+        (
+            Tried(replace(RAN, error=CUDA, losses=()), ()),
+            Tried(RAN, ("cpu",)),
+            f"the script stopped before ({CUDA}); it runs there now",
+        ),
+        (
+            Tried(replace(RAN, error=CUDA, losses=()), ()),
+            Tried(replace(RAN, error=CUDA, losses=()), ("cpu",)),
+            f"the script stopped before ({CUDA}); it stops there too: {CUDA}",
+        ),
+        (
+            Tried(replace(RAN, error="ValueError 17"), ("cpu",)),
+            Tried(replace(RAN, error="ValueError 18"), ("cpu",)),
+            "the first 2 losses agree",
+        ),
+    ],
+)
+def test_without_a_gpu(programs: tuple[Program, Program], before: Tried, after: Tried, told: str) -> None:
+    """Where the script stopped there before, nothing can be compared; what it did before that can."""
+    assert judged(programs, before_cpu=before, after_cpu=after) == [f"without a GPU {told}"]
+
+
+ON_CPU, ON_MPS, FAILED = Tried(RAN, ("cpu",)), Tried(RAN, ("mps",)), Tried(replace(RAN, error="ValueError x"), ())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (ON_CPU, ON_CPU, ["without a GPU the first 2 losses agree", "with --no-cuda the model is on cpu, as before"]),
+        (ON_CPU, ON_MPS, ["with --no-cuda the model is on mps instead of cpu"]),
+        (ON_CPU, FAILED, ["with --no-cuda the script stops: ValueError x"]),
+        (FAILED, ON_MPS, ["without a GPU the first 2 losses agree"]),
+    ],
+)
+def test_with_an_option(programs: tuple[Program, Program], before: Tried, after: Tried, told: list[str]) -> None:
+    """The model must be where it was; an option with which the script failed before tells nothing."""
+    tries = {"before_cpu": ON_CPU, "after_cpu": ON_CPU, "before_no-cuda": before, "after_no-cuda": after}
+    assert judged(programs, (("--no-cuda",),), **tries) == told
+
+
+def test_options_are_tried_where_a_change_names_a_device(programs: tuple[Program, Program]) -> None:
+    """And while there is time."""
+    before, after = programs
+    plain = before.main.with_text("after = 2\n")
+    assert plain is not None
+    unnamed = (before.having(cast(Any, before.main.with_text("before = 1\n"))), before.having(plain))
+    assert judged(unnamed, (("--no-cuda",),), before_cpu=ON_CPU, after_cpu=ON_CPU) == [
+        "without a GPU the first 2 losses agree"
+    ]
+    budget = Budget(spent=300.0, longest=10.0)
+    checks = Checks(cast(Any, Runs(before_cpu=ON_CPU, after_cpu=ON_CPU)), budget, Progress(), (("--no-cuda",),))
+    assert checks(before, after) is None
+    assert checks.notes[-1] == "not checked within the time of 3 runs: --no-cuda"
+
+
+def test_the_script_as_it_stands_is_tried_once(programs: tuple[Program, Program]) -> None:
+    """However many changes are compared with it."""
+    runs = Runs(before_cpu=ON_CPU, after_cpu=ON_CPU)
+    checks = Checks(cast(Any, runs), Budget(), Progress(), ())
+    assert (checks(*programs), checks(*programs)) == (None, None)
+    assert runs.asked == ["cpu", "cpu", "cpu"]
+
+
+OWN = 'Traceback (most recent call last):\n  File "train.py", line 9\nRuntimeError: it died\n'
+OF_WORKER = 'Traceback (most recent call last):\n  File "train.py", line 3\n    f()\nKeyError: 1\n'
+DIRECT = "\nThe above exception was the direct cause of the following exception:\n\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "traceback"),
+    [
+        ("", ""),
+        (OWN, ""),
+        (OWN + DIRECT + OWN, ""),
+        (f"warning\n{OF_WORKER}more\n{OWN}", OF_WORKER.rstrip()),
+        (f"{OF_WORKER}{OF_WORKER}{OWN}{DIRECT}{OWN}", OF_WORKER.rstrip()),
+    ],
+)
+def test_the_traceback_of_a_worker_is_not_the_scripts(errors: str, traceback: str) -> None:
+    """The script's own is the last, with what led to it."""
+    assert _of_worker(errors) == traceback

@@ -1,0 +1,61 @@
+"""What differs in each run of a program makes no two errors, and no two printed lines, different."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.fix import comparable, numbers
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "DataLoader worker (pid(s) 28250) exited unexpectedly",
+            "DataLoader worker (pid(s) 30047, 30048) exited unexpectedly",
+        ),
+        ("<Net object at 0x7f3a2c0011d0> is not callable", "<Net object at 0x7fe11a9b2340> is not callable"),
+        ("connect to 127.0.0.1:29500 failed", "connect to 127.0.0.1:40123 failed"),
+        ("at 12:30:01.5 on 2026-11-23: no data", "at 07:01:59 on 2027-01-02: no data"),
+        ("cannot open /tmp/tmpx1_ab/part.bin: gone", "cannot open /tmp/tmpq9zz2/part.bin: gone"),
+        (
+            "no file '/private/var/folders/x/T/fix-1/a'",
+            "no file '/private/var/folders/y/T/fix-2/b'",
+        ),
+        ("run 123e4567-e89b-12d3-a456-426614174000 failed", "run 00000000-e89b-12d3-a456-426614174999 failed"),
+        ("timed out after 30.5 seconds", "timed out after 31 seconds"),
+    ],
+)
+def test_numbers_of_one_run(one: str, other: str) -> None:
+    """Process ids, addresses, ports, times, and paths of temporary folders."""
+    assert comparable(one) == comparable(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Cannot convert to float64", "Cannot convert to float32"),
+        ("'Net' has no attribute 'conv1'", "'Net' has no attribute 'conv2'"),
+        ("no file 'data/train.txt'", "no file 'data/test.txt'"),
+    ],
+)
+def test_names_with_digits_stay(one: str, other: str) -> None:
+    """They say what went wrong."""
+    assert comparable(one) != comparable(other)
+
+
+@pytest.mark.parametrize(
+    ("printed", "kept"),
+    [
+        ("epoch 1 loss 0.25 time 3.2s", (1.0, 0.25)),
+        ("| ms/batch  8.2 | loss 5.1 | ppl 3", (5.1, 3.0)),
+        ("time: 0.123 (0.11) loss 2.0 (2.1)", (2.0, 2.1)),
+        ("took 12 seconds, acc 93.5", (93.5,)),
+        ("45.2 samples/sec, 123 it/s", ()),
+        ("2026-11-23 12:33:01,250 step 4", (4.0,)),
+        ("Epoch [1/5], Loss: 3e-1", (1.0, 5.0, 0.3)),
+    ],
+)
+def test_times_are_no_results(printed: str, kept: tuple[float, ...]) -> None:
+    """What a line itself calls a time, a speed or a date is another in every run."""
+    assert numbers(printed) == kept

@@ -1,0 +1,74 @@
+"""Options of a script that name a device are found in its syntax tree, and lines are known again after a change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anymps.fix import Program, device_options, new_statements
+from anymps.fix._lines import new_line, statement_lines
+
+
+def options_of(folder: Path, text: str, *given: str) -> list[tuple[str, ...]]:
+    (folder / "train.py").write_text(text)
+    return device_options(Program.read(folder / "train.py"), given)
+
+
+@pytest.mark.parametrize(
+    ("call", "options"),
+    [
+        ('parser.add_argument("--no-cuda", action="store_true")', [("--no-cuda",)]),
+        ('parser.add_argument("-d", "--device", default="cuda:0", help="where")', [("--device", "cpu")]),
+        ('parser.add_argument("--device", choices=["cuda", "cpu", "mps"])', [("--device", "cpu"), ("--device", "mps")]),
+        ('parser.add_argument("--gpu", type=int, default=0)', [("--gpu", "-1")]),
+        ('parser.add_argument("--gpu_ids", default="0,1")', [("--gpu_ids", "-1")]),
+        (
+            'parser.add_argument("--cuda", action=argparse.BooleanOptionalAction)',
+            [("--cuda",), ("--no-cuda",)],
+        ),
+        ('click.option("--cuda/--no-cuda", default=True)', [("--cuda",), ("--no-cuda",)]),
+        ('click.option("--cpu", is_flag=True)', [("--cpu",)]),
+        ('click.option("--device", type=click.Choice(["cpu", "cuda"]))', [("--device", "cpu")]),
+        ('parser.add_argument("--lr", type=float)', []),
+        ('parser.add_argument("--num-gpus", type=int)', []),
+        ('parser.add_argument("device")', []),
+        ('parser.add_argument("--device", action="version")', []),
+    ],
+)
+def test_options_that_name_a_device(tmp_path: Path, call: str, options: list[tuple[str, ...]]) -> None:
+    """Each with a word after which the model is on the CPU."""
+    assert options_of(tmp_path, f"{call}\n") == options
+
+
+def test_options_of_a_module(tmp_path: Path) -> None:
+    """The project's own, and what it imports in turn; not what the command line has already."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "__init__.py").touch()
+    (tmp_path / "lib" / "options.py").write_text("from .more import add\nimport torch\n")
+    (tmp_path / "lib" / "more.py").write_text(
+        'def add(p):\n    p.add_argument("--no-cuda", action="store_true")\n    p.add_argument("--device")\n'
+    )
+    text = "from lib.options import add\n"
+    assert options_of(tmp_path, text) == [("--no-cuda",), ("--device", "cpu")]
+    assert options_of(tmp_path, text, "--lr", "1", "--device", "cpu") == [("--no-cuda",)]
+    assert options_of(tmp_path, text, "--device=cpu", "--no-cuda") == []
+
+
+BEFORE = "import torch\nx = 1\ny = f(\n    1,\n)\nfor i in range(\n    3\n):\n    z = 2\n"
+
+
+def test_lines_after_a_change() -> None:
+    """Those that stayed, those that changed, and those below of them."""
+    after = BEFORE.replace("x = 1\n", "device = 3\n\nx = 1\n").replace("z = 2", "z = 3")
+    assert [new_line(BEFORE, after, line) for line in (1, 2, 3, 9)] == [1, 4, 5, 11]
+    assert new_statements(BEFORE, after) == [2, 3, 11]
+    assert new_statements(BEFORE, BEFORE.replace("    1,", "    2,")) == [3, 4, 5]
+    before, after = "m = f(1).cuda()\nx = g(2).cuda()\n", "d = h()\n\nm = f(1).to(d)\nx = g(2).to(d)\n"
+    assert [new_line(before, after, line) for line in (1, 2)] == [3, 4]  # all of them changed, and one is new
+    assert [new_line(after, before, line) for line in (3, 4)] == [1, 2]
+
+
+def test_the_statement_at_a_line() -> None:
+    """Of a block its head alone."""
+    assert [statement_lines(BEFORE, line) for line in (2, 4, 7, 9)] == [(2, 2), (3, 5), (6, 8), (9, 9)]

@@ -1,0 +1,69 @@
+"""Which lines of a changed file a run came to, and how a change of a line to which it did not come is marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anymps.commands._fix import _print_patch
+from anymps.findings import RULES
+from anymps.fix import Program, edits_for
+from anymps.fix._edits import apply_all
+from anymps.record import Site
+from processes import run_python
+
+MODULE = "def used(x):\n    if x > 1:\n        return 2\n    return 1\n\n\ndef unused():\n    return 3\n"
+
+
+def test_lines_that_ran(tmp_path: Path) -> None:
+    """In watched files alone, in functions and threads too, through a link as well."""
+    (tmp_path / "module.py").write_text(MODULE)
+    (tmp_path / "other.py").write_text(MODULE)
+    (tmp_path / "link").symlink_to(tmp_path)
+    code = f"""
+        import sys, threading
+        from anymps.commands._reached_lines import ReachedLines
+        path = {str(tmp_path / "module.py")!r}
+        lines = ReachedLines({{path: [1, 2, 3, 4, 8], "/nowhere/other.py": [2]}})
+        lines.watch()
+        sys.path.insert(0, {str(tmp_path / "link")!r})
+        import module, other
+        other.used(1)
+        thread = threading.Thread(target=module.used, args=(1,))
+        thread.start()
+        thread.join()
+        print(sorted(line for file, line in lines.found if file == path), len({{file for file, _ in lines.found}}))
+    """
+    assert run_python(code).lines == ["[1, 2, 4] 1"]
+
+
+def test_without_lines_nothing_is_watched() -> None:
+    """A run without changes is as fast as ever."""
+    code = """
+        import sys
+        from anymps.commands._reached_lines import ReachedLines
+        ReachedLines({}).watch()
+        print(sys.gettrace(), sys.version_info < (3, 12) or sys.monitoring.get_tool(3))
+    """
+    (line,) = run_python(code).lines
+    assert line in ("None True", "None None")
+
+
+def test_what_is_not_proved_is_marked_in_the_patch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Above the file that it changes, in a line that git and patch skip."""
+    (tmp_path / "train.py").write_text("o = Adam(p)\n")
+    program = Program.read(tmp_path / "train.py")
+    site = Site(str(tmp_path / "train.py"), 1, "", "")
+    edits, _ = edits_for([RULES["MPS812"].finding(site, what="It.", count=1)], program)
+    ((old, new),) = apply_all(edits, program).differences()
+    _print_patch(old, new, edits)
+    name = new.path.as_posix()
+    assert capsys.readouterr().out.splitlines() == [
+        "# not proved, the run did not come there: MPS812 in line 1",
+        f"--- a/{name}",
+        f"+++ b/{name}",
+        "@@ -1 +1 @@",
+        "-o = Adam(p)",
+        "+o = Adam(p, fused=True)",
+    ]
