@@ -7,6 +7,7 @@ import io
 import pickle
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ import anymps
 from anymps.device import native
 from anymps.device.cuda import KEPT, REFUSED, REFUSED_MODULES, answers
 from anymps.device.cuda._names import functions_with_device
+from device.compare import text_of
 from processes import run_python
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -90,6 +92,10 @@ def test_generators_and_contexts() -> None:
         lambda: torch.cuda.set_device(1),
         lambda: torch.cuda.get_device_properties("cuda:1"),
         lambda: nn.Linear(1, 1).to("cuda:1"),
+        lambda: nn.Linear(1, 1).cuda(1),
+        lambda: torch.ones(1).cuda(np.int64(1)),
+        lambda: torch.ones(1).cuda(torch.device(1)),
+        lambda: torch.ones(1).untyped_storage().cuda(1),
     ],
 )
 def test_there_is_one_device(ask: object) -> None:
@@ -117,7 +123,8 @@ def test_cuda_methods_move_to_mps() -> None:
     y.sum().backward()
     assert (y.device.type, y.is_cuda, x.grad is not None) == ("mps", False, True)
     assert y.cuda() is y
-    assert y.cuda(0) is y
+    assert all(y.cuda(first) is y for first in (0, np.int64(0), "cuda:0", torch.device("cuda", 0)))
+    assert text_of(RuntimeError, y.cuda, -1) == "Device index must not be negative"
     assert {it.device.type for it in nn.Linear(2, 2).cuda().parameters()} == {"mps"}
     assert torch.ones(2).untyped_storage().cuda().device.type == "mps"
     assert torch.ones(2).pin_memory().tolist() == [1.0, 1.0]
@@ -134,6 +141,44 @@ def test_legacy_types() -> None:
     assert torch.ones(1).type("torch.cuda.LongTensor").is_mps
     assert torch.ones(1).type(torch.float16).device.type == "cpu"
     assert torch.ones(1).type() == "torch.FloatTensor"
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
+def test_a_legacy_type_is_the_default() -> None:
+    """With torch.cuda.FloatTensor as the default type torch.Tensor makes its tensors on mps, too."""
+
+    class Mine(torch.Tensor):
+        pass
+
+    there = torch.ones(1).cuda()
+    torch.set_default_tensor_type("torch.cuda.FloatTensor")
+    try:
+        made = [
+            torch.Tensor([1.0]),
+            torch.Tensor(2, 3),
+            torch.Tensor(torch.Size([2, 3])),
+            torch.Tensor(),
+            torch.zeros(2),
+        ]
+        assert [(it.device.type, tuple(it.shape)) for it in made] == [
+            *[("mps", (1,)), ("mps", (2, 3)), ("mps", (2, 3)), ("mps", (0,)), ("mps", (2,))]
+        ]
+        assert made[0].tolist() == torch.Tensor(np.ones(1)).tolist() == [1.0]
+        assert isinstance(made[0], torch.cuda.FloatTensor)
+        assert nn.Parameter(torch.Tensor(2, 2)).is_mps
+        assert (type(Mine([1.0])), Mine([1.0]).is_mps) == (Mine, True)
+        assert {it.device.type for it in (torch.FloatTensor([1.0]), torch.Tensor([1.0], device="cpu"))} == {"cpu"}
+        assert torch.Tensor(there).data_ptr() == there.data_ptr()  # another view of the same
+        torch.set_default_tensor_type(torch.cuda.HalfTensor)
+        assert torch.Tensor([1.0]).dtype == torch.float16
+        with pytest.raises(TypeError, match="only floating-point types are supported as the default type"):
+            torch.set_default_tensor_type(torch.cuda.LongTensor)
+    finally:
+        torch.set_default_tensor_type("torch.FloatTensor")
+    assert {it.device.type for it in (torch.Tensor([1.0]), torch.Tensor(2, 3), torch.zeros(1))} == {"cpu"}
+    torch.set_default_tensor_type(torch.cuda.FloatTensor)
+    anymps.enable(cuda_as_mps=False)
+    assert {it.device.type for it in (torch.Tensor([1.0]), torch.zeros(1))} == {"cpu"}
 
 
 def test_checkpoints_of_cuda_load() -> None:

@@ -25,9 +25,9 @@ def noted(script: Callable[[], object]) -> Noted:
         result = script()
     del result
     return [
-        (unsafe.finding, unsafe.operator, unsafe.site.source, unsafe.copy.source)
+        (unsafe.kind, unsafe.operator, unsafe.site.source, unsafe.copy.source)
         for unsafe in capture.recording.unsafe_copies()
-        if unsafe.finding != "MPS702"  # of torch 2.12 and before: tested by itself
+        if unsafe.kind != "freed"  # of torch 2.12 and before: tested by itself
     ]
 
 
@@ -59,7 +59,7 @@ WRITES: dict[str, tuple[Callable[[torch.Tensor], object], str, str]] = {
 
 @pytest.mark.parametrize("how", WRITES)
 def test_a_changed_source_is_noted_with_both_lines(how: str) -> None:
-    """MPS701 stands at the operator that changed the source, or at the copy where no operator of torch did."""
+    """It stands at the operator that changed the source, or at the copy where no operator of torch did."""
     write, operator, place = WRITES[how]
 
     def script() -> object:
@@ -70,8 +70,8 @@ def test_a_changed_source_is_noted_with_both_lines(how: str) -> None:
         assert y.sum() == 16
         return x
 
-    ((finding, call, line, copy),) = noted(script)
-    assert (finding, call, copy) == ("MPS701", operator, 'y = x.to("mps", non_blocking=True)')
+    ((kind, call, line, copy),) = noted(script)
+    assert (kind, call, copy) == ("changed", operator, 'y = x.to("mps", non_blocking=True)')
     assert place in line
 
 
@@ -106,7 +106,7 @@ READS: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
 
 @pytest.mark.parametrize("how", READS)
 def test_a_result_used_early_is_noted_with_both_lines(how: str) -> None:
-    """MPS703 stands at the first use of the result, by an operator or by numpy, and names the copy."""
+    """A use stands at the first use of the result, by an operator or by numpy, and names the copy."""
     read, operator = READS[how]
 
     def script() -> None:
@@ -114,8 +114,8 @@ def test_a_result_used_early_is_noted_with_both_lines(how: str) -> None:
         x = y.to("cpu", non_blocking=True)
         read(x)
 
-    ((finding, call, _, copy),) = noted(script)
-    assert (finding, copy) == ("MPS703", 'x = y.to("cpu", non_blocking=True)')
+    ((kind, call, _, copy),) = noted(script)
+    assert (kind, copy) == ("used", 'x = y.to("cpu", non_blocking=True)')
     assert call.startswith(operator)
 
 
@@ -226,7 +226,7 @@ def test_an_event_covers_the_copies_before_its_record_only() -> None:
         event.synchronize()
         x.sum()
 
-    assert [finding for finding, *_ in noted(script)] == ["MPS703"]
+    assert [kind for kind, *_ in noted(script)] == ["used"]
 
 
 def test_a_freed_source_is_noted() -> None:
@@ -239,8 +239,8 @@ def test_a_freed_source_is_noted() -> None:
         torch.mps.synchronize()
 
     (unsafe,) = recorded(script).unsafe_copies()
-    assert (unsafe.finding, unsafe.site.source) == (
-        "MPS702",
+    assert (unsafe.kind, unsafe.site.source) == (
+        "freed",
         'torch.ones(4).to("mps", non_blocking=True)  # freed',
     )
 
@@ -288,7 +288,7 @@ def test_the_oldest_sources_are_let_go() -> None:
         for _ in range(3):
             torch.zeros(40 << 20).to("mps", non_blocking=True)  # 160 MiB
 
-    assert [finding for finding, *_ in noted(script)] == ["MPS701"]
+    assert [kind for kind, *_ in noted(script)] == ["changed"]
 
 
 @pytest.mark.usefixtures("strict")

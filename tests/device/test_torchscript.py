@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
-from typing import Any
 
 import pytest
 import torch
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from device.compare import assert_same, text_of
+from traced_operators import outcomes, traced
 
 pytestmark = [
     pytest.mark.usefixtures("mps_device"),
@@ -100,21 +100,6 @@ def test_gradients_of_a_traced_index() -> None:
     assert grad.tolist() == x.grad.tolist()
 
 
-def _traced(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tensor]]:
-    """The operator as a function of the tensors of a sample, and these."""
-    leaves, spec = tree_flatten((sample.input, sample.args, sample.kwargs))
-    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-
-    def call(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        given = list(leaves)
-        for place, tensor in zip(places, tensors, strict=True):
-            given[place] = tensor
-        first, args, kwargs = tree_unflatten(given, spec)
-        return tuple(leaf for leaf in tree_leaves(op.op(first, *args, **kwargs)) if isinstance(leaf, torch.Tensor))
-
-    return call, [leaves[place].detach() for place in places]
-
-
 @pytest.mark.parametrize("name", LISTS)
 def test_operators_with_lists_run_traced(name: str) -> None:
     """Torch's own samples of an operator give under the interpreter what they give without it."""
@@ -123,7 +108,7 @@ def test_operators_with_lists_run_traced(name: str) -> None:
     compared = 0
     for op in (op for op in op_db if op.name == name):
         for sample in islice(op.sample_inputs("mps:0", torch.float32), 0, 8, 2):
-            call, tensors = _traced(op, sample)
+            call, tensors = traced(op, sample)
             try:
                 expected = call(*(tensor.clone() for tensor in tensors))
             except (RuntimeError, NotImplementedError):
@@ -134,3 +119,55 @@ def test_operators_with_lists_run_traced(name: str) -> None:
                 assert_same(other, one.cpu(), strides=False)
                 compared += 1
     assert compared > 0
+
+
+TRACED = (
+    "add",
+    "cat",
+    "index_put",
+    "linalg.svd",
+    "matmul",
+    "nn.functional.conv1d",
+    "nn.functional.conv2d",
+    "nn.functional.conv3d",
+    "nn.functional.conv_transpose1d",
+    "nn.functional.conv_transpose2d",
+    "nn.functional.conv_transpose3d",
+    "nn.functional.layer_norm",
+    "nn.functional.linear",
+    "nn.functional.scaled_dot_product_attention",
+    "softmax",
+    "var_mean",
+)
+"""Each way to a kernel has one here; `make stress` goes through all operators."""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_trace_computes_on_the_input_it_is_given() -> None:
+    """An operator traced with one input gives for another what it gives outside of a trace, on the device."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    found: dict[str, set[str]] = {}
+    for op in op_db:
+        if op.full_name in TRACED:
+            found.setdefault(op.full_name, set()).update(outcomes(op, "mps:0", 2))
+    assert found == {name: {"same"} for name in TRACED}
+
+
+def test_a_traced_convolution_has_no_constants() -> None:
+    """The graph names the input and the parameters, as on a Mac, and a traced gradient arrives at them."""
+    layer = nn.Conv2d(1, 2, 3).to("mps")
+    first, second = torch.ones(1, 1, 5, 5, device="mps"), torch.rand(1, 1, 5, 5, device="mps")
+    made = torch.jit.trace(layer, first)
+    graph = made.inlined_graph
+    assert "Tensor" not in {node.output().type().kind() for node in graph.findAllNodes("prim::Constant")}
+    assert len(graph.findAllNodes("aten::_convolution")) == 1
+    made(second).sum().backward()
+    grad, layer.weight.grad = layer.weight.grad, None
+    layer(second).sum().backward()
+    assert grad is not None and layer.weight.grad is not None
+    assert grad.tolist() == layer.weight.grad.tolist()
+    wrong = second.half()
+    assert text_of(RuntimeError, lambda: made(wrong)).splitlines()[-1] == (
+        "RuntimeError: Input type (MPSHalfType) and weight type (MPSFloatType) should be the same"
+    )

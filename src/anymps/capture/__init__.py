@@ -5,16 +5,16 @@ Importing it loads no torch: what a run or a gate needs beyond `record` and the 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from anymps.capture._cells import name_cell
-from anymps.capture._endings import INTERRUPTED, ending_of
-from anymps.capture._start import record
+from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from anymps.capture._cells import name_cell
+    from anymps.capture._endings import INTERRUPTED, ending_of
     from anymps.capture._progress import Progress
     from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture
+    from anymps.capture._start import record
     from anymps.capture._suite import Allocation, LateError, Section, SuiteCapture
 
 __all__ = [
@@ -32,23 +32,15 @@ __all__ = [
     "record",
 ]
 
-_HOMES = {
-    "ALLOCATION_LIMIT": "anymps.capture._recorder",
-    "Allocation": "anymps.capture._suite",
-    "Capture": "anymps.capture._recorder",
-    "DETAIL_LIMIT": "anymps.capture._recorder",
-    "LateError": "anymps.capture._suite",
-    "Progress": "anymps.capture._progress",
-    "Section": "anymps.capture._suite",
-    "SuiteCapture": "anymps.capture._suite",
-}
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_cells": "name_cell",
+            "_endings": "INTERRUPTED ending_of",
+            "_progress": "Progress",
+            "_recorder": "ALLOCATION_LIMIT Capture DETAIL_LIMIT",
+            "_start": "record",
+            "_suite": "Allocation LateError Section SuiteCapture",
+        },
+    )

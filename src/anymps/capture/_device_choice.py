@@ -1,4 +1,4 @@
-"""Where a program chose its device, read from its source: for a run in which nothing reached mps."""
+"""Where a program chose its device, and what it would move there, by its source: for a run that never reached mps."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from anymps.capture._file_owner import is_library
 _OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MOST_FILES: Final = 200
 _LARGEST: Final = 1 << 20
+_MOST_UNMOVED: Final = 8  # lines
 
 
 @dataclass(frozen=True)
@@ -23,20 +24,19 @@ class _Choice:
 
     rank: int
     line: int
-    better: str = ""
 
 
 def device_choice(script: str) -> dict[str, object]:
     """The line of the program that chose its device.
 
-    `file`, `line`, `source`, and `better`, the line with mps in the choice, empty where it cannot be rewritten safely.
-    `chosen` is false where no line chooses, and the one that imports torch is given. Empty if there is none either.
+    `file`, `line` and `source`. `chosen` is false where no line chooses, and the one that imports torch is given. Empty
+    if there is none either.
     """
     found: list[tuple[int, int, str, _Choice]] = []
     for number, file in enumerate(_files(script)):
         tree = _tree(file)
         if tree is not None:
-            found += [(choice.rank, number, file, choice) for choice in _choices(tree, file)]
+            found += [(choice.rank, number, file, choice) for choice in _choices(tree)]
     if not found:
         return {}
     _, _, file, choice = min(found, key=lambda it: (it[0], it[1], it[3].line))
@@ -44,9 +44,50 @@ def device_choice(script: str) -> dict[str, object]:
         "file": file,
         "line": choice.line,
         "source": linecache.getline(file, choice.line).strip(),
-        "better": choice.better,
         "chosen": choice.rank < _IMPORT,
     }
+
+
+def unmoved(script: str) -> list[dict[str, object]]:
+    """Where a program that names no device makes what its optimizer trains, and the loops that call it.
+
+    Each line has `what` (`model` or `batch`), `file`, `line` and `source`.
+    """
+    found: list[dict[str, object]] = []
+    for file in _files(script):
+        tree = _tree(file)
+        for what, line in _lines_to_move(tree) if tree is not None else ():
+            source = linecache.getline(file, line).strip()
+            found.append({"what": what, "file": file, "line": line, "source": source})
+    return found[:_MOST_UNMOVED]
+
+
+def _lines_to_move(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    trained = {
+        ast.unparse(node.func.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters"
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            if trained & {ast.unparse(target) for target in node.targets}:
+                yield "model", node.lineno
+        elif isinstance(node, ast.For) and any(_calls(inner, trained) for inner in _innermost(node)):
+            yield "batch", node.lineno
+
+
+def _innermost(loop: ast.For) -> Iterator[ast.AST]:
+    """What is in a loop, without what is in loops within it: of epochs and batches the batches count."""
+    pending: list[ast.AST] = list(loop.body)
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, (ast.For, ast.While)):
+            pending += ast.iter_child_nodes(node)
+
+
+def _calls(node: ast.AST, names: set[str]) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in names
 
 
 def _files(script: str) -> Iterator[str]:
@@ -72,11 +113,9 @@ def _tree(file: str) -> ast.Module | None:
 _ASKED, _NAMED, _GIVEN, _IMPORT = range(4)
 
 
-def _choices(tree: ast.Module, file: str) -> Iterator[_Choice]:
+def _choices(tree: ast.Module) -> Iterator[_Choice]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.IfExp) and _asks_for_cuda(node.test):
-            yield _Choice(_ASKED, node.lineno, _with_mps(node, linecache.getline(file, node.lineno)))
-        elif isinstance(node, ast.If) and _asks_for_cuda(node.test):
+        if isinstance(node, (ast.IfExp, ast.If)) and _asks_for_cuda(node.test):
             yield _Choice(_ASKED, node.lineno)
         elif isinstance(node, ast.Assign):
             if _is_other(node.value) and "device" in ast.unparse(node.targets[0]).lower():
@@ -110,27 +149,3 @@ def _is_other(value: ast.expr) -> bool:
     """Whether a value is the name of a device that is not mps."""
     name = value.value if isinstance(value, ast.Constant) else None
     return isinstance(name, str) and name.split(":")[0] in ("cpu", "cuda")
-
-
-def _with_mps(choice: ast.IfExp, line: str) -> str:
-    """The line with mps between CUDA and the CPU, where the choice is plainly between these two."""
-    test, other = ast.unparse(choice.test), choice.orelse
-    root = test.removesuffix(".cuda.is_available()")
-    if root == test or not root.isidentifier() or other.lineno != other.end_lineno or other.lineno != choice.lineno:
-        return ""
-    if isinstance(other, ast.Constant) and other.value == "cpu" and isinstance(choice.body, ast.Constant):
-        mps = '"mps"'
-    elif isinstance(other, ast.Call) and _is_device(other) and [ast.unparse(it) for it in other.args] == ["'cpu'"]:
-        mps = f'{ast.unparse(other.func)}("mps")'
-    else:
-        return ""
-    code = line.encode()
-    start = other.col_offset
-    better = (
-        (code[:start] + f"{mps} if {root}.backends.mps.is_available() else ".encode() + code[start:]).decode().strip()
-    )
-    try:
-        ast.parse(better)
-    except SyntaxError:
-        return ""
-    return better

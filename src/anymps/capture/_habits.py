@@ -22,8 +22,6 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
-from torch.amp.autocast_mode import autocast
-from torch.amp.grad_scaler import GradScaler
 from torch.utils.data._utils.worker import _worker_loop
 from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
@@ -33,6 +31,7 @@ from anymps.capture._compiling import CompileWatch
 from anymps.capture._core import Core
 from anymps.capture._keepers import Keepers
 from anymps.capture._origins import user_frames
+from anymps.capture._precision import Precision
 from anymps.device.cuda import on_use
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
@@ -55,6 +54,7 @@ class Habits:
         self._loaders: weakref.WeakKeyDictionary[DataLoader[Any], int] = weakref.WeakKeyDictionary()
         self._keepers = Keepers(core.is_internal)
         self._compiling = CompileWatch(core)
+        self._precision = Precision(core, self._note_once)
         self._pace: weakref.ref[torch.optim.Optimizer] | None = None  # the optimizer whose steps count
         self._told: set[tuple[str, int]] = set()
 
@@ -65,10 +65,9 @@ class Habits:
         self._replace(undo, _BaseDataLoaderIter, "__init__", self._loader)
         self._replace(undo, multiprocessing.process.BaseProcess, "start", self._process)
         self._replace(undo, multiprocessing.queues.Queue, "put", self._put)
-        self._replace(undo, autocast, "__init__", self._autocast)
-        self._replace(undo, GradScaler, "__init__", self._scaler)
         self._replace(undo, torch.optim.Optimizer, "__init__", self._optimizer)
-        self._replace(undo, torch.autograd, "backward", self._backward)
+        for owner, name, watched in self._precision.watched():
+            self._replace(undo, owner, name, watched)
         self._replace(undo, torch, "compile", self._compile)
         self._replace(undo, torch.cuda, "_lazy_init", self._cuda)
         on_use(self._cuda_answered)
@@ -146,37 +145,8 @@ class Habits:
         if on_mps is not None:
             self._note_once("sent")
 
-    def _autocast(self, region: Any, *given: Any, **named: Any) -> Finish | None:
-        device = str(given[0] if given else named.get("device_type", ""))
-        enabled = bool(given[2] if len(given) > 2 else named.get("enabled", True))
-        if not enabled or device == "cpu":
-            return None
-
-        def made(error: BaseException | None) -> None:
-            if error is None:
-                dtype = str(region.fast_dtype).removeprefix("torch.")
-                self._note_once("autocast", device=str(region.device), dtype=dtype, refused=not region._enabled)
-
-        return made
-
-    def _scaler(self, scaler: Any, *given: Any, **named: Any) -> Finish | None:
-        if not (given[5] if len(given) > 5 else named.get("enabled", True)):
-            return None
-
-        def made(error: BaseException | None) -> None:
-            if error is None:
-                self._note_once("grad_scaler", device=str(scaler._device))
-
-        return made
-
     def _optimizer(self, optimizer: Any, *_: Any, **__: Any) -> None:
         self._made[optimizer] = self._core.current_site()
-
-    def _backward(self, *_: Any, **__: Any) -> None:
-        if torch.is_autocast_enabled("mps"):
-            self._note_once("backward", autocast=str(torch.get_autocast_dtype("mps")).removeprefix("torch."))
-        if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
-            self._note_once("anomaly")
 
     def _compile(self, *given: Any, **named: Any) -> Finish:
         backend, mode = named.get("backend", "inductor"), named.get("mode")
@@ -198,8 +168,10 @@ class Habits:
 
         return asked
 
-    def _cuda_answered(self, refused: str) -> None:
-        if refused:
+    def _cuda_answered(self, refused: str, passed: bool) -> None:
+        if passed:
+            self._note("passed_over", sentence=refused)
+        elif refused:
             self._note("cuda_refused", sentence=refused)
         else:
             self._note_once("cuda_answered")
@@ -222,12 +194,12 @@ class Habits:
     def _note(self, what: str, **facts: object) -> None:
         self._write(what, self._core.current_site(), 0, facts)
 
-    def _note_once(self, what: str, **facts: object) -> None:
+    def _note_once(self, what: str, other: int = 0, /, **facts: object) -> None:
         """Once a line."""
         site = self._core.current_site()
         if (what, site) not in self._told:
             self._told.add((what, site))
-            self._write(what, site, 0, facts)
+            self._write(what, site, other, facts)
 
     def _write(self, what: str, site: int, other: int, facts: dict[str, object]) -> None:
         self._core.note_pair(f"anymps::{what} {json.dumps(facts, sort_keys=True)}", site, other)

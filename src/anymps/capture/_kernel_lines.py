@@ -8,14 +8,13 @@ as nodes of Dynamo's graph, which the cache has compared.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from anymps._atomic import replacing
 from anymps.capture._generated_kernels import kernels_of
 
 _FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
@@ -121,10 +120,8 @@ def _keep(key: str, told: dict[str, object]) -> None:
     path = _path(key)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=path.parent)
-        with open(number, "w", encoding="utf-8") as file:
-            json.dump(told, file)
-        os.replace(name, path)
+        with replacing(path, sync=False) as file:  # after a crash of the machine a broken one is no file of ours
+            file.write(json.dumps(told).encode())
     except OSError:
         pass
 

@@ -12,20 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
 from anymps._version import __version__
 from anymps.capture._cells import shown_file
 from anymps.capture._core import Assign, Core
-from anymps.capture._device_choice import device_choice
+from anymps.capture._device_choice import device_choice, unmoved
 from anymps.capture._endings import ending_of
+from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._origins import default_is_mps, find_caller, find_origin
 from anymps.capture._part import HeldMarks, Part, check_steps
 from anymps.capture._progress import Progress, StepClock
 from anymps.device import CACHE_VARIABLE, State, children_used_mps, native, real_calls, state, this_mac
-from anymps.record import Fate, Recording, RecordingWriter, RefusalKind
+from anymps.record import Fate, RefusalKind
 from anymps.record.format import (
     ModuleRow,
     OperatorRow,
@@ -36,6 +37,9 @@ from anymps.record.format import (
     StepRow,
     quote_file,
 )
+
+if TYPE_CHECKING:
+    from anymps.record import Recording, RecordingWriter
 
 DETAIL_LIMIT = 2_000_000
 """Entries kept one by one (128 MB); later ones are counted in the totals, except waits, copies and refusals."""
@@ -127,6 +131,8 @@ class Capture:
         if _current is not None:
             raise EnableError("anymps: a recording is already running in this process")
         self._source = _choose_source(self._source, current)
+        from anymps.record import RecordingWriter  # it brings all that reads recordings
+
         self._writer = RecordingWriter(self._path, self._facts())
         self._started = time.monotonic()
         self.core, assign = _core_of(self._source, self.flush)
@@ -255,7 +261,10 @@ class Capture:
                     if children_used_mps():
                         self._writer.set_meta("used_by_children", True)
                     else:
-                        self._writer.set_meta("device_choice", device_choice(self._script))
+                        choice = device_choice(self._script)
+                        self._writer.set_meta("device_choice", choice)
+                        if choice and not choice["chosen"]:
+                            self._writer.set_meta("unmoved", unmoved(self._script))
                 self._writer.set_meta("environment", _environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 real = self._real_after if self._real_after is not None else real_calls()
@@ -372,6 +381,9 @@ class Capture:
             detail |= {"default_device": "mps"} if kind == RefusalKind.DEVICE.value and default_is_mps() else {}
             if origin.line:
                 origin_site = self.core.site(origin.file, origin.line, origin.function, "")
+        missed = missed_handler(self.core.is_internal) if kind == RefusalKind.MEMORY.value else None
+        if missed is not None:
+            origin_site = self.core.site(*missed, "")
         caller = None if delayed else find_caller(self.core.is_internal)
         if caller is not None:
             detail["caller"] = caller

@@ -14,14 +14,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture, Drained, site_row
 from anymps.device import real_calls
-from anymps.record import Fate, Flag, Recording, RecordingWriter, Refusal, RefusalKind, Site, Wait
+from anymps.record import Fate, Flag, Refusal, RefusalKind, Site, Wait
 from anymps.record.format import ENTRY, ModuleRow, RefusalRow, SignatureRow, StepRow, mattering
 
+if TYPE_CHECKING:
+    from anymps.record import Recording
+
 # Fields of an entry, in their order.
-_SEQUENCE, _SIGNATURE, _SITE, _STEP, _WAIT, _FLAGS, _REFUSAL = 3, 4, 6, 7, 10, 12, 13
+_SEQUENCE, _SIGNATURE, _SITE, _STEP, _WAIT, _FLAGS, _REFUSAL = map(
+    ENTRY.index, ("sequence", "signature", "site", "step", "wait", "flags", "refusal")
+)
 # A factory allocates without an entry and then fills: these name its line.
 _FILLS = {f"aten::{name}_" for name in ("bernoulli", "copy", "fill", "normal", "random", "uniform", "zero")}
 _FILLS |= {"aten::arange", "aten::eye", "aten::linspace"}
@@ -174,6 +180,8 @@ class SuiteCapture(Capture):
             sites = {entry[_SITE] for entry in entries} | {site for row in refusals for site in row[5:7]}
             copies = [entry[_SEQUENCE] for entry in entries if entry[_FLAGS] & Flag.UNSAFE_COPY]
             sites |= {site for pair in copies for site in (pair & 0xFFFFFFFF, pair >> 32)}
+            from anymps.record import RecordingWriter
+
             writer = RecordingWriter.in_memory({**self._facts(), "ending": {"status": 0}})
             writer.add_operators((number, self._names[number]) for number in sorted({row[1] for row in signatures}))
             writer.add_signatures(signatures)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from anymps.device._build import CACHE_VARIABLE, build, cache_directory, check_cache, is_built
 from anymps.device._default_device import default_device
 from anymps.device._enable import (
+    ALONE_VARIABLE,
     CUDA_VARIABLE,
     STRICT_COPIES_VARIABLE,
     State,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from anymps.device._native import NativeCore
 
 __all__ = [
+    "ALONE_VARIABLE",
     "CACHE_VARIABLE",
     "CUDA_VARIABLE",
     "KERNELS_VARIABLE",

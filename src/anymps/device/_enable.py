@@ -38,6 +38,7 @@ FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 MAC_VARIABLE = "ANYMPS_MAC"
 STRICT_COPIES_VARIABLE = "ANYMPS_STRICT_COPIES"
 CUDA_VARIABLE = "ANYMPS_CUDA_AS_MPS"
+ALONE_VARIABLE = "ANYMPS_ALONE"
 # What `substrate` may be, each a file `native/device/<name>_substrate.cpp`, with what the banner says of it.
 SUBSTRATES = {
     "host": "computed on this machine's CPU",
@@ -145,6 +146,9 @@ def enable(
     With `cuda_as_mps=True`, else with `ANYMPS_CUDA_AS_MPS=1` in the environment, mps answers for CUDA, on a Mac's own
     device too: `torch.cuda`, `.cuda()` and `"cuda"` (docs/cuda.md). False ends that again.
 
+    With `ANYMPS_ALONE=1` in the environment a process is the only one of each process group that the program makes
+    (docs/cuda.md).
+
     With `kernels="real"`, else with `ANYMPS_KERNELS=real` in the environment, PyTorch's own Metal kernels compute the
     operators whose launch is described, after `anymps kernels add`; the CPU computes the others, as it does all of them
     with `"cpu"` (docs/kernels.md).
@@ -165,13 +169,17 @@ def enable(
     wanted = kernels_asked_for(kernels, substrate)
     with _enabling:  # several threads may ask; one of them does it
         method, first = choose_start_method(start_method), _state is None
-        cuda = _cuda_asked_for(cuda_as_mps)
+        cuda, alone = _cuda_asked_for(cuda_as_mps), _alone_asked_for()
         current = _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet, bool(cuda), wanted)
         if current.mac is not None and (first or start_method is not None):
             install_start_method(method, current.mac)
             if start_method not in (None, SYSTEM):
                 os.environ[START_METHOD_VARIABLE] = method  # child processes do the same
     current = current if cuda is None else _answer_cuda(cuda)
+    if alone:
+        from anymps.device.cuda import run_alone
+
+        run_alone()
     while _when_on:
         _when_on.pop()()
     return current
@@ -186,6 +194,14 @@ def _cuda_asked_for(asked: bool | None) -> bool | None:
     if text not in ("", "0", "1"):
         raise EnableError(f"anymps: {CUDA_VARIABLE}={text!r} must be 1 or 0")
     return True if text == "1" else None
+
+
+def _alone_asked_for() -> bool:
+    """Whether this process is to be the only one of each group."""
+    text = os.environ.get(ALONE_VARIABLE, "0")
+    if text not in ("", "0", "1"):
+        raise EnableError(f"anymps: {ALONE_VARIABLE}={text!r} must be 1 or 0")
+    return text == "1"
 
 
 def _answer_cuda(wanted: bool) -> State:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 _GRAPH_CODE = "<eval_with_key>"  # the Python of a torch.fx graph, such as Dynamo's: torch/fx/graph_module.py
 
-# Who compares or times there is worth knowing.
-_THEIR_OWN = {"doctest", "timeit", "unittest"}
+# Who times there is worth knowing, and the text of a doctest has no other file.
+_THEIR_OWN = {"doctest", "timeit"}
 
 
 def internal_folders() -> list[str]:

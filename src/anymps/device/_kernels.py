@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anymps.device._enable import native
-from anymps.metal.kernels import open_kernels
 from anymps.rules import installed_torch
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ def metal_kernels(release: str | None = None) -> KernelLibrary:
     Raises KernelsError if none were added, llvmlite is missing or a kernel cannot run here, EnableError without the
     device, and BuildError without a C++ compiler.
     """
-    from anymps.metal.kernels import KernelLibrary
+    from anymps.metal.kernels import KernelLibrary, open_kernels
 
     core = native()
     return KernelLibrary(open_kernels(release or str(installed_torch().version).partition("+")[0]), core)

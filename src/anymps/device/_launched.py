@@ -7,11 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from anymps._errors import EnableError
-from anymps.metal.kernels import Metallib, open_kernels
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore
-    from anymps.metal.kernels import Launcher
+    from anymps.metal.kernels import Launcher, Metallib
     from anymps.rules import TorchVersion
 
 KERNELS_VARIABLE = "ANYMPS_KERNELS"
@@ -52,7 +51,7 @@ def open_real_kernels(version: TorchVersion) -> Metallib:
 
     Raises KernelsError if they were not added or cannot be read, also without llvmlite; BuildError without a compiler.
     """
-    from anymps.metal.kernels import check_tools
+    from anymps.metal.kernels import check_tools, open_kernels
 
     found = open_kernels(str(version).partition("+")[0])
     check_tools()

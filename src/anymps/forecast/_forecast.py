@@ -9,7 +9,7 @@ from math import fsum
 from typing import Final
 
 from anymps._errors import CostError, MacError
-from anymps._units import duration, duration_range
+from anymps._text import duration, duration_range
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
 from anymps.forecast._happenings import Place, happenings
 from anymps.mac import Mac, parse_mac
@@ -55,8 +55,8 @@ class Forecast:
     """What the typical step, number `step`, would take on a Mac with a release of torch.
 
     `no_time` is empty, or says in one sentence why `time.seconds` is not to be told: memory or loading decide, which
-    nothing here knows of that Mac. What the GPU works holds even then. `workers`: loading runs in worker processes, and
-    is in it only as far as the program waited for them.
+    nothing here knows of that Mac, or there was one step alone. What the GPU works holds even then. `workers`: loading
+    runs in worker processes, and is in it only as far as the program waited for them.
     """
 
     mac: Mac
@@ -67,6 +67,8 @@ class Forecast:
     workers: bool = False
     happenings: Sequence[Happening] = field(default=(), repr=False)
     """What the tracks name by its place."""
+    on_cpu: float | None = None
+    """What the step would take on that Mac's CPU, in seconds, where launches bind it and the CPU would be faster."""
 
     @property
     def waits(self) -> tuple[PlacedWait, ...]:
@@ -94,7 +96,12 @@ class Forecast:
         span = duration_range(1e9 * time.low, 1e9 * time.high)
         takes = f"A step would take about {duration(1e9 * time.seconds)} on an {mac} ({span})"
         keep_up = ", if the loader's workers keep up" if self.workers else ""
-        return f"{takes}, bound by {self.bound}{keep_up}.{told}"
+        return f"{takes}, bound by {self.bound}{keep_up}.{told}{self.cpu_sentence}"
+
+    @property
+    def cpu_sentence(self) -> str:
+        """` That Mac's CPU alone would take about 1.2 ms.`; empty where the GPU is as fast, or that cannot be told."""
+        return "" if self.on_cpu is None else f" That Mac's CPU alone would take about {duration(1e9 * self.on_cpu)}."
 
 
 _seen: weakref.WeakKeyDictionary[Recording, tuple[Step, list[Happening], float]] = weakref.WeakKeyDictionary()
@@ -175,7 +182,23 @@ def _forecast(recording: Recording, mac: Mac | None, *, alone: bool) -> Forecast
         raise CostError("anymps: no time is told for this Mac: nothing in the step works on its GPU")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
     loading = fsum(it.work or 0.0 for it in found if it.kind == "batch") / speed
-    return Forecast(mac, torch, step.step, time, _no_time(recording, mac, time, loading), workers, found)
+    no_time = _no_time(recording, mac, time, loading)
+    on_cpu = _on_cpu(recording, mac, speed)
+    faster = not no_time and time.bound == "launch" and on_cpu is not None and on_cpu < time.low
+    return Forecast(mac, torch, step.step, time, no_time, workers, found, on_cpu if faster else None)
+
+
+def _on_cpu(recording: Recording, mac: Mac, speed: float) -> float | None:
+    """The step as this machine's CPU has computed it, in the time of the Mac's; None where something else computed.
+
+    The shortest step but the first one, as what is longer was held up. For small operators only: of large ones the
+    number of cores decides, and how they are built.
+    """
+    if recording.meta.get("virtual") is not True or recording.meta.get("real_calls") or not mac.cpu_speed:
+        return None
+    complete = [step for step in recording.steps() if step.complete]
+    spans = [step.end_ns - step.start_ns for step in complete[1:] if step.end_ns is not None]
+    return 1e-9 * min(spans) * speed / mac.cpu_speed if spans else None
 
 
 def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, list[Happening], float]:
@@ -204,6 +227,10 @@ def _no_time(recording: Recording, mac: Mac, time: WalkedStep, loading: float) -
     story = recording.memory_story
     if story.peak is not None and story.peak_reserved > mac.recommended_max_memory:
         return "How long a step takes is not predicted: its memory is above the Mac's working set, so macOS pages."
+    if sum(step.complete for step in recording.steps()) == 1:
+        return (
+            "How long a step takes is not predicted from one step: it holds all that came before it, such as imports."
+        )
     if time.bound == "loading":
         return f"Data loading would bind a step, so its time is not predicted: it took {duration(1e9 * loading)} here."
     return ""

@@ -6,10 +6,16 @@ reads them, so a tensor tells the truth: it is on `mps`.
 
 from __future__ import annotations
 
-from anymps.device.cuda._install import answer_cuda, answers, is_answered, stop_answering
-from anymps.device.cuda._kept import KEPT
-from anymps.device.cuda._refused import REFUSED, REFUSED_MODULES
-from anymps.device.cuda._uses import on_use
+from typing import TYPE_CHECKING
+
+from anymps._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from anymps.device.cuda._alone import run_alone
+    from anymps.device.cuda._install import answer_cuda, answers, is_answered, stop_answering
+    from anymps.device.cuda._kept import KEPT
+    from anymps.device.cuda._refused import REFUSED, REFUSED_MODULES
+    from anymps.device.cuda._uses import on_use
 
 __all__ = [
     "KEPT",
@@ -19,5 +25,18 @@ __all__ = [
     "answers",
     "is_answered",
     "on_use",
+    "run_alone",
     "stop_answering",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_alone": "run_alone",
+            "_install": "answer_cuda answers is_answered stop_answering",
+            "_kept": "KEPT",
+            "_refused": "REFUSED REFUSED_MODULES",
+            "_uses": "on_use",
+        },
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anymps.device.cuda import _amp, _devices, _libraries, _memory, _random, _streams, _tensors
+from anymps.device.cuda import _amp, _devices, _legacy, _libraries, _memory, _random, _streams, _tensors
 from anymps.device.cuda._names import functions_with_device, index_of, stand_in, types_with_device
 from anymps.device.cuda._patches import Patches
 from anymps.device.cuda._refused import REFUSED, REFUSED_MODULES, refusing, refusing_class
@@ -51,6 +51,7 @@ def answer_cuda(core: NativeCore, mac: Mac | None) -> None:
     patches.put(importlib.import_module("torch.cuda._utils"), "_get_device_index", _device_index)
     _amp.install(patches)
     _tensors.install(patches)
+    _legacy.install(patches)
     _libraries.install(patches)
     _answer_data_parallel(patches)
     core.rename_cuda(stand_in, functions, types)
@@ -79,7 +80,7 @@ def answers(mac: Mac | None) -> dict[str, Any]:
     return {
         **{name: it if isinstance(it, type) else told(it) for name, it in functions.items()},
         **_streams.CLASSES,
-        **_tensors.LEGACY,
+        **_legacy.LEGACY,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,14 +47,26 @@ def index_of(device: Any = None) -> int:
     """
     if device is None:
         return 0
-    if not isinstance(device, int):
+    if hasattr(device, "__index__"):  # a number, of NumPy too
+        index = operator.index(device)
+    else:
         device = torch.device(device)
         if device.type != "mps":
             raise ValueError(f"Expected a cuda device, but got: {device}")  # torch/cuda/_utils.py
-        return 0
-    if device > 0:
-        raise no_such_device(device)
+        index = device.index or 0
+    if index > 0:
+        raise no_such_device(index)
     return 0
+
+
+def place_of(device: Any) -> str:
+    """Where `.cuda(device)` puts something: on the mps device, which has index 0.
+
+    Raises what `index_of` does, and RuntimeError for a negative number, which stands for no device there.
+    """
+    if hasattr(device, "__index__") and operator.index(device) < 0:
+        raise RuntimeError("Device index must not be negative")  # torch/csrc/utils/python_arg_parser.h
+    return f"mps:{index_of(device)}"
 
 
 def functions_with_device() -> list[Callable[..., Any]]:

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-Listener = Callable[[str], None]
-"""Gets what has no counterpart on a Mac and was refused, in a sentence; the empty text for what mps answered."""
+Listener = Callable[[str, bool], None]
+"""Gets what has no counterpart on a Mac, in a sentence, and whether it was passed over (`--alone`), not refused; the
+empty text for what mps answered."""
 
 _listener: Listener | None = None
 
@@ -19,16 +20,16 @@ def on_use(listener: Listener | None) -> None:
     _listener = listener
 
 
-def tell(refused: str = "") -> None:
-    """The running line of the program uses CUDA."""
+def tell(refused: str = "", *, passed: bool = False) -> None:
+    """The running line of the program uses CUDA; `passed`: what no Mac has was passed over (`--alone`)."""
     if _listener is not None:
-        _listener(refused)
+        _listener(refused, passed)
 
 
 def tell_of_caller(depth: int) -> None:
     """The same, unless it is torch that calls: `torch.manual_seed` seeds every device that there may be."""
     if _listener is not None and not called_by(depth + 1, "torch"):
-        _listener("")
+        _listener("", False)
 
 
 def called_by(depth: int, *packages: str) -> bool:

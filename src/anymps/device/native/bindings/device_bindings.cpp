@@ -28,6 +28,7 @@ PyObject* install_device(PyObject*, PyObject* machine) {
     books().describe(torch_minor, recommended, max_buffer);
     choose_substrate(where);
     install_allocator();
+    install_host_cache();
     learn_plain_keys();
     hide_cuda();
     install_backend({major, minor});

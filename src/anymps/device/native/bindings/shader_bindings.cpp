@@ -6,6 +6,10 @@
 #include "law/law.h"
 #include "recorder/recorder.h"
 
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <functional>
+#include <optional>
 #include <string>
 
 namespace anymps {
@@ -42,12 +46,63 @@ PyObject* offer_to_launcher(PyObject*, PyObject* args) {
   });
 }
 
+// begin_margins(): buffers that are allocated from now on have empty memory around them.
+PyObject* begin_margins(PyObject*, PyObject*) {
+  margins::begin();
+  Py_RETURN_NONE;
+}
+
+void each_tensor(PyObject* list, const std::function<void(Py_ssize_t, const at::Tensor&)>& see) {
+  if (!PyList_Check(list)) {
+    throw std::invalid_argument("anymps: no list of tensors");
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    PyObject* one = PyList_GET_ITEM(list, i);
+    if (THPVariable_Check(one)) {
+      see(i, THPVariable_Unpack(one));
+    }
+  }
+}
+
+// guard_buffers(tensors): the margins of their buffers are marked.
+PyObject* guard_buffers(PyObject*, PyObject* tensors) {
+  return guarded([&]() -> PyObject* {
+    each_tensor(tensors, [](Py_ssize_t, const at::Tensor& tensor) { margins::guard(tensor); });
+    Py_RETURN_NONE;
+  });
+}
+
+// stray_write(tensors) -> (index in the list, offset of the first byte, how many bytes, bytes of the buffer) of the first
+// buffer beside which something was written since `guard_buffers`, or None.
+PyObject* stray_write(PyObject*, PyObject* tensors) {
+  return guarded([&]() -> PyObject* {
+    std::optional<margins::Stray> first;
+    Py_ssize_t where = 0;
+    each_tensor(tensors, [&](Py_ssize_t i, const at::Tensor& tensor) {
+      const std::optional<margins::Stray> found = margins::stray(tensor);
+      if (found && !first) {
+        first = found;
+        where = i;
+      }
+    });
+    if (!first) {
+      Py_RETURN_NONE;
+    }
+    return Py_BuildValue(
+        "(nLnn)", where, static_cast<long long>(first->offset), static_cast<Py_ssize_t>(first->count),
+        static_cast<Py_ssize_t>(first->nbytes));
+  });
+}
+
 }  // namespace
 
 PyMethodDef shader_methods[] = {
     {"shaders_by_operator", shaders_by_operator, METH_NOARGS, "Whether the launch of a shader must go by an operator."},
     {"note_shader_error", note_shader_error, METH_VARARGS, "Notes what a kernel wrote into its error buffer."},
     {"offer_calls", offer_to_launcher, METH_VARARGS, "Has a launcher asked first for calls of these operators."},
+    {"begin_margins", begin_margins, METH_NOARGS, "Has new buffers allocated with empty memory around them."},
+    {"guard_buffers", guard_buffers, METH_O, "Marks the empty memory around the buffers of tensors."},
+    {"stray_write", stray_write, METH_O, "What was written beside the buffers of tensors, or None."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace anymps

@@ -27,7 +27,7 @@ class Call {
  public:
   // `on_host` is what Substrate::computes_on_host says of it.
   Call(const Rule& rule, bool sparse, bool on_host)
-      : rule_(rule), sparse_(sparse), on_host_(on_host), below_autograd_(c10::autograd_dispatch_keyset_with_ADInplaceOrView), span_(rule) {
+      : rule_(rule), sparse_(sparse), on_host_(on_host), below_autograd_(unseen_by()), span_(rule) {
     enter_device();
     backward_thread::note_saved_tensor_hooks();
     if (C10_LIKELY((rule.flags & kConditionalWait) == 0)) {
@@ -78,6 +78,11 @@ class Call {
       return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(original));
     }
   };
+
+  // Neither autograd nor `torch.jit.trace`, to which they would be constants, is to see operators on aliases.
+  static constexpr c10::DispatchKeySet unseen_by() {
+    return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::DispatchKeySet(c10::DispatchKey::Tracer);
+  }
 
   const Rule& rule_;
   const bool sparse_;

@@ -16,6 +16,7 @@
 #include "device/generator.h"
 #include "device/host_generator.h"
 #include "device/launches.h"
+#include "device/margins.h"
 #include "device/memory.h"
 #include "device/pinned.h"
 #include "device/refusals.h"

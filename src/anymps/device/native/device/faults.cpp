@@ -19,6 +19,17 @@ void raise_fault(const HazardRow& row) {
   throw c10::Error(here, row.text);
 }
 
+// Of a call that is no operator.
+void meet(const HazardRow* row, const char* call) {
+  if (row == nullptr) {
+    return;
+  }
+  if (told_by_device()) {
+    note_fault(*row, call);
+  }
+  raise_fault(*row);
+}
+
 }  // namespace
 
 void meet_hazards(const Rule& rule, c10::ArrayRef<Operand> operands) {
@@ -32,12 +43,11 @@ void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
 }
 
 void meet_event_hazard(const EventUse& last) {
-  if (const HazardRow* row = event_hazard(last)) {
-    if (told_by_device()) {
-      note_fault(*row, "torch.mps.Event.elapsed_time");
-    }
-    raise_fault(*row);
-  }
+  meet(event_hazard(last), "torch.mps.Event.elapsed_time");
+}
+
+void meet_host_cache_hazard() {
+  meet(host_cache_hazard(), "torch.accelerator.empty_host_cache");
 }
 
 }  // namespace anymps

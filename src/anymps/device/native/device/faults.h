@@ -21,4 +21,7 @@ void check_hazards(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
 // Hazards of events, which are no operators.
 void meet_event_hazard(const EventUse& last);
 
+// That of `torch.accelerator.empty_host_cache()`.
+void meet_host_cache_hazard();
+
 }  // namespace anymps

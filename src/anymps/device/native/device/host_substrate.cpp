@@ -3,11 +3,11 @@
 
 #include "device/alias.h"
 #include "device/books.h"
+#include "device/margins.h"
 #include "device/memory.h"
 
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/copy_native.h>
-#include <c10/core/CPUAllocator.h>
 
 namespace anymps {
 namespace {
@@ -23,14 +23,17 @@ const SubstrateEntry host_entry("host", []() -> std::unique_ptr<Substrate> { ret
 at::DataPtr HostSubstrate::allocate(size_t nbytes) {
   Block* block = books().allocate(nbytes);
   at::DataPtr bytes;
+  margins::Room room;
   try {
-    bytes = c10::GetCPUAllocator()->allocate(nbytes);
+    bytes = margins::allocate(nbytes, room);
   } catch (...) {
     books().release(block);
     throw;
   }
-  void* data = bytes.get();
-  return mps_pointer(data, new Buffer(std::move(bytes), block));
+  void* data = room.start == nullptr ? bytes.get() : room.start;
+  auto* buffer = new Buffer(std::move(bytes), block);
+  buffer->room = room;
+  return mps_pointer(data, buffer);
 }
 
 at::DataPtr HostSubstrate::adopt(at::DataPtr&& memory, size_t nbytes) {

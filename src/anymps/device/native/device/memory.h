@@ -1,6 +1,8 @@
 // The buffers of mps tensors, and the allocator that torch asks for them.
 #pragma once
 
+#include "device/room.h"
+
 #include <c10/core/Allocator.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/StorageImpl.h>
@@ -28,6 +30,7 @@ struct Buffer {
   uint32_t row;                                   // and in the ledger, 0 if it was born while nothing recorded
   std::atomic<c10::StorageImpl*> alias{nullptr};  // storage of the aliases, made at first use; owns one reference
   std::atomic<c10::TensorImpl*> spare{nullptr};   // an alias that no call uses at the moment; owns one reference
+  margins::Room room;                             // its place between margins, if it has any
 };
 
 // Registers the allocator with torch. Called once, when the substrate is chosen.

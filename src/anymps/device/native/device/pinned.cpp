@@ -1,8 +1,10 @@
 // Pinned memory on the host substrate: host bytes as any other, held in the allocator's books.
 #include "device/pinned.h"
 
+#include "device/faults.h"
 #include "device/memory.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <anymps/release.h>
 
 #include <mutex>
@@ -59,7 +61,33 @@ void PinnedAllocator::release(void* context) {
   allocator.live_.erase(owner->get());
 }
 
+// Keeps nothing: mps has no cache of host memory.
+struct HostCache final : at::HostAllocator {
+  at::DataPtr allocate(size_t nbytes) override {
+    return pinned_allocator()->allocate(nbytes);
+  }
+  void copy_data(void* destination, const void* source, std::size_t count) const override {
+    default_copy_data(destination, source, count);
+  }
+  bool record_event(void*, void*, c10::Stream) override {
+    return false;  // there is no block of its own to mark
+  }
+  void empty_cache() override {
+    meet_host_cache_hazard();  // raises, up to torch 2.14
+  }
+  at::HostStats get_stats() override {
+    return {};
+  }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+};
+
 }  // namespace
+
+void install_host_cache() {
+  static auto* cache = new HostCache;  // torch keeps the pointer
+  at::setHostAllocator(c10::DeviceType::MPS, cache);
+}
 
 c10::Allocator* pinned_allocator() {
   if constexpr (release::pinned_memory_works) {

@@ -12,4 +12,8 @@ c10::Allocator* pinned_allocator();
 // Whether pinned memory begins here.
 bool is_pinned(const void* data);
 
+// Registers what `torch.accelerator.empty_host_cache()` asks for. A Mac registers nothing: up to torch 2.14 the call then
+// goes through a null pointer (at::accelerator::emptyHostCache), from 2.15 on it does nothing.
+void install_host_cache();
+
 }  // namespace anymps

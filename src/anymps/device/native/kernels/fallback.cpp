@@ -5,6 +5,7 @@
 #include "kernels/boxed_arguments.h"
 #include "recorder/recorder.h"
 
+#include <ATen/TracerMode.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
@@ -29,6 +30,7 @@ class FallbackCall {
 
   void run() {
     const Muted inside;  // the copies there and back are this entry's
+    const at::tracer::impl::NoTracerDispatchMode untraced;
     find_device_argument();
     convert_arguments(rule_, op_.schema().arguments(), stack_, [&](const at::Tensor& tensor, bool, size_t position) {
       return to_cpu(tensor, position);

@@ -7,7 +7,9 @@
 #include "kernels/kernel_table.h"
 #include "kernels/unboxed.h"
 
+#include <ATen/TracerMode.h>
 #include <ATen/ops/_adaptive_avg_pool2d_ops.h>
+#include <ATen/ops/_convolution_ops.h>
 #include <ATen/ops/_softmax_ops.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/arange_ops.h>
@@ -156,6 +158,11 @@ class ConvolutionKernel final : public c10::OperatorKernel {
       bool transposed,
       c10::SymIntArrayRef output_padding,
       c10::SymInt groups) {
+    if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {  // torch.jit.trace writes down what this one is made of
+      return at::_ops::convolution::redispatch(
+          c10::DispatchKeySet(c10::DispatchKey::CPU), input, weight, bias, stride, padding, dilation, transposed, output_padding,
+          std::move(groups));
+    }
     if (C10_UNLIKELY(input.is_cpu())) {
       const bool dilated = std::any_of(dilation.begin(), dilation.end(), [](const c10::SymInt& it) { return it != 1; });
       if (weight.dim() == 5 || (weight.dim() == 4 && (transposed || dilated))) {
@@ -196,6 +203,26 @@ class ConvolutionKernel final : public c10::OperatorKernel {
   const Rule& rule_;
   Unboxed<at::_ops::convolution::schema, Convolution> on_mps_;
 };
+
+// What a traced convolution calls: the same, and flags of CUDA.
+at::Tensor traced_convolution(
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation,
+    bool transposed,
+    c10::SymIntArrayRef output_padding,
+    c10::SymInt groups,
+    bool,
+    bool,
+    bool,
+    bool) {
+  return at::_ops::convolution::redispatch(
+      c10::DispatchKeySet(c10::DispatchKey::MPS), input, weight, bias, stride, padding, dilation, transposed, output_padding,
+      std::move(groups));
+}
 
 // Up to torch 2.14 the factors are read as doubles, which a complex number with an imaginary part is not.
 struct Addmm {
@@ -274,6 +301,9 @@ void add_limited_kernels(KernelTable& table) {
   add_unboxed<ops::_adaptive_avg_pool2d, AdaptiveAveragePool>(table);
   table.rows.emplace_back(full_name<ops::convolution>(), [](const Rule& rule) {
     return c10::KernelFunction::makeFromUnboxedFunctor<false, ConvolutionKernel>(std::make_unique<ConvolutionKernel>(rule));
+  });
+  table.rows.emplace_back(full_name<ops::_convolution>(), [](const Rule&) {
+    return c10::KernelFunction::makeFromUnboxedRuntimeFunction(&traced_convolution);
   });
   add_unboxed<ops::addmm, Addmm>(table);
   add_unboxed<ops::arange_start_out, Arange>(table);

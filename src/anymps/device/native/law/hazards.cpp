@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <memory>
+#include <utility>
 
 namespace anymps {
 
@@ -24,13 +26,8 @@ struct OperatorHazards {
 
 namespace {
 
-// anymps.rules.Check, where there is more to it than a condition: what this one spoils shows only where it is read again,
+// anymps.rules.Check, where there is more to it than a condition: what this one spoils shows only where it is read again.
 constexpr const char* kNarrowingCopy = "narrowing_copy";
-// only values show it (kernels/zero_divisors.cpp),
-constexpr const char* kZeroDivisors = "zero_divisors";
-// and events are no operators.
-constexpr const char* kEventHangs = "event_hangs";
-constexpr const char* kEventMayHang = "event_may_hang";
 
 using hazard_checks::checks;
 using hazard_checks::Seen;
@@ -38,7 +35,15 @@ using hazard_checks::Seen;
 struct InForce {
   std::deque<std::vector<HazardRow>> rows;            // addresses stay: kernels hold them
   std::deque<std::unique_ptr<OperatorHazards>> held;  // the same
-  const HazardRow *event_hangs = nullptr, *event_may_hang = nullptr, *zero_division = nullptr;
+  const HazardRow *event_hangs = nullptr, *event_may_hang = nullptr, *host_cache = nullptr, *zero_division = nullptr;
+};
+
+// Those that no operator's arguments show: only the values do (kernels/zero_divisors.cpp), or the call is no operator.
+constexpr std::pair<const char*, const HazardRow* InForce::*> kAskedForByName[] = {
+    {"zero_divisors", &InForce::zero_division},
+    {"event_hangs", &InForce::event_hangs},
+    {"event_may_hang", &InForce::event_may_hang},
+    {"host_cache", &InForce::host_cache},
 };
 
 InForce& hazards() {
@@ -84,14 +89,14 @@ bool concerns(const HazardRow& row, const Rule& rule) {
 void set_hazards(std::vector<HazardRow> rows) {
   InForce& h = hazards();
   h.rows.push_back(std::move(rows));
-  h.event_hangs = h.event_may_hang = h.zero_division = nullptr;
+  for (const auto& named : kAskedForByName) {
+    h.*named.second = nullptr;
+  }
   for (const HazardRow& row : h.rows.back()) {
-    if (row.check == kEventHangs) {
-      h.event_hangs = &row;
-    } else if (row.check == kEventMayHang) {
-      h.event_may_hang = &row;
-    } else if (row.check == kZeroDivisors) {
-      h.zero_division = &row;
+    const auto* named = std::find_if(
+        std::begin(kAskedForByName), std::end(kAskedForByName), [&](const auto& one) { return row.check == one.first; });
+    if (named != std::end(kAskedForByName)) {
+      h.*(named->second) = &row;
     } else {
       kind_of(row);
     }
@@ -183,6 +188,10 @@ const HazardRow* event_hazard(const EventUse& last) {
     return hazards().event_hangs;
   }
   return last.synchronized ? hazards().event_may_hang : nullptr;
+}
+
+const HazardRow* host_cache_hazard() {
+  return hazards().host_cache;
 }
 
 const HazardRow* zero_division() {

@@ -39,7 +39,7 @@ class Unboxing {
 // The first fault in force with a text that a call meets: a Mac refuses the call there. nullptr: none.
 const HazardRow* refused_by_hazard(const Rule& rule, c10::ArrayRef<Operand> operands);
 
-// A fault that shows only where the call's source is read again (MPS601).
+// A fault that shows only where the call's source is read again.
 bool shows_later(const HazardRow& row);
 
 // The hazards in force that a call would meet, by id; nothing is noted or raised.
@@ -53,6 +53,9 @@ struct EventUse {
   bool synchronized = false;  // synchronize may have
 };
 const HazardRow* event_hazard(const EventUse& last);  // of measuring up to this event
+
+// The hazard of `torch.accelerator.empty_host_cache()`, which is no operator either: that in force, or nullptr.
+const HazardRow* host_cache_hazard();
 
 // The hazard of integers divided by zero, which only their values show: that in force, or nullptr.
 const HazardRow* zero_division();

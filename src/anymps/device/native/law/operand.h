@@ -17,7 +17,7 @@ namespace anymps {
 
 // One row of anymps.rules.hazard_table().
 struct HazardRow {
-  std::string id;  // "MPS611"
+  std::string id;  // of the rule that tells of it
   std::string check;  // anymps.rules.Check: how a call is recognised
   int64_t low, high;
   std::vector<std::string> operators;  // base names: "mm"

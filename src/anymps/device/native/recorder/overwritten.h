@@ -1,4 +1,4 @@
-// Tensors on mps that a casting copy to the CPU has left with the bytes of another dtype, on a Mac (MPS601).
+// Tensors on mps that a casting copy to the CPU has left with the bytes of another dtype, on a Mac.
 //
 // The copy itself gives the right values, and most such tensors are dropped right after it. What is wrong is what reads
 // one of them later, so only then is there a mark on the tape, with the line of the copy.

@@ -34,8 +34,8 @@ size_t copies_to_cpu = 0;
 
 thread_local bool ours = false;  // this thread runs operators of these files
 
-void tell(const char* finding, const std::string& call, uint32_t site, uint32_t copy, uint32_t wait) {
-  tape::note_unsafe_copy(mark_rule(std::string("anymps::copy.") + finding + " " + call), site, copy, wait);
+void tell(const char* kind, const std::string& call, uint32_t site, uint32_t copy, uint32_t wait) {
+  tape::note_unsafe_copy(mark_rule(std::string("anymps::copy.") + kind + " " + call), site, copy, wait);
 }
 
 bool freed(const Copy& copy, const std::unordered_map<const c10::StorageImpl*, uint32_t>& held) {
@@ -57,10 +57,10 @@ void judge(const std::vector<Copy>& due, const std::unordered_map<const c10::Sto
       here = current_site();
     }
     if (changed) {
-      tell("MPS701", copy.changed_by, copy.changed_at != 0 ? copy.changed_at : copy.site, copy.site, here);
+      tell("changed", copy.changed_by, copy.changed_at != 0 ? copy.changed_at : copy.site, copy.site, here);
     }
     if (gone) {
-      tell("MPS702", "", copy.site, copy.site, here);
+      tell("freed", "", copy.site, copy.site, here);
     }
   }
 }
@@ -171,7 +171,7 @@ void touched(const c10::StorageImpl* storage, const std::string& call, bool writ
     }
   }
   for (const uint32_t site : early) {
-    tell("MPS703", call, here != 0 ? here : site, site, 0);
+    tell("used", call, here != 0 ? here : site, site, 0);
   }
 }
 
