@@ -65,7 +65,7 @@ FLOAT64 = (
     "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
     "Please use float32 instead."
 )
-FIX_FLOAT64 = "Make it float32 before it goes to the device: `.float()`, or `dtype=torch.float32` where it is made."
+FIX_FLOAT64 = 'Write `torch.tensor(values, dtype=torch.float32).to("mps")`.'
 MISMATCH = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
 
 
@@ -234,6 +234,8 @@ def test_memory_limit(gate: Gate) -> None:
         test_it="""\
             import pytest, torch
 
+            torch.mps.empty_cache()  # a free buffer of an earlier test may be larger than what is asked for
+
             @pytest.mark.mps_limit_memory("3 MiB")
             def test_over():
                 x = torch.zeros(1024, 512, device="mps")
@@ -250,8 +252,8 @@ def test_memory_limit(gate: Gate) -> None:
     result.stdout.fnmatch_lines(
         [
             "The test took 4 MiB of the device's memory, out of a limit of 3 MiB. The largest results:",
-            "       2 MiB  1 x float32[[]1024, 512[]] of aten::zero_  test_it.py:5  | x = torch.zeros(1024, 512, *",
-            "       2 MiB  1 x float32[[]1024, 512[]] of aten::add.Tensor  test_it.py:6  | y = x + x",
+            "       2 MiB  1 x float32[[]1024, 512[]] of aten::zero_  test_it.py:7  | x = torch.zeros(1024, 512, *",
+            "       2 MiB  1 x float32[[]1024, 512[]] of aten::add.Tensor  test_it.py:8  | y = x + x",
         ]
     )
 

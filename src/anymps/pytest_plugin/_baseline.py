@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
-from anymps._manifest import replace_text
+from anymps._atomic import replace_text
+from anymps._paths import project_path
 from anymps.pytest_plugin._facts import Facts, files_of_tests, is_own_reading
 from anymps.record import Site, Wait
 
@@ -119,12 +120,7 @@ def read_baseline(path: Path, *, update: bool) -> Baseline:
 
 def known_as(what: str, site: Site, root: str) -> Known:
     """A line as the file names it: from the root of the suite, or as an installed package has it."""
-    file = site.file
-    if file.startswith(root + os.sep):
-        file = file[len(root) + 1 :]
-    elif "site-packages/" in file:
-        file = file.rpartition("site-packages/")[2]
-    return Known(what, file, site.function or "<module>", " ".join(site.source.split()))
+    return Known(what, project_path(site.file, (root,)), site.function or "<module>", " ".join(site.source.split()))
 
 
 def _happened(facts: Facts) -> Iterator[tuple[str, Site, int, bool]]:
@@ -149,4 +145,7 @@ def _is_gone(name: Known, root: str) -> bool:
 
 def _parse(line: str) -> Known | None:
     match = _LINE.fullmatch(line.strip()) if not line.startswith("#") else None
-    return Known(*match.group("what", "file", "function", "source")) if match is not None else None
+    if match is None:
+        return None
+    what, file, function, source = match.group("what", "file", "function", "source")
+    return Known(what, project_path(file, ()), function, source)  # a version before this one named whole paths

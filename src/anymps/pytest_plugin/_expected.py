@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anymps._manifest import Manifest, key
+from anymps._text import plural
 from anymps.pytest_plugin._facts import Facts
-from anymps.pytest_plugin._limits import plural
 
 
 def suite_facts(all_facts: Iterable[Facts], manifest: Manifest | None, name: str) -> dict[str, object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import unittest
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,8 @@ import _pytest
 from anymps.capture import Section
 from anymps.record import Fate, Refusal, RefusalKind, Site, Wait
 
-_TESTING = "torch/testing/"
-_LOOKERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (_pytest, unittest))
+_ASSERTIONS = ("torch/testing/", "unittest/")
+_SHOWS = os.path.dirname(str(_pytest.__file__)) + os.sep
 
 
 @dataclass
@@ -137,7 +136,7 @@ def is_own_reading(site: Site, files: frozenset[str]) -> bool:
 
 def _looking(site: Site) -> bool:
     """Whether an assertion of torch or unittest compared tensors, or pytest showed some: that is not what is tested."""
-    return site.via.startswith(_TESTING) or site.file.startswith(_LOOKERS)
+    return site.via.startswith(_ASSERTIONS) or site.file.startswith(_SHOWS)
 
 
 def _site(site: Site) -> list[Any]:

@@ -39,6 +39,7 @@ class Block:
 @pytest.fixture
 def mps_device(pytestconfig: pytest.Config) -> torch.device:
     """`torch.device("mps")`: of `--mps`, or without it a Mac's own. Where there is neither, the test is skipped."""
+    pytest.importorskip("torch", reason="needs an mps device: torch is not installed")
     import torch
 
     if not pytestconfig.pluginmanager.hasplugin("anymps-gate") and not torch.backends.mps.is_available():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from anymps.pytest_plugin._facts import Facts, files_of_tests, is_own_reading
-from anymps.record import Fate, RecordingBuilder, Refusal, RefusalKind, Site, Wait
+from anymps.record import Fate, Refusal, RefusalKind, Site, Wait
 
 MANY_WAITS = 10
 """Waits at one line of one test that are worth a line: fewer are a test that looks at its results."""
@@ -49,6 +49,7 @@ class Group:
     def fix(self) -> str:
         """The smallest fix that `anymps.findings` knows, the empty text for none."""
         from anymps.findings import find  # only where there is something to say: it takes its time to load
+        from anymps.record import RecordingBuilder
 
         builder = RecordingBuilder()
         site = builder.site(self.site.file, self.site.line, source=self.site.source)

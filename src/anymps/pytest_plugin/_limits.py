@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from anymps._text import size
 from anymps.capture import Allocation, Section
 from anymps.pytest_plugin._facts import counted_waits, unmarked_fallbacks
 from anymps.pytest_plugin._marks import Marks
@@ -80,24 +81,9 @@ def relative(file: str, root: str) -> str:
     return file[len(root) + 1 :] if file.startswith(root + "/") else file
 
 
-def size(number: int) -> str:
-    """`312 B`, `117.2 KiB`, `1.5 GiB`."""
-    value = float(number)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:,.1f}".removesuffix(".0") + f" {unit}"
-        value /= 1024
-    return f"{value:,.1f}".removesuffix(".0") + " GiB"
-
-
 def times(number: int) -> str:
     """`once`, `12 times`."""
     return "once" if number == 1 else f"{number:,} times"
-
-
-def plural(number: int, words: str) -> str:
-    """`1 more test`, `3 more tests`."""
-    return f"{number:,} {words}" if number == 1 else f"{number:,} {words}s"
 
 
 def _always(fate: Fate) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from anymps._errors import RecordingError
-from anymps.record import Recording, RecordingWriter, join
+from anymps.record import Recording, RecordingWriter, join, remove_recording
 
 _WHERE, _DETAIL = "anymps_recording", "anymps_detail"
 
@@ -31,8 +30,15 @@ class Parts:
         """Tell a worker that is about to start where to record. One that takes the place of another has a new name."""
         name = node.workerinput["workerid"]
         path = self._paths[name] = self._path.with_name(f"{self._path.stem}.{name}{self._path.suffix}")
+        self._forget(path)
         node.workerinput[_WHERE] = str(path)
         node.workerinput[_DETAIL] = self._detail // max(1, node.workerinput["workercount"])
+
+    def _forget(self, path: Path) -> None:
+        """A part of an earlier session, which was killed, must not be taken for this worker's if it leaves none."""
+        with suppress(RecordingError, OSError):
+            Recording.open(path).close()
+            remove_recording(path)
 
     def join(self, status: int, suite: dict[str, object]) -> list[str]:
         """Make one recording of all, with `suite`; what went wrong, one line each. A part that cannot be read stays.
@@ -48,8 +54,7 @@ class Parts:
                 self._writer.set_meta(key, value)
             self._writer.close()
         for name in opened:
-            for file in _files(self._paths[name]):
-                file.unlink(missing_ok=True)
+            remove_recording(self._paths[name])
         return lost
 
     def _open(self, name: str, lost: list[str]) -> Recording | None:
@@ -64,8 +69,3 @@ def of_worker(workerinput: dict[str, Any]) -> tuple[Path | None, int]:
     """In a worker: where to record, if at all, and how many calls to keep one by one."""
     path = workerinput.get(_WHERE)
     return (Path(path) if path is not None else None), workerinput.get(_DETAIL, 0)
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """A recording, and what SQLite leaves beside one whose process was killed."""
-    return (path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))

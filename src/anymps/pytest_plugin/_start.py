@@ -16,7 +16,6 @@ from anymps.device import State, enable
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._options import Settings, read_settings, runs_tests
-from anymps.pytest_plugin._parts import of_worker
 from anymps.pytest_plugin._summary import Expected, Summary
 
 
@@ -65,6 +64,8 @@ def install(config: pytest.Config) -> None:
     detail_limit = DETAIL_LIMIT
     reports = None
     if worker is not None:
+        from anymps.pytest_plugin._parts import of_worker
+
         path, detail_limit = of_worker(worker)
         settings = replace(settings, recording=path)
     elif settings.reports:

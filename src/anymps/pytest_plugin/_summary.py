@@ -11,23 +11,21 @@ import pytest
 
 from anymps._errors import RecordingError
 from anymps._manifest import Manifest, key
+from anymps._text import clean, plural
 from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, banner
-from anymps.pytest_plugin._annotations import workflow_commands
 from anymps.pytest_plugin._baseline import Baseline, New
 from anymps.pytest_plugin._expected import suite_facts
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
-from anymps.pytest_plugin._limits import place, plural, relative, times
+from anymps.pytest_plugin._limits import place, relative, times
 from anymps.pytest_plugin._options import Settings, runs_tests
-from anymps.pytest_plugin._parts import Parts
-from anymps.pytest_plugin._update import update
 from anymps.pytest_plugin._verdict import Verdict
 from anymps.record import RefusalKind
-from anymps.report import RealShare, clean
 
 if TYPE_CHECKING:
+    from anymps.pytest_plugin._parts import Parts
     from anymps.pytest_plugin._reports import Reports
 
 _SHOWN = 10  # lines of one kind; a recording holds the rest
@@ -100,6 +98,8 @@ class Summary:
         path = self._settings.recording
         if path is None or not self._config.pluginmanager.hasplugin("dsession"):
             return
+        from anymps.pytest_plugin._parts import Parts
+
         try:
             self._parts = Parts(path, DETAIL_LIMIT)
         except RecordingError as error:
@@ -199,6 +199,8 @@ class Summary:
             for line in lines:
                 terminalreporter.write_line(clean(line))
         if os.environ.get("GITHUB_ACTIONS") == "true":
+            from anymps.pytest_plugin._annotations import workflow_commands
+
             entries = self._manifest.entries if self._manifest is not None else {}
             at = {test: entries[test].line for test, _ in judged if test in entries}
             path = str(self._manifest.path) if self._manifest is not None else ""
@@ -225,6 +227,8 @@ class Summary:
             self._remarks.append(f"recording stopped: {failure}. What was recorded before can be read.")
 
     def _update(self, session: pytest.Session) -> None:
+        from anymps.pytest_plugin._update import update
+
         assert self._manifest is not None
         rerun = self._settings.rerun and self._state.virtual  # a Mac has no process without mps
         try:
@@ -307,6 +311,8 @@ class Summary:
 
     def _real_kernels(self, facts: list[Facts]) -> Iterator[str]:
         if self._state.kernels == "real":
+            from anymps.report import RealShare
+
             calls, real = sum(it.calls for it in facts), sum(it.real for it in facts)
             yield RealShare({"": real}, calls).in_short
 

@@ -8,18 +8,31 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from anymps._manifest import CRASHED, Changes, Manifest, key, write_manifest
+from anymps._paths import portable_path, portable_text
+from anymps._text import plural
+from anymps.children import CHILDREN_VARIABLE
 from anymps.pytest_plugin._facts import Facts
-from anymps.pytest_plugin._limits import plural, relative
-from anymps.pytest_plugin._rerun import FAILED, FOLDER, TESTS
+from anymps.pytest_plugin._limits import relative
+from anymps.pytest_plugin._rerun import ENDED, FOLDER, TESTS
 from anymps.record import RefusalKind
 
 _LONGEST = 140  # of a reason
 _NAMES = 3
+
+
+@dataclass(frozen=True)
+class Without:
+    """The second run: the tests that failed there, that met mps there, and that it did not run to their end."""
+
+    failed: Collection[str] = ()
+    met_mps: Collection[str] = ()
+    not_run: Collection[str] = ()
 
 
 def update(
@@ -32,8 +45,8 @@ def update(
     root, entries = str(config.rootpath), manifest.entries
     endings = {test: it.ending for test, it in facts.items() if it.failed and not it.marked}
     asked = [test for test, ending in endings.items() if ending != CRASHED]
-    everywhere = _fail_without_mps(config, asked) if rerun and asked else set()
-    for test in everywhere:
+    without = _run_without_mps(config, asked) if rerun and asked else Without()
+    for test in without.failed:
         del endings[test]
     out = {test for test in facts if test in entries and test not in endings} | set(gone)
     added = len(endings.keys() - entries.keys())
@@ -43,13 +56,7 @@ def update(
         write_manifest(manifest.path, Changes(endings, out, reasons))
     name = relative(str(manifest.path), root)
     said = [f"manifest {name}: {added} added, {changed} changed, {len(out)} removed"]
-    if everywhere:
-        names = sorted(everywhere)
-        more = f" and {plural(len(names) - _NAMES, 'more test')}" if len(names) > _NAMES else ""
-        verb = "fails" if len(names) == 1 else "fail"
-        said.append(f"Not written, since they {verb} without mps, too: {', '.join(names[:_NAMES])}{more}")
-        if len(names) == 1:
-            said[-1] = said[-1].replace("since they", "since it")
+    said += _left_out(without)
     return said
 
 
@@ -59,12 +66,12 @@ def reason(facts: Facts, root: str) -> str:
         return "the worker process died while the test ran"
     refusal = next((it for it in reversed(facts.refusals) if it.error in facts.ending), None)
     if refusal is None:
-        return _line(facts.said)
+        return _line(portable_text(facts.said, root))
     text = refusal.message.partition("\n")[0]
     if refusal.kind is RefusalKind.MISSING:
         text = f"{refusal.operator} has no MPS kernel"
-    where = f" ({relative(refusal.site.file, root)})" if refusal.site.known else ""
-    return _line(text, len(where)) + where
+    where = f" ({portable_path(refusal.site.file, root)})" if refusal.site.known else ""
+    return _line(portable_text(text, root), len(where)) + where
 
 
 def _line(text: str, less: int = 0) -> str:
@@ -73,26 +80,50 @@ def _line(text: str, less: int = 0) -> str:
     return first if len(first) <= room else f"{first[: room - 3]}..."
 
 
-def _fail_without_mps(config: pytest.Config, tests: Collection[str]) -> set[str]:
-    """Those of the tests that fail as well in a process that has no mps device."""
+def _left_out(without: Without) -> list[str]:
+    """What the second run has changed, and what it could not judge."""
+    said = []
+    if without.failed:
+        verb = "it fails" if len(without.failed) == 1 else "they fail"
+        said.append(f"Not written, since {verb} without mps, too: {_names(without.failed)}")
+    for tests, why in ((without.met_mps, "asked for mps again"), (without.not_run, "did not run without mps")):
+        if tests:
+            subject = "it" if len(tests) == 1 else "they"
+            said.append(f"Written, but not compared with the CPU, since {subject} {why}: {_names(tests)}")
+    return said
+
+
+def _names(tests: Collection[str]) -> str:
+    names = sorted(tests)
+    more = f" and {plural(len(names) - _NAMES, 'more test')}" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more
+
+
+def _run_without_mps(config: pytest.Config, tests: Collection[str]) -> Without:
+    """How the tests end in a process that has no mps device."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
         reporter.write_line(f"\nmps: running {plural(len(tests), 'failing test')} again without the device")
     with tempfile.TemporaryDirectory(prefix="anymps-rerun-") as name:
         folder = Path(name)
         (folder / TESTS).write_text(json.dumps(sorted(tests)), encoding="utf-8")
+        environment = {**os.environ, FOLDER: name}
+        environment.pop(CHILDREN_VARIABLE, None)  # by which a process of a recorded script gets the device
         subprocess.run(
             [sys.executable, "-m", "pytest", *_arguments(config, folder)],
             check=False,
             cwd=config.invocation_params.dir,
-            env={**os.environ, FOLDER: name},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        file = folder / FAILED
+        file = folder / ENDED
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
-    return {row["test"] for row in rows} - {row["test"] for row in rows if row["about_mps"]}
+    ended = {test for row in rows if row["phase"] == "teardown" for test in row["tests"]}
+    met_mps = {test for row in rows if row["met_mps"] for test in row["tests"]} & ended
+    failed = {test for row in rows if row["failed"] for test in row["tests"]} & ended
+    return Without(failed - met_mps, met_mps, set(tests) - ended)
 
 
 def _arguments(config: pytest.Config, folder: Path) -> list[str]:
@@ -103,6 +134,8 @@ def _arguments(config: pytest.Config, folder: Path) -> list[str]:
         back.append("-n0")
     if plugins.hasplugin("_cov") or plugins.hasplugin("pytest_cov"):
         back.append("--no-cov")
+    if plugins.hasplugin("capturemanager"):
+        back.append("--capture=fd")  # what a test's processes print tells whether they met mps
     if hasattr(config.option, "xmlpath"):
         back.append("--junitxml=")
     return [*map(str, config.invocation_params.args), *back]
