@@ -100,4 +100,4 @@ def _library(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-    raise UsageError(f"a notebook needs {name}: {sys.executable} -m pip install 'anymps[notebook]'")
+    raise UsageError(f"a notebook needs {name}: {sys.executable} -m pip install 'nbclient>=0.10' 'ipykernel>=6.29'")

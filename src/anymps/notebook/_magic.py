@@ -25,18 +25,20 @@ def load_ipython_extension(shell: Any) -> None:
     words = _Words("%%mps", add_help=False)
     words.add_argument("--mac")
     words.add_argument("--record", metavar="FILE")
+    words.add_argument("--cuda-as-mps", action="store_true", default=None)
 
     def mps(line: str, cell: str) -> Recording:
         """Run the cell on the mps device, record it, and show what happened: `%%mps --mac "M2 16GB" --record FILE`.
 
-        The first cell chooses the Mac for all; with `--record` the recording is kept in a file.
+        The first cell chooses the Mac for all; with `--record` the recording is kept in a file. With `--cuda-as-mps`
+        mps answers for CUDA, in this cell and all that follow.
         """
         try:
             try:
                 asked = words.parse_args(shlex.split(line))
             except ValueError as error:
                 raise UsageError(f"%%mps: {error}") from None
-            return _recorded(shell, cell, asked.mac, asked.record)
+            return _recorded(shell, cell, asked.mac, asked.record, asked.cuda_as_mps)
         except AnympsError as error:
             raise one_line(str(error).removeprefix("anymps: ")) from None
 
@@ -45,11 +47,11 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(mps, "cell")
 
 
-def _recorded(shell: Any, cell: str, mac: str | None, path: str | None) -> Recording:
+def _recorded(shell: Any, cell: str, mac: str | None, path: str | None, cuda_as_mps: bool | None) -> Recording:
     from anymps.device import enable, state
 
-    if state() is None or mac is not None:
-        enable(mac, start_method="system")
+    if state() is None or mac is not None or cuda_as_mps:
+        enable(mac, start_method="system", cuda_as_mps=cuda_as_mps)
     capture = record(path, script=f"cell {cell_number(shell)}", argv=[])
     capture.__enter__()
     ending: dict[str, object] = {"status": 0}

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from anymps.report._outputs import STDOUT, Output, Outputs, write_file, write_stream
-from anymps.report._real_kernels import RealShare
-from anymps.report._rule_page import rule_page
-from anymps.report._text import clean, plural, size
-from anymps.report.diff import Diff, compare, render_diff_html, render_diff_json, render_diff_terminal
-from anymps.report.plan import plan_json, plan_page, print_plan, render_plan
-from anymps.report.run import (
-    FORMATS,
-    Renderer,
-    Running,
-    TerminalRenderer,
-    page_renderer,
-    print_summary,
-    print_terminal,
-    render_summary,
-    render_terminal,
-    renderer,
-)
+from typing import TYPE_CHECKING
+
+from anymps._lazy import lazy_face
+from anymps._text import clean, plural, size
+
+if TYPE_CHECKING:
+    from anymps.report._outputs import STDOUT, Output, Outputs, write_file, write_stream
+    from anymps.report._real_kernels import RealShare
+    from anymps.report._rule_page import rule_page
+    from anymps.report.diff import Diff, compare, render_diff_html, render_diff_json, render_diff_terminal
+    from anymps.report.plan import plan_json, plan_page, print_plan, render_plan
+    from anymps.report.run import (
+        FORMATS,
+        Renderer,
+        Running,
+        TerminalRenderer,
+        page_renderer,
+        print_summary,
+        print_terminal,
+        render_summary,
+        render_terminal,
+        renderer,
+    )
 
 __all__ = [
     "FORMATS",
@@ -52,3 +57,19 @@ __all__ = [
     "write_file",
     "write_stream",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_outputs": "Output Outputs STDOUT write_file write_stream",
+            "_real_kernels": "RealShare",
+            "_rule_page": "rule_page",
+            "diff": "Diff compare render_diff_html render_diff_json render_diff_terminal",
+            "plan": "plan_json plan_page print_plan render_plan",
+            "run": (
+                "FORMATS Renderer Running TerminalRenderer page_renderer print_summary print_terminal "
+                "render_summary render_terminal renderer"
+            ),
+        },
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from anymps._atomic import replace_text
 from anymps._errors import UsageError
 from anymps.findings import Finding
 from anymps.report.run import FORMATS, renderer
@@ -106,25 +106,10 @@ class Outputs:
 
 def write_file(pieces: Iterable[str], path: Path) -> None:
     """Write text to a file that is there whole or as it was before; raises UsageError if it cannot be written."""
-    target = Path(os.path.realpath(path))  # a link stays one
     try:
-        if target.exists() and not target.is_file():
-            with target.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-                file.writelines(pieces)
-            return
-        fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
-        try:
-            with fresh.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-                file.writelines(pieces)
-            if target.exists():
-                fresh.chmod(target.stat().st_mode & 0o7777)
-            fresh.replace(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
-            raise
+        replace_text(path, pieces, errors="backslashreplace")
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def write_stream(pieces: Iterable[str], stream: TextIO) -> None:

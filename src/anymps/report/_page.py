@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup, escape
 
+from anymps._own_imports import own_imports
 from anymps.report import _text as text
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ _LONGEST_SENTENCE: Final = 4000  # characters: an error's message may be as long
 def templates() -> Environment:
     """The templates of this package; everything that they are given is escaped."""
     # Here: jinja2 takes longer to load than the other forms to write.
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    with own_imports():
+        from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("anymps.report", "templates"),

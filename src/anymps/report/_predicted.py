@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anymps._units import duration, duration_range
+from anymps._text import duration, duration_range
 from anymps.forecast import Forecast, try_forecast, why_no_forecast
 from anymps.record import Phase, Recording
 
@@ -41,7 +41,7 @@ def predicted_in_short(recording: Recording) -> str:
     time = found.time
     span = duration_range(1e9 * time.low, 1e9 * time.high)
     told = f" {time.calibration}" if time.calibration else ""
-    return f"A step: about {duration(1e9 * time.seconds)} ({span}), bound by {found.bound}.{told}"
+    return f"A step: about {duration(1e9 * time.seconds)} ({span}), bound by {found.bound}.{told}{found.cpu_sentence}"
 
 
 def mac_seconds(recording: Recording) -> dict[Phase, float]:
@@ -85,6 +85,7 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
         "seconds": time.seconds if told else None,
         "seconds_low": time.low if told else None,
         "seconds_high": time.high if told else None,
+        "cpu_seconds": found.on_cpu,
         "no_time": found.no_time,
         "calibration": time.calibration,
         "bound": time.bound,

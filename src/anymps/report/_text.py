@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from anymps._units import duration as duration
-from anymps._units import duration_range as duration_range
-from anymps._units import duration_short as duration_short
-from anymps.findings import numbered, project_path
+from anymps._paths import project_path
+from anymps._text import clean as clean
+from anymps._text import duration as duration
+from anymps._text import duration_range as duration_range
+from anymps._text import duration_short as duration_short
+from anymps._text import plural as plural
+from anymps._text import size as size
+from anymps.findings import numbered
 from anymps.record import Site
 
 _WHOLE_PARTS = 3  # of a path in an installed package: `timm/layers/drop.py`
-
-
-def clean(text: str) -> str:
-    """Text from the script or its environment, on one line and without control characters."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
-        for character in text.expandtabs(4)
-    )
 
 
 def shorten(line: str, width: int) -> str:
@@ -32,26 +28,6 @@ def count(number: float) -> str:
         return ""
     text = f"{number:,.1f}".removesuffix(".0")
     return text if text != "0" else "<0.1"
-
-
-def plural(number: int, word: str) -> str:
-    """`1 step`, `3 steps`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
-def size(number: float) -> str:
-    """A number of bytes: `312 B`, `4 KiB`, `1.5 MiB`; the empty text for nothing."""
-    if number == 0:
-        return ""
-    if number < 1024:
-        return f"{max(number, 1):.0f} B"
-    unit = "KiB"
-    for larger in ("MiB", "GiB", "TiB"):
-        if round(number / 1024, 1) < 1024:
-            break
-        number /= 1024
-        unit = larger
-    return f"{number / 1024:,.1f}".removesuffix(".0") + f" {unit}"
 
 
 def percent(part: float, whole: float) -> str:

@@ -12,6 +12,7 @@ from anymps.findings import (
     ahead,
     judge,
     notes,
+    rule_of,
     step_on_mac,
     unused,
     wait_places,
@@ -21,7 +22,7 @@ from anymps.report._real_kernels import real_share
 from anymps.report._suite import is_suite, news, session
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural, shorten
 
-_ABOUT_WAITS = ("MPS2", "MPS102")
+_WORTH_A_WORD = 0.1  # of how far the host runs ahead: what changes less says nothing
 _RARE = 0.5  # times a step: a fraction tells less than how often
 _MOST_NAMES = 3  # of processes; one more is told by its name, too
 _SHORTEST_SOURCE = 24  # characters
@@ -73,25 +74,46 @@ def first_to_change(findings: Sequence[Finding]) -> Finding | None:
 
 def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     """How many waits a step could do without, and what for; the empty text if no finding is about one."""
-    number = needless_waits(recording, findings)
+    number, where = _needless(recording, findings)
     if not number:
         return ""
     hurting = [place for place in wait_places(recording) if place.hurts]
     one = count(number) == "1"
-    words, them = f"{count(number)} {'wait' if one else 'waits'} in every step", "it" if one else "them"
+    of = f" of {_listed(where)}" if where else ""
+    words, them = f"{count(number)} {'wait' if one else 'waits'} in every step{of}", "it" if one else "them"
     reach = ahead(recording, hurting)
     if reach is not None and reach.whole:
         return f"{words}; without {them} the host could queue whole steps without waiting."
-    if reach is None or reach.without <= reach.now:
+    if reach is None or reach.without - reach.now < _WORTH_A_WORD * reach.now:
         return f"{words}."
     return f"{words}; without {them} the host could run {reach.without:,} operators ahead, not {reach.now:,}."
 
 
 def needless_waits(recording: Recording, findings: Sequence[Finding]) -> float:
-    """How many waits a step could do without; 0 if no finding is about one."""
-    if not any(finding.id.startswith(_ABOUT_WAITS) for finding in findings):
-        return 0
-    return sum(place.per_step for place in wait_places(recording) if place.hurts)
+    """How many waits a step could do without; 0 if no finding is about one.
+
+    Of several processes these are the steps of those that have most.
+    """
+    return _needless(recording, findings)[0]
+
+
+def _needless(recording: Recording, findings: Sequence[Finding]) -> tuple[float, list[str]]:
+    """That number, and the processes whose steps have so many where others have fewer."""
+    if not any(rule_of(finding).about_waits for finding in findings):
+        return 0, []
+    hurting = [place for place in wait_places(recording) if place.hurts]
+    lines = recording.lines_by_process
+    training = [number for number, steps in lines.steps.items() if steps and number in lines.working]
+    if len(recording.parts) < 2 or not lines.whole or not training:
+        return sum(place.per_step for place in hurting), []
+    waits = dict.fromkeys(sorted(training), 0.0)
+    for waiting in hurting:
+        there = lines.waited.get((waiting.site.file, waiting.site.line), frozenset())
+        for number in there & waits.keys():
+            waits[number] += lines.per_step_there(waiting.per_step, there)
+    most = max(waits.values())
+    names = [recording.parts[number].name for number, those in waits.items() if those == most]
+    return most, names if len(names) < len(waits) else []
 
 
 def times(finding: Finding) -> str:

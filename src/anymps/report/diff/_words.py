@@ -39,7 +39,10 @@ def numbers(change: Change) -> str:
         before, after, unit = frequency(change.before), frequency(change.after), "a step"
     else:
         before, after, unit = float(change.before.count), float(change.after.count), "in the run"
-    return f"{text.count(before) or '0'} {unit} before, {text.count(after) or '0'} after{ratio_words(before, after)}"
+    was, now = text.count(before) or "0", text.count(after) or "0"
+    if was == now:
+        return f"{now} {unit}, as before"
+    return f"{was} {unit} before, {now} after{ratio_words(before, after)}"
 
 
 def step_columns(diff: Diff) -> tuple[str, ...]:
@@ -73,13 +76,14 @@ def memory(diff: Diff) -> str:
     first, second = diff.memory_peaks
     if first is None and second is None:
         return ""
-    return f"{_bytes(first)} before, {_bytes(second)} after{ratio_words(first or 0, second or 0)}"
+    was, now = _bytes(first), _bytes(second)
+    return f"{now}, as before" if was == now else f"{was} before, {now} after{ratio_words(first or 0, second or 0)}"
 
 
 def ratio_words(before: float, after: float) -> str:
-    """` (x 0.50)`, or nothing where one of them is zero."""
+    """` (x 0.50)`, or nothing where one of them is zero or the ratio rounds to one."""
     ratio = _ratio(before, after)
-    return f" (x {ratio})" if ratio else ""
+    return f" (x {ratio})" if ratio not in ("", "1.00") else ""
 
 
 def _numbers(before: PhaseShare, after: PhaseShare) -> list[tuple[float, float]]:

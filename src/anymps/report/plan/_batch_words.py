@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from anymps._units import duration, duration_range
+from anymps._text import duration, duration_range
 from anymps.forecast import bound_words
 from anymps.report import _text as text
 from anymps.report.plan._words import Rows, rate

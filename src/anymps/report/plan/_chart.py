@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from anymps._units import duration_short
+from anymps._text import duration_short
 from anymps.record import Category, Sample
 from anymps.report import _text as text
 from anymps.report.plan._words import HIGH, LOW, needed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from anymps._units import duration, duration_range, duration_short
+from anymps._text import duration, duration_range, duration_short
 from anymps.report import _text as text
 from anymps.report._lanes import round_
 from anymps.report.plan import _words as words

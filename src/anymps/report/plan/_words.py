@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from anymps._units import duration, duration_range
+from anymps._text import duration, duration_range
 from anymps.forecast import bound_words
 from anymps.record import Phase
 from anymps.report import _text as text
@@ -354,7 +354,7 @@ def _here(fix: Fix, plan: Plan) -> str:
     if kind == "batch":
         if plan.base.batch == 1:
             return "The batch is 1 already."
-        if fix.peak is not None and plan.base.batch is not None:
+        if fix.peak is not None and plan.base.batch is not None and fix.applies:
             before = text.size(plan.base.story.peak_reserved)
             return f"Batch {plan.base.batch // 2} needs {text.size(fix.peak)} in place of {before}."
         return "Little of the peak grows with the batch." if fix.applies is False else ""

@@ -61,7 +61,9 @@ def _command(name: str, properties: dict[str, str], message: str) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """One line, in which nothing turns the direction of what follows it or is a control character."""
+    text = "\n".join(map(clean, text.split("\n")))
+    return text.replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anymps._version import __version__
-from anymps.findings import RULES, Finding, Rule, Severity, replacement
+from anymps.findings import RULES, Finding, Rule, Severity
+from anymps.findings.edits import Safety
 from anymps.record import Recording, Site
 from anymps.report._identity import fingerprints
 from anymps.report._suite import expected
@@ -123,22 +124,25 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str, expected: 
 
 
 def _fix(finding: Finding, root: str) -> dict[str, Any] | None:
-    """The new code that the finding shows, where its line holds the old one and all names that are needed."""
-    site = finding.site
-    lines, place = site.around.split("\n"), site.line - site.first
-    if not (site.known and 0 <= place < len(lines) and lines[place].strip() == site.source.strip()):
+    """The finding's change, where a machine may make it and it needs nothing elsewhere in the file."""
+    change = finding.change
+    if change is None or finding.edit is None or finding.edit.safety is Safety.ADVICE:
         return None
-    found = replacement(finding.fix, site.source)
-    if found is None or not found.is_whole or lines[place].count(found.old) != 1:
+    if not change.column or change.inserts:
         return None
-    column = lines[place].index(found.old) + 1
-    region = {"startLine": site.line, "startColumn": column, "endColumn": column + len(found.old)}
+    rows = change.old.split("\n")
+    last = change.column + len(rows[0]) if len(rows) == 1 else 1 + len(rows[-1])
+    region = {"startLine": change.line, "startColumn": change.column}
+    region |= {"endLine": change.line + len(rows) - 1} if len(rows) > 1 else {}
+    site = next((it for it in finding.edit.sites if it.file == change.file), finding.site)
     return {
         "description": {"text": _plain(finding.fix)},
         "artifactChanges": [
             {
                 "artifactLocation": _artifact(site, root),
-                "replacements": [{"deletedRegion": region, "insertedContent": {"text": found.new}}],
+                "replacements": [
+                    {"deletedRegion": {**region, "endColumn": last}, "insertedContent": {"text": change.new}}
+                ],
             }
         ],
     }

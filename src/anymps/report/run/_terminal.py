@@ -20,6 +20,7 @@ from rich.text import Text
 from anymps.findings import Finding
 from anymps.record import Line, Recording
 from anymps.report import _text as text
+from anymps.report._columns import fitted_table
 from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, heading, indented, pairs, printed
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
@@ -33,6 +34,8 @@ _ROOMY = 80  # below, the source line needs the room of the column that is twice
 _MOST_LINES = 60  # of the script; the rest is summed up
 
 _COLUMN_STYLES = {"on CPU": "yellow", "waits": "yellow", "by fallback": "yellow", "share": "dim"}
+_BROKEN = ("waits for", "why", "what")  # columns whose cells may break between words
+_LESS_IMPORTANT = ("host", "work", "queued", "a step", "stands still")  # of waits: left out where there is no room
 _WHERE_ANY = ("by fallback", ON_MAC)  # columns of the step table that are left out where they are empty
 _ALWAYS = ("line", "on mps", "on CPU", "waits")  # columns that are shown even where they are empty
 
@@ -160,34 +163,24 @@ def _waits(recording: Recording, findings: Sequence[Finding], width: int) -> Ite
     remark = remark or ("" if rows.remarks else "all fine as they are")
     yield from heading("Waits", remark)
     if rows.hurting:
-        table = list(zip(*rows.hurting, strict=True))
-        columns = [_Column(name, list(cells_of)) for name, cells_of in zip(rows.columns, table, strict=True)]
-        for header in ("host", "work"):
-            if sum(column.width for column in columns) > width - 4:
-                columns = [column for column in columns if column.header != header]
-        grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
-        for column in columns:
-            numeric = column.header in NUMBERS
-            whole = numeric or column.header == "where"
-            grid.add_column(column.header, justify="right" if numeric else "left", no_wrap=whole, overflow="fold")
-        for number in range(len(rows.hurting)):
-            grid.add_row(*(Text(column.cells[number]) for column in columns))
-        yield indented(grid)
+        yield indented(
+            fitted_table(
+                rows.columns, rows.hurting, width - 4, numbers=NUMBERS, wrapped=_BROKEN, left_out=_LESS_IMPORTANT
+            )
+        )
         yield Text()
     for sentence in rows.remarks:
         yield indented(Text(sentence))
     if rows.belonging:
         if rows.remarks:
             yield Text()
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for header in BELONGING_COLUMNS:
-            justify: JustifyMethod = "right" if header == "times" else "left"
-            grid.add_column(justify=justify, style=QUIET, no_wrap=header == "where", overflow="fold")
         if rows.remarks:
             yield indented(Text("Fine as they are:"))
-        for row in rows.belonging:
-            grid.add_row(*map(Text, row))
-        yield indented(grid)
+        yield indented(
+            fitted_table(
+                BELONGING_COLUMNS, rows.belonging, width - 4, numbers=("times",), wrapped=_BROKEN, titled=False
+            )
+        )
         if rows.left_out:
             yield indented(Text(rows.left_out))
 
@@ -201,30 +194,11 @@ def _memory(recording: Recording, width: int) -> Iterator[RenderableType]:
         yield indented(Text(sentence))
     tables = ((CATEGORY_COLUMNS, rows.categories, rows.beyond), (LINE_COLUMNS, rows.lines, ()))
     for columns, cells_of, quiet in tables:
-        grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET)
-        for column in columns:
-            grid.add_column(column, justify="right" if column in MEMORY_NUMBERS else "left", no_wrap=column != "what")
-        for row in _with_short_places(columns, cells_of, width - 4):
-            grid.add_row(*map(Text, row))
-        for row in quiet:
-            grid.add_row(*map(Text, row), style=QUIET)
         if cells_of:
             yield Text()
-            yield indented(grid)
-
-
-def _with_short_places(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[tuple[str, ...]]:
-    """The rows, with places that leave room for the columns beside them, of which `what` may break between words."""
-    taken = sum(
-        2 + max(len(word) for cell in column for word in (cell.split() if column[0] == "what" else [cell]))
-        for column in zip(columns, *rows, strict=True)
-        if column[0] != "where"
-    )
-    for row in rows:
-        yield tuple(
-            text.without_folders(cell, width - taken) if name == "where" else cell
-            for name, cell in zip(columns, row, strict=True)
-        )
+            yield indented(
+                fitted_table(columns, cells_of, width - 4, numbers=MEMORY_NUMBERS, wrapped=_BROKEN, quiet=quiet)
+            )
 
 
 @dataclass(frozen=True)

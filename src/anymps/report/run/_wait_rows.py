@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anymps.findings import Finding, WaitPlace, wait_places
+from anymps.findings import Finding, WaitPlace, rule_of, wait_places
 from anymps.record import Recording, Site, Wait, WaitQueue
 from anymps.report import _text as text
 from anymps.report._predicted import standing_seconds
@@ -17,8 +17,6 @@ _ON_MAC: Final = ("where", "waits for", "a step", "queued", "stands still", "cos
 NUMBERS: Final = (*_HERE[2:], *_ON_MAC[2:])
 BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why")
 MOST_BELONGING: Final = 8
-_ABOUT_COPIES: Final = "MPS4"
-_ABOUT_LOOPS: Final = ("MPS102", "MPS207")
 
 
 @dataclass(frozen=True)
@@ -55,9 +53,9 @@ def wait_rows(recording: Recording, findings: Sequence[Finding] = ()) -> WaitRow
 
 def _about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:
     """The findings that say of waits in no training step's routine that they need not be."""
-    about = _ABOUT_COPIES if _moves(place) else _ABOUT_LOOPS
+    moves = _moves(place)
     at = (place.site.file, place.site.line)
-    told = (it for it in findings if it.id.startswith(about))
+    told = (it for it in findings if (rule_of(it).about_copies if moves else rule_of(it).about_loops))
     return [it.id for it in told if at in [(site.file, site.line) for site in _lines(it)]]
 
 
