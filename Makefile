@@ -20,13 +20,15 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --d
 # A stamp is named after what it was made from: with the same two files nothing is installed again.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 
-.PHONY: help demo test unit integration fuzz sanitize check format pages docs clean
+.PHONY: help demo test unit integration fuzz fuzz-files stress sanitize check format pages docs clean
 
 help:
 	@echo "make demo    run an example on a virtual M3 Pro and show the report"
 	@echo "make test    unit tests, then the tests with the libraries that use PyTorch"
 	@echo "make unit    the unit tests alone"
-	@echo "make fuzz    random programs on the device and the CPU (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
+	@echo "make fuzz-files   damaged files given to the commands (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
+	@echo "make fuzz    random programs on the device and the CPU, random Metal kernels (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
+	@echo "make stress  threads, forks, builds and sizes in numbers (ANYMPS_STRESS), and a trace of every operator"
 	@echo "make sanitize SANITIZER=address    the device's tests with a core compiled so (or: thread)"
 	@echo "make check   ruff, mypy, and the test of the floors"
 	@echo "make pages   write docs/rules from the rules' own texts, the numbers of fidelity into README.md, and the recipes' reports"
@@ -48,9 +50,19 @@ integration: $(VENV)/.integration-$(KEY) core
 	@echo "==> tests with transformers, diffusers, lightning, accelerate and peft"
 	@$(PYTEST) -m integration $(PYTEST_FLAGS)
 
+fuzz-files: $(VENV)/.test-$(KEY) core
+	@echo "==> damaged files (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
+	@$(BIN)/python -m tests.fuzz --seed $${ANYMPS_FUZZ_SEED:-0} --seconds $${ANYMPS_FUZZ_SECONDS:-60}
+
 fuzz: $(VENV)/.test-$(KEY) core
 	@echo "==> random programs"
-	@$(BIN)/python -m pytest -q tests/device/test_fuzz.py
+	@$(BIN)/python -m pytest -q tests/device/test_fuzz.py tests/test_metal_same.py
+
+stress: $(VENV)/.test-$(KEY) core
+	@echo "==> stress"
+	@$(BIN)/python -m pytest -q tests/device/test_stress.py
+	@echo "==> every operator under torch.jit.trace"
+	@cd tests && $(abspath $(BIN))/python -W ignore -m traced_operators
 
 sanitize: $(VENV)/.test-$(KEY)
 	@echo "==> tests of the device under the $(SANITIZER) sanitizer"

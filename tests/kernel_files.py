@@ -52,7 +52,7 @@ declare float @air.fabs.f32(float)
 def bitcode(text: str) -> bytes:
     """The bitcode of a module; the test is skipped where there is no llvmlite."""
     binding = pytest.importorskip(
-        "llvmlite.binding", reason="llvmlite makes the bitcode (pip install 'anymps[kernels]')"
+        "llvmlite.binding", reason="llvmlite makes the bitcode (pip install 'llvmlite>=0.50,<0.51')"
     )
     return bytes(binding.parse_assembly(text).as_bitcode())
 

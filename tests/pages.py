@@ -1,4 +1,4 @@
-"""`python -m tests.pages` writes what is generated: docs/rules from the rules' own texts, and README's numbers.
+"""`python -m tests.pages` writes what is generated: docs/rules, the drawing of the packages, and README's numbers.
 
 README shows the table "By kind" of docs/fidelity.md, between two comments.
 """
@@ -9,6 +9,9 @@ import re
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # as pytest has it
+
+import packages_drawing
 from anymps.findings import RULES
 from anymps.report import rule_page
 
@@ -46,6 +49,7 @@ def main() -> int:
     """Write all pages, and take away those of rules that are gone."""
     fidelity = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
     README.write_text(with_fidelity(README.read_text(encoding="utf-8"), fidelity), encoding="utf-8")
+    packages_drawing.write()
     FOLDER.mkdir(exist_ok=True)
     texts = pages()
     for path in FOLDER.glob("*.md"):

@@ -38,11 +38,11 @@ for path in map(pathlib.Path, {paths!r}):
     with anymps.record(script=path.name) as capture:
         try:
             exec(compile(path.read_text(), str(path), "exec"), {{"__name__": "__main__", "__file__": str(path)}})
-            ending = {{"status": 0}}
         except Exception as error:
             from anymps.capture import ending_of
-            ending = ending_of(error)
-        capture.close(ending)
+            capture.close(ending_of(error))  # while its frames hold their tensors, as in `anymps run`
+        else:
+            capture.close({{"status": 0}})
     findings = find(capture.recording)
     found[path.stem] = [[it.id for it in findings], render_summary(capture.recording, findings, width=500)]
     gc.collect()

@@ -53,6 +53,13 @@ def test_what_was_measured_lies_outside() -> None:
     ]
 
 
+def test_what_was_measured_is_what_was_predicted() -> None:
+    """No ratio of one, and no part that lies less than a tenth of the time apart."""
+    assert str(predict(timed(0.5, 33.5), products())).splitlines()[4:] == [
+        "Measured is what was predicted for an M3 Pro 18GB, bound by compute."
+    ]
+
+
 def test_this_machines_time_is_compared_with_nothing() -> None:
     """On the virtual device the prediction stands alone, in words and as data."""
     found = predict(timed(2.0, 40.0, virtual=True), products())

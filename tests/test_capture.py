@@ -11,6 +11,7 @@ import threading
 import unittest
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -452,6 +453,53 @@ def test_refusal_follows_an_argument_without_a_name() -> None:
     this = test_refusal_follows_an_argument_without_a_name
     assert (refusal.site.line, refusal.origin.line) == (line_of(this, "failure"), line_of(this, "origin"))
     assert (refusal.origin.file, refusal.detail["name"]) == (HERE, "second")
+
+
+@dataclass
+class Pair:
+    """Python writes its comparison, in a file that it calls `<string>`."""
+
+    first: torch.Tensor
+    second: float
+
+
+@pytest.mark.parametrize("source", ["native", "observer"])
+def test_a_wait_in_generated_code_stands_at_its_caller(source: str) -> None:
+    """What a dataclass's own method or an `exec` reads is told where the program calls it."""
+    one, other = Pair(torch.ones(1, device="mps"), 1.0), Pair(torch.ones(1, device="mps"), 1.0)
+    with anymps.record(source=source) as capture:
+        assert one == other  # compares
+        exec("one.first.item()")  # executes
+    this = test_a_wait_in_generated_code_stands_at_its_caller
+    waits = [(wait.site.file, wait.site.line) for wait in capture.recording.waits()]
+    assert waits == [(HERE, line_of(this, "compares")), (HERE, line_of(this, "executes"))]
+
+
+def test_a_wait_in_a_program_without_a_file(tmp_path: Path) -> None:
+    """Where nothing further out is the program's, as in `python -c`, the line of the text itself is told."""
+    answer = run_python(
+        """
+        import torch, anymps
+        anymps.enable(quiet=True)
+        with anymps.record() as capture:
+            torch.ones(1, device="mps").item()
+        (wait,) = capture.recording.waits()
+        print(wait.site.file, wait.site.line)
+        """
+    )
+    assert answer.lines == ["<string> 5"]
+
+
+@pytest.mark.parametrize("source", ["native", "observer"])
+def test_a_wait_in_an_assertion_of_unittest_stands_at_its_caller(source: str) -> None:
+    """The line is the test's; that an assertion read the value is kept beside it."""
+    assert_greater, small = unittest.TestCase().assertGreater, torch.ones(1, device="mps")
+    with anymps.record(source=source) as capture:
+        assert_greater(small, 0)  # asserts
+    (wait,) = capture.recording.waits()
+    this = test_a_wait_in_an_assertion_of_unittest_stands_at_its_caller
+    assert (wait.site.file, wait.site.line) == (HERE, line_of(this, "asserts"))
+    assert wait.site.via == "unittest/case.py:assertGreater"
 
 
 def test_refused_float64_names_numpy_default() -> None:

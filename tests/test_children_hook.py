@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
 import sys
+import textwrap
+from dataclasses import asdict
 from pathlib import Path
 
+from anymps.children import ChildSettings
+from anymps.children._parts import _order
 from anymps.record import Recording
-from processes import SOURCE_ROOT, run_python
+from processes import PATIENCE, SOURCE_ROOT, clean_environment, run_python
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -95,3 +101,61 @@ def test_a_process_that_is_terminated_while_it_ends() -> None:
     """
     result = run_python(code)
     assert (result.status, result.out) == (-signal.SIGTERM, "closed\n")
+
+
+def test_what_prepares_a_process_comes_first(tmp_path: Path) -> None:
+    """Before any code of the program, with the text that goes with it; without a device torch is left alone."""
+    (tmp_path / "first.py").write_text("def note(text):\n    print('prepared', text)\n")
+    settings = ChildSettings(prepare=("first:note", "here"), device=False)
+    (tmp_path / "settings.json").write_text(json.dumps(asdict(settings)))
+    code = START + f"print({WAITS})\n"
+    environment = {"ANYMPS_CHILDREN": str(tmp_path), "PYTHONPATH": f"{tmp_path}:{SOURCE_ROOT}"}
+    started = run_python(code, env=environment).lines
+    assert started[-1] == "False"
+    assert set(started[:-1]) == {"prepared here"}
+
+
+def test_a_worker_writes_where_its_parent_does(tmp_path: Path) -> None:
+    """Into the private folder of a run that writes nothing of the user's; what the parent wrote there, it reads."""
+    private, home = tmp_path / "private", tmp_path / "home"
+    private.mkdir()
+    home.mkdir()
+    (home / "data" / "masks").mkdir(parents=True)
+    (home / "data" / "masks" / "1").touch()
+    worker = (
+        "import os; os.chdir(os.getcwd()); os.makedirs('r', exist_ok=True); print(open('r/a').read()); "
+        "open('r/b', 'w').write('2'); print(os.listdir('data/masks'), [it.name for it in os.scandir('data/masks')])"
+    )
+    code = f"""
+        import multiprocessing, os
+        from anymps.children import ChildParts, ChildSettings
+        from anymps.commands._apart import DIVERT_AGAIN, divert_writes
+        divert_writes({str(private)!r})
+        os.makedirs("r")
+        open("r/a", "w").write("1")
+        parts = ChildParts()
+        parts.open(ChildSettings(prepare=(DIVERT_AGAIN, {str(private)!r}), device=False))
+        process = multiprocessing.get_context("spawn").Process(target=exec, args=({worker!r},))
+        process.start()
+        process.join()
+        print(open("r/b").read())
+        parts.close()
+    """
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=home,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert result.stdout.splitlines() == ["1", "['1'] ['1']", "2"], result.stderr
+    assert list(home.iterdir()) == [home / "data"]
+
+
+def test_ranks_are_in_the_order_of_their_numbers() -> None:
+    """Rank 2 before rank 10, however they began; processes that are no ranks come after them, as they began."""
+    names = ["3-70-rank10.anymps", "1-50.anymps", "4-80-rank2.anymps", "2-60.part", "9-90-rank0.part"]
+    ordered = sorted(map(Path, names), key=_order)
+    assert [file.name for file in ordered] == [names[4], names[2], names[0], names[1], names[3]]

@@ -18,6 +18,7 @@ import pytest
 import anymps
 import anymps.commands
 import anymps.report
+from anymps._own_python import OwnPython
 from anymps.commands import _doctor, _judge, _run, main
 from anymps.commands._facts import Facts
 from anymps.commands._judge import Choice
@@ -322,8 +323,11 @@ def test_session_report_goes_to_the_first_stderr(log: list[Any], monkeypatch: py
     monkeypatch.setattr(sys, "stderr", ours)
     session = RunSession(RunOptions())
     session.start(Target("train.py"))
+    python = OwnPython()  # as the runner takes it down before the script
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    session.finish({"status": 0})
+    with python.restored():
+        session.finish({"status": 0})
+    python.close()
     assert ours.getvalue() == "the recording in short; whole: anymps run -v ...\n"
 
 
@@ -370,8 +374,11 @@ def test_session_writes_other_forms(
     for shown in (True, False):
         session = RunSession(RunOptions(report=shown, outputs=outputs))
         session.start(Target("train.py"))
+        python = OwnPython()
         monkeypatch.setattr(sys, "stdout", io.StringIO())
-        assert session.finish({"status": 0}) == 0
+        with python.restored():
+            assert session.finish({"status": 0}) == 0
+        python.close()
         monkeypatch.setattr(sys, "stdout", ours)
         assert json.loads((tmp_path / "r.json").read_text())["run"] == {"mac": "M1 8GB"}
         assert ours.getvalue().startswith("::notice title=anymps::Nothing ran on mps: this tells nothing about M1 8GB.")

@@ -853,6 +853,13 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_a_size_that_stays_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before and after are two sizes only where they read differently."""
+    torch.save({"w": torch.ones(1 << 18)}, "in.pt")
+    assert status_of("in.pt", "out.pt") == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith("0 of 1 tensor changed, 1 MiB")
+
+
 def test_command_json(capsys: pytest.CaptureFixture[str]) -> None:
     """`--json` tells the same as data."""
     torch.save({"w": torch.ones(2, dtype=F64)}, "in.pt")

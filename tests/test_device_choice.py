@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from anymps.capture import _device_choice
-from anymps.capture._device_choice import device_choice
+from anymps.capture._device_choice import device_choice, unmoved
 from anymps.commands import main
 from anymps.commands._judge import FINDINGS, UNUSED, Choice, Judge
 from anymps.findings import Finding, Severity, find
@@ -18,7 +18,7 @@ from anymps.report._words import verdict
 from recordings import META
 
 CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'
-BETTER = '"cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"'
+BETTER = '"mps" if torch.backends.mps.is_available() else "cuda" if torch.cuda.is_available() else "cpu"'
 
 
 @pytest.fixture(autouse=True)
@@ -28,34 +28,28 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "line", "better"),
+    ("lines", "line"),
     [
-        (f"device = {CHOICE}", 1, f"device = {BETTER}"),
-        (f"import torch\n\ndef main():\n    device = torch.device({CHOICE})", 4, f"device = torch.device({BETTER})"),
-        (
-            'd = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")',
-            1,
-            'd = torch.device("cuda") if torch.cuda.is_available() else torch.device("mps") '
-            'if torch.backends.mps.is_available() else torch.device("cpu")',
-        ),
-        (f'device = torch.device("cpu")\nuse = {CHOICE}', 2, f"use = {BETTER}"),
-        ("x = 1\nif torch.cuda.is_available():\n    model.cuda()", 2, ""),
-        ('x = 1\nmodel.to(torch.device("cuda:1"))', 2, ""),
-        ('import torch\nDEVICE = "cpu"', 2, ""),
-        ('import torch\nparser.add_argument("--device", default="cpu")', 2, ""),
-        ('import torch\nx = torch.ones(3, device="cpu")', 2, ""),
-        ("n = 4 if torch.cuda.is_available() else 8", 1, ""),
+        (f"device = {CHOICE}", 1),
+        (f"import torch\n\ndef main():\n    device = torch.device({CHOICE})", 4),
+        ('d = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")', 1),
+        (f'device = torch.device("cpu")\nuse = {CHOICE}', 2),
+        ("x = 1\nif torch.cuda.is_available():\n    model.cuda()", 2),
+        ('x = 1\nmodel.to(torch.device("cuda:1"))', 2),
+        ('import torch\nDEVICE = "cpu"', 2),
+        ('import torch\nparser.add_argument("--device", default="cpu")', 2),
+        ('import torch\nx = torch.ones(3, device="cpu")', 2),
+        ("n = 4 if torch.cuda.is_available() else 8", 1),
     ],
 )
-def test_the_line_that_chose(tmp_path: Path, lines: str, line: int, better: str) -> None:
-    """The choice by CUDA comes first, then a device by name; the new line means the same on other machines."""
+def test_the_line_that_chose(tmp_path: Path, lines: str, line: int) -> None:
+    """The choice by CUDA comes first, then a device by name."""
     script = tmp_path / "train.py"
     script.write_text(lines + "\n")
     assert device_choice(str(script)) == {
         "file": str(script),
         "line": line,
         "source": lines.splitlines()[line - 1].strip(),
-        "better": better,
         "chosen": True,
     }
 
@@ -79,12 +73,10 @@ def unused(**choice: object) -> Finding:
 
 def test_nothing_ran_on_mps_is_an_error() -> None:
     """With the line and what to write there; the verdict says it, too."""
-    finding = unused(
-        file="/home/me/project/train.py", line=3, source=f"d = {CHOICE}", better=f"d = {BETTER}", chosen=True
-    )
+    finding = unused(file="/home/me/project/train.py", line=3, source=f"d = {CHOICE}", chosen=True)
     assert (finding.id, finding.severity, finding.site.line) == ("MPS002", Severity.ERROR, 3)
     assert finding.what == "No tensor reached mps. This line chooses the device, and mps is not what it chose."
-    assert finding.fix == f"Let the line choose mps too: `d = {BETTER}`. Elsewhere it means what it did."
+    assert finding.fix == f"Let the line choose mps, too: `d = {BETTER}`. Elsewhere it means what it did."
     recording = RecordingBuilder(meta=META).close()
     assert verdict(recording, [finding]) == [
         "Nothing ran on mps: this tells nothing about M3 Pro 18GB.",
@@ -125,6 +117,38 @@ def test_nothing_ran_and_nothing_chose() -> None:
         finding.fix
         == 'Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.'
     )
+
+
+TRAINING = """\
+import torch
+
+model = Net()
+other = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_what_is_to_be_moved(tmp_path: Path) -> None:
+    """A program that names no device: where it makes what is trained, and the innermost loop that calls it."""
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    assert unmoved(str(script)) == [
+        {"what": "model", "file": str(script), "line": 3, "source": "model = Net()"},
+        {"what": "batch", "file": str(script), "line": 7, "source": "for x, y in loader:"},
+    ]
+    facts = {"device_choice": device_choice(str(script)), "unmoved": unmoved(str(script))}
+    builder = RecordingBuilder(meta={**META, **facts})
+    (finding,) = (it for it in find(builder.close()) if it.id == "MPS002")
+    assert finding.fix == (
+        'Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
+        "the model at train.py:3, and each batch at train.py:7: `.to(device)`."
+    )
+    assert [site.line for site in finding.related_sites] == [3, 7]
 
 
 def test_the_gate_is_red(tmp_path: Path) -> None:

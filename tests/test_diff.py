@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from anymps.commands import main
 from anymps.findings import find
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import Diff, compare, render_diff_json, render_diff_terminal
+from anymps.report.diff._compare import Change
 from anymps.report.diff._html import render_diff_html
+from anymps.report.diff._words import numbers
 from recordings import META, MODEL, SCRIPT, training
 
 
@@ -140,6 +143,18 @@ def test_memory_peaks() -> None:
     after.memory(5, 3 << 20, 4 << 20)
     assert "  1 MiB before, 3 MiB after (x 3.00)\n" in render_diff_terminal(diff_of(before.close(), after.close()))
     assert "3 MiB before, unknown after\n" in render_diff_terminal(diff_of(after._writer.recording(), reads(1).close()))
+
+
+def test_numbers_that_read_the_same() -> None:
+    """Neither a ratio of one nor two equal numbers are told as a change."""
+    before, after = reads(1), reads(1)
+    before.memory(5, 1 << 20, 2 << 30)
+    after.memory(5, (1 << 20) + 1, 2 << 30)
+    assert "  1 MiB, as before\n" in render_diff_terminal(diff_of(before.close(), after.close()))
+    (worse,) = diff_of(reads(1).close(), reads(3).close()).changed
+    assert numbers(replace(worse, after=worse.before)) == "1 a step, as before"
+    many, more = (replace(worse.before, count=count, per_step=0) for count in (10_000, 10_001))
+    assert numbers(Change(many, more)) == "10,000 in the run before, 10,001 after"
 
 
 def test_without_steps() -> None:

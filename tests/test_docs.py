@@ -124,6 +124,24 @@ def test_commands_in_sentences_exist(page: Path) -> None:
     assert {word for word in words if word[0] not in "-["} <= set(_commands.commands)
 
 
+def test_what_is_to_be_installed_can_be_had() -> None:
+    """No page, message or workflow asks an index for anymps; libraries have the versions that pyproject.toml names."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    needed = {re.split(r"[<>=]", it)[0]: it for it in re.findall(r'"([\w-]+[<>=][^";]*)"', project)}
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "pyproject.toml", *(ROOT / "docs").rglob("*.md")]
+    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "examples").rglob("*.*")]
+    asked = []
+    for path in (*pages, *sources, *(ROOT / ".github").rglob("*.yml")):
+        if path.suffix in (".py", ".md", ".yml", ".toml") and path != Path(__file__):
+            for words in re.findall(r"pip install ([^`#)]*)", path.read_text(encoding="utf-8")):
+                parts = re.findall(r"[^\s'\"]+", words.partition("\n")[0])
+                asked += [(path.name, it) for it in parts if re.fullmatch(r"[a-z][\w-]*(\[.*|[<>=].*)?", it)]
+            assert "pipx run anymps" not in path.read_text(encoding="utf-8"), path
+    assert [it for it in asked if it[1].startswith("anymps")] == []
+    pinned = [(page, it) for page, it in asked if re.search("[<>=]", it) and not it.startswith("torch")]
+    assert {it for _, it in pinned} == {needed[name] for name in ("llvmlite", "nbclient", "ipykernel")}
+
+
 def test_every_command_is_on_the_front_page() -> None:
     """README names all commands."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")

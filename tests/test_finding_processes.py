@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -108,6 +109,33 @@ def test_the_short_report_says_which_processes_are_in() -> None:
     assert "\n9 processes ran on mps: rank 0, rank 1, rank 2 and 6 more.\n" in many
     assert "\n1 process ran on mps: rank 0.\n" in render_summary(joined(rank()), [])
     assert "ran on mps:" not in render_summary(rank(), [])
+
+
+def test_notes_of_habits_are_nothing_that_ran() -> None:
+    """The process that starts the others leaves notes of that."""
+    starter = RecordingBuilder(meta=META)
+    site = starter.site("train.py", 20, "<module>", "mp.spawn(main)")
+    starter.entry("anymps::process {}", start_ns=1, duration_ns=0, fate=Fate.MARK, site=site)
+    with RecordingWriter.in_memory() as writer:
+        join([("main process", starter.close()), ("rank 0", rank()), ("rank 1", rank())], writer)
+    assert "\n2 processes ran on mps: rank 0 and rank 1.\n" in render_summary(writer.recording(), [])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said", "per_step"),
+    [
+        ([True, False, False, False], "1 wait in every step of rank 0", 1.0),
+        ([True, False, True, False, False], "1 wait in every step of rank 0 and rank 2", 1.0),
+        ([True, True, False], "1 wait in every step of rank 0 and rank 1", 1.0),
+        ([True, True], "1 wait in every step", 1.0),
+    ],
+)
+def test_every_step_is_no_mean_over_ranks(ranks: list[bool], said: str, per_step: float) -> None:
+    """A step of a rank that waits has its waits, whatever the others do."""
+    recording = joined(*(rank(reads=reads) for reads in ranks))
+    found = [it for it in find(recording) if it.id == "MPS201"]
+    assert [it.per_step for it in found] == [per_step]
+    assert re.search(rf"{said}[.;]", render_summary(recording, found))
 
 
 def test_a_part_of_a_run_is_that_of_each_process() -> None:

@@ -44,6 +44,47 @@ def test_launches_bind_a_step() -> None:
     assert seen(steps.close()).bound == "launches"
 
 
+def test_one_step_alone_has_no_time() -> None:
+    """Imports and the making of the model are in it; what the GPU has to do is told."""
+    steps = Steps()
+    steps.product(10, gap=500 * MS)
+    steps.end()
+    assert seen(steps.close()).sentence == (
+        "How long a step takes is not predicted from one step: it holds all that came before it, such as imports. A "
+        "step would keep the GPU of an M3 Pro 18GB busy for about 33.4 ms (17.1 to 67.8 ms)."
+    )
+
+
+def test_a_step_that_the_cpu_would_do_faster() -> None:
+    """Small calls alone: the shortest step here, on that Mac's core. The first step does not count."""
+    steps = Steps(virtual=True)
+    for number in (10, 1000, 1000, 1200):
+        steps.small(number)
+        steps.end()
+    found = seen(steps.close())
+    assert found.on_cpu == pytest.approx(1000 * 1500e-9 * SPEED)
+    assert found.sentence.endswith("bound by launches. That Mac's CPU alone would take about 744 us.")
+
+
+@pytest.mark.parametrize("meta", [{"virtual": False}, {"virtual": True, "real_calls": {"aten::relu": 1}}])
+def test_what_this_cpu_did_not_compute_says_nothing_of_a_macs(meta: dict[str, object]) -> None:
+    """A Mac's own device, and PyTorch's own kernels."""
+    steps = Steps(**meta)
+    for _ in range(3):
+        steps.small(1000)
+        steps.end()
+    assert seen(steps.close()).on_cpu is None
+
+
+def test_large_operators_say_nothing_of_a_macs_cpu() -> None:
+    """How many cores share them, and how these are built, is not known."""
+    steps = Steps(virtual=True)
+    for _ in range(3):
+        steps.product(10)
+        steps.end()
+    assert seen(steps.close()).on_cpu is None
+
+
 def test_a_read_costs_what_the_step_takes_without_it() -> None:
     """At its line, by its kind."""
     steps = Steps()

@@ -492,10 +492,64 @@ def test_precision() -> None:
 
     recording = recorded(train)
     assert [(note.facts, note.occurrence.count) for note in recording.noted("autocast")] == [
-        ({"device": "mps", "dtype": "bfloat16", "refused": False}, 1)
+        ({"device": "mps", "dtype": "bfloat16", "refused": False}, 1),
+        ({"device": "cpu", "dtype": "bfloat16", "refused": False}, 1),
     ]
     assert [note.facts for note in recording.noted("grad_scaler")] == [{"device": "mps"}]
     assert [note.facts for note in recording.noted("backward")] == [{"autocast": "bfloat16"}]
+
+
+def test_autocast_for_the_cpu_around_work_on_the_cpu() -> None:
+    """An autocast for the CPU is noted only where tensors are made on mps under it."""
+
+    def compute() -> None:
+        with torch.autocast("cpu"):
+            nn.Linear(4, 2)(torch.rand(2, 4))
+
+    assert noted(compute, "autocast") == ()
+
+
+@pytest.mark.parametrize("kind", ["with", "decorator", "old name"])
+@pytest.mark.filterwarnings("ignore:.*torch.cuda.amp.autocast")
+def test_autocast_island_for_another_device(kind: str) -> None:
+    """A region that switches autocast off for another device is noted with the line that switched mps on."""
+    x = torch.rand(2, 2, device="mps")
+
+    def island() -> torch.dtype:
+        with torch.autocast("cuda", enabled=False):
+            return (x @ x).dtype
+
+    @torch.autocast("cpu", enabled=False)
+    def decorated() -> torch.dtype:
+        return (x @ x).dtype
+
+    def old() -> torch.dtype:
+        with torch.cuda.amp.autocast(enabled=False):
+            return (x @ x).dtype
+
+    called = {"with": island, "decorator": decorated, "old name": old}[kind]
+    dtypes = []
+
+    def run() -> None:
+        for _ in range(2):
+            with torch.autocast("mps", dtype=torch.float16):
+                dtypes.append(called())
+        called()  # outside of autocast for mps it does no harm
+
+    (note,) = noted(run, "autocast_island")
+    assert dtypes == [torch.float16] * 2
+    assert note.facts == {"device": "cpu" if kind == "decorator" else "cuda", "dtype": "float16"}
+    assert (note.occurrence.count, note.other.source) == (1, 'with torch.autocast("mps", dtype=torch.float16):')
+
+
+def test_autocast_island_for_mps() -> None:
+    """A region that switches autocast off for mps itself is what the program means."""
+
+    def run() -> None:
+        with torch.autocast("mps", dtype=torch.float16), torch.autocast("mps", enabled=False):
+            torch.rand(2, device="mps")
+
+    assert noted(run, "autocast_island") == ()
 
 
 @pytest.mark.filterwarnings("ignore:In MPS autocast", "ignore:.*GradScaler")
@@ -569,7 +623,8 @@ def watched() -> Iterator[object]:
     """All that is replaced while a recording runs."""
     yield from (time.time, time.perf_counter, time.monotonic, time.time_ns, time.perf_counter_ns, time.monotonic_ns)
     yield from (timeit.default_timer, torch.compile, torch.autograd.backward)
-    yield from (torch.autocast.__init__, torch.amp.GradScaler.__init__)
+    yield from (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
+    yield torch.amp.GradScaler.__init__
 
 
 def test_everything_is_put_back() -> None:

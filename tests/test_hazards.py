@@ -324,6 +324,11 @@ CASES = (
     Case("MPS691", lambda: fused(torch.optim.SGD, found_inf=on()), (lambda: fused(torch.optim.SGD),), "2.11.0"),
     Case("MPS671", fails(lambda: measure(times=2)), (lambda: measure(),)),
     Case("MPS672", lambda: measure(between="event"), (lambda: measure(between="all"),)),
+    *(
+        [Case("MPS674", fails(torch.accelerator.empty_host_cache), (torch.accelerator.empty_cache,))]
+        if hasattr(torch.accelerator, "empty_host_cache")  # since torch 2.12
+        else []
+    ),
 )  # fmt: skip
 SOURCES = ("native", "observer")
 NAMES = [f"{case.id} on torch {case.torch}" for case in CASES]
@@ -337,11 +342,16 @@ def met(case: Case, call: Call, source: str) -> list[Finding]:
     return [finding for finding in find(capture.recording) if finding.id.startswith("MPS6")]
 
 
+ENDS_AT_ONCE = ("MPS674",)
+
+
 @pytest.mark.filterwarnings("ignore:.*deterministic")
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_a_call_that_meets_a_fault_is_a_finding(case: Case, source: str) -> None:
     """Once, at this file's line, by the right rule and no other."""
+    if case.id in ENDS_AT_ONCE and source == "observer":
+        pytest.skip("a Mac's process is gone before an observer can tell")
     found = met(case, case.call, source)
     assert [finding.id for finding in found] == [case.id]
     assert [(finding.site.file, finding.count) for finding in found] == [(__file__, 1)]

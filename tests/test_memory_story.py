@@ -79,6 +79,16 @@ def test_a_model_that_never_ran_is_no_batch() -> None:
     assert last.category is Category.BATCHES
 
 
+def test_the_batch_of_a_first_step_that_raised() -> None:
+    """A run that ended in its first step still holds the batch. Without a module that ran, it was moving a model."""
+    moved, weight = row(2, 9, phase=Phase.MOVE), row(1, 1, phase=Phase.MOVE, role=Role.PARAMETER)
+    cut_short = tell([weight, moved], 0, OPERATORS, MODULES, SITES, cut_short=True)
+    assert [one.category for one in cut_short.allocations] == [Category.PARAMETERS, Category.BATCHES]
+    assert story_of(weight, moved).allocations[1].category is Category.HELD
+    model = tell([moved], 0, OPERATORS, MODULES, SITES, cut_short=True)
+    assert model.allocations[0].category is Category.HELD
+
+
 def test_a_buffer_from_before_the_recording_has_its_own_category() -> None:
     """Nothing is known of what was there before, except that it was; a parameter is known by its role."""
     story = story_of(row(1, 0), row(2, 0, role=Role.PARAMETER), row(3, 1, allocated=768, reserved=1024))

@@ -14,6 +14,8 @@ import jsonschema
 import pytest
 
 from anymps.findings import RULES, find
+from anymps.findings.advice._user_line import without_read
+from anymps.findings.edits import Insert, LineEdit, Place, Rewritten, Safety, Splice
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
 from anymps.report import FORMATS, Renderer, compare, render_diff_json, renderer
 from anymps.report.diff._html import render_diff_html
@@ -225,19 +227,25 @@ def test_a_session_is_told_by_its_tests(suite: dict[str, object], status: int, s
         assert "None of 3 tests used mps: this tells nothing about M3 Pro 18GB." in rendered("terminal", none)
 
 
+def needing_device(place: Place) -> Rewritten:
+    """An edit that needs a line below the imports."""
+    return Rewritten((Splice(0, 0, "device; "),), (Insert("device", "device = 1"),))
+
+
 @pytest.mark.parametrize(
-    ("fix", "fixed"),
+    ("edit", "safety", "fixed"),
     [
-        ("Add up on the device, `total += loss.detach()`, and read it later.", "    total += loss.detach()  # sum"),
-        ("Print every 50 steps: `if step % 50 == 0: print(total)`.", None),
-        ("Make `device = ...` once; here, write `total += loss.to(device)`.", None),  # a name that the line has not
+        (LineEdit(without_read), Safety.PROVED, "    total += loss.detach()  # sum"),
+        (LineEdit(without_read), Safety.ADVICE, None),
+        (LineEdit(needing_device), Safety.SAFE, None),  # a line elsewhere is needed, too
+        (None, Safety.SAFE, None),
     ],
 )
-def test_sarif_offers_the_new_line(fix: str, fixed: str | None) -> None:
-    """As a replacement in its columns, which editors apply; only where the finding shows one for this line."""
+def test_sarif_offers_the_new_line(edit: LineEdit | None, safety: Safety, fixed: str | None) -> None:
+    """As a replacement in its columns, which editors apply; only what a machine may make, and in one place."""
     source = "    total += loss.item()  # sum"
     site = Site("/job/train.py", 3, "main", source.strip(), first=2, around=f"for x in loader:\n{source}\nprint()")
-    finding = RULES["MPS201"].finding(site, what="It waits.", count=1, fix=fix)
+    finding = RULES["MPS201"].finding(site, what="It waits.", count=1, edit=edit, safety=safety)
     recording = small()
     (run,) = json.loads("".join(renderer("sarif").pieces(recording, [finding])))["runs"]
     schema = json.loads((DATA / "sarif-2.1.0-rtm.5.json").read_text())

@@ -200,3 +200,27 @@ def test_a_hand_made_recording_without_rounds_keeps_its_steps() -> None:
         builder.entry("aten::mm", start_ns=time, duration_ns=1, site=line)
     builder.end_step(25)
     assert [step.end_ns for step in builder.close().steps()] == [25]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_function_that_is_called_is_one_step(source: str) -> None:
+    """Whoever records says where each step ends: optimizers, backwards and modules within end none."""
+    model = nn.Linear(4, 1).to("mps")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def train() -> None:
+        for _ in range(2):
+            model(torch.ones(2, 4, device="mps")).sum().backward()
+            optimizer.step()
+
+    with anymps.record(source=source) as capture:
+        for _ in range(3):
+            start = capture.core.clock_ns()
+            train()
+            capture.core.note_round(int(RoundKind.CALLED), 0, start)
+    steps = [step for step in capture.recording.steps() if step.complete]
+    assert len(steps) == 3
+    sums = [{phase.phase: phase.on_mps for phase in capture.recording.step_table().typical}]
+    assert sums[0][Phase.FORWARD] > 0
+    assert sums[0][Phase.BACKWARD] > 0
+    assert sums[0][Phase.OPTIMIZER] > 0

@@ -262,6 +262,17 @@ def test_baseline_counts() -> None:
     assert (selection.findings, selection.gone) == ((), (known,))
 
 
+def test_writing_a_baseline_touches_no_other_file(tmp_path: Path) -> None:
+    """A file of the user's that is named like the baseline stays as it is, and so do the baseline's permissions."""
+    path, beside = tmp_path / "known.json", tmp_path / "known.json.new"
+    path.touch()
+    path.chmod(0o640)
+    beside.write_text("the user's")
+    assert write_baseline(path, [finding()], ROOTS) == 1
+    assert beside.read_text() == "the user's"
+    assert (len(read_baseline(path)), path.stat().st_mode & 0o777) == (1, 0o640)
+
+
 def test_baseline_files(tmp_path: Path) -> None:
     """A baseline that is missing, of another version, no baseline, or that cannot be written is one line."""
     path = tmp_path / "known.json"

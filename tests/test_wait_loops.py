@@ -88,10 +88,10 @@ def test_validation_between_steps(rounds: int, expected: int) -> None:
     [
         (
             "predictions.append(out.argmax(1).cpu())", Wait.COPY_TO_CPU,
-            "Write `predictions.append(out.argmax(1).detach())`, and after the loop `torch.cat(predictions).cpu()`: "
-            "one wait.",
+            "Write `predictions.append(out.argmax(1).detach())`, and after the loop join `predictions` and read them "
+            "at once: one wait.",
         ),
-        ("print(loss)", Wait.ITEM, "Print or log every 50 steps: `if step % 50 == 0: print(loss)`."),
+        ("print(loss)", Wait.ITEM, "Print or log every 50 steps."),
         ("if token == end:", Wait.ITEM, "Decide on the device with `torch.where`, or test every 50 steps."),
         (
             "send(out.cpu(), y.cpu())", Wait.COPY_TO_CPU,

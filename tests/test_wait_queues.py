@@ -378,6 +378,17 @@ def test_how_far_ahead(extras: list[Extra], reach: Ahead | None, sentence: str) 
     assert words.waits(recording, find(recording)) == sentence
 
 
+@pytest.mark.parametrize(("now", "without", "told"), [(75, 76, False), (100, 109, False), (100, 110, True)])
+def test_how_far_ahead_is_told_from_a_tenth_on(
+    monkeypatch: pytest.MonkeyPatch, now: int, without: int, told: bool
+) -> None:
+    """A host that would get hardly further gives no reason to change anything."""
+    monkeypatch.setattr(words, "ahead", lambda recording, hurting: Ahead(now, without, whole=False))
+    recording = loop(MOVE, READ).close()
+    more = f"; without it the host could run {without} operators ahead, not {now}" if told else ""
+    assert words.waits(recording, find(recording)) == f"1 wait in every step{more}."
+
+
 def test_the_verdict_leaves_out_what_was_left_out() -> None:
     """Findings that were selected away are not in the verdict either."""
     recording = training().close()

@@ -23,22 +23,25 @@ NEEDED = ("click", "rich", "jinja2", "markupsafe", "platformdirs", "markdown_it"
 RELEASES = f"torch {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
 
 
+PYTEST = ("_pytest", "pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "typing_extensions")
+
+
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what anymps depends on besides torch."""
+    """A folder with what anymps depends on besides torch, and pytest."""
     folder = tmp_path_factory.mktemp("bare")
-    for name in NEEDED:
+    for name in (*NEEDED, *PYTEST):
         spec = importlib.util.find_spec(name)
-        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-            (folder / name).symlink_to(place)
+        if spec is not None and spec.origin is not None:
+            place = Path(spec.origin)
+            place = place.parent if spec.submodule_search_locations else place
+            (folder / place.name).symlink_to(place)
     return folder
 
 
-def run(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """`anymps` in a Python that has the standard library, that folder and the sources of anymps."""
-    start = (
-        "import sys; sys.path += sys.argv[1:3]; del sys.argv[1:3]; from anymps.commands import main; sys.exit(main())"
-    )
+def run(bare: Path, *words: str, main: str = "anymps.commands") -> subprocess.CompletedProcess[str]:
+    """`anymps` in a Python that has the standard library, that folder and the sources of anymps; or another `main`."""
+    start = f"import sys; sys.path += sys.argv[1:3]; del sys.argv[1:3]; from {main} import main; sys.exit(main())"
     command = [sys.executable, "-I", "-S", "-c", start, str(bare), str(SOURCE_ROOT), *words]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
 
@@ -85,6 +88,19 @@ def test_what_needs_torch(words: list[str], bare: Path, tmp_path: Path, monkeypa
     ran = run(bare, *words)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == f"anymps: torch is not installed; install {RELEASES}\n"
+
+
+def test_the_gate(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pytest --mps` is one line, and without the option a test that wants the device is skipped with a reason."""
+    monkeypatch.chdir(tmp_path)
+    Path("test_it.py").write_text("def test_it(mps_device):\n    pass\n")
+    words = ("-p", "anymps.pytest_plugin", "-p", "no:cacheprovider", "--no-header", "-rs")
+    ran = run(bare, *words, "--mps", main="pytest")
+    text = f"ERROR: --mps: torch is not installed; install {RELEASES}\n\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (4, "", text)
+    ran = run(bare, *words, main="pytest")
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
+    assert "SKIPPED [1] test_it.py:1: needs an mps device: torch is not installed" in ran.stdout
 
 
 def test_what_needs_none(bare: Path) -> None:

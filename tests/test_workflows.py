@@ -118,8 +118,14 @@ def test_the_hook_is_a_command() -> None:
     assert f"`{shlex.join(words)}`".replace("'", '"') in text
 
 
+STRESS = "ANYMPS_STRESS"
+
+
 def test_the_night_has_a_new_seed_and_every_sanitizer() -> None:
-    """The seed is the run's number, and the sanitizers are those that tests/sanitized.py proves."""
+    """A new seed, more stress than in the suite, and the sanitizers that tests/sanitized.py proves."""
     jobs = load(ROOT / ".github" / "workflows" / "nightly.yml")["jobs"]
     assert jobs["fuzz"]["env"]["ANYMPS_FUZZ_SEED"] == "${{ github.run_number }}"
+    assert int(jobs["stress"]["env"][STRESS]) > 1
+    assert f'os.environ.get("{STRESS}"' in (ROOT / "tests" / "device" / "test_stress.py").read_text(encoding="utf-8")
+    assert [step["run"] for step in jobs["stress"]["steps"] if "run" in step] == ["make stress"]
     assert jobs["sanitizers"]["strategy"]["matrix"]["sanitizer"] == list(SANITIZERS)

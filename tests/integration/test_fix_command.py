@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from anymps._cache import cache_home
 from processes import Result, run_command
 
 pytestmark = pytest.mark.integration
@@ -107,6 +110,57 @@ print("done")
 """.lstrip()
 
 
+OPTIONS = """
+import argparse
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args()
+device = torch.device("cuda" if torch.cuda.is_available() and not args.no_cuda else "cpu")
+model = torch.nn.Linear(16, 4).to(device)
+print(model(torch.ones(2, 16).to(device)).shape)
+""".lstrip()
+
+FOLDERS = """
+import os
+import torch
+
+os.makedirs("runs/one", exist_ok=True)
+
+
+def main():
+    model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(30)]).to("mps")
+    optimizer = torch.optim.AdamW(model.parameters())
+    for (x,) in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(16, 4)), 4, num_workers=1):
+        loss = model(x.to("mps")).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    raise ValueError(f"no more data in {os.getpid()}")
+
+
+if __name__ == "__main__":
+    main()
+""".lstrip()
+
+DEAD_WORKER = """
+import torch
+
+if __name__ != "__main__":
+    {}["missing"]
+
+
+def main():
+    for x in torch.utils.data.DataLoader(torch.arange(12.0), batch_size=4, num_workers=1):
+        print(x.to("mps").sum().item())
+
+
+if __name__ == "__main__":
+    main()
+""".lstrip()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder under version control, with the two scripts as HEAD has them."""
@@ -136,6 +190,11 @@ def fix(folder: Path, *words: str) -> Result:
     return run_command("-m", "anymps", "fix", "--mac", "M2 16GB", *words, cwd=folder)
 
 
+def runs_of(result: Result) -> list[str]:
+    """What each run was for, without how long it may take."""
+    return [re.sub(r", about \d+ s", "", line) for line in result.err.splitlines() if line.startswith("anymps: run ")]
+
+
 def test_what_is_proved_is_a_patch(folder: Path) -> None:
     """An error first, and then what it had hidden. Nothing is written, also by the script."""
     result = fix(folder, "train.py")
@@ -146,7 +205,7 @@ def test_what_is_proved_is_a_patch(folder: Path) -> None:
         "+++ b/train.py",
         "-weight = torch.from_numpy(np.linspace(0.5, 1.0, 4)).to(device)  # per class",
         "-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
-        "+weight = torch.from_numpy(np.linspace(0.5, 1.0, 4)).float().to(device)  # per class",
+        "+weight = torch.from_numpy(np.linspace(0.5, 1.0, 4, dtype=np.float32)).to(device)  # per class",
         "+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
         "-    total += loss.item()",
         "+    total += loss.detach()",
@@ -163,14 +222,15 @@ def test_a_script_for_cuda_is_written(folder: Path) -> None:
     """With --write over a file that git has; a second time it differs from HEAD."""
     result = fix(folder, "--cuda-as-mps", "--write", "port.py")
     assert result.status == 0, result.err
-    assert (folder / "port.py").read_text() == textwrap.dedent("""
+    device = '"mps" if torch.backends.mps.is_available() else "cuda" if torch.cuda.is_available() else "cpu"'
+    assert (folder / "port.py").read_text() == textwrap.dedent(f"""
         import torch
 
-        device = torch.device(torch.accelerator.current_accelerator(True) or "cpu")
+        device = torch.device({device})
 
         model = torch.nn.Linear(4, 2).to(device)
         x = torch.ones(3, 4).to(device)
-        print(model(x).shape, torch.accelerator.is_available())
+        print(model(x).shape, torch.backends.mps.is_available() or torch.cuda.is_available())
     """).lstrip()
     assert result.err.splitlines()[-2:] == [
         "anymps: the changed script runs on mps without --cuda-as-mps",
@@ -184,7 +244,7 @@ def test_a_script_for_cuda_is_written(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
-        ("x = (", (), "anymps: bad.py, line 1, is no Python that libcst can read"),
+        ("x = (", (), "anymps: bad.py, line 1, is no Python: '(' was never closed"),
         ("x = 1", ("--write",), "anymps: bad.py is not written: it is not under version control (--force writes it)"),
     ],
 )
@@ -269,7 +329,7 @@ def test_a_run_that_takes_too_long_is_told(folder: Path) -> None:
     (folder / "train.py").write_text("import time\n\ntime.sleep(600)\n")
     result = fix(folder, "--seconds", "1", "train.py")
     line = "anymps: the script did not end within 1 s: give it less to do, such as --steps 10, or more --seconds"
-    assert (result.status, result.err.splitlines()) == (2, [line])
+    assert (result.status, result.err.splitlines()) == (2, ["anymps: run 1 of 3: the script as it stands", line])
 
 
 def test_a_script_with_workers_is_guarded(folder: Path) -> None:
@@ -282,3 +342,73 @@ def test_a_script_with_workers_is_guarded(folder: Path) -> None:
     )
     assert "anymps: 1 change proved: MPS802 in line 11" in result.err.splitlines()
     assert "  before, the script stopped: RuntimeError DataLoader worker" in result.err
+
+
+def test_a_read_only_script_is_not_replaced(folder: Path) -> None:
+    """Not by --force either: that word is about git. Nothing runs before that is said."""
+    path = folder / "port.py"
+    path.chmod(0o444)
+    before = path.read_text()
+    for words in (("--write",), ("--write", "--force")):
+        result = fix(folder, "--cuda-as-mps", *words, "port.py")
+        line = "anymps: port.py is not written: it is read-only (chmod u+w port.py)"
+        assert (result.status, result.err.splitlines(), result.out) == (2, [line], "")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == (before, 0o444)
+
+
+def test_an_option_that_names_a_device_still_counts(folder: Path) -> None:
+    """Both scripts are run with it, and the changed one obeys it as before."""
+    (folder / "port.py").write_text(OPTIONS)
+    result = fix(folder, "--cuda-as-mps", "port.py")
+    assert result.status == 0, result.err
+    assert runs_of(result) == [
+        "anymps: run 1 of 3: the script as it stands",
+        "anymps: run 2 of 3: with up to 1 change",
+        "anymps: run 3 of 3: the first steps without a GPU, with --no-cuda",
+        "anymps: run 4: without --cuda-as-mps",
+    ]
+    assert "anymps: 1 change proved: MPS409 in line 7" in result.err.splitlines()
+    assert "  with --no-cuda the model is on cpu, as before" in result.err.splitlines()
+
+
+def test_workers_of_a_script_that_makes_a_folder(folder: Path) -> None:
+    """They live, and write nothing; the script's own exception ends it before and after, in another process each."""
+    (folder / "port.py").write_text(FOLDERS)
+    result = fix(folder, "port.py")
+    assert result.status == 0, result.err
+    assert "anymps: 1 change proved: MPS812 in line 9" in result.err, result.err
+    assert "  before and after, the script stops: ValueError no more data in " in result.err
+    assert not (folder / "runs").exists()
+
+
+def test_the_traceback_of_a_worker(folder: Path) -> None:
+    """The script's own exception says only that it died."""
+    (folder / "port.py").write_text(DEAD_WORKER)
+    result = fix(folder, "port.py")
+    lines = result.err.splitlines()
+    at = lines.index("  in a process that it started:")
+    assert lines[at - 1].startswith("  the script stops: RuntimeError DataLoader worker (pid(s) ")
+    assert lines[at + 1] == "  Traceback (most recent call last):"
+    assert f'    File "{folder / "port.py"}", line 4, in <module>' in lines
+    assert "  KeyError: 'missing'" in lines
+
+
+def test_a_run_that_is_known_is_not_made_again(folder: Path, tmp_path: Path) -> None:
+    """That of the last fix, and the findings of the last run, unless a source has changed."""
+    environment = {"ANYMPS_CACHE_DIR": os.environ.get("ANYMPS_CACHE_DIR") or str(cache_home())}
+    (folder / "port.py").write_text("import torch\n\ntorch.ones(2).to('mps')\n")
+    os.utime(folder / "port.py", (1e9, 1e9))
+    run = run_command("-m", "anymps", "run", "--mac", "M2 16GB", "port.py", cwd=folder, env=environment)
+    assert run.status == 0, run.err
+    known = run_command("-m", "anymps", "fix", "--mac", "M2 16GB", "port.py", cwd=folder, env=environment)
+    assert known.err.splitlines() == [
+        "anymps: the findings are those of the last anymps run",
+        "anymps: there is nothing to mend by itself",
+    ]
+    (folder / "port.py").write_text("import torch\n\ntorch.ones(3).to('mps')\n")
+    for first in (
+        "run 1 of 3: the script as it stands",
+        "the run of the script as it stands is known from the last anymps fix",
+    ):
+        again = run_command("-m", "anymps", "fix", "--mac", "M2 16GB", "port.py", cwd=folder, env=environment)
+        assert again.err.splitlines()[0] == f"anymps: {first}"

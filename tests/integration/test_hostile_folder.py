@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from processes import PATIENCE, clean_environment
+from processes import PATIENCE, clean_environment, run_command
 
 pytestmark = pytest.mark.integration
 
@@ -68,3 +69,62 @@ def test_no_command_imports_from_the_current_folder(tmp_path: Path) -> None:
         )
         imported = sorted(set(mark.read_text().split())) if mark.exists() else []
         assert (ended.returncode, imported) == (0, []), f"{words}\n{ended.stdout}{ended.stderr}"
+
+
+# What a script may do to the Python that it shares with the report, and which names its own modules may have.
+OWN_MODULES = ("click", "html", "jinja2", "markupsafe", "platformdirs", "pygments", "rich")
+WRECKS = """
+import builtins, io, json, os, pathlib, sys, tempfile, time, warnings
+import click, html, jinja2, markupsafe, platformdirs, pygments, rich
+assert {click.MINE, html.MINE, jinja2.MINE, markupsafe.MINE, platformdirs.MINE, pygments.MINE, rich.MINE} == {"mine"}
+def broken(*args, **options):
+    raise ValueError("the script's own")
+json.dumps = json.loads = time.time = os.path.join = os.path.exists = pathlib.Path.exists = broken
+builtins.print = builtins.sorted = builtins.open = io.open = broken
+warnings.simplefilter("error")
+os.environ.clear()
+sys.setrecursionlimit(80)
+sys.path.clear()
+sys.meta_path.clear()
+"""
+CLOSES = """
+import concurrent.futures, os, shutil, signal, sys, tempfile, threading, time
+concurrent.futures.ThreadPoolExecutor().submit(int)
+threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+def rings(*_):
+    raise TimeoutError
+signal.signal(signal.SIGALRM, rings)
+signal.setitimer(signal.ITIMER_REAL, 5, 0.01)
+there = tempfile.mkdtemp()
+os.chdir(there)
+os.rmdir(there)
+sys.modules.clear()
+sys.stdout.close()
+os.close(2)
+"""
+
+
+@pytest.mark.parametrize("ending", [WRECKS, CLOSES], ids=["wrecks", "closes"])
+def test_a_script_that_changes_python_has_its_report(tmp_path: Path, ending: str) -> None:
+    """Whatever it leaves behind: modules of its own, functions of Python replaced, closed streams, pools, timers."""
+    for name in OWN_MODULES:
+        (tmp_path / f"{name}.py").write_text("MINE = 'mine'\n")
+    (tmp_path / "train.py").write_text(SCRIPT + ending)
+    options = ("--mac", "M1 8GB", "--report", "html=page.html", "--report", "json=report.json")
+    ended = run_command("-m", "anymps", "run", *options, "train.py", cwd=tmp_path)
+    assert ended.status == 0, ended.err
+    assert "Whole report: page.html" in ended.err
+    assert "/src/anymps/" not in ended.err, ended.err  # torch itself has tracebacks at the end of such a Python
+    assert "findings" in json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert "</html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_plan_beside_such_modules_has_its_page(tmp_path: Path) -> None:
+    """The script is measured with its own modules, and the page is made with ours."""
+    for name in OWN_MODULES:
+        (tmp_path / f"{name}.py").write_text("MINE = 'mine'\n")
+    (tmp_path / "train.py").write_text(SCRIPT + WRECKS)
+    options = ("--no-larger", "--mac", "M1 8GB", "--report-to", "plan.html")
+    ended = run_command("-m", "anymps", "plan", *options, "train.py", cwd=tmp_path)
+    assert ended.status == 0, ended.err
+    assert "</html>" in (tmp_path / "plan.html").read_text(encoding="utf-8")

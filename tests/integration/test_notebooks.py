@@ -54,6 +54,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         '%%mps\nx = torch.ones(3, device="mps", dtype=torch.float64)',
         "%%mps --mac M77\n1",
         "%%mps --what\n1",
+        '%%mps --cuda-as-mps\nprint("device:", torch.ones(3, device="cuda").device)',
     )
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(path.parent)}}
@@ -88,11 +89,18 @@ def test_a_cell_that_raises(cells: list[Any]) -> None:
 
 def test_a_mistake_is_one_line(cells: list[Any]) -> None:
     """No Mac of that name, or an option that there is not: the text of the command line, without a traceback."""
-    texts = [output.text for cell in cells[4:] for output in cell.outputs]
+    texts = [output.text for cell in cells[4:6] for output in cell.outputs]
     assert texts == [
         'UsageError: no Mac "M77" was sold; nearest: M1, M2, M3, M4, M5\n',
         "UsageError: %%mps: unrecognized arguments: --what\n",
     ]
+
+
+def test_a_cell_for_cuda(cells: list[Any]) -> None:
+    """With the option mps answers for CUDA, also where the device is on already, and the report names the line."""
+    assert [output.text for output in cells[6].outputs if output.get("name") == "stdout"] == ["device: mps:0\n"]
+    (data,) = shown(cells[6])
+    assert "MPS409" in data["text/plain"]
 
 
 def run(folder: Path, *words: str) -> Result:
@@ -183,7 +191,7 @@ def test_without_the_libraries(tmp_path: Path) -> None:
     ran = run_command("-c", code, "run", "train.ipynb", cwd=tmp_path)
     assert ran.status == 2
     assert ran.err.startswith("anymps: a notebook needs nbclient: ")
-    assert ran.err.endswith(" -m pip install 'anymps[notebook]'\n")
+    assert ran.err.endswith(" -m pip install 'nbclient>=0.10' 'ipykernel>=6.29'\n")
 
 
 def test_pages_of_plans_and_comparisons() -> None:

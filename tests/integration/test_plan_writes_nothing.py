@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +53,36 @@ assert again.config.n_embd == 32
 """
 
 
+PROGRAMS = """
+import ctypes, os, subprocess, torch
+from torch import nn
+from torch.utils.data import DataLoader
+library = ctypes.CDLL(None)
+def worker(number):
+    library.chmod(b"log.txt", 0o600)
+    subprocess.run(["touch", "-d", "2001-01-01", "old.txt"], stderr=subprocess.DEVNULL)
+net = nn.Linear(4, 4).to("mps")
+optimizer = torch.optim.SGD(net.parameters())
+options = {"num_workers": 2, "worker_init_fn": worker, "multiprocessing_context": "fork"}
+loader = DataLoader(torch.rand(8, 4), batch_size=4, **options)
+library.shm_open(b"/anymps-planned", 0o102, 0o600)
+os.system("chmod 600 best.pt; touch old.txt; echo left > /dev/shm/anymps-planned-too")
+os.chmod("log.txt", 0o640)
+assert os.stat("log.txt").st_mode & 0o777 == 0o640
+for batch in loader:
+    net(batch.to("mps")).square().mean().backward()
+    optimizer.step()
+"""
+
+
 def hashes(folder: Path) -> dict[str, str]:
-    """Every entry below a folder, and a hash of its content."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory"
-        for path in sorted(folder.rglob("*"))
-    }
+    """Every entry below a folder: its mode, its times, and a hash of its content."""
+    found = {}
+    for path in (folder, *sorted(folder.rglob("*"))):
+        known = path.lstat()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "directory"
+        found[str(path.relative_to(folder))] = f"{known.st_mode:o} {known.st_mtime_ns} {known.st_ctime_ns} {content}"
+    return found
 
 
 def planned(folder: Path, *words: str) -> dict[str, Any]:
@@ -90,6 +116,16 @@ def test_a_script_that_saves_finds_its_files_as_they_were(folder: Path) -> None:
     (folder / "train.py").write_text(SAVES, encoding="utf-8")
     dropped = planned(folder, "train.py")["dropped"]
     assert (names(dropped["written"]), names(dropped["removed"])) == (["best.pt", "log.txt"], ["old.txt"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp, which Linux has, refuse it")
+def test_programs_and_workers_leave_modes_times_and_shared_memory(folder: Path) -> None:
+    """What they change by the system's own calls is refused, and shared memory that they made is gone."""
+    (folder / "train.py").write_text(PROGRAMS, encoding="utf-8")
+    before = set(os.listdir("/dev/shm"))
+    dropped = planned(folder, "--no-larger", "train.py")["dropped"]
+    assert names(dropped["written"]) == ["log.txt"]
+    assert not [name for name in set(os.listdir("/dev/shm")) - before if "planned" in name]
 
 
 def test_a_script_that_may_write_writes(folder: Path) -> None:

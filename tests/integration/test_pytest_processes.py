@@ -181,9 +181,11 @@ def test_what_fails_everywhere_is_not_written(gate: Gate) -> None:
     arguments = ("-x", "--maxfail=9", "--junitxml=j.xml", "-k", "not fine")
     result = gate.run_alone(*arguments, "--mps-manifest=m.txt", "--mps-update-manifest")
     result.assert_outcomes(xfailed=4, deselected=1)
-    assert section(result)[-2:] == [
+    assert section(result)[-3:] == [
         "manifest m.txt: 3 added, 0 changed, 0 removed",
         "Not written, since it fails without mps, too: test_it.py::test_everywhere",
+        "Written, but not compared with the CPU, since they asked for mps again: "
+        "test_it.py::test_needs_mps[a b], test_it.py::test_needs_mps[c::d]",
     ]
     assert gate.manifest.read_text().split("\n\n")[1].splitlines() == [
         "# why: aten::linalg_eig has no MPS kernel (test_it.py)",
@@ -198,6 +200,80 @@ def test_what_fails_everywhere_is_not_written(gate: Gate) -> None:
     gate.manifest.unlink()
     gate.run_alone(*arguments, "--mps-manifest=m.txt", "--mps-update-manifest", "--no-mps-rerun")
     assert "test_it.py::test_everywhere AssertionError" in gate.entries()
+
+
+def test_a_suite_that_chooses_mps_itself(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails on the CPU, too, is found out; a test that asks for mps whatever it is told is named as unjudged."""
+    monkeypatch.setenv("SUITE_DEVICE", "mps")
+    gate.pytester.makeconftest(
+        """\
+        import os, pytest
+
+        def pytest_addoption(parser):
+            parser.addoption("--device")
+
+        def pytest_generate_tests(metafunc):
+            if "device" in metafunc.fixturenames:
+                metafunc.parametrize("device", [metafunc.config.getoption("--device")])
+
+        @pytest.fixture
+        def chosen():
+            return os.environ["SUITE_DEVICE"]
+        """
+    )
+    gate.write(
+        test_it="""\
+            import subprocess, sys
+            import pytest, torch
+
+            def test_everywhere(chosen):
+                assert torch.ones(3, device=chosen).sum() == 4, "as timestamps are"
+
+            def test_on_mps(chosen):
+                torch.linalg.eig(torch.ones(2, 2, device=chosen))
+
+            def test_each(device):
+                assert torch.ones(3, device=device).sum() == 4
+
+            def test_by_name():
+                assert torch.ones(3, device="mps").sum() == 4
+
+            def test_process():
+                subprocess.run([sys.executable, "-c", "import torch; torch.ones(1).to('mps')"], check=True)
+        """
+    )
+    result = gate.run_alone("-s", "--device", "mps:0", "--mps-manifest=m.txt", "--mps-update-manifest")
+    result.assert_outcomes(xfailed=5)
+    assert section(result)[-3:] == [
+        "manifest m.txt: 3 added, 0 changed, 0 removed",
+        "Not written, since they fail without mps, too: test_it.py::test_each[mps:0], test_it.py::test_everywhere",
+        "Written, but not compared with the CPU, since they asked for mps again: "
+        "test_it.py::test_by_name, test_it.py::test_process",
+    ]
+    assert gate.entries() == [
+        "test_it.py::test_by_name AssertionError",
+        "test_it.py::test_on_mps NotImplementedError",
+        "test_it.py::test_process CalledProcessError",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("conftest", "why"),
+    [
+        ("import anymps\nanymps.enable(quiet=True)\n", "asked for mps again"),
+        ("import torch\nassert torch.backends.mps.is_available()\n", "did not run without mps"),
+    ],
+    ids=["has mps", "cannot start"],
+)
+def test_a_second_run_that_judges_nothing(gate: Gate, conftest: str, why: str) -> None:
+    """Where a conftest brings the device back, or the second run cannot start, the tests are written, and named."""
+    gate.pytester.makeconftest(conftest)
+    gate.write(test_it="def test_it():\n    import torch\n    assert torch.ones(3).sum() == 4\n")
+    assert section(gate.run("--mps-rerun", "--mps-manifest=m.txt", "--mps-update-manifest"))[-2:] == [
+        "manifest m.txt: 1 added, 0 changed, 0 removed",
+        f"Written, but not compared with the CPU, since it {why}: test_it.py::test_it",
+    ]
+    assert gate.entries() == ["test_it.py::test_it AssertionError"]
 
 
 def test_torchs_own_test_classes(gate: Gate) -> None:
@@ -289,3 +365,26 @@ def test_children_of_all_kinds(gate: Gate) -> None:
     report = json.loads((gate.path / "m.json").read_text())
     assert [it["operator"] for it in report["refusals"]] == ["aten::linalg_eig"]
     assert {it["operator"]: it["count"] for it in report["waits"]}["aten::_local_scalar_dense"] == 1
+
+
+def test_a_short_session_loads_little(gate: Gate) -> None:
+    """What judges and shows recordings is loaded by sessions that do so, and by no pytest's rewriting."""
+    gate.write(
+        test_it="""\
+            import sys
+
+            def test_modules(mps_device):
+                import torch
+                assert torch.ones(3, device=mps_device).sum() == 3
+                loaded = {name for name in sys.modules if name.startswith("anymps.")}
+                packages = {name.split(".")[1] for name in loaded}
+                assert packages.isdisjoint({"report", "findings", "forecast", "cost", "metal", "plan", "train"})
+                assert "anymps.rules._coverage" not in loaded
+                assert "rich" not in sys.modules
+                assert len(loaded) < 135
+                rewritten = {name for name in loaded if "@pytest_ar" in vars(sys.modules[name])}
+                assert rewritten <= {"anymps.pytest_plugin", "anymps.pytest_plugin._fixtures",
+                                     "anymps.pytest_plugin._options"}
+        """
+    )
+    gate.run_alone().assert_outcomes(passed=1)

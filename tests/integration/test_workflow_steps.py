@@ -33,6 +33,9 @@ def test_fine():
 def test_mode(mps_device):
     torch.mode(torch.ones(2, device=mps_device))
 """
+OWN_COMMIT = (
+    "${{ inputs.anymps || format('git+{0}/{1}@{2}', github.server_url, job.workflow_repository, job.workflow_sha) }}"
+)
 PYTHON = """\
 #!/bin/sh
 if [ "$1 $2" = "-m pip" ]; then shift 3; printf '%s\\n' "$*" >> "$PIP_LOG"; else exec {python} "$@"; fi
@@ -80,6 +83,7 @@ class Runner:
         )
 
     def _filled(self, text: str) -> str:
+        text = re.sub(re.escape(OWN_COMMIT), lambda _: self.inputs["anymps"] or "OWN COMMIT", text)
         return re.sub(r"\$\{\{ *inputs\.([\w-]+) *\}\}", lambda match: self.inputs[match[1]], text)
 
 
@@ -103,7 +107,7 @@ def test_the_main_path(tmp_path: Path) -> None:
             assert re.search(r"1 passed, 1 xfailed", ended.stdout), ended.stdout
     assert (tmp_path / "pip").read_text().splitlines() == [
         "torch==2.13.0 --index-url URL",
-        "torch==2.13.0 pytest anymps",
+        "torch==2.13.0 pytest OWN COMMIT",
         "torch==2.13.0 -e .[test]",
     ]
     key = (tmp_path / "output").read_text()

@@ -72,7 +72,7 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
     release = torch.__version__.partition("+")[0]
     if release not in added_releases():
         pytest.skip(f"the Metal kernels of torch {release} were not added (anymps kernels add)")
-    pytest.importorskip("llvmlite", reason="needs anymps[kernels]")
+    pytest.importorskip("llvmlite", reason="needs the extra kernels")
     from .pairs import compare_all
 
     rows = list(compare_all(anymps.metal_kernels(), ["bitwise_not"]))

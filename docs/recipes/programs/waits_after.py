@@ -11,4 +11,4 @@ for step in range(20):
     loss.backward()
     optimizer.step()
     if step % 10 == 0:
-        print("loss", loss.item())
+        print(step, loss.item())

@@ -4,10 +4,10 @@ device = "mps"
 model = torch.nn.Linear(8, 1).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-for _ in range(20):
+for step in range(20):
     x = torch.rand(32, 8, device=device)
     loss = model(x).square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    print("loss", loss.item())
+    print(step, loss.item())
