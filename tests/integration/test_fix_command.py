@@ -412,3 +412,25 @@ def test_a_run_that_is_known_is_not_made_again(folder: Path, tmp_path: Path) -> 
     ):
         again = run_command("-m", "anymps", "fix", "--mac", "M2 16GB", "port.py", cwd=folder, env=environment)
         assert again.err.splitlines()[0] == f"anymps: {first}"
+
+
+def test_a_proof_holds_no_memory(folder: Path) -> None:
+    """Its runs keep no loss on the device, so the peak is that of the script's own run."""
+    text = """
+import torch
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Sequential(torch.nn.Conv2d(1, 16, 3), torch.nn.Flatten(), torch.nn.Linear(10816, 4)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    loss = model(torch.randn(32, 1, 28, 28).to(device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    shown = run_command("-m", "anymps", "run", "--mac", "M2 16GB", "--cuda-as-mps", "train.py", cwd=folder)
+    result = fix(folder, "--cuda-as-mps", "train.py")
+    (peak,) = re.findall(r"Memory: ([\d.]+ MiB) of", shown.err)
+    (row,) = re.findall(r"peak memory +(\S+ MiB) +(\S+ MiB)", result.err)
+    assert row == (peak, peak)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["FACTS", "Order", "ProofSession", "error_of"]
 
+import ctypes
 import json
 import os
 import random
@@ -66,7 +67,8 @@ class ProofSession:
         self._order = order
         self._capture: Capture | None = None
         self._children = ChildParts()
-        self._losses: list[Tensor] = []
+        self._losses: list[float | Tensor] = []
+        self._is_in_memory = False
         self._places: tuple[str, ...] = ()
         self._reached = ReachedLines(order.watch)
         self._is_open = False
@@ -87,7 +89,10 @@ class ProofSession:
         if order.device == "mps":
             import anymps
 
-            anymps.enable(order.mac, fallback=order.fallback, quiet=True, cuda_as_mps=order.cuda_as_mps or None)
+            state = anymps.enable(
+                order.mac, fallback=order.fallback, quiet=True, cuda_as_mps=order.cuda_as_mps or None
+            )
+            self._is_in_memory = state.virtual and state.substrate == "host"
         else:
             _hide_mps()
         random.seed(_SEED)
@@ -130,7 +135,7 @@ class ProofSession:
             self._capture = None
         self._children.close()
         facts = {
-            "losses": [loss.item() for loss in self._losses],
+            "losses": [loss if isinstance(loss, float) else float(loss.item()) for loss in self._losses],
             "trail": _trail(ending),
             "reached": sorted(self._reached.found),
             "places": self._places,
@@ -146,10 +151,22 @@ class ProofSession:
         def backward(tensors: Any, *given: Any, **named: Any) -> Any:
             for tensor in tensors if isinstance(tensors, (tuple, list)) else (tensors,):
                 if getattr(tensor, "numel", lambda: 0)() == 1 and not tensor.is_complex():
-                    self._losses.append(tensor.detach())
+                    self._losses.append(self._value(tensor.detach()))
             return original(tensors, *given, **named)
 
         return backward
+
+    def _value(self, loss: Tensor) -> float | Tensor:
+        """A loss, read at once from the virtual device's memory: one that is kept changes the blocks handed out next.
+
+        Elsewhere reading waits for the device, so it is kept.
+        """
+        if loss.device.type != "mps" or not self._is_in_memory:
+            return loss
+        import torch
+
+        content = bytearray(ctypes.string_at(loss.data_ptr(), loss.itemsize))
+        return float(torch.frombuffer(content, dtype=loss.dtype).item())
 
     def _watch_places(self) -> None:
         """Keep where the parameters of the last optimizer that stepped are, without one those of the last model."""
