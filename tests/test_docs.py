@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import html
 import re
 import shlex
@@ -215,3 +216,26 @@ def test_a_broken_page_is_found(tmp_path: Path) -> None:
     ]
     with pytest.raises(ValueError, match="M1"):
         list(mistakes(last))
+
+
+def _messages() -> list[str]:
+    """All texts in the sources, with `...` for the parts that vary."""
+    found = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = (part.value if isinstance(part, ast.Constant) else "..." for part in node.values)
+                found.append("".join(map(str, parts)))
+    return found
+
+
+def test_troubleshooting_quotes_messages() -> None:
+    """Each message in the page's tables is one that the sources hold."""
+    texts = _messages()
+    quoted = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(quoted) >= 10
+    for message in quoted:
+        pattern = re.compile(".*?".join(map(re.escape, message.split("..."))), re.DOTALL)
+        assert any(pattern.search(text) for text in texts), message
