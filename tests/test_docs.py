@@ -234,7 +234,8 @@ def _messages() -> list[str]:
 def test_troubleshooting_quotes_messages() -> None:
     """Each message in the page's tables is one that the sources hold."""
     texts = _messages()
-    quoted = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
     assert len(quoted) >= 10
     for message in quoted:
         pattern = re.compile(".*?".join(map(re.escape, message.split("..."))), re.DOTALL)

@@ -89,9 +89,7 @@ class ProofSession:
         if order.device == "mps":
             import anymps
 
-            state = anymps.enable(
-                order.mac, fallback=order.fallback, quiet=True, cuda_as_mps=order.cuda_as_mps or None
-            )
+            state = anymps.enable(order.mac, fallback=order.fallback, quiet=True, cuda_as_mps=order.cuda_as_mps or None)
             self._is_in_memory = state.virtual and state.substrate == "host"
         else:
             _hide_mps()
