@@ -68,7 +68,7 @@ def _run_file() -> str:
 def _recording(data: bytes) -> list[Words]:
     good = _run_file()
     Path("bad.anymps").write_bytes(data)
-    form = ("terminal", "html", "trace", "json", "sarif", "github", "junit")[sum(data) % 7]
+    form = ("terminal", "html", "markdown", "trace", "json", "sarif", "github", "junit")[sum(data) % 8]
     return [
         ["report", "bad.anymps", "--format", form],
         ["report", good, "bad.anymps"],

@@ -140,7 +140,7 @@ def _steps(text: str) -> tuple[int, int]:
     "--report-to",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the whole report to this file: as html, json or sarif if it ends so, else as text.",
+    help="Write the whole report to this file: as html, json, md or sarif if it ends so, else as text.",
 )
 @finding_options
 @report_option

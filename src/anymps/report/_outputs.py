@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STDOUT: Final = "-"
 _SQLITE = b"SQLite format 3\x00"  # how a recording begins
-_ENDINGS: Final = {".html": "html", ".htm": "html", ".json": "json", ".sarif": "sarif"}
+_ENDINGS: Final = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Output:
 
     @classmethod
     def by_ending(cls, path: Path) -> Output | None:
-        """The form that a file's ending stands for: .html, .htm, .json or .sarif; None for any other."""
+        """The form that a file's ending stands for: .html, .htm, .json, .md or .sarif; None for any other."""
         form = _ENDINGS.get(path.suffix.lower())
         return None if form is None else cls(form, str(path))
 

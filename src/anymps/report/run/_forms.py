@@ -9,6 +9,7 @@ from anymps.report.run._github import GithubRenderer
 from anymps.report.run._html import HtmlRenderer, Running
 from anymps.report.run._json import JsonRenderer
 from anymps.report.run._junit import JunitRenderer
+from anymps.report.run._markdown import MarkdownRenderer
 from anymps.report.run._renderer import Renderer
 from anymps.report.run._sarif import SarifRenderer
 from anymps.report.run._terminal import TerminalRenderer
@@ -17,6 +18,7 @@ from anymps.report.run._trace import TraceRenderer
 _MAKERS: Final[dict[str, Callable[[str | None], Renderer]]] = {
     "terminal": lambda root: TerminalRenderer(),
     "html": lambda root: HtmlRenderer(),
+    "markdown": lambda root: MarkdownRenderer(),
     "trace": lambda root: TraceRenderer(),
     "json": lambda root: JsonRenderer(),
     "sarif": SarifRenderer,
