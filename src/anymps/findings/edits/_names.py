@@ -7,6 +7,8 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from anymps.findings.edits._limits import limited_names
+
 BUILTINS = frozenset(dir(builtins))
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -42,7 +44,8 @@ class Given:
 class Names:
     """`imports` are names by what they were imported as (`th`: `torch`), `bound` all that have a value there.
 
-    `whole`: nothing else is bound in the file. `given` tells of a name's values anywhere in it.
+    `whole`: nothing else is bound in the file. `given` tells of a name's values anywhere in it, `limited` are names of
+    devices of which the file takes only those that it lists, and no mps.
     """
 
     imports: Mapping[str, str] = field(default_factory=dict)
@@ -50,6 +53,7 @@ class Names:
     whole: bool = False
     given: Mapping[str, tuple[Given, ...]] = field(default_factory=dict)
     mentioned: frozenset[str] = frozenset()
+    limited: frozenset[str] = frozenset()
 
     @property
     def torch(self) -> str:
@@ -75,7 +79,12 @@ def names_in_file(tree: ast.Module, line: int) -> Names:
     given: dict[str, list[Given]] = {}
     _collect(tree, line, imports, bound, given, visible=True, in_function=False)
     return Names(
-        imports, frozenset(bound), True, {name: tuple(all_of) for name, all_of in given.items()}, frozenset(given)
+        imports,
+        frozenset(bound),
+        True,
+        {name: tuple(all_of) for name, all_of in given.items()},
+        frozenset(given),
+        limited_names(ast.walk(tree)),
     )
 
 
@@ -159,7 +168,8 @@ def names_in_lines(statements: Iterable[tuple[int, ast.AST]]) -> Names:
     bound: set[str] = set()
     guessed: set[str] = set()
     given: dict[str, list[Given]] = {}
-    for line, statement in statements:
+    known = tuple(statements)
+    for line, statement in known:
         for node in ast.walk(statement):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 imports |= dict(_imported(node))
@@ -178,7 +188,8 @@ def names_in_lines(statements: Iterable[tuple[int, ast.AST]]) -> Names:
     for name in guessed - imports.keys():
         imports[name] = "torch"
     every = frozenset(bound | imports.keys())
-    return Names(imports, every, False, {name: tuple(all_of) for name, all_of in given.items()}, every)
+    limited = limited_names(node for _, statement in known for node in ast.walk(statement))
+    return Names(imports, every, False, {name: tuple(all_of) for name, all_of in given.items()}, every, limited)
 
 
 def _is_of_torch(node: ast.AST) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 
 from anymps.findings.edits._calls import argument, last_name
 from anymps.findings.edits._code import Code
+from anymps.findings.edits._limits import parameter_with, widened
 from anymps.findings.edits._model import Insert, Rewritten, Splice
 from anymps.findings.edits._names import Names
 from anymps.findings.edits._place import Place
@@ -125,12 +126,17 @@ class _Writer:
         if isinstance(node, (ast.IfExp, ast.BoolOp)) and any(map(_mentions_mps, ast.walk(node))):
             return []  # portable already
         if isinstance(node, ast.IfExp) and self._is_device(node.body):
-            return self._choice(node)
+            return self._where_taken(node, self._choice(node))
         if isinstance(node, ast.expr) and _device_text(node):
-            return self._instead(node, '"mps"') if self._chooses(node) else []
+            return self._where_taken(node, self._instead(node, '"mps"')) if self._chooses(node) else []
         if isinstance(node, ast.Call):
             return self._call(node)
         return None
+
+    def _where_taken(self, node: ast.expr, splices: list[Splice]) -> list[Splice]:
+        """The splices with those that let mps pass there; none where the program would refuse it."""
+        beside = widened(self._code, node, self._place.names.limited)
+        return [] if beside is None or not splices else [*splices, *beside]
 
     def _is_device(self, node: ast.expr) -> bool:
         return _device_text(node) or self._is_torch_device(node)
@@ -214,7 +220,8 @@ class _Writer:
         if isinstance(parent, ast.Return):
             return bool(_DEVICE.search(self._place.function))
         if isinstance(parent, ast.arguments):
-            return _NAMES_DEVICE.search(_parameter(parent, child)) is not None
+            parameter = parameter_with(parent, child)
+            return parameter is not None and _NAMES_DEVICE.search(parameter.arg) is not None
         if isinstance(parent, ast.Dict):
             keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is child]
             return any(isinstance(it, ast.Constant) and _NAMES_DEVICE.search(str(it.value)) for it in keys)
@@ -255,6 +262,10 @@ class _Writer:
             place = self._code.span(node.func)[1] + 1
             rest = ", " if node.args or node.keywords else ""
             return [Splice(place, place, f'"mps" if {self._mps} else "cuda"{rest}')]
+        if name == "torch.set_default_tensor_type":
+            given = argument(node, "t", ("t",))
+            of_cuda = isinstance(given, ast.Constant) and given.value == "torch.cuda.FloatTensor"
+            return self._instead(node, f'{self._torch}.set_default_device("mps")') if of_cuda else []
         if name.startswith("torch.cuda."):
             return self._function_of_cuda(node, name.removeprefix("torch.cuda."))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and name != "torch.cuda":
@@ -397,10 +408,3 @@ def _named(target: ast.AST) -> str:
     if isinstance(target, (ast.Tuple, ast.List)):
         return " ".join(map(_named, target.elts))
     return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-
-
-def _parameter(arguments: ast.arguments, value: ast.AST) -> str:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [*zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
-             *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]  # fmt: skip
-    return next((name.arg for name, default in pairs if default is value), "")

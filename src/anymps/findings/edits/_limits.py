@@ -1,0 +1,161 @@
+"""Where a program says which devices it takes, `choices=["cuda", "cpu"]`: mps put beside CUDA there, or no edit at all.
+
+A device that is chosen anew must be one that the rest of the program lets pass: an option's choices, a `Literal`, an
+`assert device in (...)`, a table by device, a chain of tests that ends with an exception.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from anymps.findings.edits._code import Code
+from anymps.findings.edits._model import Splice
+
+# Types of which a text with any device is a value.
+_ANY_TEXT: Final = frozenset(
+    {"Any", "AnyStr", "ClassVar", "Final", "None", "Optional", "Text", "Union", "device", "str"}
+)
+
+
+def widened(code: Code, node: ast.AST, limited: Iterable[str]) -> list[Splice] | None:
+    """What lets mps pass where a statement chooses a device by the expression `node`; None where that takes more.
+
+    `limited` are names of which the program elsewhere takes CUDA and no mps, as `limited_names` tells them.
+    """
+    child, parent = node, code.parents.get(node)
+    while isinstance(parent, (ast.IfExp, ast.BoolOp)):
+        child, parent = parent, code.parents.get(parent)
+    names: set[str] = set()
+    kinds: list[ast.expr | None] = []
+    listed: list[ast.expr] = []
+    if isinstance(parent, ast.keyword) and isinstance(call := code.parents.get(parent), ast.Call):
+        names |= set(_options(call))
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        kind = given.get("type")
+        listed += [given["choices"]] if "choices" in given else []
+        if isinstance(kind, ast.Call) and _last(kind.func) == "Choice":
+            listed += [argument for argument in kind.args[:1]]
+        child, parent = call, code.parents.get(call)  # `device: Literal["cuda", "cpu"] = field(default="cuda")`
+    if isinstance(parent, ast.AnnAssign):
+        names.add(_last(parent.target))
+        kinds.append(parent.annotation)
+    elif isinstance(parent, ast.Assign):
+        names |= {_last(part) for target in parent.targets for part in (target, *getattr(target, "elts", ()))}
+    elif isinstance(parent, ast.arguments):
+        parameter = parameter_with(parent, child)
+        names |= {parameter.arg} if parameter is not None else set()
+        kinds.append(parameter.annotation if parameter is not None else None)
+    if names & set(limited):
+        return None
+    for kind in filter(None, kinds):
+        literals = [it.slice for it in ast.walk(kind) if isinstance(it, ast.Subscript) and _last(it.value) == "Literal"]
+        if not literals and not _words(kind) <= _ANY_TEXT:
+            return None  # an enumeration, or another name of a Literal
+        listed += literals
+    splices = [_beside_cuda(code, one) for one in listed]
+    return None if None in splices else [it for each in splices for it in each or ()]
+
+
+def limited_names(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """The names whose value must be one of several devices, CUDA and no mps among them."""
+    every = tuple(nodes)
+    tables = {
+        _last(target)
+        for node in every
+        if isinstance(node, ast.Assign) and _is_closed(node.value)
+        for target in node.targets
+    }
+    return frozenset(name for node in every for name in _limited_by(node, tables) if name)
+
+
+def _limited_by(node: ast.AST, tables: set[str]) -> Iterator[str]:
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        if _is_closed(node.comparators[0]) or _last(node.comparators[0]) in tables:
+            yield _last(node.left)
+    elif isinstance(node, ast.Subscript):
+        if _is_closed(node.value) or _last(node.value) in tables:
+            yield _last(node.slice)
+    elif isinstance(node, ast.If):
+        tests = [node.test]
+        while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+            node = node.orelse[0]
+            tests.append(node.test)
+        if any(isinstance(it, ast.Raise) for it in node.orelse):
+            yield from _compared(tests)
+    elif isinstance(node, ast.Match):
+        values = [it.value for case in node.cases for it in ast.walk(case.pattern) if isinstance(it, ast.MatchValue)]
+        if _names_no_mps(values):
+            yield _last(node.subject)
+
+
+def _compared(tests: Iterable[ast.expr]) -> Iterator[str]:
+    """The name that all of some tests compare with texts, CUDA and no mps among them."""
+    values: dict[str, list[ast.expr]] = {}
+    for test in tests:
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq):
+            values.setdefault(_last(test.left), []).append(test.comparators[0])
+    yield from (name for name, given in values.items() if _names_no_mps(given))
+
+
+def _is_closed(node: ast.AST) -> bool:
+    """Whether a list, a set or the keys of a dictionary name CUDA and no mps."""
+    if isinstance(node, ast.Dict):
+        return all(key is not None for key in node.keys) and _names_no_mps(key for key in node.keys if key is not None)
+    return isinstance(node, (ast.List, ast.Tuple, ast.Set)) and _names_no_mps(node.elts)
+
+
+def _names_no_mps(values: Iterable[ast.expr]) -> bool:
+    texts = [it.value for it in values if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+    return any(text.startswith("cuda") for text in texts) and not any(text.startswith("mps") for text in texts)
+
+
+def _beside_cuda(code: Code, listed: ast.expr) -> list[Splice] | None:
+    """mps before CUDA in a list of texts; nothing where it is there; None where the list stands elsewhere."""
+    values = listed.elts if isinstance(listed, (ast.List, ast.Tuple, ast.Set)) else [listed]
+    if not all(isinstance(it, ast.Constant) for it in values):
+        return None
+    if not _names_no_mps(values):
+        return []
+    first = next(it for it in values if isinstance(it, ast.Constant) and str(it.value).startswith("cuda"))
+    start, _ = code.span(first)
+    quote = "'" if code.source(first).endswith("'") else '"'
+    return [Splice(start, start, f"{quote}mps{quote}, ")]
+
+
+def _options(call: ast.Call) -> Iterator[str]:
+    """The names under which a parser keeps an option: `device` of `--device`."""
+    for it in call.args:
+        if isinstance(it, ast.Constant) and isinstance(it.value, str):
+            yield it.value.lstrip("-").replace("-", "_")
+    yield from (str(it.value.value) for it in call.keywords if it.arg == "dest" and isinstance(it.value, ast.Constant))
+
+
+def parameter_with(arguments: ast.arguments, default: ast.AST) -> ast.arg | None:
+    """The parameter that has a default."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs: Mapping[ast.expr, ast.arg] = {
+        **dict(zip(arguments.defaults, positional[len(positional) - len(arguments.defaults) :], strict=True)),
+        **{it: name for name, it in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if it is not None},
+    }
+    return next((name for it, name in pairs.items() if it is default), None)
+
+
+def _words(annotation: ast.expr) -> set[str]:
+    """`Optional` and `str` of `t.Optional[str]`."""
+    inner = {it.value for it in ast.walk(annotation) if isinstance(it, ast.Attribute)}
+    found: set[str] = set()
+    for it in ast.walk(annotation):
+        if isinstance(it, ast.Attribute) or (isinstance(it, ast.Name) and it not in inner):
+            found.add(_last(it))
+        elif isinstance(it, ast.Constant):
+            found.add(str(it.value))
+    return found
+
+
+def _last(node: ast.AST) -> str:
+    """`device` of `args.device` and `config["device"]`."""
+    if isinstance(node, ast.Subscript):
+        return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
