@@ -181,6 +181,26 @@ def test_a_legacy_type_is_the_default() -> None:
     assert {it.device.type for it in (torch.Tensor([1.0]), torch.zeros(1))} == {"cpu"}
 
 
+def test_dynamo_can_be_imported_with_a_legacy_type_as_the_default() -> None:
+    """As the first optimizer does: Dynamo looks at the parameters of `torch.Tensor.__new__`."""
+    lines = run_python("""
+        import sys, warnings
+        import torch, anymps
+
+        warnings.simplefilter("ignore")
+        anymps.enable("M2 16GB", cuda_as_mps=True, quiet=True)
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+        assert "torch._dynamo" not in sys.modules
+        weight = torch.nn.Parameter(torch.Tensor([2.0]))
+        optimizer = torch.optim.SGD([weight], lr=1.0)
+        import torch._dynamo
+        weight.square().sum().backward()
+        optimizer.step()
+        print(weight.device.type, weight.tolist())
+    """).lines
+    assert lines == ["mps [-2.0]"]
+
+
 def test_checkpoints_of_cuda_load() -> None:
     """`map_location` by name, by function, by table; and a file that was saved on CUDA."""
     file = io.BytesIO()

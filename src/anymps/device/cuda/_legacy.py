@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -102,8 +103,12 @@ class _DefaultType:
             del torch.Tensor.__new__
 
 
-def _new_on_mps(cls: type[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
-    """`torch.Tensor(2, 3)` and `torch.Tensor([1.0])`: they follow the default type, not the default device."""
+def _new_on_mps(*given: Any, **kwargs: Any) -> Any:
+    """`torch.Tensor(2, 3)` and `torch.Tensor([1.0])`: they follow the default type, not the default device.
+
+    It names no parameter: Dynamo, which the first optimizer imports, compares them with those of its own `__new__`.
+    """
+    cls, *args = given
     made: Any = torch._C.TensorBase.__new__
     if kwargs or (args and isinstance(args[0], (torch.Tensor, torch.UntypedStorage, torch.TypedStorage))):
         return made(cls, *args, **kwargs)
@@ -111,7 +116,7 @@ def _new_on_mps(cls: type[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
     return there if cls is torch.Tensor else there.as_subclass(cls)
 
 
-def _names_sizes(args: tuple[Any, ...]) -> bool:
+def _names_sizes(args: Sequence[Any]) -> bool:
     """Whether the arguments of a tensor type are sizes, and no data."""
     if len(args) == 1 and isinstance(args[0], torch.Size):
         return True
