@@ -434,3 +434,28 @@ for step in range(20):
     (peak,) = re.findall(r"Memory: ([\d.]+ MiB) of", shown.err)
     (row,) = re.findall(r"peak memory +(\S+ MiB) +(\S+ MiB)", result.err)
     assert row == (peak, peak)
+
+
+def test_the_mac_of_the_projects_settings(folder: Path) -> None:
+    """It is the Mac where neither an option nor the environment names one, and may be misspelt."""
+    script = "import torch\n\ntorch.ones(2).to('mps')\n"
+    (folder / "port.py").write_text(script + "raise ValueError(f'{torch.mps.recommended_max_memory() >> 30} GiB')\n")
+    (folder / "pyproject.toml").write_text('[tool.anymps]\nmac = "M1 8GB"\n')
+    for words, size in (((), 5), (("--mac", "M2 16GB"), 11)):
+        result = run_command("-m", "anymps", "fix", *words, "port.py", cwd=folder)
+        assert f"  the script stops: ValueError {size} GiB" in result.err.splitlines(), result.err
+    (folder / "pyproject.toml").write_text('[tool.anymps]\nmac = "M7 8GB"\n')
+    result = run_command("-m", "anymps", "fix", "port.py", cwd=folder)
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert result.err.startswith(f"anymps: {folder}/pyproject.toml: [tool.anymps] mac: ")
+
+
+def test_the_native_core_is_built_before_the_runs(folder: Path, tmp_path: Path) -> None:
+    """They may write nothing of the user's, and so keep none: a first `anymps fix` would have ended with that."""
+    compiler = tmp_path / "c++"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *--version*|*-dump*) exec c++ "$@";; esac\necho no room >&2; exit 1\n')
+    compiler.chmod(0o755)
+    home = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "home"), "CXX": str(compiler)}
+    result = run_command("-m", "anymps", "fix", "port.py", cwd=folder, env={**home, "ANYMPS_CACHE_DIR": ""})
+    assert (result.status, "run 1 of 3" in result.err) == (2, False), result.err
+    assert result.err.splitlines()[-1] == "  no room"

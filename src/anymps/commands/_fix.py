@@ -86,11 +86,16 @@ def fix(
         return run_target(target, ProofSession(Order(**json.loads(prove))))
     target.check()
     from anymps.commands._fix_mend import Mender
+    from anymps.device import build
+    from anymps.findings import read_settings
     from anymps.fix import Budget, Program, check_may_write, write_all
 
     program = Program.read(Path(words[0]))
     if write:
         check_may_write(program.main.path, force)
+    if mac is None and not os.environ.get("ANYMPS_MAC"):
+        mac = read_settings(program.main.path).mac or None
+    build()  # here, if ever: what runs the script may write nothing of the user's, and so keep no native core
     os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of texts is a seed, too
     order = Order("", mac=mac, fallback=fallback, cuda_as_mps=cuda_as_mps, steps=steps)
     budget = Budget(runs)
