@@ -9,12 +9,14 @@ from typing import Any, cast
 import pytest
 
 from anymps.commands._fix_checks import Checks
+from anymps.commands._fix_mend import Mender
 from anymps.commands._fix_progress import Progress
+from anymps.commands._fix_runs import Runs as RunsOfScript
 from anymps.commands._fix_runs import Tried, _of_worker
 from anymps.commands._proof_session import Order
 from anymps.fix import Budget, Program, Ran
 
-RAN = Ran("", (0.5, 0.25), (), {})
+RAN, EMPTY = Ran("", (0.5, 0.25), (), {}), Ran("", (), (), {})
 CUDA = "AssertionError Torch not compiled with CUDA enabled"
 
 
@@ -66,6 +68,8 @@ def judged(programs: tuple[Program, Program], options: tuple[tuple[str, ...], ..
             "the script stops: NameError x",
         ),
         (Tried(RAN, ("cpu",)), Tried(RAN, ("meta",)), "the model is on meta instead of cpu"),
+        (Tried(RAN, ("cpu",)), Tried(EMPTY, (), cut=True), "nothing was computed within 10 s"),
+        (Tried(EMPTY, (), cut=True), Tried(RAN, ("mps",)), "nothing was computed within 10 s"),
         (
             Tried(replace(RAN, error=CUDA, losses=()), ()),
             Tried(RAN, ("cpu",)),
@@ -88,6 +92,7 @@ def test_without_a_gpu(programs: tuple[Program, Program], before: Tried, after: 
     assert judged(programs, before_cpu=before, after_cpu=after) == [f"without a GPU {told}"]
 
 
+CUT, NOT_CHECKED = Tried(EMPTY, (), cut=True), "with --no-cuda nothing was computed within 10 s: not checked"
 ON_CPU, ON_MPS, FAILED = Tried(RAN, ("cpu",)), Tried(RAN, ("mps",)), Tried(replace(RAN, error="ValueError x"), ())
 
 
@@ -98,6 +103,8 @@ ON_CPU, ON_MPS, FAILED = Tried(RAN, ("cpu",)), Tried(RAN, ("mps",)), Tried(repla
         (ON_CPU, ON_MPS, ["with --no-cuda the model is on mps instead of cpu"]),
         (ON_CPU, FAILED, ["with --no-cuda the script stops: ValueError x"]),
         (FAILED, ON_MPS, ["without a GPU the first 2 losses agree"]),
+        (ON_CPU, CUT, ["without a GPU the first 2 losses agree", NOT_CHECKED]),
+        (CUT, ON_MPS, ["without a GPU the first 2 losses agree", NOT_CHECKED]),
     ],
 )
 def test_with_an_option(programs: tuple[Program, Program], before: Tried, after: Tried, told: list[str]) -> None:
@@ -127,6 +134,36 @@ def test_the_script_as_it_stands_is_tried_once(programs: tuple[Program, Program]
     checks = Checks(cast(Any, runs), Budget(), Progress(), ())
     assert (checks(*programs), checks(*programs)) == (None, None)
     assert runs.asked == ["cpu", "cpu", "cpu"]
+
+
+def test_a_run_that_is_cut_has_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the script makes of the interruption: here it ends with an exception of its own."""
+    (tmp_path / "train.py").write_text(
+        "import time\ntry:\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    raise SystemExit('given up')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    program = Program.read(Path("train.py"))
+    tried = RunsOfScript(("train.py",), Order(""), 600).try_out(program, seconds=4)
+    assert (tried.cut, tried.ran.error, tried.places) == (True, "", ())
+
+
+@pytest.mark.parametrize(
+    ("tried", "told"),
+    [
+        (Tried(RAN, (), used=True, cut=True), Tried(RAN, (), used=True, cut=True)),
+        (Tried(RAN, (), used=True), Tried(RAN, (), used=True, cut=True)),  # its first steps
+        (Tried(RAN, ()), Tried(RAN, (), cut=True)),
+        (Tried(EMPTY, (), cut=True), None),
+    ],
+)
+def test_a_run_without_answers_that_is_cut(
+    programs: tuple[Program, Program], monkeypatch: pytest.MonkeyPatch, tried: Tried, told: Tried | None
+) -> None:
+    """Before anything was on mps that says nothing of the script."""
+    monkeypatch.setattr(RunsOfScript, "try_out", lambda *_, **__: tried)
+    budget = Budget(spent=45.0, longest=15.0)
+    mender = Mender(programs[0], RunsOfScript(("train.py",), Order(""), 600), budget)
+    assert mender.alone(programs[1]) == told
 
 
 OWN = 'Traceback (most recent call last):\n  File "train.py", line 9\nRuntimeError: it died\n'

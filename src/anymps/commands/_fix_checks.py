@@ -78,6 +78,9 @@ class Checks:
             return None
         if second.ran.error and not first.ran.error:
             return Disagreement(f"{where} the script stops: {second.ran.error}")
+        if _cut_before_model(first, second):
+            self.notes.append(f"{where} nothing was computed within {self._seconds:.0f} s")
+            return None
         if first.places != second.places:
             return Disagreement(f"{where} {_moved(first, second)}")
         found = _losses_differ(first, second)
@@ -101,10 +104,13 @@ class Checks:
             return self.runs.try_out(program, added=words, steps=1, seconds=self._seconds)
 
         first, second = self._pair(words, before, after, run)
-        if first.ran.error or not first.places:
+        if first.ran.error or not (first.places or first.cut):
             return None  # it could not be run with it as it was
         if second.ran.error:
             return Disagreement(f"with {name} the script stops: {second.ran.error}")
+        if _cut_before_model(first, second):
+            self.notes.append(f"with {name} nothing was computed within {self._seconds:.0f} s: not checked")
+            return None
         if first.places != second.places:
             return Disagreement(f"with {name} {_moved(first, second)}")
         self.notes.append(f"with {name} the model is on {' and '.join(second.places)}, as before")
@@ -127,6 +133,11 @@ class Checks:
                 raise
         self.budget.spend(time.monotonic() - began, whole=False)
         return self._befores[key], ended
+
+
+def _cut_before_model(*tries: Tried) -> bool:
+    """Whether one of the runs was ended for its time before any model of it was called: it tells of no device."""
+    return any(tried.cut and not tried.places for tried in tries)
 
 
 def _moved(first: Tried, second: Tried) -> str:

@@ -89,7 +89,7 @@ class Mender:
     def alone(self, program: Program) -> Tried | None:
         """How a program does where nothing answers for CUDA: to its end if there is time, else its first steps.
 
-        None if there is no time at all.
+        None if there is no time at all, or it was over before anything was on mps.
         """
         left = self._budget.left
         if left <= 0:
@@ -99,7 +99,7 @@ class Mender:
         self._progress.run("without --cuda-as-mps", self._budget.longest if whole else 0)
         tried = self._runs.try_out(program, cuda_as_mps=False, steps=steps, seconds=None if whole else left)
         self._budget.spend(tried.ran.seconds, whole=False)
-        return replace(tried, cut=not whole)
+        return None if tried.cut and not tried.used else replace(tried, cut=not whole)
 
     def _begin(self) -> tuple[Ran | None, tuple[Finding, ...]]:
         """The script as it stands: from a recording that is there, else by running it."""

@@ -127,8 +127,8 @@ class Runs:
             facts = ended.facts
             error = str(facts.get("error", "")) or ("" if facts else _last_line(ended.errors))
             ran = self._read(program, ended, {})
-            if ended.status is None and error.startswith("KeyboardInterrupt"):
-                error = ""  # it was cut
+            if ended.status is None:
+                error = ""  # it was cut, whatever it made of that
             places = tuple(facts.get("places", ()))
             return Tried(replace(ran, error=error), places, bool(facts.get("used")), ended.status is None)
 
