@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from anymps.capture import _device_choice
-from anymps.capture._device_choice import device_choice, unmoved
+from anymps.capture._device_choice import device_choice
 from anymps.commands import main
 from anymps.commands._judge import FINDINGS, UNUSED, Choice, Judge
 from anymps.findings import Finding, Severity, find
@@ -46,23 +46,19 @@ def test_the_line_that_chose(tmp_path: Path, lines: str, line: int) -> None:
     """The choice by CUDA comes first, then a device by name."""
     script = tmp_path / "train.py"
     script.write_text(lines + "\n")
-    assert device_choice(str(script)) == {
-        "file": str(script),
-        "line": line,
-        "source": lines.splitlines()[line - 1].strip(),
-        "chosen": True,
-    }
+    chosen = {"file": str(script), "line": line, "source": lines.splitlines()[line - 1].strip(), "chosen": True}
+    assert device_choice(str(script)) == (chosen, [])
 
 
 def test_a_script_that_names_no_device(tmp_path: Path) -> None:
     """Then the line that imports torch stands for it; what cannot be read is left alone."""
     script = tmp_path / "train.py"
     script.write_text("import os\nfrom torch import nn\nmodel = nn.Linear(2, 2)\n")
-    choice = device_choice(str(script))
+    choice, _ = device_choice(str(script))
     assert (choice["line"], choice["chosen"]) == (2, False)
     broken = tmp_path / "broken.py"
     broken.write_text("x = = 1\n")
-    assert device_choice(str(broken)) == {}
+    assert device_choice(str(broken)) == ({}, [])
 
 
 def unused(**choice: object) -> Finding:
@@ -137,11 +133,12 @@ def test_what_is_to_be_moved(tmp_path: Path) -> None:
     """A program that names no device: where it makes what is trained, and the innermost loop that calls it."""
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
-    assert unmoved(str(script)) == [
+    choice, unmoved = device_choice(str(script))
+    assert unmoved == [
         {"what": "model", "file": str(script), "line": 3, "source": "model = Net()"},
         {"what": "batch", "file": str(script), "line": 7, "source": "for x, y in loader:"},
     ]
-    facts = {"device_choice": device_choice(str(script)), "unmoved": unmoved(str(script))}
+    facts = {"device_choice": choice, "unmoved": unmoved}
     builder = RecordingBuilder(meta={**META, **facts})
     (finding,) = (it for it in find(builder.close()) if it.id == "MPS002")
     assert finding.fix == (

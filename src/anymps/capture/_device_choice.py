@@ -6,7 +6,7 @@ import ast
 import linecache
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,49 +26,44 @@ class _Choice:
     line: int
 
 
-def device_choice(script: str) -> dict[str, object]:
-    """The line of the program that chose its device.
+def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """The line of the program that chose its device, and what is to be moved there if none does.
 
-    `file`, `line` and `source`. `chosen` is false where no line chooses, and the one that imports torch is given. Empty
-    if there is none either.
+    Of the line `file`, `line` and `source`. `chosen` is false where no line chooses, and the one that imports torch is
+    given; empty if there is none either. Then come the lines where the program makes what its optimizer trains, and the
+    loops that call it: each has `what` (`model` or `batch`), `file`, `line` and `source`.
     """
     found: list[tuple[int, int, str, _Choice]] = []
+    nodes: dict[str, tuple[ast.AST, ...]] = {}
     for number, file in enumerate(_files(script)):
         tree = _tree(file)
         if tree is not None:
-            found += [(choice.rank, number, file, choice) for choice in _choices(tree)]
+            nodes[file] = tuple(ast.walk(tree))
+            found += [(choice.rank, number, file, choice) for choice in _choices(nodes[file])]
     if not found:
-        return {}
+        return {}, []
     _, _, file, choice = min(found, key=lambda it: (it[0], it[1], it[3].line))
-    return {
-        "file": file,
-        "line": choice.line,
-        "source": linecache.getline(file, choice.line).strip(),
-        "chosen": choice.rank < _IMPORT,
-    }
+    chosen = choice.rank < _IMPORT
+    line = {"file": file, "line": choice.line, "source": linecache.getline(file, choice.line).strip(), "chosen": chosen}
+    return line, [] if chosen else _unmoved(nodes)
 
 
-def unmoved(script: str) -> list[dict[str, object]]:
-    """Where a program that names no device makes what its optimizer trains, and the loops that call it.
-
-    Each line has `what` (`model` or `batch`), `file`, `line` and `source`.
-    """
+def _unmoved(nodes: Mapping[str, Sequence[ast.AST]]) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
-    for file in _files(script):
-        tree = _tree(file)
-        for what, line in _lines_to_move(tree) if tree is not None else ():
+    for file, own in nodes.items():
+        for what, line in _lines_to_move(own):
             source = linecache.getline(file, line).strip()
             found.append({"what": what, "file": file, "line": line, "source": source})
     return found[:_MOST_UNMOVED]
 
 
-def _lines_to_move(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def _lines_to_move(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
     trained = {
         ast.unparse(node.func.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters"
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             if trained & {ast.unparse(target) for target in node.targets}:
                 yield "model", node.lineno
@@ -113,8 +108,8 @@ def _tree(file: str) -> ast.Module | None:
 _ASKED, _NAMED, _GIVEN, _IMPORT = range(4)
 
 
-def _choices(tree: ast.Module) -> Iterator[_Choice]:
-    for node in ast.walk(tree):
+def _choices(nodes: Sequence[ast.AST]) -> Iterator[_Choice]:
+    for node in nodes:
         if isinstance(node, (ast.IfExp, ast.If)) and _asks_for_cuda(node.test):
             yield _Choice(_ASKED, node.lineno)
         elif isinstance(node, ast.Assign):

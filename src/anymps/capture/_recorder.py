@@ -18,7 +18,7 @@ from anymps._errors import EnableError, RecordingError
 from anymps._version import __version__
 from anymps.capture._cells import shown_file
 from anymps.capture._core import Assign, Core
-from anymps.capture._device_choice import device_choice, unmoved
+from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
 from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
@@ -261,10 +261,10 @@ class Capture:
                     if children_used_mps():
                         self._writer.set_meta("used_by_children", True)
                     else:
-                        choice = device_choice(self._script)
+                        choice, unmoved = device_choice(self._script)
                         self._writer.set_meta("device_choice", choice)
                         if choice and not choice["chosen"]:
-                            self._writer.set_meta("unmoved", unmoved(self._script))
+                            self._writer.set_meta("unmoved", unmoved)
                 self._writer.set_meta("environment", _environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 real = self._real_after if self._real_after is not None else real_calls()
