@@ -496,6 +496,12 @@ STORED = "obs = torch.tensor(obs)\nlogits = policy(obs)\n{}\nactions.append(acti
         ("obs, reward, *_ = vec_env.step(action.cpu().numpy())", Wait.COPY_TO_CPU, "", True),
         ("action = dist.sample().item()", Wait.ITEM, STORED, False),
         ("loss_value = loss.item()", Wait.ITEM, ACTING, False),
+        ("self.action = dist.sample().item()", Wait.ITEM, ACTING, False),  # not the name that is given
+        ('print(dist.sample().item(), "env.step(action)")', Wait.ITEM, ACTING, False),  # a text
+        ("action: int = dist.sample().item()", Wait.ITEM, ACTING, True),
+        ("action = dist.sample().item()", Wait.ITEM, ACTING.replace("(action)", "(clip(self.low, action))"), True),
+        ("action = dist.sample().item()", Wait.ITEM, ACTING.replace("env.", "self.envs."), True),
+        ("action = dist.sample().item()", Wait.ITEM, ACTING.replace("env.step(", "inventory(env).step("), False),
     ],
 )
 def test_an_action_that_an_environment_needs(source: str, wait: Wait, around: str, acts: bool) -> None:
@@ -526,3 +532,41 @@ def test_an_action_that_an_environment_needs(source: str, wait: Wait, around: st
 def test_a_copy_that_the_host_needs(source: str, fix: str) -> None:
     """Gradients and checkpoints have to be copied; how, and how often, is up to the program."""
     assert advice(source, Wait.COPY_TO_CPU, operator="aten::copy_").fix == fix
+
+
+def test_what_only_looks_like_a_copy_that_the_host_needs() -> None:
+    """A name in a text, and a method that is called alike."""
+    for source in ('rows.append((x.cpu(), "x.grad", "torch.save(x)"))', "rows.append(self.graded.cpu())"):
+        assert "one flat tensor" not in advice(source, Wait.COPY_TO_CPU, operator="aten::copy_").fix
+        assert "checkpoint" not in advice(source, Wait.COPY_TO_CPU, operator="aten::copy_").fix
+
+
+def test_a_print_over_several_lines() -> None:
+    """Each of its lines that reads a value is a part of it."""
+    source = "'loss: {:.4f}'.format(loss.item()),"
+    finding = advice(source, around=f"print('epoch', epoch,\n      'a',\n      {source}\n      'b')\n")
+    assert (finding.what, finding.fix) == (
+        "Showing a tensor made the host wait once a step.",
+        "Print or log every 50 steps.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "what", "fix"),
+    [
+        (
+            "weights = alpha * torch.cumprod(1.0 - alpha + 1e-10, -1)[:, :-1]",
+            "The backward of `cumprod` looked for zeros once a step.",
+            "Where all values are above 0, write `x.log().cumsum(dim).exp()`: its backward reads nothing.",
+        ),
+        (
+            "p = x.prod(dim=1)",
+            "The backward of `prod` looked for zeros once a step.",
+            "Where all values are above 0, write `x.log().sum(dim).exp()`: its backward reads nothing.",
+        ),
+    ],
+)
+def test_a_product_that_looks_for_zeros(source: str, what: str, fix: str) -> None:
+    """The line itself reads nothing, its backward does."""
+    finding = advice(source, phase=Phase.BACKWARD)
+    assert (finding.what, finding.fix) == (what, fix)

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anymps.findings.edits import Code, Place, Rewritten, Splice, without_comment
+from anymps.findings.edits import Code, Place, Rewritten, Splice, place_at, without_comment
+from anymps.record import Site
 
 _READING_METHODS = ("item", "tolist", "cpu", "numpy")
 _READING_FUNCTIONS = ("float", "int", "bool")
@@ -34,6 +35,12 @@ class UserLine:
         code = without_comment(source)
         return cls(code, Code.of(code))
 
+    @classmethod
+    def at(cls, site: Site) -> UserLine:
+        """The whole statement at a line, where the recording holds it; else the line."""
+        place = place_at(site)
+        return cls.of(site.source) if place is None else cls(place.code.text, place.code)
+
     @property
     def statement(self) -> ast.stmt | None:
         """The statement, None for a part of one."""
@@ -43,6 +50,37 @@ class UserLine:
     def test(self) -> ast.expr | None:
         """What an `if`, `while` or `assert` of this line decides by."""
         return self.statement.test if isinstance(self.statement, (ast.If, ast.While, ast.Assert)) else None
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        """All calls of the line."""
+        return [node for node in self.parsed.nodes if isinstance(node, ast.Call)] if self.parsed is not None else []
+
+    @property
+    def saves(self) -> bool:
+        """Whether the line writes a checkpoint: `torch.save(x)`, `save_all({"model": model.state_dict()})`."""
+        return any(
+            self._text(call.func) == "torch.save"
+            or (_name(call).startswith("save") and any(_name(it) == "state_dict" for it in self.calls))
+            for call in self.calls
+        )
+
+    @property
+    def reads_gradient(self) -> bool:
+        """Whether it has `parameter.grad`."""
+        nodes = self.parsed.nodes if self.parsed is not None else ()
+        return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in nodes)
+
+    @property
+    def binds(self) -> frozenset[str]:
+        """The names that it gives a value."""
+        nodes = self.parsed.nodes if self.parsed is not None else ()
+        return frozenset(it.id for it in nodes if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store))
+
+    @property
+    def product(self) -> str:
+        """`cumprod` or `prod` where it calls one."""
+        return next((_name(call) for call in self.calls if _name(call) in ("cumprod", "prod")), "")
 
     @property
     def appends_to(self) -> str:
@@ -176,6 +214,18 @@ def _is_name_or_named_item(node: ast.expr | None) -> bool:
         return True
     key = node.slice if isinstance(node, ast.Subscript) else None
     return isinstance(key, ast.Constant) and isinstance(key.value, str)
+
+
+def given_to_environment(node: ast.AST) -> set[str] | None:
+    """The names in what is given to `env.step(...)`; None for what is no such call."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "step":
+        return None
+    owner = node.func.value
+    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+    if "env" not in name.lower():
+        return None
+    given = (*node.args, *node.keywords)
+    return {it.id for argument in given for it in ast.walk(argument) if isinstance(it, ast.Name)}
 
 
 def without_read(place: Place) -> Rewritten | None:

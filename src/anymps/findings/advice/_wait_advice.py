@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine
-from anymps.findings.advice._user_line import UserLine, collected, every_50, without_read
-from anymps.findings.edits import LineEdit, Safety, place_at, without_comment
+from anymps.findings.advice._user_line import UserLine, collected, every_50, given_to_environment, without_read
+from anymps.findings.edits import LineEdit, Safety, place_at, recorded_statements, without_comment
 from anymps.record import Phase, Site
 
 
@@ -103,15 +103,17 @@ def instead_of(operators: Sequence[str], code: str) -> str:
 
 def shows(line: AtLine) -> bool:
     """Whether the line prints or logs the value."""
-    return any(_SHOWING_VIA.search(wait.site.via) for wait in line.occurrences) or bool(
-        _SHOWING_CALL.search(without_comment(line.site.source))
+    whole = UserLine.at(line.site)
+    head = whole.code.partition("\n")[0] if isinstance(whole.statement, ast.Expr) else ""
+    return any(_SHOWING_VIA.search(wait.site.via) for wait in line.occurrences) or any(
+        _SHOWING_CALL.search(code) for code in (without_comment(line.site.source), head)
     )
 
 
 def show_advice(line: AtLine) -> Advice:
     """A tensor that is printed or logged."""
     what = "Showing a tensor made the host wait"
-    code = UserLine.of(line.site.source)
+    code = UserLine.at(line.site)
     if re.search(r"\bself\.log(?:_dict)?\(", code.code):
         kept = "Lightning keeps it on the device and reads it every `log_every_n_steps`."
         return Advice(
@@ -167,7 +169,6 @@ def copy_advice(line: AtLine) -> Advice:
     return Advice(what)
 
 
-_STEPS: Final = re.compile(r"\b\w*env\w*\.step\((?P<given>.*)\)", re.IGNORECASE)
 _ENVIRONMENT: Final = (
     "The environment runs on the CPU and needs the action at once, so one wait a step stays. Make it one: join all "
     "that is read of a step before it is copied, or step several environments with one batch of actions."
@@ -180,23 +181,23 @@ _SAVED: Final = "Save once an epoch or every few hundred steps: a checkpoint has
 
 def _needed(site: Site) -> str:
     """What to do about a copy that the program has to have on the host there; empty where it need not."""
-    code = without_comment(site.source)
-    if re.search(r"\btorch\.save\(|\bsave\w*\(.*state_dict", code):
+    line = UserLine.at(site)
+    if line.saves:
         return _SAVED
-    if re.search(r"\.grad\b", code):
+    if line.reads_gradient:
         return _GRADIENT
     return _ENVIRONMENT if _acts(site) else ""
 
 
 def _acts(site: Site) -> bool:
     """Whether what the line reads is an action that goes to an environment: there, or by a name in a recorded line."""
-    code = without_comment(site.source)
-    if _STEPS.search(code):
+    line = UserLine.at(site)
+    if line.parsed is None:
+        return False
+    if any(given_to_environment(node) is not None for node in line.parsed.nodes):
         return True
-    made = re.match(r"\s*([\w, ]+?)\s*=[^=]", code)
-    names = set(re.findall(r"\w+", made[1])) if made else set()
-    given = (steps["given"] for steps in map(_STEPS.search, site.recorded.values()) if steps is not None)
-    return any(names & set(re.findall(r"\w+", text)) for text in given)
+    given = (given_to_environment(node) for _, it in recorded_statements(site) for node in ast.walk(it))
+    return any(names & line.binds for names in given if names is not None)
 
 
 def _collect(what: str, site: Site, joined: str, values: str, read: str, edit: LineEdit) -> Advice:
@@ -281,6 +282,14 @@ def _in_torch(line: AtLine, vias: str) -> Advice | None:
             "Use the fused optimizer: `AdamW(..., fused=True)`, with the learning rate as a Python number.",
             "scvi-tools PR 3998 (17 of 22 waits of a step were an unfused Adam's); " + ITEM.source,
             elsewhere=True,
+        )
+    product = UserLine.at(line.site).product
+    if line.phases == (Phase.BACKWARD,) and product:
+        instead = "x.log().cumsum(dim).exp()" if product == "cumprod" else "x.log().sum(dim).exp()"
+        return Advice(
+            f"The backward of `{product}` looked for zeros",
+            f"Where all values are above 0, write `{instead}`: its backward reads nothing.",
+            "torch/csrc/autograd/FunctionsManual.cpp (prod_backward, cumprod_backward), torch 2.13; " + ITEM.source,
         )
     if re.search(r"\bone_hot\(", code) and not re.search(r"num_classes|\bone_hot\([^()]*,", code):
         return Advice(

@@ -17,7 +17,7 @@ from anymps.findings.edits._model import (
     Safety,
     Splice,
 )
-from anymps.findings.edits._place import Place, place_at, place_in_file
+from anymps.findings.edits._place import Place, place_at, place_in_file, recorded_statements
 from anymps.findings.edits._portable import (
     asks_for_mps,
     chooses_device,
@@ -56,6 +56,7 @@ __all__ = [
     "place_in_file",
     "portable",
     "portable_before_29",
+    "recorded_statements",
     "tests_device",
     "unpacks",
     "without_comment",

@@ -112,6 +112,11 @@ def place_at(site: Site) -> Place | None:
     )
 
 
+def recorded_statements(site: Site) -> tuple[tuple[int, ast.AST], ...]:
+    """The statements in the lines that a recording holds of a file, one line each, with their numbers."""
+    return _statements(tuple(sorted(_lines(site).items())))
+
+
 def _chain(tree: ast.Module, line: int) -> list[ast.stmt]:
     """The statements around a line, the outermost first; the last is the one whose own lines hold it."""
     chain: list[ast.stmt] = []
