@@ -148,6 +148,49 @@ def test_what_is_to_be_moved(tmp_path: Path) -> None:
     assert [site.line for site in finding.related_sites] == [3, 7]
 
 
+SAMPLING = """\
+import torch
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+steps = list(range(5))
+for epoch in range(3):
+    for batch in loader:
+        noise = torch.randn(batch.shape)
+        loss = model(batch + noise, torch.zeros(3, device=d))
+        loss.backward()
+        optimizer.step()
+    sample = torch.randn(4)
+    for i, t in enumerate(tqdm(steps)):
+        sample = model(sample, t)
+"""
+
+
+def test_a_loop_over_numbers_has_no_batch(tmp_path: Path) -> None:
+    """Its numbers cannot be moved; what the loops make is made on the device instead."""
+    script = tmp_path / "train.py"
+    script.write_text(SAMPLING)
+    assert [(it["what"], it["line"]) for it in device_choice(str(script))[1]] == [
+        ("model", 3), ("batch", 7), ("made", 8), ("made", 12),
+    ]  # fmt: skip
+    choice, unmoved = device_choice(str(script))
+    facts = {"device_choice": choice, "unmoved": unmoved}
+    (finding,) = (it for it in find(RecordingBuilder(meta={**META, **facts}).close()) if it.id == "MPS002")
+    assert finding.fix == (
+        'Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
+        "the model at train.py:3, and each batch at train.py:7: `.to(device)`. Make on the device what is made at "
+        "train.py:8 and train.py:12: `device=device`."
+    )
+
+
+def test_batches_that_are_cut_out(tmp_path: Path) -> None:
+    """A loop over numbers that index a tensor has batches all the same."""
+    script = tmp_path / "train.py"
+    loop = "for i in range(0, 64, 8):\n    loss = model(data[i : i + 8])\n"
+    script.write_text(f"import torch\nmodel = Net()\no = torch.optim.SGD(model.parameters())\n{loop}")
+    assert [(it["what"], it["line"]) for it in device_choice(str(script))[1]] == [("model", 2), ("batch", 4)]
+
+
 def test_the_gate_is_red(tmp_path: Path) -> None:
     """`--fail-on error` ends with 3."""
     recording = RecordingBuilder(meta={**META, "device_choice": {}}).close()

@@ -1,4 +1,4 @@
-"""A device is chosen anew only where the rest of the program takes it: choices are widened, other lists are respected."""
+"""A device is chosen anew only where the rest of the program takes it: choices are widened, other lists hold."""
 
 from __future__ import annotations
 

@@ -224,6 +224,14 @@ def test_torch_raised_something_of_any_device() -> None:
     assert verdict(recording, [finding])[0] == "The script ended with RuntimeError at train.py:9."
 
 
+def test_a_message_that_ends_with_a_full_stop() -> None:
+    """It is one sentence, and its first line."""
+    finding = only(ended("AttributeError", "module 'numpy' has no attribute 'int'.\nIt was an alias.", "program"))
+    assert finding.what == (
+        "The script ended with AttributeError: module 'numpy' has no attribute 'int'. MPS did not raise it."
+    )
+
+
 @pytest.mark.parametrize(
     ("exception", "message", "raised_by"),
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps.findings import RULES, Finding, find
+from anymps.findings import RULES, Finding, Severity, find
 from anymps.fix import Program, edits_for
 from anymps.fix._edits import apply_all
 from anymps.record import RecordingBuilder, Site
@@ -80,6 +80,12 @@ def test_a_portable_script_is_no_finding() -> None:
         ("use = torch.cuda.is_available()",
          "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the answer is no, and the script does what "
          "it does on a CPU."),
+        ("n = torch.cuda.device_count()",
+         "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the answer is 0, and the script does what "
+         "it does on a CPU."),
+        ("torch.cuda.manual_seed(1)",
+         "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac, where "
+         "`torch.manual_seed` seeds mps, too."),
         ("torch.cuda.empty_cache()",
          "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."),
         ("x = x.cuda()", "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises."),
@@ -89,6 +95,61 @@ def test_what_a_line_does_on_a_mac_as_it_stands(line: str, why: str) -> None:
     """Each kind of line has its own reason."""
     (finding,) = answered(f"import torch\n{line}\ndef f(): pass\n", [2])
     assert finding.why == why
+
+
+def test_a_line_under_a_test_raises_only_if_it_is_reached() -> None:
+    """`if args.cuda:` may keep a Mac from it; a seed that does nothing there is a note."""
+    text = "import torch\nif args.cuda:\n    x = x.cuda()\n    torch.cuda.manual_seed(1)\n"
+    moved, seeds = answered(text, [3, 4])
+    assert moved.why == (
+        "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises, if the script comes to it."
+    )
+    assert (moved.severity, seeds.severity) == (Severity.WARNING, Severity.INFO)
+
+
+def test_the_device_of_a_file_is_told_once() -> None:
+    """Of several `.cuda()` the first says how `device` is made, the others that it is that one."""
+    text = "import torch\nx = x.cuda()\ny = y.cuda()\n"
+    first, second = sorted(answered(text, [3, 2]), key=lambda it: it.site.line)
+    made = (
+        'device = torch.device("mps" if torch.backends.mps.is_available() else "cuda" if torch.cuda.is_available() '
+        'else "cpu")'
+    )
+    assert first.fix == (
+        f"Make `{made}` once, below the imports. Then write `x = x.to(device)`. Elsewhere it means what it did."
+    )
+    assert second.fix == (
+        "Write `y = y.to(device)`, with the `device` that is made for train.py:2. Elsewhere it means what it did."
+    )
+
+
+def test_a_move_in_a_file_whose_torch_is_not_known() -> None:
+    """No code can be built; the words are about the move."""
+    (finding,) = answered("model.cuda()\n", [1])
+    assert finding.fix == (
+        "Write `.to(device)` for `.cuda()`, with a `device` that is chosen once: mps where there is one, else CUDA."
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "new"),
+    [
+        ("scaler = GradScaler(enabled=fp16)",
+         'scaler = torch.amp.GradScaler("mps" if torch.backends.mps.is_available() else "cuda", enabled=fp16)'),
+        ("with autocast(True):",
+         'with torch.autocast("mps" if torch.backends.mps.is_available() else "cuda", enabled=True):'),
+        ("with torch.cuda.device(args.gpu):",
+         "with torch.cuda.device(args.gpu if torch.cuda.is_available() else -1):"),
+    ],
+)  # fmt: skip
+def test_a_line_that_asks_without_naming_cuda(line: str, new: str) -> None:
+    """`autocast()` and `GradScaler()` without a device are those of `torch.cuda.amp`, and use no other line's."""
+    filler = "\n" * 8
+    text = f"from torch.cuda.amp import GradScaler, autocast{filler}x = torch.ones(3)\n{line}\n    pass\n"
+    text = text if line.endswith(":") else text.replace("    pass\n", "")
+    (finding,) = answered(f'{text}{filler}d = torch.device("cuda")\n', [10])
+    assert finding.what == "This line asks for CUDA, and mps answered."
+    assert finding.change is not None and finding.change.new == new
 
 
 def test_memory_before_torch_29() -> None:

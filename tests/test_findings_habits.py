@@ -726,6 +726,7 @@ LOADER: dict[str, object] = {
         ({"on_mps": "dataset.tensors[0]", "start_method": "fork"}, 1, ["MPS805"]),
         ({"persistent": False}, 3, ["MPS804"]),
         ({"persistent": False}, 2, []),
+        ({"persistent": False, "guarded": False}, 5, ["MPS802"]),  # its workers come to the loader, too
         ({"persistent": False, "workers": 0}, 3, []),
     ],
 )

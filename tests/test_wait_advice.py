@@ -481,8 +481,8 @@ def test_the_package_of_a_line() -> None:
 
 
 ENVIRONMENT = (
-    "The environment runs on the CPU and needs the action at once, so one wait a step stays. Make it one: join all "
-    "that is read of a step before it is copied, or step several environments with one batch of actions."
+    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps stays. If more is "
+    "read there, join it before it is copied. Several environments can be stepped with one batch of actions."
 )
 ACTING = "obs = torch.tensor(obs)\nlogits = policy(obs)\n{}\nobs, reward, done, _ = env.step(action)\n"
 STORED = "obs = torch.tensor(obs)\nlogits = policy(obs)\n{}\nactions.append(action)\noptimizer.step(action)\n"
@@ -541,16 +541,6 @@ def test_what_only_looks_like_a_copy_that_the_host_needs() -> None:
         assert "checkpoint" not in advice(source, Wait.COPY_TO_CPU, operator="aten::copy_").fix
 
 
-def test_a_print_over_several_lines() -> None:
-    """Each of its lines that reads a value is a part of it."""
-    source = "'loss: {:.4f}'.format(loss.item()),"
-    finding = advice(source, around=f"print('epoch', epoch,\n      'a',\n      {source}\n      'b')\n")
-    assert (finding.what, finding.fix) == (
-        "Showing a tensor made the host wait once a step.",
-        "Print or log every 50 steps.",
-    )
-
-
 @pytest.mark.parametrize(
     ("source", "what", "fix"),
     [
@@ -570,3 +560,74 @@ def test_a_product_that_looks_for_zeros(source: str, what: str, fix: str) -> Non
     """The line itself reads nothing, its backward does."""
     finding = advice(source, phase=Phase.BACKWARD)
     assert (finding.what, finding.fix) == (what, fix)
+
+
+ELEMENTS = "Read `z` once before the loop, `z.tolist()`, and index that: one wait in place of 3 a step."
+OVER = "Loop over `y.tolist()` in place of `y`: one wait in place of 3 a step, and its elements are then numbers."
+KEEP = (
+    "Keep the tensor, `seen['x'] = z[i].detach()`, and read it only where the number itself is needed; a log needs it "
+    "every 50 steps."
+)
+
+
+@pytest.mark.parametrize(
+    ("above", "line", "fix"),
+    [
+        ("for i, y_i in enumerate(y):", "seen['x'] = z[i, 0].item()", ELEMENTS),
+        ("for i in range(len(y)):", "total += float(z[i])", ELEMENTS),
+        ("for y_i in y:", "seen['label'] = y_i.item()", OVER),
+        ("for i, y_i in enumerate(y):", "labels[i] = int(y_i)", OVER),
+        ("", "numbers = [z[i].item() for i in range(3)]", ELEMENTS),
+        ("", "numbers = [y_i.item() for y_i in y]", OVER),
+        ("for x in batches:", "seen['x'] = z[i].item()", KEEP),
+        ("for i in range(3):\n    z = net(i)", "seen['x'] = z[i].item()", KEEP),
+    ],
+)
+def test_a_tensor_that_is_read_by_its_elements(above: str, line: str, fix: str) -> None:
+    """One wait before the loop does for all: a tensor in the place of each number would be no help."""
+    lines = ["x = 0", *above.splitlines(), ("    " if above else "") + line, "x = 1"]
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
+    site = builder.site("train.py", len(lines) - 1, "main", line, text="\n".join(lines))
+    for step in range(5):
+        for number in range(3):
+            builder.entry(
+                "aten::_local_scalar_dense", start_ns=100 * step + number, duration_ns=1, fate=Fate.NATIVE,
+                phase=Phase.LOSS_READ, site=site, wait=Wait.ITEM,
+            )  # fmt: skip
+        builder.end_step(100 * step + 100)
+    (finding,) = find(builder.close())
+    assert finding.fix == fix
+
+
+def test_an_element_once_a_step_is_no_loop() -> None:
+    """A loop that reads one element in each training step has nothing to read before it."""
+    finding = advice("seen['x'] = z[i].item()", around="x = 0\nfor i in range(9):\n    seen['x'] = z[i].item()\n")
+    assert finding.fix == KEEP
+
+
+def test_a_list_that_grows_by_a_list() -> None:
+    """`fractions += [x.item()]` keeps values as `append` does: they are not added up."""
+    text = "import torch\n\nfractions += [(ratio > 1).float().mean().item()]\n"
+    finding = advice("fractions += [(ratio > 1).float().mean().item()]", around=text)
+    assert finding.fix == (
+        "Write `fractions += [(ratio > 1).float().mean()]`, and after the loop `torch.stack(fractions).tolist()`: one "
+        "wait."
+    )
+
+
+def test_a_print_over_several_lines() -> None:
+    """Its lines are one finding, and what is to be done is to print it less often."""
+    text = "for i, x in enumerate(xs):\n    print('loss',\n          loss.item(),\n          best.item())\n"
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
+    sites = [builder.site("train.py", row, "main", text.splitlines()[row - 1].strip(), text=text) for row in (3, 4)]
+    for step in range(5):
+        for number, site in enumerate(sites):
+            builder.entry(
+                "aten::_local_scalar_dense", start_ns=100 * step + number, duration_ns=1, fate=Fate.NATIVE,
+                phase=Phase.LOSS_READ, site=site, wait=Wait.ITEM,
+            )  # fmt: skip
+        builder.end_step(100 * step + 100)
+    (finding,) = find(builder.close())
+    assert (finding.id, finding.site.line, [it.line for it in finding.related_sites]) == ("MPS202", 3, [4])
+    assert finding.what == "Showing a tensor made the host wait 2 times a step, at 2 lines: this one costs most."
+    assert finding.fix == "Print or log every 50 steps."

@@ -276,6 +276,21 @@ def test_the_table_tells_how_often_a_step_does_more(steps: tuple[int, ...], sent
     assert sentence in _step_rows.remarks(recording, table)
 
 
+def test_what_one_step_does_more_is_not_told_of_others() -> None:
+    """A validation in one step beside a log of every fifth: their sum is not done every five steps."""
+
+    def more(builder: RecordingBuilder, step: int, time: int) -> None:
+        for number in range({5: 1, 10: 40, 15: 1}.get(step, 0)):
+            builder.entry(
+                "aten::_copy_from", start_ns=time + 800 + number, fate=Fate.COPY, phase=Phase.OTHER,
+                wait=Wait.COPY_TO_CPU, direction=Direction.MPS_TO_CPU, moved_bytes=64,
+            )  # fmt: skip
+
+    recording = loop(READ, more, steps=19).close()
+    sentence = "3 of 18 steps do more: up to 40 waits beyond these numbers."
+    assert sentence in _step_rows.remarks(recording, recording.step_table())
+
+
 def test_a_finding_about_something_rare_tells_how_often() -> None:
     """A fraction of a time in a step is no number that a reader can use."""
 

@@ -16,6 +16,13 @@ _OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MOST_FILES: Final = 200
 _LARGEST: Final = 1 << 20
 _MOST_UNMOVED: Final = 8  # lines
+_NUMBERS: Final = ("range", "np.arange", "numpy.arange", "torch.arange")
+_FACTORIES: Final = frozenset(
+    (
+        *("arange", "empty", "eye", "full", "linspace", "normal", "ones", "rand", "randint", "randn", "randperm"),
+        *("tensor", "zeros"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,7 @@ def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object
     """The line of the program that chose its device, and what is to be moved there if none does.
 
     Of the line `file`, `line` and `source`. `chosen` is false where no line chooses, and the one that imports torch is
-    given; empty if there is none either. Then come the lines where the program makes what its optimizer trains, and the
-    loops that call it: each has `what` (`model` or `batch`), `file`, `line` and `source`.
+    given; empty if there is none either. Then come the lines that `_unmoved` tells of.
     """
     found: list[tuple[int, int, str, _Choice]] = []
     nodes: dict[str, tuple[ast.AST, ...]] = {}
@@ -49,6 +55,11 @@ def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object
 
 
 def _unmoved(nodes: Mapping[str, Sequence[ast.AST]]) -> list[dict[str, object]]:
+    """Where a program that names no device makes what its optimizer trains, and the loops that call it.
+
+    Each line has `what`, `file`, `line` and `source`: `model`, the loop over each `batch`, and what is `made` in the
+    loops that train, by a function of torch that takes a device.
+    """
     found: list[dict[str, object]] = []
     for file, own in nodes.items():
         for what, line in _lines_to_move(own):
@@ -67,8 +78,42 @@ def _lines_to_move(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             if trained & {ast.unparse(target) for target in node.targets}:
                 yield "model", node.lineno
-        elif isinstance(node, ast.For) and any(_calls(inner, trained) for inner in _innermost(node)):
+        elif (
+            isinstance(node, ast.For)
+            and any(_calls(inner, trained) for inner in _innermost(node))
+            and _takes_batches(node, nodes)
+        ):
             yield "batch", node.lineno
+    loops = (it for it in nodes if isinstance(it, (ast.For, ast.While)))
+    trains = [it for it in loops if any(_calls(inner, trained) for inner in ast.walk(it))]
+    made = (it for loop in trains for it in ast.walk(loop) if isinstance(it, ast.Call) and _makes(it))
+    yield from (("made", line) for line in sorted({it.lineno for it in made}))
+
+
+def _takes_batches(loop: ast.For, nodes: Sequence[ast.AST]) -> bool:
+    """Whether a loop runs over batches, or cuts them out of a tensor: not over numbers alone, as `range(n)` is.
+
+    `tqdm(timesteps)` is over numbers, too, where `timesteps` was made of a range.
+    """
+    names = _names(loop.iter)
+    given = [it.value for it in nodes if isinstance(it, ast.Assign) and names & _names(*it.targets)]
+    counts = any(
+        isinstance(it, ast.Call) and ast.unparse(it.func) in _NUMBERS
+        for part in (loop.iter, *given)
+        for it in ast.walk(part)
+    )
+    cut = (it.slice for it in _innermost(loop) if isinstance(it, ast.Subscript))
+    return not counts or any(_names(it) & _names(loop.target) for it in cut)
+
+
+def _names(*nodes: ast.AST) -> set[str]:
+    return {it.id for node in nodes for it in ast.walk(node) if isinstance(it, ast.Name)}
+
+
+def _makes(call: ast.Call) -> bool:
+    """Whether a call of torch makes a tensor and is not told where."""
+    owner, _, name = ast.unparse(call.func).rpartition(".")
+    return owner in ("torch", "th") and name in _FACTORIES and not any(it.arg == "device" for it in call.keywords)
 
 
 def _innermost(loop: ast.For) -> Iterator[ast.AST]:

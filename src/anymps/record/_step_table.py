@@ -9,6 +9,8 @@ from anymps.record._facts import PhaseShare, RareWork, StepTable
 from anymps.record._rows import Rows, interval, median_of, read_walls
 from anymps.record._walk import Walk
 
+_FEW = 2  # steps that cannot be said to be alike
+
 
 def read_step_table(rows: Rows, walk: Walk, *, only_detailed: bool) -> StepTable:
     """The table from what a walk through all calls found. With `only_detailed`, without steps that lack detail."""
@@ -47,6 +49,9 @@ def _rare(sums: dict[int, dict[Phase, list[float]]], median: Sequence[PhaseShare
     more = [step for step in later if any(it > had for it, had in zip(counts[step], usual, strict=True))]
     if not more or 2 * sum(counts[step] == usual for step in later) < len(later):
         return None
-    beyond = (max(0.0, *(counts[step][field] - usual[field] for step in more)) for field in range(3))
+    beyond = [max(0.0, *(counts[step][field] - usual[field] for step in more)) for field in range(3)]
     # The first step does more anyway. It decides only where those after it are too few.
-    return RareWork(len(more), interval(more) or interval([first, *more]), *map(int, beyond))
+    every = interval(more) or interval([first, *more])
+    # What one of many does is none of what they do: a validation beside a log of every tenth step.
+    most = [sum(2 * (counts[step][field] - usual[field]) >= beyond[field] for step in more) for field in range(3)]
+    return RareWork(len(more), every if len(more) <= _FEW or min(most) > 1 else 0, *map(int, beyond))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from anymps.device.cuda._names import index_of
-from anymps.device.cuda._uses import called_by
+from anymps.device.cuda._uses import called_by, tell
 from anymps.mac import Mac
 
 _MACOS_WITH_BFLOAT16 = (14, 0)  # torch/backends/mps/__init__.py and MPSDevice.mm: bfloat16 since macOS 14
@@ -102,6 +102,8 @@ class device:
     """`with torch.cuda.device(0):`; there is no other device to go to."""
 
     def __init__(self, device: Any) -> None:
+        if not called_by(1, "torch"):
+            tell()
         self.idx = index_of(device)
         self.prev_idx = -1
 

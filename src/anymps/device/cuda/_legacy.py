@@ -93,7 +93,7 @@ class _DefaultType:
         torch.set_default_device("mps")
         if not self._on:
             self._on = True
-            torch.Tensor.__new__ = staticmethod(_new_on_mps)  # type: ignore[assignment]
+            torch.Tensor.__new__ = staticmethod(_new_on_mps)  # type: ignore[method-assign]
 
     def leave(self) -> None:
         """Make tensors on the CPU again."""

@@ -17,6 +17,7 @@ from anymps.findings.advice._wait_advice import (
     instead_of,
     read_advice,
     show_advice,
+    shown_by,
     shows,
 )
 
@@ -39,5 +40,6 @@ __all__ = [
     "read_advice",
     "scaler_advice",
     "show_advice",
+    "shown_by",
     "shows",
 ]

@@ -84,8 +84,8 @@ class UserLine:
 
     @property
     def appends_to(self) -> str:
-        """The list of `losses.append(...)`, empty if the line is none."""
-        return self._list_of("append")
+        """The list of `losses.append(...)` and `losses += [...]`, empty if the line is none."""
+        return self._list_of("append") or self._added(to_a_list=True)
 
     @property
     def extends(self) -> str:
@@ -100,8 +100,15 @@ class UserLine:
 
     @property
     def adds_to(self) -> str:
-        """The target of `total += ...`, empty if the line is none, or adds to an item of an array."""
-        if isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Add):
+        """The target of `total += ...`, empty if the line is none, or adds to a list or to an item of an array."""
+        return self._added(to_a_list=False)
+
+    def _added(self, *, to_a_list: bool) -> str:
+        if (
+            isinstance(self.statement, ast.AugAssign)
+            and isinstance(self.statement.op, ast.Add)
+            and isinstance(self.statement.value, ast.List) is to_a_list
+        ):
             target = self.statement.target
             return self._text(target) if _is_name_or_named_item(target) else ""
         return ""
@@ -114,6 +121,11 @@ class UserLine:
         `loss.detach().exp()`.
         """
         return self.parsed.spliced(self.kept) if self.parsed is not None and self.kept else ""
+
+    @property
+    def read(self) -> list[ast.expr]:
+        """The tensors that the line reads."""
+        return [tensor for _, tensor in _reads(self.statement)] if self.statement is not None else []
 
     @property
     def kept(self) -> list[Splice]:

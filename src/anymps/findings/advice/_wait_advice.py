@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine
+from anymps.findings.advice._elements import elements_advice
 from anymps.findings.advice._user_line import UserLine, collected, every_50, given_to_environment, without_read
-from anymps.findings.edits import LineEdit, Safety, place_at, recorded_statements, without_comment
+from anymps.findings.edits import LineEdit, Place, Safety, place_at, recorded_statements, without_comment
 from anymps.record import Phase, Site
 
 
@@ -103,11 +104,19 @@ def instead_of(operators: Sequence[str], code: str) -> str:
 
 def shows(line: AtLine) -> bool:
     """Whether the line prints or logs the value."""
-    whole = UserLine.at(line.site)
-    head = whole.code.partition("\n")[0] if isinstance(whole.statement, ast.Expr) else ""
-    return any(_SHOWING_VIA.search(wait.site.via) for wait in line.occurrences) or any(
-        _SHOWING_CALL.search(code) for code in (without_comment(line.site.source), head)
-    )
+    if any(_SHOWING_VIA.search(wait.site.via) for wait in line.occurrences):
+        return True
+    if _SHOWING_CALL.search(without_comment(line.site.source)):
+        return True
+    statement = shown_by(line.site)
+    return statement is not None and _SHOWING_CALL.match(statement.code.text) is not None
+
+
+def shown_by(site: Site) -> Place | None:
+    """The call over several lines that a line of it is an argument of."""
+    place = place_at(site)
+    several = place is not None and "\n" in place.code.text and isinstance(place.code.statement, ast.Expr)
+    return place if several else None
 
 
 def show_advice(line: AtLine) -> Advice:
@@ -121,7 +130,7 @@ def show_advice(line: AtLine) -> Advice:
         )
     if re.search(r"\.set_(?:postfix|postfix_str|description)\(", code.code):
         return _seldom(what, "Set it every 50 steps")
-    if isinstance(code.statement, ast.Expr):
+    if isinstance(code.statement, ast.Expr) or shown_by(line.site) is not None:
         return _seldom(what, "Print or log every 50 steps")
     return Advice(what)
 
@@ -170,8 +179,8 @@ def copy_advice(line: AtLine) -> Advice:
 
 
 _ENVIRONMENT: Final = (
-    "The environment runs on the CPU and needs the action at once, so one wait a step stays. Make it one: join all "
-    "that is read of a step before it is copied, or step several environments with one batch of actions."
+    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps stays. If more is "
+    "read there, join it before it is copied. Several environments can be stepped with one batch of actions."
 )
 _GRADIENT: Final = (
     "Join the gradients into one flat tensor on the device, and copy that once: one wait in place of one a parameter."
@@ -235,7 +244,7 @@ def read_advice(line: AtLine) -> Advice:
         _in_torch(line, vias)
         or _in_library(line)
         or _in_test(UserLine.of(line.site.source))
-        or _in_value(UserLine.of(line.site.source), line.site)
+        or _in_value(UserLine.of(line.site.source), line)
     )
 
 
@@ -358,7 +367,7 @@ def _in_test(line: UserLine) -> Advice | None:
     return Advice(what, "Decide on the device with `torch.where`, or test every 50 steps.")
 
 
-def _in_value(line: UserLine, site: Site) -> Advice:
+def _in_value(line: UserLine, at: AtLine) -> Advice:
     """A value that is kept."""
     what = "Reading a value made the host wait"
     for call in ("float", "int", "bool"):
@@ -367,8 +376,10 @@ def _in_value(line: UserLine, site: Site) -> Advice:
         what = f"`.{call}()` made the host wait" if f".{call}(" in line.code else what
     if line.needs_size:
         return Advice(what, _SIZE)
-    if _acts(site):
+    if _acts(at.site):
         return Advice(what, _ENVIRONMENT)
+    if by_element := elements_advice(at):
+        return Advice(what, by_element)
     kept = line.without_read
     if not kept:
         return Advice(what, _TOGETHER)
@@ -376,7 +387,7 @@ def _in_value(line: UserLine, site: Site) -> Advice:
         later = f"and read `{line.adds_to}` every 50 steps or after the loop."
         return Advice(what, _TOGETHER, edit=KEPT, written=f"Add up on the device, `{{new}}`, {later}")
     if line.appends_to:
-        return _collect(what, site, "stack", line.appends_to, "tolist()", KEPT)
+        return _collect(what, at.site, "stack", line.appends_to, "tolist()", KEPT)
     if line.assigns is not None and _HOSTS_NUMBER.search(line.assigns[0]):
         return Advice(what, "An optimizer's setting is a number of the host: compute it from such, without a tensor.")
     tensors, them = ("the tensors", "them") if kept.count(".detach()") > 1 else ("the tensor", "it")

@@ -36,7 +36,7 @@ def widened(code: Code, node: ast.AST, limited: Iterable[str]) -> list[Splice] |
         kind = given.get("type")
         listed += [given["choices"]] if "choices" in given else []
         if isinstance(kind, ast.Call) and _last(kind.func) == "Choice":
-            listed += [argument for argument in kind.args[:1]]
+            listed += kind.args[:1]
         child, parent = call, code.parents.get(call)  # `device: Literal["cuda", "cpu"] = field(default="cuda")`
     if isinstance(parent, ast.AnnAssign):
         names.add(_last(parent.target))

@@ -20,7 +20,7 @@ class Place:
     """A statement's code at `line` and `column` (from 1; 0 where the margin is not known).
 
     `tests` are those of the `if`s around it and in their chains, `loop` the head of the innermost loop, `inner` the
-    statements of the block that its code is the head of, as far as they are known.
+    statements of the block that its code is the head of, `looped` those of the loop above it, as far as they are known.
     """
 
     code: Code
@@ -31,6 +31,7 @@ class Place:
     loop: ast.For | None = None
     inner: tuple[ast.AST, ...] = ()
     function: str = ""
+    looped: tuple[ast.AST, ...] = ()
 
     @property
     def counter(self) -> str:
@@ -82,6 +83,7 @@ def place_in_file(text: str, tree: ast.Module, line: int) -> Place | None:
         loops[-1] if loops else None,
         tuple(getattr(statement, "body", ())) if _is_block(statement) else (),
         functions[-1] if functions else "<module>",
+        tuple(loops[-1].body) if loops else (),
     )
 
 
@@ -98,7 +100,7 @@ def place_at(site: Site) -> Place | None:
         return None
     first, last, code = found
     margin = _margin(lines[first])
-    tests, loop = _around(lines, first, margin)
+    tests, loop, looped = _around(lines, first, margin)
     read = tuple(sorted(lines.items()))
     return Place(
         code,
@@ -109,6 +111,7 @@ def place_at(site: Site) -> Place | None:
         loop,
         tuple(_below(lines, last, margin)),
         site.function,
+        looped,
     )
 
 
@@ -219,23 +222,28 @@ def _margin(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _around(lines: Mapping[int, str], first: int, margin: int) -> tuple[list[ast.expr], ast.For | None]:
-    """The tests and the loop of the blocks around a line."""
+def _around(
+    lines: Mapping[int, str], first: int, margin: int
+) -> tuple[list[ast.expr], ast.For | None, tuple[ast.AST, ...]]:
+    """The tests and the loop of the blocks around a line, and what stands in the loop above the line."""
     tests: list[ast.expr] = []
     loop: ast.For | None = None
+    looped: list[ast.AST] = []
     for row in range(first - 1, first - _FAR, -1):
         text = lines.get(row)
         if text is None:
             break
+        code = Code.of(without_comment(text))
+        if code is not None and loop is None:
+            looped.append(code.statement)
         if not text.strip() or _margin(text) >= margin:
             continue
-        code = Code.of(without_comment(text))
         if code is not None and isinstance(code.statement, ast.If):
             tests.append(code.statement.test)
         if code is not None and isinstance(code.statement, ast.For) and loop is None:
             loop = code.statement
         margin = _margin(text)
-    return tests, loop
+    return tests, loop, tuple(looped) if loop is not None else ()
 
 
 def _below(lines: Mapping[int, str], last: int, margin: int) -> Iterator[ast.AST]:

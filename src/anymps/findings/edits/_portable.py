@@ -13,13 +13,17 @@ from typing import Final
 
 from anymps.findings.edits._calls import argument, last_name
 from anymps.findings.edits._code import Code
+from anymps.findings.edits._device_text import (
+    compares_device,
+    is_device_text,
+    mentions_mps,
+    name_of,
+)
 from anymps.findings.edits._limits import parameter_with, widened
 from anymps.findings.edits._model import Insert, Rewritten, Splice
 from anymps.findings.edits._names import Names
 from anymps.findings.edits._place import Place
 
-_CUDA: Final = re.compile(r"cuda(:\d+)?")
-_MPS: Final = re.compile(r"mps(:0)?")
 _CHOOSING: Final = ("Generator", "GradScaler", "autocast", "device", "set_default_device", "to")
 _DEVICE: Final = re.compile(r"device|map_location|accelerator", re.IGNORECASE)
 _NAMES_DEVICE: Final = re.compile(r"device|^dev$", re.IGNORECASE)
@@ -47,7 +51,8 @@ _OLD_AMP: Final = {
     "torch.cuda.amp.autocast_mode.autocast": ("autocast", ("enabled", "dtype", "cache_enabled")),
 }
 _AMP: Final = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
-_KNOWN: Final = frozenset({"amp", "is_available", *_ACCELERATOR, *_ONLY_MPS, *_SINCE_29})
+_NO_DEVICE: Final = -1  # with which `torch.cuda.device` does nothing, in a torch without CUDA, too
+_KNOWN: Final = frozenset({"amp", "device", "is_available", *_ACCELERATOR, *_ONLY_MPS, *_SINCE_29})
 
 
 def portable(place: Place) -> Rewritten | None:
@@ -62,7 +67,7 @@ def portable_before_29(place: Place) -> Rewritten | None:
 
 def chosen_by_name(place: Place) -> Rewritten | None:
     """A statement with a device as text, `args.device = "cuda"`, with mps before it; None where it chooses none."""
-    if not any(_device_text(node) for node in place.code.nodes):
+    if not any(is_device_text(node) for node in place.code.nodes):
         return None
     return portable(place)
 
@@ -70,12 +75,12 @@ def chosen_by_name(place: Place) -> Rewritten | None:
 def chooses_device(place: Place) -> bool:
     """Whether a statement names a CUDA device and gives it to a name, a parameter or an option."""
     kinds = (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef)
-    return isinstance(place.code.statement, kinds) and any(map(_device_text, place.code.nodes))
+    return isinstance(place.code.statement, kinds) and any(map(is_device_text, place.code.nodes))
 
 
 def asks_for_mps(place: Place) -> bool:
     """Whether a statement names mps itself."""
-    return any(_mentions_mps(node) for node in place.code.nodes)
+    return any(mentions_mps(node) for node in place.code.nodes)
 
 
 def only_cuda(node: ast.AST, names: Names) -> bool:
@@ -86,14 +91,14 @@ def only_cuda(node: ast.AST, names: Names) -> bool:
 
 def tests_device(place: Place) -> bool:
     """Whether the statement, or a test that it stands under, compares a device with CUDA by name."""
-    return any(map(_compares, (place.code.statement, *place.tests)))
+    return any(map(compares_device, (place.code.statement, *place.tests)))
 
 
 def _portable(place: Place, *, memory: bool) -> Rewritten | None:
     torch = place.names.torch
     if any(only_cuda(it, place.names) for it in place.code.nodes):
         return None
-    if not torch or tests_device(place) or any(_mentions_mps(it) for test in place.tests for it in ast.walk(test)):
+    if not torch or tests_device(place) or any(mentions_mps(it) for test in place.tests for it in ast.walk(test)):
         return None
     writer = _Writer(place, torch, memory=memory)
     splices = tuple(writer.write(place.code.statement))
@@ -123,11 +128,11 @@ class _Writer:
 
     def _own(self, node: ast.AST) -> list[Splice] | None:
         """What becomes of a node as a whole; None where its parts are to be looked at."""
-        if isinstance(node, (ast.IfExp, ast.BoolOp)) and any(map(_mentions_mps, ast.walk(node))):
+        if isinstance(node, (ast.IfExp, ast.BoolOp)) and any(map(mentions_mps, ast.walk(node))):
             return []  # portable already
         if isinstance(node, ast.IfExp) and self._is_device(node.body):
             return self._where_taken(node, self._choice(node))
-        if isinstance(node, ast.expr) and _device_text(node):
+        if isinstance(node, ast.expr) and is_device_text(node):
             return self._where_taken(node, self._instead(node, '"mps"')) if self._chooses(node) else []
         if isinstance(node, ast.Call):
             return self._call(node)
@@ -139,13 +144,13 @@ class _Writer:
         return [] if beside is None or not splices else [*splices, *beside]
 
     def _is_device(self, node: ast.expr) -> bool:
-        return _device_text(node) or self._is_torch_device(node)
+        return is_device_text(node) or self._is_torch_device(node)
 
     def _is_torch_device(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Call) or self._meaning(node.func) != "torch.device":
             return False
         first = argument(node, "type", ("type",)) or argument(node, "device")
-        return first is not None and _device_text(first)
+        return first is not None and is_device_text(first)
 
     def _meaning(self, node: ast.AST) -> str:
         return self._place.names.meaning(node)
@@ -167,7 +172,7 @@ class _Writer:
                 isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
             )
             test = f"{self._mps} and {f'({test})' if loose else test}"
-        mps = '"mps"' if _device_text(node.body) else f"{self._function(node.body)}({chr(34)}mps{chr(34)})"
+        mps = '"mps"' if is_device_text(node.body) else f"{self._function(node.body)}({chr(34)}mps{chr(34)})"
         start = self._code.span(node)[0]
         return [Splice(start, start, f"{mps} if {test} else ")]
 
@@ -214,9 +219,9 @@ class _Writer:
                 return False
             child, parent = parent, self._code.parents.get(parent)
         if isinstance(parent, ast.Assign):
-            return any(_NAMES_DEVICE.search(_named(it)) for it in parent.targets)
+            return any(_NAMES_DEVICE.search(name_of(it)) for it in parent.targets)
         if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
-            return bool(_NAMES_DEVICE.search(_named(parent.target)))
+            return bool(_NAMES_DEVICE.search(name_of(parent.target)))
         if isinstance(parent, ast.Return):
             return bool(_DEVICE.search(self._place.function))
         if isinstance(parent, ast.arguments):
@@ -238,7 +243,7 @@ class _Writer:
         """`add_argument("--device", ...)`, or `field(...)` of an attribute of that name."""
         words = [it.value for it in call.args if isinstance(it, ast.Constant) and isinstance(it.value, str)]
         parent = self._code.parents.get(call)
-        target = _named(parent.target) if isinstance(parent, ast.AnnAssign) else ""
+        target = name_of(parent.target) if isinstance(parent, ast.AnnAssign) else ""
         return any(_NAMES_DEVICE.search(word) for word in [*words, target])
 
     def _is_fallback(self, call: ast.Call, child: ast.AST) -> bool:
@@ -252,6 +257,7 @@ class _Writer:
             return self._question(node)
         if self._is_torch_device(node) and len(node.args) + len(node.keywords) > 1:
             return self._instead(node, f'{self._code.source(node.func)}("mps")')
+        name = self._imported_amp(node, name)
         if name in _OLD_AMP:
             return self._amp(node, *_OLD_AMP[name])
         if (
@@ -271,6 +277,15 @@ class _Writer:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and name != "torch.cuda":
             return self._moved(node, node.func)
         return None
+
+    def _imported_amp(self, node: ast.Call, name: str) -> str:
+        """The full name of `autocast()` where its import is not known: only that of CUDA needs no device."""
+        if self._place.names.whole or not isinstance(node.func, ast.Name) or name not in ("GradScaler", "autocast"):
+            return name
+        given = any(it.arg in (None, "device", "device_type") for it in node.keywords)
+        first = node.args[0] if node.args else None
+        switch = first is None or (isinstance(first, ast.Constant) and isinstance(first.value, bool))
+        return f"torch.cuda.amp.{name}" if switch and not given else name
 
     def _question(self, node: ast.Call) -> list[Splice]:
         """Whether there is a GPU; not where what hangs on it is CUDA's own."""
@@ -294,9 +309,17 @@ class _Writer:
         if name in _ONLY_MPS:
             given = self._code.source(node.args[0]) if node.args else ""
             return self._instead(node, f"{self._torch}.{_ONLY_MPS[name].format(given)}")
+        if name == "device" and len(node.args) == 1 and not node.keywords:
+            index = self._code.source(node.args[0])
+            return [Splice(*self._code.span(node.args[0]), self._index(node.args[0], index))]
         if name in _SINCE_29 and self._memory:
             return self._instead(node, f"{self._torch}.accelerator.{name}()")
         return []
+
+    def _index(self, node: ast.expr, index: str) -> str:
+        """The index of a CUDA device, and none where there is no CUDA."""
+        loose = f"({index})" if isinstance(node, (ast.IfExp, ast.Lambda)) else index
+        return f"{loose} if {self._torch}.cuda.is_available() else {_NO_DEVICE}"
 
     def _amp(self, node: ast.Call, new: str, order: tuple[str, ...]) -> list[Splice]:
         """The function that takes a device, with the arguments of the old one."""
@@ -349,7 +372,7 @@ class _Writer:
             return False
         return all(
             it.value is not None
-            and any(_device_text(part) for part in ast.walk(it.value))
+            and any(is_device_text(part) for part in ast.walk(it.value))
             and all(self._meaning(part).startswith("torch") or part.id == names.torch
                     for part in ast.walk(it.value) if isinstance(part, ast.Name))
             and it.line < line
@@ -364,47 +387,3 @@ def device_line(torch: str) -> Insert:
         f'device = {torch}.device("mps" if {torch}.backends.mps.is_available() else '
         f'"cuda" if {torch}.cuda.is_available() else "cpu")',
     )
-
-
-def _device_text(node: ast.AST) -> bool:
-    """`"cuda"`, `"cuda:1"`, `f"cuda:{n}"`, `"cuda:%d" % n`, `"cuda:" + n`, `"cuda:{}".format(n)`."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, str) and _CUDA.fullmatch(node.value) is not None
-    if isinstance(node, ast.JoinedStr):
-        return bool(node.values) and _begins(node.values[0])
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
-        return _begins(node.left)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        return _begins(node.func.value)
-    return False
-
-
-def _begins(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:")
-
-
-def _mentions_mps(node: ast.AST) -> bool:
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, str) and _MPS.fullmatch(node.value) is not None
-    return isinstance(node, ast.Attribute) and node.attr == "mps"
-
-
-def _compares(node: ast.AST) -> bool:
-    """Whether a device is compared with CUDA by name."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Compare):
-            if any(_device_text(it) for side in (part.left, *part.comparators) for it in ast.walk(side)):
-                return True
-        elif isinstance(part, ast.Call) and last_name(part) in ("startswith", "endswith", "find", "count"):
-            words = [it.value for it in part.args if isinstance(it, ast.Constant)]
-            if any(isinstance(word, str) and "cuda" in word for word in words):
-                return True
-    return False
-
-
-def _named(target: ast.AST) -> str:
-    if isinstance(target, ast.Subscript):
-        return str(target.slice.value) if isinstance(target.slice, ast.Constant) else ""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return " ".join(map(_named, target.elts))
-    return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")

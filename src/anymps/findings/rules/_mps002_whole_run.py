@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anymps.findings._endings import NOWHERE, ending, ending_refusal
@@ -74,14 +74,14 @@ def find(recording: Recording) -> Iterator[Finding]:
     if not ended.exception or is_explained(recording):
         return
     if ended.exception in _OF_TORCH.get(ended.raised_by, ()):
-        words = f"torch raised {ended.words}. Nothing in these words is about mps"
+        words = f"torch raised {ended.words.removesuffix('.')}. Nothing in these words is about mps"
         fix = (
             'Run the script with `device = "cpu"`: an exception there as well is the script\'s own. If it comes on mps '
             "only, do this line on the CPU."
         )
         yield UNFINISHED.finding(ended.site, what=f"{words}.", count=1, fix=fix)
     else:
-        what = f"The script ended with {ended.words}. MPS did not raise it."
+        what = f"The script ended with {ended.words.removesuffix('.')}. MPS did not raise it."
         yield UNFINISHED.finding(ended.site, what=what, count=1, severity=Severity.INFO)
 
 
@@ -107,9 +107,11 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
         fix = f"{NOTHING_RAN.fix} Then write `.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
     moved = [_moved(it) for it in unmoved if isinstance(it, dict)] if isinstance(unmoved, list) else []
     if moved:
-        by_kind = {what: [at(site) for kind, site in moved if kind == what] for what in ("model", "batch")}
-        places = [f"{_THEIRS[what]} at {' and '.join(where)}" for what, where in by_kind.items() if where]
-        fix = f"{NOTHING_RAN.fix} Then move {', and '.join(places)}: `.to(device)`."
+        by_kind = {what: [at(site) for kind, site in moved if kind == what] for what in ("model", "batch", "made")}
+        places = [f"{whose} at {_listed(by_kind[what])}" for what, whose in _THEIRS.items() if by_kind[what]]
+        then = f" Then move {', and '.join(places)}: `.to(device)`." if places else ""
+        made = f" Make on the device what is made at {_listed(by_kind['made'])}: `device=device`."
+        fix = f"{NOTHING_RAN.fix}{then}{made if by_kind['made'] else ''}"
     written = "Let the line choose mps, too: `{new}`. Elsewhere it means what it did."
     return NOTHING_RAN.finding(
         site,
@@ -120,6 +122,10 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
         related_sites=[site for _, site in moved],
         related_as="move at",
     )
+
+
+def _listed(places: Sequence[str]) -> str:
+    return f"{', '.join(places[:-1])} and {places[-1]}" if len(places) > 1 else "".join(places)
 
 
 def _moved(place: dict[str, object]) -> tuple[str, Site]:

@@ -24,6 +24,7 @@ from anymps.findings.advice import (
     read_advice,
     scaler_advice,
     show_advice,
+    shown_by,
     shows,
 )
 from anymps.findings.rules._mps403_detours import round_trips
@@ -202,15 +203,20 @@ def find(recording: Recording) -> Iterator[Finding]:
     # What one setting ends is one finding wherever it waits, and so is what a package does in lines of its own.
     settled: dict[tuple[str, Advice], list[AtLine]] = {}
     packaged: dict[tuple[str, str], list[AtLine]] = {}
+    printed: dict[tuple[str, int], tuple[Advice, list[AtLine]]] = {}  # one call over several lines
     for rule, advice, line in advised(recording, by_line(routine)):
         if advice.elsewhere:
             settled.setdefault((rule.id, advice), []).append(line)
         elif package := package_of(line.site):
             packaged.setdefault((rule.id, package), []).append(line)
+        elif rule is PRINT and (statement := shown_by(line.site)) is not None:
+            printed.setdefault((line.site.file, statement.line), (advice, []))[1].append(line)
         else:
             yield _in_every_step(recording, rule, advice, [line])
     for (rule_id, advice), lines in settled.items():
         yield _in_every_step(recording, _BY_ID[rule_id], advice, lines)
+    for advice, lines in printed.values():
+        yield _in_every_step(recording, PRINT, advice, lines)
     for (rule_id, package), lines in packaged.items():
         advice = Advice(
             f"The package `{package}` made the host wait",

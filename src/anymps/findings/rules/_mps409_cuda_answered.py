@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
@@ -13,6 +13,7 @@ from anymps.findings._endings import ending_messages
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._refusals import at
 from anymps.findings.edits import (
     LineEdit,
     Place,
@@ -161,8 +162,12 @@ def _answered(recording: Recording) -> Iterator[Finding]:
     asking = [line for line in lines if line.asks]
     users = [line for line in lines if not line.asks]
     chooser = next((line for line in asking if line.place is not None and chooses_device(line.place)), None)
-    for line in asking:
-        yield _asking(line, users if line is chooser else (), edit)
+    first: dict[str, Finding] = {}  # of each file the one that tells how `device` is made
+    for line in sorted(asking, key=lambda it: (it.site.file, it.site.line)):
+        finding = _asking(line, users if line is chooser else (), edit)
+        yield _shortened(finding, first.get(line.site.file))
+        if finding.change is not None and finding.change.inserts:
+            first.setdefault(line.site.file, finding)
     if users and chooser is None and not portable_choice:
         yield _using(users, edit)
 
@@ -188,11 +193,22 @@ def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Find
         what=f"This line asks for CUDA, and mps answered.{others}",
         count=line.count + sum(user.count for user in users),
         why=_why(line.place),
-        fix=_WITHOUT_CODE,
+        fix=_MOVED if ".cuda(" in line.site.source else _WITHOUT_CODE,
         related_sites=[user.site for user in users[:_MOST_USERS]],
         edit=edit,
         written=_KEPT if users else "Write `{new}`. Elsewhere it means what it did.",
+        severity=Severity.INFO if line.place is not None and _words_of(line.place) & _SEEDS else None,
     )
+
+
+def _shortened(finding: Finding, before: Finding | None) -> Finding:
+    """The finding without what the one before it has told already of the file: how its device is made."""
+    change = finding.change
+    if before is None or before.change is None or change is None or change.inserts != before.change.inserts:
+        return finding
+    names = " and ".join(f"`{insert.name}`" for insert in change.inserts)
+    fix = f"Write `{change.code}`, with the {names} that is made for {at(before.site)}. Elsewhere it means what it did."
+    return replace(finding, fix=fix) if change.code else finding
 
 
 def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
@@ -222,6 +238,10 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
 
 _KEPT: Final = "Write `{new}`. Elsewhere it means what it did; the lines that use the device can stay."
 _WITHOUT_CODE: Final = "Ask for mps first where there is one, and leave what only CUDA has to machines with CUDA."
+_MOVED: Final = (
+    "Write `.to(device)` for `.cuda()`, with a `device` that is chosen once: mps where there is one, else CUDA."
+)
+_SEEDS: Final = frozenset({"manual_seed", "manual_seed_all"})
 _WHY: Final = "Only `--cuda-as-mps` lets this line use the Mac's GPU. "
 
 
@@ -239,7 +259,7 @@ def _why(place: Place | None) -> str:
     """What the line does on a Mac as it stands."""
     if place is None:
         return ""
-    names = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in place.code.nodes}
+    names = _words_of(place)
     if "autocast" in names:
         return "Only `--cuda-as-mps` makes it act on mps. Without it, autocast for CUDA does nothing on a Mac."
     if "GradScaler" in names:
@@ -250,9 +270,21 @@ def _why(place: Place | None) -> str:
         return f"{_WHY}Without it the script chooses the CPU."
     if "is_available" in names:
         return f"{_WHY}Without it the answer is no, and the script does what it does on a CPU."
-    if names & {"empty_cache", "manual_seed", "manual_seed_all", "memory_allocated", "memory_reserved"}:
+    if "device_count" in names:
+        return f"{_WHY}Without it the answer is 0, and the script does what it does on a CPU."
+    if names & _SEEDS:
+        return (
+            "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac, where "
+            "`torch.manual_seed` seeds mps, too."
+        )
+    if names & {"empty_cache", "memory_allocated", "memory_reserved"}:
         return "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."
-    return f"{_WHY}Without it the line raises."
+    return f"{_WHY}Without it the line raises{', if the script comes to it' if place.tests else ''}."
+
+
+def _words_of(place: Place) -> set[str]:
+    """The names and attributes of a statement."""
+    return {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in place.code.nodes}
 
 
 def _has_accelerator_memory(recording: Recording) -> bool:

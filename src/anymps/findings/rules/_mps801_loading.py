@@ -254,7 +254,8 @@ def _workers(loaders: list[Noted]) -> Iterator[Finding]:
         name = unpicklable[0].facts["unpicklable"]
         what = f"`{name}` of a DataLoader with {processes} is a lambda or a local one, which cannot be sent to them."
         yield UNPICKLABLE.finding(made_at(unpicklable[0]), what=what, count=_count(unpicklable))
-    restarted = [loader for loader in loaders if not loader.facts.get("persistent")]
+    # Without a guard each worker comes to the loader, too: what starts there is no epoch.
+    restarted = [] if unguarded else [loader for loader in loaders if not loader.facts.get("persistent")]
     if _count(restarted) >= _FEWEST_EPOCHS:
         what = f"{processes[0].upper()}{processes[1:]} started {_count(restarted)} times, once an epoch."
         yield RESTARTED.finding(made_at(restarted[0]), what=what, count=_count(restarted))

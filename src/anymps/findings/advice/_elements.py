@@ -1,0 +1,77 @@
+"""Tensors that a loop reads one element at a time: a wait each, where one before the loop would do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from anymps.findings._loop import AtLine, number
+from anymps.findings.advice._user_line import UserLine
+from anymps.findings.edits import Place, place_at
+
+_WHOLE: Final = (ast.Name, ast.Attribute)
+_SEVERAL: Final = 2  # elements a step
+
+
+class _Loop(NamedTuple):
+    """A loop or a part of a comprehension: its variables, what it runs over, and the names that change in it."""
+
+    variables: frozenset[str]
+    target: ast.expr
+    over: ast.expr
+    changed: frozenset[str]
+
+
+def elements_advice(line: AtLine) -> str:
+    """What to do where the loop around a line reads a tensor element by element; empty where it does not."""
+    place = place_at(line.site)
+    if place is None or 0 < line.per_step < _SEVERAL:
+        return ""
+    loops = list(_loops(place))
+    user = UserLine(place.code.text, place.code)
+    one = f"one wait in place of {number(line.per_step)} a step" if line.per_step else "one wait in place of one each"
+    for tensor in user.read:
+        for loop in loops:
+            name = tensor.value if isinstance(tensor, ast.Subscript) else None
+            if isinstance(name, _WHOLE) and isinstance(tensor, ast.Subscript):
+                whole = ast.unparse(name)
+                if _names(tensor.slice) & loop.variables and whole.partition(".")[0] not in loop.changed:
+                    return f"Read `{whole}` once before the loop, `{whole}.tolist()`, and index that: {one}."
+            over = _element_of(loop, tensor)
+            if over:
+                return f"Loop over `{over}.tolist()` in place of `{over}`: {one}, and its elements are then numbers."
+    return ""
+
+
+def _loops(place: Place) -> Iterator[_Loop]:
+    for node in ast.walk(place.code.statement):
+        if isinstance(node, ast.comprehension):
+            yield _Loop(_names(node.target), node.target, node.iter, _names(node.target))
+    if place.loop is not None:
+        changed = [node for statement in place.looped for node in _assigned(statement)]
+        names = frozenset(name for node in changed for name in _names(node)) | _names(place.loop.target)
+        yield _Loop(_names(place.loop.target), place.loop.target, place.loop.iter, names)
+
+
+def _assigned(statement: ast.AST) -> Iterable[ast.expr]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Assign):
+            yield from node.targets
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
+            yield node.target
+
+
+def _names(node: ast.AST) -> frozenset[str]:
+    return frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+
+
+def _element_of(loop: _Loop, tensor: ast.expr) -> str:
+    """What a loop runs over, if `tensor` is its variable: `y` of `for y_i in y` and `for i, y_i in enumerate(y)`."""
+    over, target = loop.over, loop.target
+    if isinstance(over, ast.Call) and ast.unparse(over.func) == "enumerate" and over.args:
+        if not isinstance(target, ast.Tuple) or len(target.elts) != len(("index", "element")):
+            return ""
+        over, target = over.args[0], target.elts[1]
+    same = isinstance(tensor, ast.Name) and isinstance(target, ast.Name) and tensor.id == target.id
+    return ast.unparse(over) if same and isinstance(over, _WHOLE) else ""
