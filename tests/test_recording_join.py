@@ -151,7 +151,7 @@ def test_facts() -> None:
         {"name": "gw1", "begin_ns": 126, "complete": True, **own[1]},
     ]
     assert meta == {
-        **META, "schema_version": 2, "complete": True, "started": "2026-01-01T09:00", "wall_seconds": 5.5,
+        **META, "schema_version": 3, "complete": True, "started": "2026-01-01T09:00", "wall_seconds": 5.5,
         "ending": {"status": 1}, "allocations_dropped": False, "parts": parts,
     }  # fmt: skip
 

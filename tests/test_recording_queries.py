@@ -313,7 +313,7 @@ def test_steps_tell_which_one_did_not_end() -> None:
     """A step that was begun and not ended is there, and is not counted as complete."""
     writer = RecordingWriter.in_memory()
     writer.add_operators([(1, ITEM)])
-    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
     for step in range(2):
         writer.spool(ENTRY.pack(step * 10, 1, 4, -1, 1, 0, 0, step, 0, Phase.OTHER, Wait.ITEM, 2, 0, 0, 0))
     writer.add_steps([(0, 0, 10), (1, 10, None)])
@@ -329,7 +329,7 @@ def dropping() -> Recording:
     """Four steps of three plain operators and one wait; the detail of plain operators ends within step 2."""
     writer = RecordingWriter.in_memory()
     writer.add_operators([(1, ADD), (2, ITEM)])
-    writer.add_signatures([(1, 1, 0, "[]", "[]"), (2, 2, 0, "[]", "[]")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}"), (2, 2, 0, "[]", "[]", "{}")])
     writer.add_sites(
         [(1, "train.py", 3, "main", "y = x + 1", "", 0, "", ""), (2, "train.py", 4, "main", "y.item()", "", 0, "", "")]
     )
@@ -369,7 +369,7 @@ def test_totals_that_lag_behind_are_not_used() -> None:
     """After a kill between two flushes the entries know more than the totals, and are counted instead."""
     writer = RecordingWriter.in_memory()
     writer.add_operators([(1, ADD)])
-    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
     writer.spool(ENTRY.pack(0, 1, 0, -1, 1, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0) * 5)
     writer.add_totals([(1, 0, 0, 3, 0, 0, 2, 2, 0)])
     recording = writer.recording()

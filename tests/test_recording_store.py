@@ -49,7 +49,7 @@ def test_closed_recording_is_complete_and_one_plain_file(tmp_path: Path) -> None
     assert [path] == list(tmp_path.iterdir())
     with Recording.open(path) as recording:
         assert recording.complete
-        assert recording.meta == {"complete": True, "schema_version": 2, "script": "train.py", "virtual": True}
+        assert recording.meta == {"complete": True, "schema_version": 3, "script": "train.py", "virtual": True}
         assert recording.entry_count == 2
     with closing(sqlite3.connect(path)) as plain, plain:
         rows = plain.execute("SELECT id, start_ns, duration_ns, sequence, phase, site FROM entries").fetchall()
@@ -169,7 +169,7 @@ def test_totals_replace_earlier_totals() -> None:
     """Totals are cumulative: the last ones written for a key are the ones that count."""
     writer = RecordingWriter.in_memory()
     writer.add_operators([(1, ADD)])
-    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
     writer.add_totals([(1, 0, 0, 3, 0, 0, 10, 100, 0)])
     writer.commit()
     writer.add_totals([(1, 0, 0, 3, 0, 0, 25, 250, 0)])
@@ -365,7 +365,7 @@ def test_other_schema_version_is_refused(tmp_path: Path) -> None:
     plain.commit()
     plain.close()
     assert one_line_error(path) == (
-        f"{path} has recording schema 1, this anymps reads 2: record again, or read it with the anymps that made it"
+        f"{path} has recording schema 1, this anymps reads 2 and 3: record again, or read it with the anymps that made it"
     )
 
 

@@ -75,7 +75,7 @@ def killed() -> Recording:
     """A recording without steps that stops in the middle."""
     writer = RecordingWriter.in_memory({"virtual": True, "mac": "M1 8GB"})
     writer.add_operators([(1, "aten::mm")])
-    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
     writer.add_totals([(1, 0, 0, 3, 0, 0, 5, 5, 0)])
     return writer.recording()
 

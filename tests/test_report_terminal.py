@@ -303,7 +303,7 @@ def test_report_of_a_killed_run() -> None:
     """A recording that stops in mid-run says so in the verdict and in its limits."""
     writer = RecordingWriter.in_memory({"virtual": True, "mac": "M1 8GB"})
     writer.add_operators([(1, "aten::mm")])
-    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
     writer.add_totals([(1, 0, 0, 3, 0, 0, 5, 5, 0)])
     assert report(writer.recording()) == KILLED
 
@@ -419,7 +419,7 @@ def test_dropped_detail_is_a_limit() -> None:
     """Where the detail of calls was dropped, the report says which numbers still hold all of them."""
     writer = RecordingWriter.in_memory({"virtual": False})
     writer.add_operators([(1, "aten::mm")])
-    writer.add_signatures([(1, 1, 0, "[]", "[]")])
+    writer.add_signatures([(1, 1, 0, "[]", "[]", "{}")])
     writer.add_totals([(1, 0, 0, 3, 0, 0, 1234, 5, 0)])
     writer.close()
     told = report(writer.recording()).partition("Limits\n\n")[2]

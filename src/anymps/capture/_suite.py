@@ -205,7 +205,7 @@ class SuiteCapture(Capture):
         )
         found: list[Allocation] = []
         for (signature, site), count in counts.items():
-            _, operator, fate, inputs, outputs = self._signatures[signature]
+            _, operator, fate, inputs, outputs, _ = self._signatures[signature]
             name = self._names[operator]
             base, _, overload = name.partition(".")
             tensors = json.loads(outputs)

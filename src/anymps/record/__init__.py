@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Varied,
         WaitQueue,
     )
+    from anymps.record._form import Form
     from anymps.record._join import join
     from anymps.record._join_file import check_alike, join_into
     from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
@@ -50,6 +51,7 @@ __all__ = [
     "Direction",
     "Fate",
     "Flag",
+    "Form",
     "Holding",
     "Line",
     "LinesByProcess",
@@ -102,6 +104,7 @@ if not TYPE_CHECKING:
                 "RareWork Refusal Signature Site Span Step StepQueues StepSum StepTable StepTimeline UnsafeCopy "
                 "Varied WaitQueue"
             ),
+            "_form": "Form",
             "_join": "join",
             "_join_file": "check_alike join_into",
             "_memory": "Allocation Category Holding MemoryStory Moment Sample StepMemory",

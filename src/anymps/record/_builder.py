@@ -28,7 +28,7 @@ class RecordingBuilder:
         """Write through `writer`, by default one in memory with `meta`. The first step starts at `start_ns`."""
         self._writer = writer or RecordingWriter.in_memory(meta)
         self._operators: dict[str, int] = {}
-        self._signatures: dict[tuple[int, int, str, str], int] = {}
+        self._signatures: dict[tuple[int, int, str, str, str], int] = {}
         self._modules: dict[tuple[str, str], int] = {("", ""): 0}
         self._sites: dict[tuple[str, int, str, str, str], int] = {}
         self._refusals = 0
@@ -74,13 +74,18 @@ class RecordingBuilder:
         thread: int = 0,
         inputs: Sequence[str] = (),
         outputs: Sequence[str] = (),
+        form: Mapping[str, object] | None = None,
+        delayed_us: int = 0,
         refusal: int = 0,
     ) -> None:
-        """Add one call, in the step that is running. Texts of tensors look like `float32[2, 3]`."""
-        signature = self._signature(operator, fate, inputs, outputs)
+        """Add one call, in the step that is running.
+
+        Texts of tensors look like `float32[2, 3]`, a form like `{"axes": [0], "layout": ["transposed"]}`.
+        """
+        signature = self._signature(operator, fate, inputs, outputs, form or {})
         self._packed += ENTRY.pack(
             start_ns, duration_ns, moved_bytes, sequence, signature, module, site, self._step, thread,
-            phase, wait, direction, flags or 0, refusal, 0,
+            phase, wait, direction, flags or 0, refusal, delayed_us,
         )  # fmt: skip
 
     def note(
@@ -181,11 +186,19 @@ class RecordingBuilder:
         self._writer.close()
         return self._writer.recording()
 
-    def _signature(self, operator: str, fate: Fate, inputs: Sequence[str], outputs: Sequence[str]) -> int:
+    def _signature(
+        self,
+        operator: str,
+        fate: Fate,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        form: Mapping[str, object] | None = None,
+    ) -> int:
         if operator not in self._operators:
             self._operators[operator] = len(self._operators) + 1
             self._writer.add_operators([(self._operators[operator], operator)])
-        key = (self._operators[operator], int(fate), json.dumps(list(inputs)), json.dumps(list(outputs)))
+        tensors = (json.dumps(list(inputs)), json.dumps(list(outputs)))
+        key = (self._operators[operator], int(fate), *tensors, json.dumps(dict(form or {}), sort_keys=True))
         if key not in self._signatures:
             self._signatures[key] = len(self._signatures) + 1
             self._writer.add_signatures([(self._signatures[key], *key)])

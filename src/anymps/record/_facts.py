@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
+from anymps.record._form import Form
 
 
 @dataclass(frozen=True)
@@ -291,6 +292,7 @@ class Signature:
     fate: Fate
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    form: Form = Form()
 
 
 class Call(NamedTuple):

@@ -144,7 +144,7 @@ class _Joiner:
         operators = self._operators.take(rows("SELECT id, name FROM operators"))
         signatures = (
             (number, operators.get(operator, 0), *rest)
-            for number, operator, *rest in rows("SELECT id, operator, fate, inputs, outputs FROM signatures")
+            for number, operator, *rest in rows("SELECT id, operator, fate, inputs, outputs, form FROM signatures")
         )
         return _Map(
             signature={0: 0} | self._signatures.take(signatures),
@@ -178,7 +178,7 @@ class _Joiner:
                 sequence += node
             yield pack(
                 start + clock, duration, moved, sequence, signature.get(made_by, 0), module.get(inside, 0),
-                site.get(line, 0), at + step, by + thread, *rest, refusal.get(own, 0), 0,
+                site.get(line, 0), at + step, by + thread, *rest[:-1], refusal.get(own, 0), rest[-1],
             )  # fmt: skip
         ((clock, step, thread, node),) = recording.stream(_LAST)
         reach = self._reach

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from anymps._errors import RecordingError
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 from anymps.record._file import damaged
+from anymps.record._form import Form
 from anymps.record._rounds import settle_steps
 from anymps.record._snapshot import connect_memory
-from anymps.record._strict import DAMAGE, DamageError, check_rows, read_facts, read_meta, read_object, read_texts
+from anymps.record._strict import DAMAGE, DamageError, check_rows, read_facts, read_form, read_meta, read_object, read_texts
 from anymps.record.format import expand_spool
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
@@ -95,6 +96,13 @@ class OpenFile:
         """A list of texts, such as the inputs of a signature."""
         try:
             return read_texts(text)
+        except DamageError as error:
+            raise self.damaged(error) from None
+
+    def form(self, text: str) -> Form:
+        """The form of a signature."""
+        try:
+            return read_form(text)
         except DamageError as error:
             raise self.damaged(error) from None
 

@@ -392,11 +392,13 @@ class Recording:
     @cached_property
     def _signatures(self) -> dict[int, Signature]:
         rows = self._rows(
-            "SELECT s.id, o.name, s.fate, s.inputs, s.outputs FROM signatures s JOIN operators o ON o.id = s.operator"
+            "SELECT s.id, o.name, s.fate, s.inputs, s.outputs, s.form FROM signatures s "
+            "JOIN operators o ON o.id = s.operator"
         )
+        texts = self._file.texts
         return {
-            identity: Signature(name, self._word(Fate, fate), self._file.texts(inputs), self._file.texts(outputs))
-            for identity, name, fate, inputs, outputs in rows
+            identity: Signature(name, self._word(Fate, fate), texts(inputs), texts(outputs), self._file.form(form))
+            for identity, name, fate, inputs, outputs, form in rows
         }
 
     @cached_property

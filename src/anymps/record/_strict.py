@@ -11,10 +11,12 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
-from anymps.record.format import MOST, RANGES, TABLES
+from anymps.record._form import LAYOUTS, NUMBERS, Form
+from anymps.record.format import MOST, RANGES, SCHEMA_VERSION, TABLES, tables_of
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it
 _LONGEST_TEXT: Final = 1 << 24  # characters of one text
@@ -60,19 +62,19 @@ def harden(connection: sqlite3.Connection) -> None:
         connection.setlimit(_LIMIT_ATTACHED, 0)
 
 
-def check_table(connection: sqlite3.Connection, table: str) -> None:
-    """Raise DamageError unless this table is there as recordings have it."""
+def check_table(connection: sqlite3.Connection, table: str, version: int = SCHEMA_VERSION) -> None:
+    """Raise DamageError unless this table is there as recordings of that version have it."""
     found = connection.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchall()
     if not found:
         raise DamageError(f"no table {table}")
-    if found != [("table", f"CREATE TABLE {table} ({TABLES[table]})")]:
+    if found != [("table", f"CREATE TABLE {table} ({tables_of(version)[table]})")]:
         raise DamageError(f"table {table} has other columns")
 
 
-def check_schema(connection: sqlite3.Connection) -> None:
-    """Raise DamageError unless the file has the tables of a recording, and nothing else: no view, trigger or index."""
+def check_schema(connection: sqlite3.Connection, version: int) -> None:
+    """Raise DamageError unless the file has the tables of that version, and nothing else: no view, trigger or index."""
     for table in TABLES:
-        check_table(connection, table)
+        check_table(connection, table, version)
     for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
         own_index = kind == "index" and sql is None and str(name).startswith("sqlite_autoindex_")
         if name not in TABLES and not own_index:
@@ -148,6 +150,22 @@ def read_object(text: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise DamageError("a detail is not a JSON object")
     return value
+
+
+@lru_cache(maxsize=4096)
+def read_form(text: str) -> Form:
+    """The form of a signature. Members that are not known are passed over."""
+    found = read_object(text)
+    layout = found.get("layout", [])
+    if not isinstance(layout, list) or any(word not in LAYOUTS for word in layout):
+        raise DamageError("the layout of a call makes no sense")
+    return Form(tuple(layout), *(_numbers(name, found.get(name, [])) for name in NUMBERS))
+
+
+def _numbers(name: str, value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(map(_whole, value)):
+        raise DamageError(f"the {name} of a call makes no sense")
+    return tuple(value)
 
 
 def read_facts(what: str, text: str) -> dict[str, object]:

@@ -90,8 +90,8 @@ class RecordingWriter:
         self._insert("operators", 2, ((number, redact_note(name)) for number, name in rows))
 
     def add_signatures(self, rows: Iterable[SignatureRow]) -> None:
-        """Add `(id, operator, fate, inputs, outputs)` rows; the last two are JSON lists."""
-        self._insert("signatures", 5, rows)
+        """Add `(id, operator, fate, inputs, outputs, form)` rows; the last three are JSON."""
+        self._insert("signatures", 6, rows)
 
     def add_modules(self, rows: Iterable[ModuleRow]) -> None:
         """Add `(id, path, type)` rows."""

@@ -6,6 +6,7 @@ from anymps.record.format._packed import ALLOCATION, ENTRY, MOST, RANGES
 from anymps.record.format._quote import AROUND, Quote, quote_file, quote_text
 from anymps.record.format._schema import (
     APPLICATION_ID,
+    OLDEST_VERSION,
     ON_CPU,
     ON_MPS,
     SCHEMA_VERSION,
@@ -22,6 +23,8 @@ from anymps.record.format._schema import (
     create_tables,
     expand_spool,
     mattering,
+    tables_of,
+    upgrade,
 )
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "AROUND",
     "ENTRY",
     "MOST",
+    "OLDEST_VERSION",
     "ON_CPU",
     "ON_MPS",
     "RANGES",
@@ -50,4 +54,6 @@ __all__ = [
     "mattering",
     "quote_file",
     "quote_text",
+    "tables_of",
+    "upgrade",
 ]

@@ -37,6 +37,9 @@ class Packed:
     def __init__(self, table: str, size: int, fields: tuple[Field, ...]) -> None:
         columns = [field for field in fields if field.is_column]
         codes = "".join(field.code for field in fields)
+        of_columns = "".join(
+            field.code if field.is_column else f"{struct.calcsize(f'<{field.code}')}x" for field in fields
+        )
         self.table = table
         self.size: Final = size
         self.format: Final = f"<{codes}{_filling(codes, size)}"
@@ -44,7 +47,6 @@ class Packed:
         self.ranges: Final[Mapping[str, tuple[int, int]]] = {field.name: field.range for field in fields}
         self._fields = fields
         self._struct = struct.Struct(self.format)
-        of_columns = "".join(field.code for field in columns)  # the first ones
         self._rows = struct.Struct(f"<{of_columns}{_filling(of_columns, size)}")
 
     def pack(self, *values: int) -> bytes:
@@ -109,10 +111,10 @@ ENTRY: Final = Packed(
         Field("direction", "B", _WORD),
         Field("flags", "B", _WORD),
         Field("refusal", "I", _NUMBER, is_column=False),
-        Field("reserved", "I", _NUMBER, is_column=False),
+        Field("delayed_us", "I", _NUMBER),
     ),
 )
-"""One entry. The last two fields are no columns: a refusal is told its entry instead."""
+"""One entry. `refusal` is no column: a refusal is told its entry instead."""
 
 ALLOCATION: Final = Packed(
     "allocations",

@@ -1,4 +1,4 @@
-"""The file format of a recording, version 2: tables, and how spooled entries become rows.
+"""The file format of a recording, version 3: tables, and how spooled entries become rows.
 
 `docs/architecture.md` states the format for people; this module is its one implementation.
 """
@@ -15,14 +15,14 @@ from anymps._errors import RecordingError
 from anymps._vocabulary import Direction, Fate
 from anymps.record.format._packed import ALLOCATION, ENTRY, Packed
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 APPLICATION_ID: Final = 0x616E796D  # "anym": SQLite's own mark of what a database file is for
 
 # (id, name)
 OperatorRow = tuple[int, str]
-# (id, operator, fate, inputs, outputs): the last two are JSON lists of texts such as "float32[2, 3]"; "float32[...]" is
-# of any size, where too many sizes have come up to keep
-SignatureRow = tuple[int, int, int, str, str]
+# (id, operator, fate, inputs, outputs, form): inputs and outputs are JSON lists of texts such as "float32[2, 3]";
+# "float32[...]" is of any size, where too many sizes have come up to keep. The form is a JSON object (`record/_form.py`)
+SignatureRow = tuple[int, int, int, str, str, str]
 # (id, path, type)
 ModuleRow = tuple[int, str, str]
 # (id, file, line, function, source, via, first, around, comments): the last three as in `_quote.Quote`
@@ -40,7 +40,7 @@ TABLES: Final[dict[str, str]] = {
     "meta": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
     "operators": "id INTEGER PRIMARY KEY, name TEXT NOT NULL",
     "signatures": "id INTEGER PRIMARY KEY, operator INTEGER NOT NULL, fate INTEGER NOT NULL, "
-    "inputs TEXT NOT NULL, outputs TEXT NOT NULL",
+    "inputs TEXT NOT NULL, outputs TEXT NOT NULL, form TEXT NOT NULL",
     "modules": "id INTEGER PRIMARY KEY, path TEXT NOT NULL, type TEXT NOT NULL",
     "sites": "id INTEGER PRIMARY KEY, file TEXT NOT NULL, line INTEGER NOT NULL, function TEXT NOT NULL, "
     "source TEXT NOT NULL, via TEXT NOT NULL, first INTEGER NOT NULL, around TEXT NOT NULL, "
@@ -48,7 +48,7 @@ TABLES: Final[dict[str, str]] = {
     "entries": "id INTEGER PRIMARY KEY, signature INTEGER NOT NULL, module INTEGER NOT NULL, site INTEGER NOT NULL, "
     "phase INTEGER NOT NULL, step INTEGER NOT NULL, thread INTEGER NOT NULL, start_ns INTEGER NOT NULL, "
     "duration_ns INTEGER NOT NULL, wait INTEGER NOT NULL, direction INTEGER NOT NULL, flags INTEGER NOT NULL, "
-    "moved_bytes INTEGER NOT NULL, sequence INTEGER NOT NULL",
+    "moved_bytes INTEGER NOT NULL, sequence INTEGER NOT NULL, delayed_us INTEGER NOT NULL",
     "totals": "signature INTEGER NOT NULL, module INTEGER NOT NULL, site INTEGER NOT NULL, phase INTEGER NOT NULL, "
     "wait INTEGER NOT NULL, direction INTEGER NOT NULL, count INTEGER NOT NULL, duration_ns INTEGER NOT NULL, "
     "moved_bytes INTEGER NOT NULL, PRIMARY KEY (signature, module, site, phase, wait, direction)",
@@ -66,6 +66,12 @@ TABLES: Final[dict[str, str]] = {
     "allocation_spool": "id INTEGER PRIMARY KEY, chunk BLOB NOT NULL",
 }
 
+_ADDED: Final[dict[int, dict[str, tuple[str, str]]]] = {
+    3: {"signatures": ("form TEXT NOT NULL", "'{}'"), "entries": ("delayed_us INTEGER NOT NULL", "0")},
+}
+"""By version and table, the last column, which came with that version, and what it holds in files of an earlier one."""
+OLDEST_VERSION: Final = min(_ADDED) - 1
+
 # Conditions on an entry joined with its signature `s`. Copies within the device are kernels of the GPU too.
 ON_MPS: Final = f"(s.fate = {Fate.NATIVE:d} OR s.fate = {Fate.COPY:d} AND direction = {Direction.MPS_TO_MPS:d})"
 ON_CPU: Final = f"(s.fate IN ({Fate.FALLBACK:d}, {Fate.ALWAYS_FALLBACK:d}))"
@@ -81,6 +87,23 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
     connection.execute("INSERT INTO modules VALUES (0, '', '')")
     connection.execute("INSERT INTO sites VALUES (0, '', 0, '', '', '', 0, '', '')")
+
+
+def tables_of(version: int) -> dict[str, str]:
+    """The tables of a version that can be read."""
+    tables = dict(TABLES)
+    for later in sorted((number for number in _ADDED if number > version), reverse=True):
+        for table, (column, _) in _ADDED[later].items():
+            tables[table] = tables[table].removesuffix(f", {column}")
+    return tables
+
+
+def upgrade(connection: sqlite3.Connection, version: int) -> None:
+    """Give a recording of an earlier version, in memory, the columns that came later."""
+    for later in sorted(number for number in _ADDED if number > version):
+        for table, (column, value) in _ADDED[later].items():
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} DEFAULT {value}")
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (str(SCHEMA_VERSION),))
 
 
 def check_chunk(chunk: bytes, packed: Packed = ENTRY) -> None:

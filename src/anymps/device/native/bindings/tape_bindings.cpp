@@ -61,7 +61,7 @@ PyObject* tape_drain(PyObject*, PyObject* first) {
     Py_END_ALLOW_THREADS
     PyObject* signatures = PyList_New(0);
     for (const SignatureText& s : drained.signatures) {
-      PyObject* row = Py_BuildValue("(IIiss)", s.id, s.op, int(s.fate), s.inputs.c_str(), s.outputs.c_str());
+      PyObject* row = Py_BuildValue("(IIisss)", s.id, s.op, int(s.fate), s.inputs.c_str(), s.outputs.c_str(), s.form.c_str());
       PyList_Append(signatures, row);
       Py_DECREF(row);
     }

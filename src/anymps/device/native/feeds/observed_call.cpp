@@ -57,6 +57,9 @@ void begin_other(Call& call, c10::ArrayRef<const c10::IValue> values) {
   span.fate(call.op.fate(call.any_sparse));
   const bool always = (rule.flags & kConditionalWait) == 0 || (rule.waits_if != nullptr && rule.waits_if(values));
   Wait wait = always ? rule.wait : Wait::None;
+  if (rule.form.any()) {
+    span.form().take(rule.form, values);
+  }
   for (size_t place = 0; place < values.size(); ++place) {
     each_tensor(values[place], [&](const at::Tensor& tensor) {
       span.input(tensor.unsafeGetTensorImpl());

@@ -45,6 +45,9 @@ class Redirect final : public c10::OperatorKernel {
     const bool on_host = substrate().computes_on_host(rule_, [&](ArgumentVisitor& visitor) { show(*stack, first, visitor); });
     const Stack given(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());  // holds what the call refers to
     Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU), on_host);
+    if (C10_UNLIKELY(rule_.form.any()) && call.span().on()) {
+      call.span().form().take(rule_.form, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
     std::optional<AlertScope> alert;
     if (C10_UNLIKELY(alerts(rule_))) {
       alert.emplace(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));

@@ -237,6 +237,9 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   template <size_t... Positions>
   R run(std::index_sequence<Positions...>, Args... args) {
     Call call(rule_, false, substrate().computes_on_host(rule_, [&](ArgumentVisitor& visitor) { (show(visitor, args), ...); }));
+    if (C10_UNLIKELY(rule_.form.any()) && call.span().on()) {
+      (note_form(call.span().form(), Positions, args), ...);
+    }
     std::array<HostArguments::Slot, (size_t{0} + ... + size_t{is_one_tensor<Args>})> slots;
     HostArguments host(call, slots.data());
     // Braces keep the order: left to right, as the real kernels check their arguments.
@@ -254,6 +257,13 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
           compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...));
       call.finish();
       return std::forward<R>(result);
+    }
+  }
+
+  template <class T>
+  void note_form(Form& form, size_t position, const T& argument) const {
+    if (Form::Numbers* numbers = form.of(rule_.form, position)) {
+      note_numbers(*numbers, argument);
     }
   }
 

@@ -68,6 +68,14 @@ const WaitCondition& wait_condition(const std::string& name);
 // How an operator with a condition on its tensors waits for this one at that place among its arguments.
 Wait wait_for_tensor(const Rule& rule, const at::Tensor& tensor, size_t place);
 
+// The places of the arguments that a signature's form tells of; -1 for none.
+struct FormArguments {
+  int axes = -1, stride = -1, dilation = -1, groups = -1;
+  bool any() const {
+    return axes >= 0 || stride >= 0;
+  }
+};
+
 struct Rule {
   Rule(c10::OperatorHandle handle, std::string name);
 
@@ -82,6 +90,7 @@ struct Rule {
   uint64_t writes = 0;        // bit i: argument i is written (in place or out=)
   uint64_t optional_lists = 0;  // bit i: argument i is a list of optional tensors
   int generator_argument = -1;
+  FormArguments form;         // of what a recording tells beside the sizes of tensors
   uint64_t refused = 0;       // bit t: MPS refuses ScalarType t, which the CPU computes
   uint64_t widened = 0;       // bit t: MPS computes ScalarType t, which the CPU refuses; a wider type stands in
   bool keeps_wide = false;    // a widened call of integers or bools is done in int64, and its results stay so

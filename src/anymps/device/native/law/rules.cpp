@@ -70,7 +70,33 @@ const Rule& stand_in(const char* op, const std::string& name) {
 
 }  // namespace
 
+// Reductions, sorts and rows by an index work along `dim`; a convolution goes over its input by the other three.
+static FormArguments form_of(const c10::FunctionSchema& schema) {
+  FormArguments places;
+  const auto& arguments = schema.arguments();
+  const bool view = !schema.returns().empty() && schema.returns()[0].alias_info() != nullptr && !schema.returns()[0].alias_info()->isWrite();
+  if (view || arguments.empty() || arguments[0].type()->kind() != c10::TypeKind::TensorType) {
+    return places;
+  }
+  const bool convolves = schema.name().find("convolution") != std::string::npos;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& name = arguments[i].name();
+    const auto place = static_cast<int>(i);
+    if (!convolves && name == "dim") {
+      places.axes = place;
+    } else if (convolves && name == "stride") {
+      places.stride = place;
+    } else if (convolves && name == "dilation") {
+      places.dilation = place;
+    } else if (convolves && name == "groups") {
+      places.groups = place;
+    }
+  }
+  return places;
+}
+
 Rule::Rule(c10::OperatorHandle handle, std::string full) : op(std::move(handle)), name(std::move(full)) {
+  form = form_of(op.schema());
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::AliasInfo* info = arguments[i].alias_info();

@@ -23,7 +23,7 @@ struct Entry {
   uint8_t direction;
   uint8_t flags;
   uint32_t refusal;
-  uint32_t reserved;
+  uint32_t delayed_us;  // for how long the thread was kept from a core: since its call before, and in what the CPU computes
 };
 static_assert(sizeof(Entry) == 64, "the packed entry is part of the recording's documented format");
 

@@ -150,6 +150,7 @@ void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wai
   entry.phase = phase != 0 ? phase : progress::natural_phase(wait, Direction::None);
   entry.wait = static_cast<uint8_t>(wait);
   entry.site = current_site();
+  entry.delayed_us = in_microseconds(core_clock().ends(end_ns, true));
   put(rule, wait == Wait::None ? Fate::Mark : Fate::Wait, entry);
 }
 

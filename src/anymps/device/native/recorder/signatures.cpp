@@ -77,7 +77,7 @@ uint32_t intern_without_sizes(
   const std::string key = std::to_string(rule.id) + ' ' + std::to_string(static_cast<int>(fate)) + given + made;
   const auto [found, is_new] = s.sizeless.emplace(key, next);
   if (is_new) {
-    s.fresh.push_back({next, rule.id, static_cast<uint8_t>(fate), given, made});
+    s.fresh.push_back({next, rule.id, static_cast<uint8_t>(fate), given, made, "{}"});
   }
   return found->second;
 }
@@ -89,7 +89,8 @@ uint32_t intern(
     const Rule& rule,
     Fate fate,
     c10::ArrayRef<const c10::TensorImpl*> inputs,
-    c10::ArrayRef<const c10::TensorImpl*> outputs) {
+    c10::ArrayRef<const c10::TensorImpl*> outputs,
+    const Form& form) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
   const auto found = s.known.find(hash);
@@ -101,7 +102,7 @@ uint32_t intern(
   }
   const auto id = static_cast<uint32_t>(s.known.size() + 1);
   s.known.emplace(hash, id);
-  s.fresh.push_back({id, rule.id, static_cast<uint8_t>(fate), describe(inputs), describe(outputs)});
+  s.fresh.push_back({id, rule.id, static_cast<uint8_t>(fate), describe(inputs), describe(outputs), form.text()});
   return id;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "law/law.h"
+#include "recorder/form.h"
 
 #include <c10/core/TensorImpl.h>
 #include <c10/util/ArrayRef.h>
@@ -16,6 +17,7 @@ struct SignatureText {
   uint32_t id, op;
   uint8_t fate;
   std::string inputs, outputs;  // JSON lists
+  std::string form;             // a JSON object
 };
 
 namespace signatures {
@@ -26,7 +28,8 @@ uint32_t intern(
     const Rule& rule,
     Fate fate,
     c10::ArrayRef<const c10::TensorImpl*> inputs,
-    c10::ArrayRef<const c10::TensorImpl*> outputs);
+    c10::ArrayRef<const c10::TensorImpl*> outputs,
+    const Form& form = Form());
 
 std::vector<SignatureText> take_new();
 void forget_all();

@@ -22,6 +22,7 @@ void Span::begin() {
   ++open.spans;
   open.refusal_noted = false;  // one from outside any call is not this call's
   start_ = now_ns();
+  delayed_ = core_clock().begins(start_);
   hash_ = mix(0x5bd1e995u, rule_.id + 1);
   fate_ = rule_.fate;
 }
@@ -35,11 +36,14 @@ void Span::mix_tensor(const c10::TensorImpl* tensor) {
       hash = mix(hash, static_cast<uint64_t>(size));
     }
   }
+  form_.input(tensor);
   hash_ = hash;
 }
 
 void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs) {
   const int64_t end = now_ns();
+  const bool on_cpu = fate_ == Fate::Fallback || fate_ == Fate::AlwaysFallback;
+  delayed_ += core_clock().ends(end, on_cpu);
   TapeState& s = tape_state();
   ThreadTape& tape = my_tape();
   tape.refresh();
@@ -58,7 +62,11 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     }
     return;
   }
-  const uint64_t hash = mix(hash_, static_cast<uint64_t>(fate_)) | 1;
+  uint64_t hash = mix(hash_, static_cast<uint64_t>(fate_)) | 1;
+  if (!form_.plain()) {
+    form_.settle(inputs.empty() ? 0 : inputs[0]->dim());
+    hash = form_.mixed_into(hash) | 1;
+  }
   Entry entry{};
   if (in_backward) {
     entry.phase = static_cast<uint8_t>(Phase::Backward);
@@ -74,7 +82,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     if (known->key == hash) {
       entry.signature = known->signature;
     } else {
-      entry.signature = signatures::intern(hash, rule_, fate_, inputs, outputs);
+      entry.signature = signatures::intern(hash, rule_, fate_, inputs, outputs, form_);
       if (tape.known->used < kMaxKnown) {
         tape.known->insert(hash, entry.signature, 0);
       }
@@ -86,7 +94,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     entry.module = progress::here().module;
     const uint64_t sequence = at::sequence_number::peek();
     entry.sequence = static_cast<int64_t>(sequence) - 1;
-    tape.place(entry, hash, matters, [&] { return signatures::intern(hash, rule_, fate_, inputs, outputs); });
+    tape.place(entry, hash, matters, [&] { return signatures::intern(hash, rule_, fate_, inputs, outputs, form_); });
     places::remember_forward(tape.torch_thread, sequence, entry.module, [&] { return entry.site; });
   }
   entry.start_ns = start_;
@@ -97,6 +105,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   entry.wait = static_cast<uint8_t>(wait_);
   entry.direction = static_cast<uint8_t>(direction_);
   entry.flags |= flags_;
+  entry.delayed_us = in_microseconds(delayed_);
   tape.next() = entry;
   tape.publish();
   if (ledger::has_unattributed()) {

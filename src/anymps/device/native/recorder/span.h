@@ -2,6 +2,7 @@
 #pragma once
 
 #include "law/law.h"
+#include "recorder/form.h"
 #include "recorder/progress.h"
 
 #include <ATen/core/Tensor.h>
@@ -32,6 +33,10 @@ class Span {
   Span& operator=(Span&&) = delete;
   bool on() const {
     return on_;
+  }
+  // What the signature says beside the tensors' sizes, for whoever knows the other arguments.
+  Form& form() {
+    return form_;
   }
   void input(const c10::TensorImpl* tensor) {
     if (on_) {
@@ -74,7 +79,9 @@ class Span {
   Wait wait_ = Wait::None;
   Direction direction_ = Direction::None;
   uint8_t flags_ = 0;
+  Form form_;
   int64_t start_ = 0;
+  int64_t delayed_ = 0;  // ns for which the thread was kept from a core
   int64_t moved_bytes_ = 0;
   uint64_t hash_ = 0;
 };

@@ -3,6 +3,9 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
+#include <limits>
+
 namespace anymps {
 
 TapeState& tape_state() {
@@ -18,6 +21,19 @@ ThreadTape& my_tape() {
 OpenCalls& open_calls() {
   thread_local OpenCalls calls;
   return calls;
+}
+
+CoreClock& core_clock() {
+  thread_local CoreClock clock;
+  const uint32_t current = tape_state().generation.load(std::memory_order_relaxed);
+  if (C10_UNLIKELY(clock.generation() != current)) {
+    clock.starts_anew(current);
+  }
+  return clock;
+}
+
+uint32_t in_microseconds(int64_t ns) {
+  return static_cast<uint32_t>(std::min<int64_t>(ns / 1000, std::numeric_limits<uint32_t>::max()));
 }
 
 void ThreadTape::new_chunk() {

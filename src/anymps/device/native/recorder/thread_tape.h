@@ -2,6 +2,7 @@
 #pragma once
 
 #include "recorder/call_sites.h"
+#include "recorder/core_clock.h"
 #include "recorder/entry.h"
 #include "recorder/positions.h"
 #include "recorder/progress.h"
@@ -83,5 +84,8 @@ struct OpenCalls {
   bool refusal_noted = false;  // since the innermost one began
 };
 OpenCalls& open_calls();
+
+CoreClock& core_clock();  // the calling thread's, of this recording
+uint32_t in_microseconds(int64_t ns);
 
 }  // namespace anymps

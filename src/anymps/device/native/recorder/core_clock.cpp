@@ -1,0 +1,38 @@
+// Linux tells both numbers of a thread in one call. Elsewhere nothing is told.
+#include "recorder/core_clock.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+namespace anymps {
+
+void CoreClock::starts_anew(uint32_t generation) {
+  *this = CoreClock();
+  generation_ = generation;
+}
+
+int64_t CoreClock::delay(int64_t now, int64_t most) {
+#ifdef RUSAGE_THREAD
+  rusage used{};
+  if (getrusage(RUSAGE_THREAD, &used) != 0) {
+    return 0;
+  }
+  const auto ns = [](const timeval& time) { return (int64_t(time.tv_sec) * 1'000'000 + time.tv_usec) * 1000; };
+  const int64_t processor = ns(used.ru_utime) + ns(used.ru_stime);
+  // A thread that went to sleep waited for something of its own: a disk, another thread, the time that it asked for.
+  const bool slept = used.ru_nvcsw != waits_;
+  const int64_t away = (now - read_at_) - (processor - processor_);
+  const bool known = waits_ >= 0;
+  read_at_ = now;
+  processor_ = processor;
+  waits_ = used.ru_nvcsw;
+  return known && !slept ? std::clamp<int64_t>(away, 0, most) : 0;
+#else
+  static_cast<void>(now);
+  static_cast<void>(most);
+  return 0;
+#endif
+}
+
+}  // namespace anymps

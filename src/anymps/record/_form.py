@@ -1,0 +1,25 @@
+"""What a signature says beside sizes: how the inputs of a call lie in memory, its axes, and a convolution's way over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+LAYOUTS: Final = ("contiguous", "transposed", "channels_last", "other")
+NUMBERS: Final = ("axes", "stride", "dilation", "groups")
+
+
+@dataclass(frozen=True)
+class Form:
+    """All of it; empty where it is the usual one, or a recording of an earlier version does not tell it.
+
+    `layout` has a word for each of the first four inputs: `contiguous`, `transposed` (the same bytes with the axes in
+    another order), `channels_last`, `other` (a slice, for instance); empty if all are contiguous. `axes` are those that
+    are reduced, sorted, or indexed, counted from the first. `stride`, `dilation` and `groups` are a convolution's.
+    """
+
+    layout: tuple[str, ...] = ()
+    axes: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
