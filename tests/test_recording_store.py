@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from anymps._errors import RecordingError
-from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, RefusalKind
+from anymps.record import Form, Phase, Recording, RecordingBuilder, RecordingWriter, RefusalKind
 from processes import PATIENCE
 
 ADD = "aten::add.Tensor"
@@ -365,8 +365,69 @@ def test_other_schema_version_is_refused(tmp_path: Path) -> None:
     plain.commit()
     plain.close()
     assert one_line_error(path) == (
-        f"{path} has recording schema 1, this anymps reads 2 and 3: record again, or read it with the anymps that made it"
+        f"{path} has recording schema 1, this anymps reads 2 and 3: record again, or read it with the anymps that made "
+        "it"
     )
+
+
+def as_version_2(path: Path) -> None:
+    """Write a recording as the version before had it: no forms, and nothing of a thread that was kept from a core."""
+    with closing(sqlite3.connect(path)) as plain, plain:
+        for table, column in (("signatures", "form"), ("entries", "delayed_us")):
+            (made,) = plain.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+            kept = [name for _, name, *_ in plain.execute(f"PRAGMA table_info({table})") if name != column]
+            kind = {"form": "TEXT", "delayed_us": "INTEGER"}[column]
+            plain.execute(f"ALTER TABLE {table} RENAME TO newer")
+            plain.execute(made.replace(f", {column} {kind} NOT NULL", ""))
+            plain.execute(f"INSERT INTO {table} SELECT {', '.join(kept)} FROM newer")
+            plain.execute("DROP TABLE newer")
+        plain.execute("UPDATE meta SET value = '2' WHERE key = 'schema_version'")
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_the_version_before_is_read(tmp_path: Path, close: bool) -> None:
+    """It says nothing of forms and of delays; the file stays as it is."""
+    path = tmp_path / "run.anymps"
+    write(path, close=close)
+    as_version_2(path)
+    before = path.read_bytes()
+    with Recording.open(path) as recording:
+        assert recording.complete is close
+        assert recording.signature(1).form == Form()
+        assert list(recording.stream("SELECT delayed_us FROM entries")) == [(0,), (0,)]
+        assert recording.meta["schema_version"] == 3
+    assert path.read_bytes() == before
+
+
+def test_forms_are_read_as_they_are_written() -> None:
+    """The layout of the first inputs, axes, and the numbers of a convolution."""
+    form = {"axes": [0, 2], "dilation": [1, 1], "groups": [2], "layout": ["transposed", "other"], "stride": [2, 1]}
+    builder = RecordingBuilder()
+    builder.entry(ADD, start_ns=0, form=form, delayed_us=7)
+    builder.entry(ADD, start_ns=10)
+    recording = builder.close()
+    assert recording.signature(1).form == Form(("transposed", "other"), (0, 2), (2, 1), (1, 1), (2,))
+    assert recording.signature(2).form == Form()
+    assert list(recording.stream("SELECT delayed_us FROM entries")) == [(7,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        ('{"layout": ["upside down"]}', "the layout of a call makes no sense"),
+        ('{"axes": [1.5]}', "the axes of a call make no sense"),
+        ("[]", "a detail is not a JSON object"),
+    ],
+)
+def test_a_form_that_makes_no_sense(tmp_path: Path, form: str, reason: str) -> None:
+    """It is refused where it is asked for."""
+    path = tmp_path / "run.anymps"
+    write(path)
+    with closing(sqlite3.connect(path)) as plain, plain:
+        plain.execute("UPDATE signatures SET form = ?", (form,))
+    with Recording.open(path) as recording, pytest.raises(RecordingError) as caught:
+        recording.signature(1)
+    assert str(caught.value) == f"{path} is damaged ({reason}): record again, or take an unharmed copy"
 
 
 @pytest.mark.parametrize("keep", [100, 5000, 0.5, 0.95])

@@ -255,7 +255,7 @@ class SuiteCapture(Capture):
         for (signature, wait, site), count in counts.items():
             if wait == Wait.NONE:
                 continue
-            _, operator, fate, _, _ = self._signatures[signature]
+            _, operator, fate, *_ = self._signatures[signature]
             name, place = self._names[operator], self._site(site)
             section.waits[name, Wait(wait), place] += count
             if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):

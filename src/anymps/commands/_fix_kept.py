@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from anymps._atomic import replace_text, replacing
 from anymps._errors import AnympsError
 from anymps._version import __version__
-from anymps.commands._fix_runs import told_of
+from anymps.commands._fix_runs import host_of, told_of
 from anymps.commands._judge import NOTHING_CHOSEN, Judge
 from anymps.commands._last_run import last_recording
 from anymps.commands._proof_session import Order, error_of
@@ -62,6 +62,7 @@ class KeptRun:
         ran = kept["ran"]
         for name in ("losses", "printed"):
             ran[name] = tuple(ran[name])
+        ran["host"] = tuple(ran["host"])
         ran["trail"] = tuple((file, line) for file, line in ran["trail"])
         return replace(Ran(**ran), rules=Counter(finding.id for finding in findings)), findings
 
@@ -112,6 +113,7 @@ def last_run(program: Program, words: Sequence[str], order: Order) -> tuple[Ran,
                 printed=(),
                 rules=Counter(finding.id for finding in findings),
                 told=told_of(opened, findings),
+                host=host_of(opened),
                 seconds=float(seconds) if isinstance(seconds, (int, float)) else 0.0,
             )
     except AnympsError:

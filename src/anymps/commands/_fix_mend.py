@@ -25,6 +25,7 @@ from anymps.fix import (
     edits_for,
     prove,
 )
+from anymps.forecast import HostTimes
 from anymps.report import plural
 
 _ROUNDS = 5
@@ -55,6 +56,7 @@ class Mender:
         self._progress = Progress()
         self._found: dict[int, tuple[Finding, ...]] = {}  # of each run
         self._kept = KeptRun(program, runs.words, runs.order)
+        self._like: HostTimes | None = None
 
     def mend(self) -> Mended:
         """Where an error hid what comes after it, there is another round."""
@@ -70,6 +72,8 @@ class Mender:
             if before is None:  # a recording told the findings
                 before, found = self._losses(found)
                 continue
+            if self._like is None:  # the table has the first run and the last
+                self._like = HostTimes.read(before.host)
             if mended.proofs and not self._budget.allows_run:
                 why = f"not tried within the time of {self._budget.runs} runs: run anymps fix again afterwards"
                 known = {_line_of(it.finding): it.why for it in refused}
@@ -130,14 +134,14 @@ class Mender:
         self._budget.spend(tried.ran.seconds)
         if tried.cut or not tried.ran.stops_like(last):
             return self._first()
-        return replace(tried.ran, rules=last.rules, told=last.told, error=last.error), found
+        return replace(tried.ran, rules=last.rules, told=last.told, host=last.host, error=last.error), found
 
     def _runner(self, edits: Sequence[Edit]) -> Callable[[Program], Ran]:
         def run(program: Program) -> Ran:
             unchanged = not list(program.differences_from(self._program))
             what = "the script as it stands once more" if unchanged else f"with up to {plural(len(edits), 'change')}"
             self._progress.run(what, self._budget.longest)
-            ran, found = self._runs.run(program)
+            ran, found = replace(self._runs, like=self._like).run(program)
             self._found[id(ran)] = found
             return ran
 

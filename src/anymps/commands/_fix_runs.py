@@ -21,7 +21,7 @@ from anymps._text import duration, duration_range
 from anymps.commands._judge import NOTHING_CHOSEN, Judge
 from anymps.commands._proof_session import FACTS, Order, error_of
 from anymps.findings import Finding
-from anymps.forecast import try_forecast
+from anymps.forecast import HostTimes, host_times, try_forecast
 from anymps.plan import run_apart
 from anymps.record import Recording, Site
 from anymps.report import size
@@ -67,11 +67,15 @@ class _Ended:
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs `words`, a script and its arguments, each time in a process that may take `seconds`."""
+    """Runs `words`, a script and its arguments, each time in a process that may take `seconds`.
+
+    `like` are the host's times in the step of the script as it stands, which count for what other programs do alike.
+    """
 
     words: tuple[str, ...]
     order: Order
     seconds: float
+    like: HostTimes | None = None
 
     def run(
         self, program: Program, keep: Callable[[Path, Ran, Sequence[str]], None] | None = None
@@ -98,7 +102,8 @@ class Runs:
                 ran = replace(
                     ran,
                     rules=Counter(finding.id for finding in findings),
-                    told=told_of(opened, findings),
+                    told=told_of(opened, findings, self.like),
+                    host=host_of(opened),
                     reached=None if ran.reached is None else ran.reached | _sites(opened),
                 )
             if keep is not None:
@@ -172,8 +177,14 @@ class Runs:
             yield _Ended(folder, status, printed, told, took)
 
 
-def told_of(recording: Recording, findings: Sequence[Finding]) -> dict[str, str]:
-    """The rows of the table of before and after."""
+def host_of(recording: Recording) -> HostTimes:
+    """The host's times in the typical step, with which those of another run are compared."""
+    predicted = try_forecast(recording)
+    return host_times(predicted.happenings, predicted.busy) if predicted is not None else host_times((), 0.0)
+
+
+def told_of(recording: Recording, findings: Sequence[Finding], like: HostTimes | None = None) -> dict[str, str]:
+    """The rows of the table of before and after. What a run does `like` the one before takes the same time in both."""
     shares = recording.step_table().typical
     told = {"findings": f"{len(findings):,}"}
     if shares:
@@ -183,7 +194,7 @@ def told_of(recording: Recording, findings: Sequence[Finding]) -> dict[str, str]
     peak = recording.memory_story.peak
     if peak is not None:
         told["peak memory"] = size(peak.allocated)
-    predicted = try_forecast(recording)
+    predicted = try_forecast(recording, like=like)
     if predicted is not None and not predicted.no_time:
         span = duration_range(1e9 * predicted.time.low, 1e9 * predicted.time.high)
         told["a step on the Mac"] = f"about {duration(1e9 * predicted.time.seconds)} ({span})"

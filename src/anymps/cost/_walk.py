@@ -47,6 +47,8 @@ _CPU_PRODUCTS: Final = 750e9
 _WIDER_FOR_FALLBACKS: Final = 0.9
 _WIDER_FOR_HOST_CODE: Final = 0.5
 
+_MOST_BUSY: Final = 0.9  # of the time that a program was kept from running: beyond that little is known
+
 _MOST_PLACES: Final = 200  # whose waits are priced each for itself; the others cost next to nothing
 
 
@@ -145,12 +147,15 @@ class WalkedStep:
         return max(0.0, self.seconds - without)
 
 
-def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str) -> WalkedStep:
+def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, busy: float = 0.0) -> WalkedStep:
     """The time of a step on a Mac by a release of torch (`2.13`). What cannot be predicted is left out and told.
+
+    `busy` is the share of its own code's time in which the program was kept from running where it was seen, which is
+    not in the happenings: what was left of it is less sure.
 
     Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
     """
-    return walked_step(happenings, mac, torch_release(torch), coefficients_for(mac, torch))
+    return walked_step(happenings, mac, torch_release(torch), coefficients_for(mac, torch), busy)
 
 
 def walked_step(
@@ -158,6 +163,7 @@ def walked_step(
     mac: Mac,
     release: TorchRelease,
     coefficients: Coefficients,
+    busy: float = 0.0,
 ) -> WalkedStep:
     """As `walk_step`, with coefficients that need not be the shipped ones."""
     book = _Book(mac, release, coefficients)
@@ -176,7 +182,7 @@ def walked_step(
     shares = sorted(walked.shares.items(), key=lambda row: -row[1])
     device = fsum(move.device for move in moves)
     classes = book.uncertain / device if device else 0.0
-    low, high = widened(coefficients.intervals["step"], _wider(walked.shares, classes))
+    low, high = widened(coefficients.intervals["step"], _wider(walked.shares, classes, busy))
     device_low, device_high = widened(coefficients.intervals["step"], classes)
     return WalkedStep(
         seconds=walked.seconds,
@@ -204,17 +210,20 @@ def walked_step(
     )
 
 
-def _wider(shares: dict[StepBound, float], classes: float) -> float:
+def _wider(shares: dict[StepBound, float], classes: float, busy: float) -> float:
     """What widens a step's interval, in logarithms, each by its share of the time."""
     whole = fsum(shares.values())
     if not whole:
         return 0.0
     works = fsum(shares.get(what, 0.0) for what in ("compute", "bandwidth", "launch"))
     own_code = shares.get("host code", 0.0) + shares.get("loading", 0.0)
+    host = own_code + shares.get("CPU fallback", 0.0)
+    disturbed = -math.log(1.0 - min(busy, _MOST_BUSY))  # how much longer it took by the clock
     return math.hypot(
         classes * works / whole,
         _WIDER_FOR_FALLBACKS * shares.get("CPU fallback", 0.0) / whole,
         _WIDER_FOR_HOST_CODE * own_code / whole,
+        disturbed * host / whole,
     )
 
 

@@ -25,7 +25,8 @@ class Ran:
     `error` is empty for a run that ended with 0. `losses` are the values that backward was called on, `printed` the
     numbers on standard output, `told` what a table of before and after shows. `trail` is where the error was, and
     `worker` what a process that the script started printed when an exception ended it. `reached` are the changed lines
-    that the run came to, None if nobody looked. It took `seconds`.
+    that the run came to, None if nobody looked. It took `seconds`. `host` are the host's times in its typical step as
+    plain values, which `anymps.forecast.HostTimes` reads.
     """
 
     error: str
@@ -37,6 +38,7 @@ class Ran:
     worker: str = ""
     reached: frozenset[tuple[str, int]] | None = None
     seconds: float = 0.0
+    host: tuple[Sequence[Sequence[object]], float] = ((), 0.0)
 
     @property
     def stopped(self) -> str:

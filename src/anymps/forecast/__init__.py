@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anymps.forecast._alike import HostTimes, host_times
 from anymps.forecast._fewer_kernels import with_fused_optimizer, without_fills
 from anymps.forecast._forecast import (
     Forecast,
@@ -18,12 +19,14 @@ from anymps.forecast._timeline import BusySpan, PredictedTimeline, timeline_of
 __all__ = [
     "BusySpan",
     "Forecast",
+    "HostTimes",
     "Place",
     "PlacedWait",
     "PredictedTimeline",
     "StepWork",
     "bound_words",
     "forecast",
+    "host_times",
     "seconds_saved",
     "step_work",
     "timeline_of",

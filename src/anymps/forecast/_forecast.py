@@ -11,12 +11,16 @@ from typing import Final
 from anymps._errors import CostError, MacError
 from anymps._text import duration, duration_range
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
-from anymps.forecast._happenings import Place, happenings
+from anymps.forecast._alike import HostTimes, with_times_of
+from anymps.forecast._happenings import Place, StepSeen, happenings
 from anymps.mac import Mac, parse_mac
 from anymps.record import Phase, Recording, Step
 
 _SPEED_HERE: Final = 0.65
 """Of a core of the machine that a virtual device runs on, an M1's being 1: the usual server's. Judgement."""
+
+_BUSY: Final = 0.05
+"""The share of time from which on a machine is called busy."""
 
 _LEAST_COVERED: Final = 0.9
 """Of a step's calls: with fewer predicted ones there is no time."""
@@ -69,6 +73,8 @@ class Forecast:
     """What the tracks name by its place."""
     on_cpu: float | None = None
     """What the step would take on that Mac's CPU, in seconds, where launches bind it and the CPU would be faster."""
+    busy: float = 0.0
+    """The share of its own code's time in which the program was kept from running on the recording machine."""
 
     @property
     def waits(self) -> tuple[PlacedWait, ...]:
@@ -96,7 +102,17 @@ class Forecast:
         span = duration_range(1e9 * time.low, 1e9 * time.high)
         takes = f"A step would take about {duration(1e9 * time.seconds)} on an {mac} ({span})"
         keep_up = ", if the loader's workers keep up" if self.workers else ""
-        return f"{takes}, bound by {self.bound}{keep_up}.{told}{self.cpu_sentence}"
+        return f"{takes}, bound by {self.bound}{keep_up}.{told}{self.cpu_sentence}{self.busy_sentence}"
+
+    @property
+    def busy_sentence(self) -> str:
+        """` This machine was busy: ...`, with the share of time that is taken off; empty where it hardly was."""
+        if self.busy < _BUSY:
+            return ""
+        return (
+            f" This machine was busy: for {100 * self.busy:.0f} % of its own code's time the program waited for a "
+            "core, which is taken off, and the interval is wider."
+        )
 
     @property
     def cpu_sentence(self) -> str:
@@ -104,34 +120,45 @@ class Forecast:
         return "" if self.on_cpu is None else f" That Mac's CPU alone would take about {duration(1e9 * self.on_cpu)}."
 
 
-_seen: weakref.WeakKeyDictionary[Recording, tuple[Step, list[Happening], float]] = weakref.WeakKeyDictionary()
-_made: weakref.WeakKeyDictionary[Recording, dict[tuple[Mac | None, bool], Forecast | str]] = weakref.WeakKeyDictionary()
+_seen: weakref.WeakKeyDictionary[Recording, tuple[Step, StepSeen, float]] = weakref.WeakKeyDictionary()
+_Asked = tuple[Mac | None, bool, str, HostTimes | None]
+_made: weakref.WeakKeyDictionary[Recording, dict[_Asked, Forecast | str]] = weakref.WeakKeyDictionary()
 
 
-def forecast(recording: Recording, mac: Mac | None = None, *, alone: bool = False) -> Forecast:
+def forecast(
+    recording: Recording,
+    mac: Mac | None = None,
+    *,
+    alone: bool = False,
+    torch: str = "",
+    like: HostTimes | None = None,
+) -> Forecast:
     """The typical step of a recording on a Mac, by default the one that the recording names.
 
-    With `alone` the host waits for the device after each step, as it does when steps are timed one by one. Raises
-    CostError, in one line, where there is no ground: no complete step, no Mac or torch that is known, no work for the
-    GPU, or less than nine tenths of the calls with a predicted time.
+    With `alone` the host waits for the device after each step, as it does when steps are timed one by one. `torch` is
+    another release than the one that made the recording: its calls stay those of that one. `like` are the times of a
+    recording of nearly the same step (`host_times`), which count for all that both do. Raises CostError, in one line,
+    where there is no ground: no complete step, no Mac or torch that is known, no work for the GPU, or less than nine
+    tenths of the calls with a predicted time.
     """
     answers = _made.setdefault(recording, {})
-    known = answers.get((mac, alone))
+    key = mac, alone, torch, like
+    known = answers.get(key)
     if known is None:
         try:
-            known = _forecast(recording, mac, alone=alone)
+            known = _forecast(recording, mac, torch, like, alone=alone)
         except CostError as error:
             known = str(error)
-        answers[mac, alone] = known
+        answers[key] = known
     if isinstance(known, str):
         raise CostError(known)
     return known
 
 
-def try_forecast(recording: Recording, mac: Mac | None = None) -> Forecast | None:
+def try_forecast(recording: Recording, mac: Mac | None = None, *, like: HostTimes | None = None) -> Forecast | None:
     """As `forecast`, and None where there is no ground."""
     try:
-        return forecast(recording, mac)
+        return forecast(recording, mac, like=like)
     except CostError:
         return None
 
@@ -144,8 +171,8 @@ def seconds_saved(
     None where that is nothing known. Raises CostError as `forecast` does.
     """
     before = forecast(recording)
-    _, found, _ = _happenings(recording, before.mac)
-    instead = change(found)
+    _, seen, _ = _happenings(recording, before.mac)
+    instead = change(seen.happenings)
     if instead is None:
         return None
     return max(0.0, before.time.seconds - walk_step(instead, before.mac, before.torch).seconds)
@@ -161,18 +188,21 @@ def why_no_forecast(recording: Recording) -> str:
     return ""
 
 
-def _forecast(recording: Recording, mac: Mac | None, *, alone: bool) -> Forecast:
+def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes | None, *, alone: bool) -> Forecast:
     named = _named(recording)
     mac = mac or named
     if mac is None:
         raise CostError("anymps: no time is told: the recording names no Mac that is known")
-    torch = str(recording.meta.get("torch_version") or "")
+    torch = torch or str(recording.meta.get("torch_version") or "")
     if not torch:
         raise CostError("anymps: no time is told: the recording does not say which torch made it")
-    step, found, speed = _happenings(recording, named)
+    step, seen, speed = _happenings(recording, named)
+    found, busy = seen.happenings, seen.busy
+    if like is not None and like.times:
+        found, busy = with_times_of(like.times, found), like.busy
     if alone:
         found = [*found, Happening("wait", waits=True, part=Phase.OTHER)]
-    time = walk_step(found, mac, torch)
+    time = walk_step(found, mac, torch, busy=busy)
     if time.predicted < _LEAST_COVERED * time.calls:
         raise CostError(
             f"anymps: no time is told for this Mac: only {time.predicted:,} of the step's {time.calls:,} calls have a "
@@ -181,11 +211,10 @@ def _forecast(recording: Recording, mac: Mac | None, *, alone: bool) -> Forecast
     if not time.device:
         raise CostError("anymps: no time is told for this Mac: nothing in the step works on its GPU")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
-    loading = fsum(it.work or 0.0 for it in found if it.kind == "batch") / speed
-    no_time = _no_time(recording, mac, time, loading)
+    no_time = _no_time(recording, mac, time)
     on_cpu = _on_cpu(recording, mac, speed)
     faster = not no_time and time.bound == "launch" and on_cpu is not None and on_cpu < time.low
-    return Forecast(mac, torch, step.step, time, no_time, workers, found, on_cpu if faster else None)
+    return Forecast(mac, torch, step.step, time, no_time, workers, found, on_cpu if faster else None, busy)
 
 
 def _on_cpu(recording: Recording, mac: Mac, speed: float) -> float | None:
@@ -201,7 +230,7 @@ def _on_cpu(recording: Recording, mac: Mac, speed: float) -> float | None:
     return 1e-9 * min(spans) * speed / mac.cpu_speed if spans else None
 
 
-def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, list[Happening], float]:
+def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, StepSeen, float]:
     known = _seen.get(recording)
     if known is None:
         step = recording.typical_step()
@@ -223,7 +252,7 @@ def _missing(time: WalkedStep) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _no_time(recording: Recording, mac: Mac, time: WalkedStep, loading: float) -> str:
+def _no_time(recording: Recording, mac: Mac, time: WalkedStep) -> str:
     story = recording.memory_story
     if story.peak is not None and story.peak_reserved > mac.recommended_max_memory:
         return "How long a step takes is not predicted: its memory is above the Mac's working set, so macOS pages."
@@ -232,7 +261,9 @@ def _no_time(recording: Recording, mac: Mac, time: WalkedStep, loading: float) -
             "How long a step takes is not predicted from one step: it holds all that came before it, such as imports."
         )
     if time.bound == "loading":
-        return f"Data loading would bind a step, so its time is not predicted: it took {duration(1e9 * loading)} here."
+        # As the step table has it.
+        loading = fsum(share.time_ns for share in recording.step_table().typical if share.phase is Phase.BATCH)
+        return f"Data loading would bind a step, so its time is not predicted: it took {duration(loading)} here."
     return ""
 
 

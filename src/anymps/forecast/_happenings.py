@@ -1,14 +1,13 @@
 """A recorded step as what happens in it: each entry a happening, and the time between entries the program's own code.
 
-Times here are those of the recording machine. The gap before a call is the shortest of some steps with the same calls:
-what is longer was held up by something else on the machine, as with `timeit`. How long a call took counts only where
-the CPU computed for the program; of that and of loading it is the median.
+Times here are those of the recording machine, without what it kept the program's thread from running (`_gaps.py` says
+which of several steps count). How long a call took counts only where the CPU computed for the program.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -16,17 +15,20 @@ from typing import Final, NamedTuple
 
 from anymps._errors import CostError
 from anymps.cost import Happening, OperatorCall, read_tensor
-from anymps.record import Direction, Fate, Flag, Phase, Recording, Step, Wait
+from anymps.forecast._gaps import Seen, usual
+from anymps.record import Direction, Fate, Flag, Phase, Recording, Signature, Step, Wait
 
-_ALIKE: Final = 5  # steps of which the gaps are taken
+_NEAR: Final = 20  # steps of which the gaps are taken
 _MOST_READ: Final = 100_000  # calls of other steps that are read for their gaps: that many take a second
 # Plain numbers: a step may have a hundred thousand calls, and an operation with an enumeration takes a microsecond.
 _VIEW, _PAIR = int(Flag.VIEW), int(Flag.PAIR)
+_BEFORE_BATCH, _BATCH, _END = -1, -2, -3  # places that are no call's
 _PHASES: Final = {int(phase): phase for phase in Phase}
-_Row = tuple[int, int, int, int, int, int, int, int, int, int]
+_Row = tuple[int, int, int, int, int, int, int, int, int, int, int]
 """The columns of `_ENTRIES`."""
 _ENTRIES: Final = (
-    "SELECT step, start_ns, duration_ns, signature, site, phase, wait, direction, flags, moved_bytes FROM entries "
+    "SELECT step, start_ns, duration_ns, signature, site, phase, wait, direction, flags, moved_bytes, delayed_us "
+    "FROM entries "
     "WHERE step IN ({steps}) ORDER BY step, start_ns, id"
 )
 
@@ -64,7 +66,7 @@ def step_work(recording: Recording) -> StepWork | None:
         f"SELECT COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {step.step} AND {mark}"
     )
     ((batches,),) = recording.stream(query)
-    return StepWork(tuple(happenings(recording, step, 0.0)), batches)
+    return StepWork(tuple(happenings(recording, step, 0.0).happenings), batches)
 
 
 def _fullest(recording: Recording, typical: Step) -> Step:
@@ -92,7 +94,14 @@ def _size(text: str) -> int:
         return 0
 
 
-def happenings(recording: Recording, step: Step, speed: float) -> list[Happening]:
+class StepSeen(NamedTuple):
+    """What happens in a step, and which share of its own code's time the machine kept the program from running."""
+
+    happenings: list[Happening]
+    busy: float
+
+
+def happenings(recording: Recording, step: Step, speed: float) -> StepSeen:
     """What happens in a complete step. `speed` is that of the recording machine, an M1's core being 1.
 
     With a speed of 0 the recording's times mean nothing, as those of a run on shapes, and are left out.
@@ -102,7 +111,7 @@ def happenings(recording: Recording, step: Step, speed: float) -> list[Happening
     near = sorted(
         steps[1:] or steps, key=lambda number: abs(steps.index(number) - at) if speed else number != step.step
     )
-    others = min(_ALIKE, _MOST_READ * len(steps) // max(1, recording.entry_count))
+    others = min(_NEAR, _MOST_READ * len(steps) // max(1, recording.entry_count))
     chosen = {step.step, *(near[:others] if speed else ())}
     listed = ", ".join(map(str, sorted(chosen)))
     reader = _Reader(recording, speed)
@@ -111,51 +120,64 @@ def happenings(recording: Recording, step: Step, speed: float) -> list[Happening
     found = {number: reader.read(entries, bounds[number]) for number, entries in rows}
     found |= {number: reader.read((), bounds[number]) for number in chosen - found.keys()}
     own = found.pop(step.step)
-    kinds = [_kind(it) for it in own] if found else []
-    alike = [own, *(other for other in found.values() if [_kind(it) for it in other] == kinds)]
-    return [_usual(same) for same in zip(*alike, strict=True)] if len(alike) > 1 else own
-
-
-def _kind(it: Happening) -> tuple[object, ...]:
-    return it.kind, id(it.call), it.place
-
-
-def _usual(same: Sequence[Happening]) -> Happening:
-    work = sorted(it.work for it in same if it.work is not None)
-    middle = (len(work) - 1) // 2
-    return same[0]._replace(host_code=min(it.host_code for it in same), work=work[middle] if work else None)
+    busy = reader.delayed / reader.spent if reader.spent else 0.0
+    return StepSeen(usual(own, list(found.values())) if found else own.happenings, busy)
 
 
 class _Reader:
-    """Turns entries into happenings; one for several steps, so that the same call is the same object."""
+    """Turns entries into happenings; one for several steps, so that the same call is the same object.
+
+    `spent` is what the program's own code has taken by the clock, in ns, and `delayed` how much of it the thread was
+    kept from running.
+    """
 
     def __init__(self, recording: Recording, speed: float) -> None:
         self._recording, self._speed = recording, speed
-        self._calls: dict[int, tuple[Fate, OperatorCall]] = {}
+        self._calls: dict[int, tuple[Fate, OperatorCall, int]] = {}
+        self._numbers: dict[str, int] = {}  # of operators
+        self.spent = self.delayed = 0
 
-    def read(self, entries: Iterable[_Row], step: Step) -> list[Happening]:
+    def read(self, entries: Iterable[_Row], step: Step) -> Seen:
         """The happenings of one step."""
         found: list[Happening] = []
+        places: list[Hashable] = []
         clock = step.start_ns  # all before it is accounted for
         speed = self._speed
         loading = nested = clock  # until when a loader makes a batch, until when a fallback runs
+        loaded = 1.0  # the share of a batch's time in which the thread ran
         calls = self._calls
+        spent = lost = 0
         # Numbers in a row, and written out where it could be called: a step may have a million calls.
-        for _, start, length, identity, site, phase, wait, direction, flags, moved in entries:
-            fate, call = calls.get(identity) or self._call(identity)
+        for _, start, length, identity, site, phase, wait, direction, flags, moved, delayed in entries:
+            fate, call, number = calls.get(identity) or self._call(identity)
             part = _PHASES[phase]
+            gap = start - clock
             if fate is Fate.MARK:
                 if phase == Phase.BATCH and length and not flags & _PAIR:
-                    found.append(Happening("wait", host_code=self._seconds(start - clock), part=part))
-                    clock, loading = max(clock, start), start + length
+                    ran = self._ran(max(gap, 0) + length, delayed)
+                    found.append(Happening("wait", host_code=self._seconds(gap) * ran, part=part))
+                    places.append(_BEFORE_BATCH)
+                    clock, loading, loaded = max(clock, start), start + length, ran
                 continue
             if start < nested:
                 continue
             if loading > clock:
-                found += self._batch(clock, min(loading, start))
+                found += self._batch(clock, min(loading, start), loaded)
+                places += [_BATCH] * (len(found) - len(places))
                 clock = max(clock, min(loading, start))
-            gap, end = start - clock, start + length
-            code = gap * 1e-9 * speed if gap > 0 else 0.0
+                gap = start - clock
+            end = start + length
+            places.append(number << 32 | site)
+            if gap < 0:
+                gap = 0
+            ran = 1.0
+            if delayed:
+                taken = gap + (length if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK) else 0)
+                ran = self._ran(taken, delayed)
+                lost += int(taken * (1.0 - ran))
+                spent += taken - gap
+            spent += gap
+            code = gap * 1e-9 * speed * ran
             if end > clock:
                 clock = end
             if fate is Fate.NATIVE and not wait and not direction:
@@ -165,35 +187,57 @@ class _Reader:
             place = self._place(site, wait) if wait else None
             if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
                 nested = end
-                work = self._seconds(length) if speed else None
+                work = self._seconds(length) * ran if speed else None
                 found.append(Happening("fallback", call, code, work, moved, bool(wait), part, place))
             else:
                 kept = Happening("kernel", call, code, None, moved, bool(wait), part, place)
                 found.append(_as_kind(kept, fate, wait, direction, flags))
-        found += self._batch(clock, loading)
+        found += self._batch(clock, loading, loaded)
+        places += [_BATCH] * (len(found) - len(places))
         end = step.start_ns if step.end_ns is None else step.end_ns
         found.append(Happening("wait", host_code=self._seconds(end - max(clock, loading)), part=Phase.OTHER))
-        return found
+        places.append(_END)
+        self.spent += spent
+        self.delayed += lost
+        return Seen(found, places)
+
+    @staticmethod
+    def _ran(length: int, delayed: int) -> float:
+        """The share of a time, in ns, in which the thread was not kept from running for so many us."""
+        return max(0.0, 1.0 - 1000 * delayed / length) if length else 1.0
 
     def _place(self, site: int, wait: int) -> Place:
         known = self._recording.site(site)
         return Place(known.file, known.line, Wait(wait))
 
-    def _batch(self, since: int, until: int) -> Iterator[Happening]:
+    def _batch(self, since: int, until: int, ran: float) -> Iterator[Happening]:
         if until > since:
-            yield Happening("batch", work=self._seconds(until - since), part=Phase.BATCH)
+            yield Happening("batch", work=self._seconds(until - since) * ran, part=Phase.BATCH)
 
     def _seconds(self, nanoseconds: int) -> float:
         """A time of this machine in seconds of an M1's core; what overlaps with something else is none."""
         return max(nanoseconds, 0) * 1e-9 * self._speed
 
-    def _call(self, identity: int) -> tuple[Fate, OperatorCall]:
+    def _call(self, identity: int) -> tuple[Fate, OperatorCall, int]:
         known = self._calls.get(identity)
         if known is None:
             signature = self._recording.signature(identity)
-            call = OperatorCall(signature.operator, signature.inputs, signature.outputs)
-            known = self._calls[identity] = signature.fate, call
+            number = self._numbers.setdefault(signature.operator, len(self._numbers))
+            known = self._calls[identity] = signature.fate, call_of(signature), number
         return known
+
+
+def call_of(signature: Signature) -> OperatorCall:
+    """A recorded call as the cost model takes it."""
+    form = signature.form
+    permuted = ("transposed", "channels_last") if "convolution" in signature.operator else ("transposed",)
+    return OperatorCall(
+        signature.operator,
+        signature.inputs,
+        signature.outputs,
+        axis=form.axes[0] if len(form.axes) == 1 else None,
+        transposed=any(layout in permuted for layout in form.layout),
+    )
 
 
 def _as_kind(it: Happening, fate: Fate, wait: int, direction: int, flags: int) -> Happening:

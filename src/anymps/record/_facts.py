@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
-from anymps.record._form import Form
+from anymps.record._form import PLAIN, Form
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ class Signature:
     fate: Fate
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    form: Form = Form()
+    form: Form = PLAIN
 
 
 class Call(NamedTuple):

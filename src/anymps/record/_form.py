@@ -1,4 +1,4 @@
-"""What a signature says beside sizes: how the inputs of a call lie in memory, its axes, and a convolution's way over them."""
+"""What a signature says beside sizes: how a call's inputs lie in memory, its axes, and the numbers of a convolution."""
 
 from __future__ import annotations
 
@@ -23,3 +23,6 @@ class Form:
     stride: tuple[int, ...] = ()
     dilation: tuple[int, ...] = ()
     groups: tuple[int, ...] = ()
+
+
+PLAIN: Final = Form()

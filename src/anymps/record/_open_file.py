@@ -13,7 +13,16 @@ from anymps.record._file import damaged
 from anymps.record._form import Form
 from anymps.record._rounds import settle_steps
 from anymps.record._snapshot import connect_memory
-from anymps.record._strict import DAMAGE, DamageError, check_rows, read_facts, read_form, read_meta, read_object, read_texts
+from anymps.record._strict import (
+    DAMAGE,
+    DamageError,
+    check_rows,
+    read_facts,
+    read_form,
+    read_meta,
+    read_object,
+    read_texts,
+)
 from anymps.record.format import expand_spool
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)

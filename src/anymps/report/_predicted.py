@@ -41,7 +41,8 @@ def predicted_in_short(recording: Recording) -> str:
     time = found.time
     span = duration_range(1e9 * time.low, 1e9 * time.high)
     told = f" {time.calibration}" if time.calibration else ""
-    return f"A step: about {duration(1e9 * time.seconds)} ({span}), bound by {found.bound}.{told}{found.cpu_sentence}"
+    more = f"{told}{found.cpu_sentence}{found.busy_sentence}"
+    return f"A step: about {duration(1e9 * time.seconds)} ({span}), bound by {found.bound}.{more}"
 
 
 def mac_seconds(recording: Recording) -> dict[Phase, float]:
@@ -86,6 +87,7 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
         "seconds_low": time.low if told else None,
         "seconds_high": time.high if told else None,
         "cpu_seconds": found.on_cpu,
+        "busy": found.busy,
         "no_time": found.no_time,
         "calibration": time.calibration,
         "bound": time.bound,

@@ -10,6 +10,7 @@ from anymps.findings import (
     Outcome,
     Severity,
     ahead,
+    hurting_in,
     judge,
     notes,
     rule_of,
@@ -80,7 +81,10 @@ def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     hurting = [place for place in wait_places(recording) if place.hurts]
     one = count(number) == "1"
     of = f" of {_listed(where)}" if where else ""
+    whole = sum(share.waits for share in recording.step_table().typical)
     words, them = f"{count(number)} {'wait' if one else 'waits'} in every step{of}", "it" if one else "them"
+    if not where and count(whole) != count(number):
+        words = f"{count(number)} of a step's {count(whole)} waits {'is' if one else 'are'} needless"
     reach = ahead(recording, hurting)
     if reach is not None and reach.whole:
         return f"{words}; without {them} the host could queue whole steps without waiting."
@@ -105,7 +109,8 @@ def _needless(recording: Recording, findings: Sequence[Finding]) -> tuple[float,
     lines = recording.lines_by_process
     training = [number for number, steps in lines.steps.items() if steps and number in lines.working]
     if len(recording.parts) < 2 or not lines.whole or not training:
-        return sum(place.per_step for place in hurting), []
+        step = recording.typical_step()
+        return float(hurting_in(recording, step)) if step is not None else 0.0, []
     waits = dict.fromkeys(sorted(training), 0.0)
     for waiting in hurting:
         there = lines.waited.get((waiting.site.file, waiting.site.line), frozenset())
