@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from anymps import CostError, parse_mac
+from anymps._text import duration
 from anymps.cost import OperatorCall, predict_operator
-from anymps.forecast import Forecast, forecast, step_work, try_forecast
-from anymps.record import Phase, Recording, Wait
+from anymps.forecast import Forecast, HostTimes, forecast, host_times, step_work, try_forecast
+from anymps.record import Fate, Phase, Recording, Wait
 from timed_steps import MS, SIDE, Steps
 
 MAC = parse_mac("M3 Pro 18GB")
@@ -214,3 +217,140 @@ def test_the_work_of_a_plan_is_that_of_a_whole_batch() -> None:
     found = step_work(steps.close())
     assert found is not None
     assert [it.call.inputs for it in found.happenings if it.call is not None] == [(SIDE, SIDE)]
+
+
+def test_gaps_go_by_place_where_shapes_grow() -> None:
+    """A cache that grows: no two steps are alike, and in most of them something else held the machine up."""
+    steps = Steps()
+    for number in range(8):
+        longer = f"float32[{number + 1}, 2048]"
+        steps.entry("aten::cat", 1000, inputs=(longer,), outputs=(longer,))
+        steps.product(1, gap=20 * MS if number in (2, 6) else 60 * MS)
+        steps.end()
+    found = seen(steps.close())
+    assert found.bound == "the program's own code"
+    assert found.time.seconds == pytest.approx(20e-3 * SPEED, rel=0.02)
+
+
+def test_what_one_pass_in_four_takes_longer_stays() -> None:
+    """One place four times a step, the last of which really does more: so it is in each step."""
+    steps = Steps()
+    for number in range(6):
+        for gap in (5, 5, 5, 25):
+            steps.product(1, gap=(gap + 30 * (number == 3)) * MS)
+        steps.end()
+    assert seen(steps.close()).time.seconds == pytest.approx(40e-3 * SPEED, rel=0.02)
+
+
+def test_a_core_that_others_had_is_taken_off() -> None:
+    """20 ms of Python, in each step beside 30 ms in which the thread could have run: the machine was busy."""
+    quiet, steps = Steps(), Steps()
+    for _ in range(4):
+        quiet.product(1, gap=20 * MS)
+        steps.entry("aten::mm", 50 * MS, inputs=(SIDE, SIDE), outputs=(SIDE,), delayed_us=30_000)
+        quiet.end()
+        steps.end()
+    alone, found = seen(quiet.close()), seen(steps.close())
+    assert found.time.seconds == pytest.approx(alone.time.seconds)
+    assert (alone.busy, found.busy) == (0.0, pytest.approx(0.6))
+    assert found.time.high / found.time.seconds > 1.2 * alone.time.high / alone.time.seconds
+    assert found.sentence == (
+        "A step would take about 9.92 ms on an M3 Pro 18GB (2.98 to 33.8 ms), bound by the program's own code. This "
+        "machine was busy: for 60 % of its own code's time the program waited for a core, which is taken off, and the "
+        "interval is wider."
+    )
+
+
+def test_a_delay_is_taken_off_loading_and_fallbacks() -> None:
+    """Half of a batch's time, and of a fallback's, the thread was kept waiting."""
+    steps, quiet = Steps(), Steps()
+    for _ in range(3):
+        for one, times in ((steps, 2), (quiet, 1)):
+            one.entry(
+                "anymps::dataloader", 0, times * 10 * MS, fate=Fate.MARK, phase=Phase.BATCH,
+                delayed_us=10_000 * (times - 1),
+            )  # fmt: skip
+            one.product(10)
+            one.entry(
+                "aten::linalg_svd", 0, times * 10 * MS, fate=Fate.FALLBACK, wait=Wait.FALLBACK, inputs=(SIDE,),
+                outputs=(SIDE,), delayed_us=10_000 * (times - 1),
+            )  # fmt: skip
+            one.end()
+    assert seen(steps.close()).time.seconds == pytest.approx(seen(quiet.close()).time.seconds)
+
+
+def test_loading_has_the_number_of_the_step_table() -> None:
+    """Batches that differ: the median of all steps, in the sentence as in the table."""
+    steps = Steps()
+    for length in (500, 120, 120, 90, 150, 200):
+        steps.batch(length * MS)
+        steps.product(10)
+        steps.end()
+    recording = steps.close()
+    (loading,) = (it.time_ns for it in recording.step_table().typical if it.phase is Phase.BATCH)
+    assert seen(recording).no_time == (
+        f"Data loading would bind a step, so its time is not predicted: it took {duration(loading)} here."
+    )
+
+
+def test_calls_have_the_layout_and_axis_of_the_recording() -> None:
+    """A linear layer of a transposed weight, a sum over the first axis, a convolution of permuted channels."""
+    image, weight = "float32[8, 16, 32, 32]", "float32[16, 16, 3, 3]"
+    steps = Steps()
+    for _ in range(2):
+        steps.entry(
+            "aten::linear", 0, inputs=(SIDE, SIDE), outputs=(SIDE,), form={"layout": ["contiguous", "transposed"]}
+        )
+        steps.entry("aten::sum.dim_IntList", 0, inputs=(SIDE,), outputs=("float32[2048]",), form={"axes": [0]})
+        steps.entry("aten::sum.dim_IntList", 0, inputs=(SIDE,), outputs=("float32[]",), form={"axes": [0, 1]})
+        steps.entry(
+            "aten::convolution", 0, inputs=(image, weight), outputs=(image,),
+            form={"layout": ["channels_last", "contiguous"], "stride": [1, 1], "dilation": [1, 1], "groups": [1]},
+        )  # fmt: skip
+        steps.entry("aten::mul.Tensor", 0, inputs=(image,), outputs=(image,), form={"layout": ["channels_last"]})
+        steps.end()
+    work = step_work(steps.close())
+    assert work is not None
+    calls = [it.call for it in work.happenings if it.call is not None]
+    assert [(it.axis, it.transposed) for it in calls] == [
+        (None, True), (0, False), (None, False), (None, True), (None, False)
+    ]  # fmt: skip
+    times = [predict_operator(it, MAC, "2.13").kind for it in calls[:2]]
+    assert times == ["linear_view", "reduce_first"]
+
+
+def test_another_release_of_torch() -> None:
+    """Its own times for the same calls; whoever asks for none gets that of the recording."""
+    steps = Steps()
+    for _ in range(3):
+        steps.small(1000)
+        steps.end()
+    recording = steps.close()
+    older = forecast(recording, torch="2.4")
+    assert (older.torch, forecast(recording).torch) == ("2.4", "2.13.0+cpu")
+    assert older.time.seconds > 1.2 * forecast(recording).time.seconds
+    assert older.sentence.endswith(" These are the times of torch 2.4, for the calls that torch 2.13.0 makes here.")
+
+
+def test_what_two_runs_do_alike_takes_the_same_in_both() -> None:
+    """A read is gone, and the machine was slower in the second run: the rest has the times of the first."""
+    first, second, same = Steps(), Steps(), Steps()
+    for _ in range(3):
+        for one, gap in ((first, 20), (second, 27), (same, 23)):
+            one.product(2, gap=gap * MS)
+            if one is not second:
+                one.item()
+            one.product(1, gap=gap * MS)
+            one.end()
+    before = forecast(first.close())
+    like = host_times(before.happenings, before.busy)
+    again = forecast(same.close(), like=like)
+    assert (again.time.seconds, again.time.low, again.time.high) == (
+        before.time.seconds, before.time.low, before.time.high
+    )  # fmt: skip
+    after = forecast(second.close(), like=like)
+    assert [it.host_code for it in after.happenings if it.kind == "kernel"] == [
+        it.host_code for it in before.happenings if it.kind == "kernel"
+    ]
+    assert after.time.seconds < before.time.seconds
+    assert HostTimes.read(json.loads(json.dumps(like))) == like

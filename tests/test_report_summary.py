@@ -44,7 +44,7 @@ def test_the_first_change_and_the_rest() -> None:
     """The verdict, the costliest line with its fix, one row for each other finding, the step, and the way on."""
     lines = summary(training().close()).splitlines(keepends=True)
     assert "".join(lines[:8]) == WITH_FINDINGS
-    assert lines[8].startswith("A step: 303 operators on mps, 1 on the CPU. 2 waits in every step")
+    assert lines[8].startswith("A step: 303 operators on mps, 1 on the CPU. 2 of a step's 4 waits are needless")
     assert lines[-1] == "Whole report: anymps report\n"
 
 

@@ -376,12 +376,12 @@ def test_what_hurts_comes_first() -> None:
         (
             [MOVE, READ],
             Ahead(4, 5, whole=False),
-            "1 wait in every step; without it the host could run 5 operators ahead, not 4.",
+            "1 of a step's 2 waits is needless; without it the host could run 5 operators ahead, not 4.",
         ),
         (
             [MOVE, waiting(20, Wait.ITEM, 180), waiting(21, Wait.ITEM, 280)],
             Ahead(2, 5, whole=False),
-            "2 waits in every step; without them the host could run 5 operators ahead, not 2.",
+            "2 of a step's 3 waits are needless; without them the host could run 5 operators ahead, not 2.",
         ),
         ([MOVE], None, ""),
     ],
@@ -401,14 +401,14 @@ def test_how_far_ahead_is_told_from_a_tenth_on(
     monkeypatch.setattr(words, "ahead", lambda recording, hurting: Ahead(now, without, whole=False))
     recording = loop(MOVE, READ).close()
     more = f"; without it the host could run {without} operators ahead, not {now}" if told else ""
-    assert words.waits(recording, find(recording)) == f"1 wait in every step{more}."
+    assert words.waits(recording, find(recording)) == f"1 of a step's 2 waits is needless{more}."
 
 
 def test_the_verdict_leaves_out_what_was_left_out() -> None:
     """Findings that were selected away are not in the verdict either."""
     recording = training().close()
     assert words.verdict(recording, find(recording))[1].endswith(
-        "2 waits in every step; without them the host could run 277 operators ahead, not 202."
+        "2 of a step's 4 waits are needless; without them the host could run 277 operators ahead, not 202."
     )
     assert words.verdict(recording, [])[1] == "No findings."
 

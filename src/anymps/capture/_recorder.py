@@ -230,6 +230,12 @@ class Capture:
         """Why the recording ended before the run did, such as a full disk; None if it did not."""
         return self._failure
 
+    def note_fact(self, key: str, value: object) -> None:
+        """Set one fact about the run in the recording."""
+        with self._lock:
+            if self._writer is not None and not self._closed.is_set():
+                self._writer.set_meta(key, value)
+
     def flush(self) -> None:
         """Take what is on the tape to the file. A file that takes no more ends the recording, and not the run."""
         with self._lock:

@@ -16,6 +16,7 @@ from anymps.commands._calibrate import calibrate
 from anymps.commands._run import ScriptCommand
 from anymps.commands._runner import run_target
 from anymps.commands._target import Target
+from anymps.commands._torch_option import torch_option
 
 _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
 
@@ -28,6 +29,7 @@ _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
     help="For a function: where, as mps (the default) or cpu,mps to compare. A script chooses its own.",
 )
 @click.option("--mac", metavar="MAC", help="The Mac that the virtual device plays; its speed is not played.")
+@torch_option
 @click.option(
     "--fallback/--no-fallback", default=None, help="Run operators without an MPS kernel on the CPU, or raise."
 )
@@ -61,6 +63,7 @@ _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
 def bench(
     devices: str | None,
     mac: str | None,
+    torch_release: str,
     fallback: bool | None,
     warmup: int,
     repeat: int,
@@ -98,9 +101,9 @@ def bench(
         if devices is not None:
             raise UsageError("--device is for functions: a script chooses its device itself")
         target = Target(words[0], words[1:])
-        return run_target(target, BenchSession(mac, fallback, warmup, repeat, as_json, predicts))
+        return run_target(target, BenchSession(mac, fallback, warmup, repeat, as_json, predicts, torch_release))
     if len(words) > 1:
         raise UsageError(f"{words[0]} takes no arguments from the command line: {' '.join(words[1:])}")
     names = [name.strip() for name in (devices or "mps").split(",")]
-    function = BenchFunction(match["home"], match["name"], names, mac, fallback, predicts)
+    function = BenchFunction(match["home"], match["name"], names, mac, fallback, predicts, torch_release)
     return function.run(as_json, warmup=warmup, repeat=repeat, min_time=min_time, calls=calls)

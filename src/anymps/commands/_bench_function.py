@@ -34,9 +34,11 @@ class BenchFunction:
         mac: str | None,
         fallback: bool | None,
         predicts: bool = False,
+        torch: str = "",
     ) -> None:
         self._home, self._name, self._devices = home, name, devices
         self._mac, self._fallback, self._predicts = mac, fallback, predicts
+        self._torch = torch  # whose times are predicted, empty: the installed one
         self._numbers: dict[str, Any] = {}
         self._comparison: Comparison | None = None
         self._predictions: list[Prediction] = []
@@ -81,7 +83,7 @@ class BenchFunction:
         if self._predicts:
             for timing in self._comparison.timings:
                 if timing.device.startswith("mps"):
-                    self._predictions.append(_predicted(timing, contenders[timing.name]))
+                    self._predictions.append(_predicted(timing, contenders[timing.name], self._torch))
 
     def _find(self) -> Callable[..., object]:
         module = self._import()
@@ -148,7 +150,7 @@ def _prepare(function: Callable[..., object], device: str, takes_device: bool) -
     return Contender(prepared, device) if inspect.isroutine(prepared) else Contender(call, device, first)
 
 
-def _predicted(timing: Timing, contender: Contender) -> Prediction:
+def _predicted(timing: Timing, contender: Contender, torch: str) -> Prediction:
     """What is predicted for a function: some more calls of it are recorded, each as a step."""
     import anymps
     from anymps.commands._bench_prediction import Prediction, predict
@@ -163,7 +165,7 @@ def _predicted(timing: Timing, contender: Contender) -> Prediction:
                 capture.core.note_round(int(RoundKind.CALLED), 0, start)
     except (BuildError, EnableError) as error:  # a Mac without a compiler, a function that records itself
         return Prediction(timing, None, str(error).removeprefix("anymps: "))
-    return predict(timing, capture.recording)
+    return predict(timing, capture.recording, torch)
 
 
 def _check_devices(devices: Sequence[str], mac: str | None, fallback: bool | None) -> None:

@@ -41,8 +41,9 @@ class Prediction:
 
     @property
     def compared(self) -> Forecast | None:
-        """The forecast, if the timing is a Mac's."""
-        return self.told if not self.timing.virtual else None
+        """The forecast, if the timing is a Mac's, and of the same release of torch."""
+        found = self.told
+        return found if found is not None and not self.timing.virtual and not found.made_by else None
 
     @property
     def held(self) -> bool | None:
@@ -98,7 +99,7 @@ class Prediction:
             return f"no prediction: {self.why}"
         what = f"A {self.timing.name}" if self.timing.name.startswith("step of ") else self.timing.name
         sentence = self.found.sentence.replace("A step", what)
-        return f"{sentence} {NOT_COMPARED}" if self.told is not None else sentence
+        return f"{sentence} {NOT_COMPARED}" if self.told is not None and self.timing.virtual else sentence
 
     def _lines(self, found: Forecast) -> list[str]:
         time, median = found.time, self.timing.median_ns
@@ -131,10 +132,13 @@ class Prediction:
         return lines
 
 
-def predict(timing: Timing, recording: Recording) -> Prediction:
-    """The typical step of a recording, predicted for the Mac that made it, or that the virtual device plays."""
+def predict(timing: Timing, recording: Recording, torch: str = "") -> Prediction:
+    """The typical step of a recording, predicted for the Mac that made it, or that the virtual device plays.
+
+    `torch` is another release than the one that ran: then the prediction stands alone.
+    """
     try:
-        return Prediction(timing, forecast(recording, alone=timing.calls == 1))
+        return Prediction(timing, forecast(recording, alone=timing.calls == 1, torch=torch))
     except CostError as error:
         return Prediction(timing, None, str(error).removeprefix("anymps: ").removeprefix("no time is told: "))
 

@@ -36,8 +36,9 @@ class BenchSession:
         repeat: int,
         as_json: bool,
         predicts: bool = False,
+        torch: str = "",
     ) -> None:
-        self._mac, self._fallback = mac, fallback
+        self._mac, self._fallback, self._torch = mac, fallback, torch
         self._warmup, self._repeat, self._as_json, self._predicts = warmup, repeat, as_json, predicts
         self._name = ""
         self._timer: StepTimer | None = None
@@ -124,4 +125,4 @@ class BenchSession:
         if optimizers > 1:
             why = f"{optimizers} optimizers take turns, and a prediction is for all of their steps together"
             return Prediction(timing, None, why)
-        return predict(timing, self._capture.recording)
+        return predict(timing, self._capture.recording, self._torch)

@@ -16,6 +16,7 @@ from anymps.commands._run import ScriptCommand
 from anymps.commands._runner import run_target
 from anymps.commands._show import say
 from anymps.commands._target import Target
+from anymps.commands._torch_option import torch_option
 
 
 @click.command(
@@ -30,6 +31,7 @@ from anymps.commands._target import Target
     multiple=True,
     help='Only this Mac: "M3 Pro 18GB"; given more than once, these. Without it, one Mac of each memory size.',
 )
+@torch_option
 @click.option(
     "--what-if",
     "what_if",
@@ -67,6 +69,7 @@ from anymps.commands._target import Target
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def plan(
     macs: tuple[str, ...],
+    torch_release: str,
     what_if: tuple[str, ...],
     larger: bool,
     batch: int | None,
@@ -114,6 +117,7 @@ def plan(
         what_if=changes,
         base=Scenario(batch=batch, sequence=sequence),
         torch_version=str(installed_torch().version),
+        times_of=torch_release,
         steps=steps,
         seconds=seconds,
         fallback=fallback,

@@ -17,6 +17,7 @@ from anymps.commands._outputs import Output, Outputs, report_option, root_option
 from anymps.commands._runner import run_target
 from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._target import Target
+from anymps.commands._torch_option import torch_option
 
 
 class ScriptCommand(click.Command):
@@ -65,6 +66,7 @@ def _steps(text: str) -> tuple[int, int]:
 
 @click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option("--mac", metavar="MAC", help='The Mac to be: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
+@torch_option
 @click.option(
     "--fallback/--no-fallback",
     default=None,
@@ -149,6 +151,7 @@ def _steps(text: str) -> tuple[int, int]:
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def run(
     mac: str | None,
+    torch_release: str,
     fallback: bool | None,
     record: Path | None,
     require: str | None,
@@ -192,8 +195,11 @@ def run(
         report_to, reports = None, (*reports, named)
     if live and not target.is_module and is_notebook(target.name):
         raise UsageError("--live watches scripts, and no notebooks")
+    if torch_release and not target.is_module and is_notebook(target.name):
+        raise UsageError("--torch predicts for scripts, and no notebooks")
     options = RunOptions(
         mac=mac,
+        torch=torch_release,
         fallback=fallback,
         record=record,
         require=require,

@@ -34,6 +34,7 @@ class RunOptions:
     """The options of `anymps run`, by the names of its flags."""
 
     mac: str | None = None
+    torch: str = ""
     fallback: bool | None = None
     record: Path | None = None
     require: str | None = None
@@ -130,6 +131,8 @@ class RunSession:
         options = self._options
         capture = anymps.record(place, script=target.name, argv=arguments, source=options.source, steps=options.steps)
         self._capture = capture.__enter__()
+        if options.torch:
+            capture.note_fact("times_of", options.torch)
         self._place = place
         if options.live:
             self._live = Live(capture, self._stderr)

@@ -6,7 +6,7 @@ from anymps.cost._calibration import Calibration, calibrated
 from anymps.cost._calibration_file import calibration_path, date_in_words, keep_calibration
 from anymps.cost._calibration_fit import Mode, Timed, expected_seconds, fit, refusal
 from anymps.cost._clocks import Busy, StepBound
-from anymps.cost._coefficients import Coefficients, shipped
+from anymps.cost._coefficients import Coefficients, check_release, shipped
 from anymps.cost._predict import OperatorTime, StepTime, predict_operator, predict_step
 from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.cost._walk import Happening, HappeningKind, WaitCost, WalkedStep, walk_step
@@ -27,6 +27,7 @@ __all__ = [
     "WalkedStep",
     "calibrated",
     "calibration_path",
+    "check_release",
     "date_in_words",
     "expected_seconds",
     "fit",

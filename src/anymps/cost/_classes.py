@@ -92,8 +92,6 @@ _SCATTERS: Final = _words("index_put _index_put_impl scatter index_copy index_fi
 _ADDING_SCATTERS: Final = _words(
     "scatter_add index_add embedding_dense_backward scatter_reduce index_reduce gather_backward"
 )
-# They take from their source as many elements as the index has, however large it is: index and source after the table.
-_BY_ELEMENT: Final = _words("scatter scatter_add scatter_reduce")
 _CLASSES: Final = {
     "softmax": "_softmax _log_softmax _safe_softmax",
     "softmax_backward": "_softmax_backward_data _log_softmax_backward_data",
@@ -158,8 +156,6 @@ def plain_work(call: OperatorCall, tensors: Operands) -> Work | None:
             max(tensors.inputs[1:], key=lambda t: t.size) if name != "embedding_dense_backward" else tensors.inputs[0]
         )
         size = sum(t.size for t in tensors.inputs) + rows.size + sum(t.size for t in tensors.outputs)
-        if name in _BY_ELEMENT:
-            size -= 2 * _left_alone(tensors.inputs)
     elif name.startswith("nll_loss"):
         # One value of each row is read forward; backward writes the whole gradient.
         size = tensors.outputs[0].size if "backward" in name else 2 * tensors.inputs[-1].size
@@ -168,15 +164,6 @@ def plain_work(call: OperatorCall, tensors: Operands) -> Work | None:
         written = 0 if name in _FILLS | {"bernoulli", "uniform", "normal", "random"} else tensors.inputs[0].size
         size = (tensors.inputs[0].size if not written else size) + written
     return Work(kind, size, dtype)
-
-
-def _left_alone(inputs: tuple[Tensor, ...]) -> int:
-    """Bytes of a scatter's source that its index does not reach."""
-    if len(inputs) < 3:  # a number in place of the source
-        return 0
-    _, index, source = inputs[:3]
-    rest = source.elements - index.elements
-    return max(0, rest) * source.size // max(1, source.elements)
 
 
 def _kind(call: OperatorCall, tensors: Operands) -> str | None:

@@ -133,6 +133,11 @@ def torch_release(torch: str) -> TorchRelease:
     return TorchRelease(release, ".".join(map(str, max(era for era in ERAS if era <= release))))
 
 
+def check_release(torch: str) -> str:
+    """The text of a release as times are told by it: `2.11` of `2.11.0`. Raises CostError as `torch_release` does."""
+    return ".".join(map(str, torch_release(torch).number))
+
+
 def change_group(mac: Mac, release: TorchRelease) -> str | None:
     """The group of releases and GPU families whose kernels differ from the newest ones; None for the newest."""
     old_gpu = mac.metal_family in ("apple7", "apple8")

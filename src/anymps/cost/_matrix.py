@@ -28,11 +28,10 @@ def _product(kind: str, m: int, n: int, k: int, batch: int, dtype: str, size: in
     return Work(kind, size, dtype, m, n, k, batch)
 
 
-def _mm(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+def _mm(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     left, right = tensors.inputs[-2:]
     (m, k), n = left.shape[-2:], right.shape[-1]
-    kind = "linear_view" if call.transposed else "gemm"
-    return (_product(kind, m, n, k, 1, left.dtype, tensors.size),)
+    return (_product("gemm", m, n, k, 1, left.dtype, tensors.size),)
 
 
 def _bmm(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:

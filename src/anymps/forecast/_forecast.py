@@ -75,6 +75,8 @@ class Forecast:
     """What the step would take on that Mac's CPU, in seconds, where launches bind it and the CPU would be faster."""
     busy: float = 0.0
     """The share of its own code's time in which the program was kept from running on the recording machine."""
+    made_by: str = ""
+    """The release of torch that made the recording, where `torch` is another one."""
 
     @property
     def waits(self) -> tuple[PlacedWait, ...]:
@@ -102,7 +104,16 @@ class Forecast:
         span = duration_range(1e9 * time.low, 1e9 * time.high)
         takes = f"A step would take about {duration(1e9 * time.seconds)} on an {mac} ({span})"
         keep_up = ", if the loader's workers keep up" if self.workers else ""
-        return f"{takes}, bound by {self.bound}{keep_up}.{told}{self.cpu_sentence}{self.busy_sentence}"
+        more = f"{told}{self.cpu_sentence}{self.release_sentence}{self.busy_sentence}"
+        return f"{takes}, bound by {self.bound}{keep_up}.{more}"
+
+    @property
+    def release_sentence(self) -> str:
+        """` These are the times of torch 2.11, for ...`; empty where the release is that of the recording."""
+        if not self.made_by:
+            return ""
+        made_by = self.made_by.partition("+")[0]
+        return f" These are the times of torch {self.torch}, for the calls that torch {made_by} makes here."
 
     @property
     def busy_sentence(self) -> str:
@@ -136,7 +147,8 @@ def forecast(
     """The typical step of a recording on a Mac, by default the one that the recording names.
 
     With `alone` the host waits for the device after each step, as it does when steps are timed one by one. `torch` is
-    another release than the one that made the recording: its calls stay those of that one. `like` are the times of a
+    another release than the one that made the recording, by default the one that the recording names: its calls stay
+    those of that one. `like` are the times of a
     recording of nearly the same step (`host_times`), which count for all that both do. Raises CostError, in one line,
     where there is no ground: no complete step, no Mac or torch that is known, no work for the GPU, or less than nine
     tenths of the calls with a predicted time.
@@ -193,7 +205,8 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes
     mac = mac or named
     if mac is None:
         raise CostError("anymps: no time is told: the recording names no Mac that is known")
-    torch = torch or str(recording.meta.get("torch_version") or "")
+    made_by = str(recording.meta.get("torch_version") or "")
+    torch = torch or str(recording.meta.get("times_of") or made_by)
     if not torch:
         raise CostError("anymps: no time is told: the recording does not say which torch made it")
     step, seen, speed = _happenings(recording, named)
@@ -214,7 +227,18 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes
     no_time = _no_time(recording, mac, time)
     on_cpu = _on_cpu(recording, mac, speed)
     faster = not no_time and time.bound == "launch" and on_cpu is not None and on_cpu < time.low
-    return Forecast(mac, torch, step.step, time, no_time, workers, found, on_cpu if faster else None, busy)
+    return Forecast(
+        mac,
+        torch,
+        step.step,
+        time,
+        no_time,
+        workers,
+        found,
+        on_cpu if faster else None,
+        busy,
+        made_by if torch != made_by else "",
+    )
 
 
 def _on_cpu(recording: Recording, mac: Mac, speed: float) -> float | None:

@@ -94,6 +94,8 @@ class Plan:
     """Batch against samples a second on the Macs that were asked about, else on the slowest that it fits on. Empty
     where the largest batch is not known, or fewer than two sizes fit.
     """
+    times_of: str = ""
+    """The release of torch whose times these are, where it is another one than `torch`."""
     other_calls: bool = False
     """Whether a step with twice the batch makes other calls, so that `batches` are not known."""
 
@@ -105,6 +107,7 @@ def make_plan(
     what_if: Sequence[Scenario] = (),
     base: Scenario | None = None,
     torch_version: str,
+    times_of: str = "",
     steps: int = 3,
     seconds: float = 300.0,
     fallback: bool | None = None,
@@ -114,9 +117,9 @@ def make_plan(
 ) -> Plan:
     """Measure the script and give its trace to the allocators of the Macs asked about, else of one of each memory size.
 
-    With `larger` a second measurement tells the largest batch; that it fails is no failure of the plan. What
-    the script writes is dropped, unless `allow_writes`. Raises PlanError, in one line, if the script cannot be measured
-    as it is written.
+    `times_of` is another release of torch, whose times are predicted. With `larger` a second measurement tells the
+    largest batch; that it fails is no failure of the plan. What the script writes is dropped, unless `allow_writes`.
+    Raises PlanError, in one line, if the script cannot be measured as it is written.
     """
     minor = int(torch_version.split(".")[1])
     first = base or Scenario()
@@ -158,7 +161,7 @@ def make_plan(
     halved = _halved(stretch, minor) if measured.batch != 1 else None
     beside = others(measured.kind, minor)
     fixes = first_fixes(measured, halved, [row.outcome for row in rows])
-    times = step_times(measured, [row.outcome for row in rows], torch_version, asked)
+    times = step_times(measured, [row.outcome for row in rows], times_of or torch_version, asked)
     batches: tuple[Batches, ...] = ()
     if stretch is not None and larger_run.growth is not None:
         macs = asked or [it.mac for it in times if it.time is not None][:1]
@@ -167,7 +170,7 @@ def make_plan(
             measured.batch or stretch.batch,
             macs,
             lambda mac: stretch.largest(mac, minor),
-            torch_version,
+            times_of or torch_version,
         )
     return Plan(
         script=" ".join(words),
@@ -176,6 +179,7 @@ def make_plan(
         changes=changes,
         asked=tuple(asked),
         torch=torch_version,
+        times_of=times_of,
         others=beside,
         fixes=fixes,
         no_larger=larger_run.no_larger,

@@ -278,6 +278,8 @@ def _common(facts: list[dict[str, Any]]) -> dict[str, Any]:
         common["started"] = min(started)
     if seconds:
         common["wall_seconds"] = sum(seconds)
+    if asked := [it["times_of"] for it in facts if "times_of" in it]:
+        common["times_of"] = asked[0]  # asked of the whole run, and noted in the recording of its script
     if endings:
         common["ending"] = next((it for it in endings if it.get("status")), endings[0])
     if all(isinstance(it, dict) for it in environments):

@@ -164,7 +164,7 @@ def read_form(text: str) -> Form:
 
 def _numbers(name: str, value: object) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(map(_whole, value)):
-        raise DamageError(f"the {name} of a call makes no sense")
+        raise DamageError(f"the {name} of a call make no sense")
     return tuple(value)
 
 
@@ -272,7 +272,7 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(
         (
             "anymps_version", "directory", "mac", "mac_details", "machine", "platform", "python_version", "script",
-            "source", "started", "torch_version", "loop",
+            "source", "started", "torch_version", "loop", "times_of",
         ),
         _text,
     ),

@@ -247,7 +247,11 @@ def time_rows(plan: Plan) -> Rows:
     columns = ("Mac", "a step", "80 %", "speed", "samples/s", "tokens/s", "bound by")
     kept = [place for place, name in enumerate(columns) if place < 2 or any(row[place] for row in rows)]
     told = dict.fromkeys(_calibration(it.mac.name, it.time.calibration) for it in plan.times if it.time is not None)
-    rest = " ".join(filter(None, ("" if plan.asked else _FEWEST, _ABOUT_TIMES, *told)))
+    release = ""
+    if plan.times_of:
+        of, made_by = (text.clean(it).partition("+")[0] for it in (plan.times_of, plan.torch))
+        release = f"These are the times of torch {of}, for the calls that torch {made_by} makes here."
+    rest = " ".join(filter(None, ("" if plan.asked else _FEWEST, _ABOUT_TIMES, release, *told)))
     return Rows(
         tuple(columns[place] for place in kept),
         tuple(number for number, place in enumerate(kept) if 0 < place < 6),
