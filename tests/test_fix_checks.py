@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 
+from anymps.commands import _fix_checks
 from anymps.commands._fix_checks import Checks
 from anymps.commands._fix_mend import Mender
 from anymps.commands._fix_progress import Progress
@@ -164,6 +166,78 @@ def test_a_run_without_answers_that_is_cut(
     budget = Budget(spent=45.0, longest=15.0)
     mender = Mender(programs[0], RunsOfScript(("train.py",), Order(""), 600), budget)
     assert mender.alone(programs[1]) == told
+    mender = Mender(programs[0], RunsOfScript(("train.py",), Order("", steps=3), 600), Budget(longest=15.0))
+    assert mender.alone(programs[1]) == told
+
+
+ON_CUDA = Tried(RAN, ("cuda",))
+OTHER_LOSSES, STOPPED = replace(RAN, losses=(0.5, 0.3)), replace(RAN, error="ValueError x")
+ON_THE_GPU = "on this machine's CUDA GPU"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (ON_CUDA, ON_CUDA, ["without a GPU the first 2 losses agree", f"{ON_THE_GPU} the first 2 losses agree"]),
+        (ON_CUDA, ON_CPU, [f"{ON_THE_GPU} the model is on cpu instead of cuda"]),
+        (
+            ON_CUDA,
+            replace(ON_CUDA, ran=OTHER_LOSSES),
+            [f"{ON_THE_GPU} losses differ: 0.3 instead of 0.25"],
+        ),
+        (
+            ON_CUDA,
+            replace(ON_CUDA, ran=STOPPED),
+            [f"{ON_THE_GPU} the script stops: ValueError x"],
+        ),
+        (
+            FAILED,
+            ON_CUDA,
+            [
+                "without a GPU the first 2 losses agree",
+                f"{ON_THE_GPU} the script stopped before (ValueError x); it runs there now",
+            ],
+        ),
+    ],
+)
+def test_on_a_machine_with_cuda(
+    programs: tuple[Program, Program], monkeypatch: pytest.MonkeyPatch, before: Tried, after: Tried, told: list[str]
+) -> None:
+    """A pair of runs more, with made-up results here: no test machine has such a GPU."""
+    monkeypatch.setattr(_fix_checks, "_has_cuda", lambda: True)
+    tries = {"before_cpu": ON_CPU, "after_cpu": ON_CPU, "before_cuda": before, "after_cuda": after}
+    assert judged(programs, **tries) == told
+
+
+@pytest.mark.parametrize(
+    ("build", "device", "found"),
+    [("2.13.0+cu130", True, True), ("2.13.0", True, True), ("2.13.0+cpu", True, False), ("2.13.0+cu130", False, False)],
+)
+def test_whether_there_is_a_cuda_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: str, device: bool, found: bool
+) -> None:
+    """The driver's file, and a torch that may use it."""
+    file = tmp_path / "nvidiactl"
+    if device:
+        file.touch()
+    monkeypatch.setattr(_fix_checks, "_CUDA_DEVICE", str(file))
+    monkeypatch.setattr(_fix_checks, "version", lambda name: {"torch": build}[name])
+    assert _fix_checks._has_cuda() is found
+
+
+def test_what_a_script_sees_of_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For CUDA its GPUs stay in sight and nothing answers for them; without a GPU they do not."""
+    (tmp_path / "train.py").write_text(
+        "import os, torch\nprint(int(torch.backends.mps.is_available()), int(torch.cuda.is_available()))\n"
+        "print(os.environ.get('CUDA_VISIBLE_DEVICES') or 9)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    program = Program.read(Path("train.py"))
+    runs = RunsOfScript(("train.py",), Order("", cuda_as_mps=True), 600)
+    seen = {device: runs.try_out(program, device=device, cuda_as_mps=False).ran.printed for device in ("cuda", "cpu")}
+    assert seen == {"cuda": (0.0, float(torch.cuda.is_available()), 3.0), "cpu": (0.0, 0.0, 9.0)}
+    assert runs.try_out(program).ran.printed == (1.0, 1.0, 3.0)
 
 
 OWN = 'Traceback (most recent call last):\n  File "train.py", line 9\nRuntimeError: it died\n'
