@@ -1,4 +1,4 @@
-"""A device is chosen anew only where the rest of the program takes it: choices are widened, other lists hold."""
+"""A device is chosen anew only where the rest of the program takes it: choices are widened, other lists respected."""
 
 from __future__ import annotations
 
