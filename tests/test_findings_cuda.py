@@ -185,8 +185,8 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
     assert [it.label for it in edits] == ["MPS409 at train.py:4", "MPS409 at net.py:5"]
     told = [(it.edit.label if it.edit else "", it.why) for it in suggestions]
     assert told == [
-        ("MPS409 at config.py:8", "no run is known to have come there"),
-        ("MPS409 at tool.py:5", "no run is known to have come there"),
+        ("MPS409 at config.py:8", "no run is known to have come there (--unproved changes it all the same)"),
+        ("MPS409 at tool.py:5", "no run is known to have come there (--unproved changes it all the same)"),
     ]
     assert suggestions[0].finding.fix == f'Write `device: str = "mps" if {MPS} else "cuda"`.'
     changed = {new.path.name: new.text for _, new in apply_all(edits, program).differences()}
@@ -194,3 +194,35 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
         "train.py": PROJECT["train.py"].replace('"cuda"', f'"mps" if {MPS} else "cuda"'),
         "net.py": PROJECT["net.py"].replace('"cuda"', f'"mps" if {MPS} else "cuda"'),
     }
+
+
+def test_a_line_that_asks_for_cuda_is_told_beside_the_choice(tmp_path: Path) -> None:
+    """One that only uses the device is not; one that no edit is known for still raises on a Mac."""
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import torch\n\ndevice = torch.device('cuda')\nmodel = Net().to(device)\nprint(torch.cuda.memory_summary())\n"
+    )
+    program = Program.read(path)
+    lines = path.read_text().splitlines()
+    found = [
+        RULES["MPS409"].finding(Site(str(path), line, "<module>", lines[line - 1]), what="It.", count=1)
+        for line in (4, 5)
+    ]
+    edits, suggestions = edits_for(found, program)
+    assert [it.label for it in edits] == ["MPS409 at train.py:3"]
+    assert [(it.finding.site.line, it.why) for it in suggestions] == [(5, "no change of its line is known")]
+
+
+def test_what_asks_for_cuda_where_the_run_did_not_come(tmp_path: Path) -> None:
+    """In the modules that the script imports; in other files of the project only devices that are named."""
+    asks = "import torch\n\n\ndef test(x):\n    return x.cuda()\n"
+    for name in ("net.py", "other.py"):
+        (tmp_path / name).write_text(asks)
+    path = tmp_path / "train.py"
+    path.write_text("import torch\nimport net\n\nx = torch.ones(2).cuda()\ny = []\nif x.sum() > 9:\n    x = x.cuda()\n")
+    found = RULES["MPS409"].finding(Site(str(path), 4, "<module>", "x = torch.ones(2).cuda()"), what="It.", count=1)
+    edits, suggestions = edits_for([found], Program.read(path))
+    # The proof tells whether the run came to line 7.
+    assert [(it.label, it.finding.count) for it in edits] == [("MPS409 at train.py:7", 0), ("MPS409 at train.py:4", 1)]
+    assert [it.edit.label for it in suggestions if it.edit] == ["MPS409 at net.py:5"]
+    assert suggestions[0].finding.what == "This line asks for CUDA."

@@ -14,6 +14,8 @@ from anymps.commands._fix_mend import Mender
 from anymps.commands._fix_runs import Tried
 from anymps.commands._proof_session import Order
 from anymps.findings import RULES, Finding
+from anymps.findings.advice._user_line import without_read
+from anymps.findings.edits import LineEdit, Safety
 from anymps.fix import Budget, Disagreement, Edit, Program, Ran, edits_for, prove
 from anymps.fix._ran import disagreement
 from anymps.record import Site
@@ -259,3 +261,74 @@ def test_what_another_change_has_mended_is_not_suggested(
         "anymps: run 2 of 3: with up to 2 changes",
         "anymps: run 3 of 3, about 10 s: the first steps without a GPU",
     ]
+
+
+TRAINING = """import torch
+device = torch.device("cuda")
+o = Adam(p)
+x = loss.item()
+total += loss.item()
+"""
+
+
+def training_edits(folder: Path, *places: tuple[str, int]) -> tuple[Program, list[Edit]]:
+    """A script, and the edits of findings at its lines."""
+    (folder / "train.py").write_text(TRAINING)
+    program = Program.read(folder / "train.py")
+    lines = TRAINING.splitlines()
+    found = [
+        RULES[rule].finding(
+            Site(str(program.main.path), line, "", lines[line - 1]),
+            what="It.",
+            count=1,
+            edit=RULES[rule].edit or LineEdit(without_read),
+            safety=RULES[rule].safety if RULES[rule].edit else Safety.PROVED,
+        )
+        for rule, line in places
+    ]
+    return program, edits_for(found, program)[0]
+
+
+def test_a_wait_that_only_moved_speaks_against_the_edits_of_waits(tmp_path: Path) -> None:
+    """A value that is kept as a tensor is read where it is printed: the device and the optimizer are none of that."""
+    _, edits = training_edits(tmp_path, ("MPS409", 2), ("MPS812", 3), ("MPS201", 4))
+    before = Ran("", (0.5,), (), {"MPS409": 1, "MPS812": 1, "MPS201": 1})
+    found = disagreement(before, None, replace(before, rules={"MPS202": 1}), edits)
+    assert found is not None
+    assert (found.why, found.chance, [it.label for it in found.guilty]) == (
+        "it brings MPS202",
+        False,
+        ["MPS201 at train.py:4"],
+    )
+    found = disagreement(before, None, replace(before, rules={"MPS505": 1}), edits)
+    assert (found is not None and found.chance, found and found.guilty) == (True, ())
+
+
+def test_what_is_safe_is_tried_apart(tmp_path: Path) -> None:
+    """Where something speaks against all edits together, those that mean the same everywhere come first."""
+    program, edits = training_edits(tmp_path, ("MPS409", 2), ("MPS812", 3), ("MPS201", 5))
+    before = Ran("", (0.5,), (), {"MPS409": 1, "MPS812": 1, "MPS201": 1}, seconds=100.0)
+    tried = []
+
+    def run(changed: Program) -> Ran:
+        text = text_of(changed)
+        told = [name for name, mark in (("device", "mps"), ("optimizer", "fused"), ("wait", "detach")) if mark in text]
+        tried.append(told)
+        return replace(before, losses=(0.7,) if "fused" in text else (0.5,), rules={})
+
+    proof = prove(program, edits, before, run, budget=Budget(longest=100.0, spent=100.0))
+    assert tried == [["device", "optimizer", "wait"], ["device"]]
+    assert [(it.edit.finding.id, it.why) for it in proof.outcomes] == [
+        ("MPS201", "losses differ: 0.7 instead of 0.5; not tried alone within the time of 3 runs (--runs gives more)"),
+        ("MPS812", "losses differ: 0.7 instead of 0.5; not tried alone within the time of 3 runs (--runs gives more)"),
+        ("MPS409", ""),
+    ]
+
+
+def test_a_model_that_left_mps_is_no_proof(edits: Sequence[Edit]) -> None:
+    """`if args.device == "cuda": model.cuda()` after a change of the default: the losses agree on the CPU, too."""
+    there = replace(BEFORE, places=("mps",))
+    here = replace(BEFORE, rules={}, places=("cpu",))
+    assert why(there, None, here, edits) == "the model is on cpu instead of mps"
+    assert why(here, None, replace(there, rules={}), edits) == ""
+    assert why(there, None, replace(here, places=()), edits) == ""

@@ -459,3 +459,26 @@ def test_the_native_core_is_built_before_the_runs(folder: Path, tmp_path: Path) 
     result = run_command("-m", "anymps", "fix", "port.py", cwd=folder, env={**home, "ANYMPS_CACHE_DIR": ""})
     assert (result.status, "run 1 of 3" in result.err) == (2, False), result.err
     assert result.err.splitlines()[-1] == "  no room"
+
+
+def test_lines_to_which_no_run_came(folder: Path) -> None:
+    """They are told, and changed with --unproved alone: marked in the patch, which applies, and in the summary."""
+    (folder / "port.py").write_text(
+        'import sys\nimport torch\n\n\ndef later():\n    device = "cuda"\n    return torch.ones(2, device=device)\n\n\n'
+        "model = torch.nn.Linear(4, 2).cuda()\nif len(sys.argv) > 1:\n    later()\n"
+    )
+    told = fix(folder, "--cuda-as-mps", "port.py")
+    assert told.status == 0, told.err
+    assert "anymps: 1 change proved: MPS409 in line 10" in told.err.splitlines()
+    why = "not changed: no run is known to have come there (--unproved changes it all the same)"
+    assert f"  MPS409  port.py:6  {why}" in told.err.splitlines(), told.err
+    assert ('device = "cuda"' not in told.out, "+model" in told.out) == (True, True)
+    made = fix(folder, "--cuda-as-mps", "--unproved", "--write", "--force", "port.py")
+    assert made.out.splitlines()[0] == "# not proved, the run did not come there: MPS409 in line 6"
+    assert "anymps: 1 change not proved: MPS409 in line 6" in made.err.splitlines(), made.err
+    assert why not in made.err
+    written = (folder / "port.py").read_text()
+    assert '    device = "mps" if torch.backends.mps.is_available() else "cuda"\n' in written
+    assert 'model = torch.nn.Linear(4, 2).to("mps" if torch.backends.mps.is_available() else "cuda")\n' in written
+    back = subprocess.run(["git", "apply", "-R"], input=made.out, cwd=folder, text=True, check=False)
+    assert back.returncode == 0

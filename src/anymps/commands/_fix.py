@@ -26,7 +26,7 @@ from anymps.report import clean, plural
 
 if TYPE_CHECKING:
     from anymps.commands._fix_mend import Mended
-    from anymps.fix import Edit, Outcome, Ran, Script
+    from anymps.fix import Edit, Ran, Script
 
 
 @click.command(
@@ -103,9 +103,10 @@ def fix(
     mended = mender.mend()
     fixed = mended.unproved if unproved else mended.program
     differences = list(fixed.differences())
-    not_run = [outcome for proof in mended.proofs for outcome in proof.outcomes if not outcome.ran]
+    not_run = [outcome.edit for proof in mended.proofs for outcome in proof.outcomes if not outcome.ran]
+    not_run += mended.unreached
     for old, new in differences:
-        _print_patch(old, new, [outcome.edit for outcome in not_run] if unproved else [])
+        _print_patch(old, new, not_run if unproved else [])
     _tell(mended, not_run if unproved else ())
     alone = [_alone(mender.alone(fixed))] if cuda_as_mps and differences else []
     if budget.spent:
@@ -135,7 +136,7 @@ def _print_patch(old: Script, new: Script, not_run: Iterable[Edit]) -> None:
     sys.stdout.flush()
 
 
-def _tell(mended: Mended, not_run: Sequence[Outcome]) -> None:
+def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
     """What was proved and what was not. The changes of `not_run` are made without a proof."""
     proofs, main = mended.proofs, mended.program.main.path.resolve()
     kept = [it.edit for proof in proofs for it in proof.outcomes if not it.why]
@@ -150,8 +151,8 @@ def _tell(mended: Mended, not_run: Sequence[Outcome]) -> None:
             for line in _stop("the script stops", mended.before):
                 say_plain(line)
     if not_run:
-        say(f"{plural(len(not_run), 'change')} not proved: {_names([it.edit for it in not_run], main)}")
-    made = [it.edit.finding for it in not_run]
+        say(f"{plural(len(not_run), 'change')} not proved: {_names(not_run, main)}")
+    made = [it.finding for it in not_run]
     for suggestion in mended.suggestions:
         finding = suggestion.finding
         if finding in made:

@@ -60,7 +60,7 @@ class KeptRun:
         except (OSError, ValueError, KeyError, AnympsError):
             return None
         ran = kept["ran"]
-        for name in ("losses", "printed"):
+        for name in ("losses", "printed", "places"):
             ran[name] = tuple(ran[name])
         ran["host"] = tuple(ran["host"])
         ran["trail"] = tuple((file, line) for file, line in ran["trail"])

@@ -21,6 +21,7 @@ from anymps.fix import (
     Proof,
     Ran,
     Suggestion,
+    apply_all,
     device_options,
     edits_for,
     prove,
@@ -42,6 +43,8 @@ class Mended:
     proofs: list[Proof] = field(default_factory=list)
     suggestions: list[Suggestion] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unreached: list[Edit] = field(default_factory=list)
+    """What `unproved` has beyond the edits of the proofs: at lines to which no run is known to have come."""
     before: Ran | None = None
     """The script as it stands; None where a recording told that there is nothing to do."""
 
@@ -67,7 +70,9 @@ class Mender:
         refused: list[Suggestion] = []
         for _ in range(_ROUNDS):
             edits, mended.suggestions = edits_for(found, mended.program)
+            mended.unreached = [it.edit for it in mended.suggestions if it.edit is not None]
             if not edits:
+                mended.unproved = apply_all(mended.unreached, mended.program)
                 break
             if before is None:  # a recording told the findings
                 before, found = self._losses(found)
@@ -75,11 +80,12 @@ class Mender:
             if self._like is None:  # the table has the first run and the last
                 self._like = HostTimes.read(before.host)
             if mended.proofs and not self._budget.allows_run:
+                mended.unproved = apply_all(mended.unreached, mended.program)
                 why = f"not tried within the time of {self._budget.runs} runs: run anymps fix again afterwards"
                 known = {_line_of(it.finding): it.why for it in refused}
                 mended.suggestions += [Suggestion(it.finding, known.get(_line_of(it.finding), why)) for it in edits]
                 break
-            proof = prove(mended.program, edits, before, self._runner(edits), checks, self._budget)
+            proof = prove(mended.program, edits, before, self._runner(edits), checks, self._budget, mended.unreached)
             self._take(mended, proof, checks)
             kept = [outcome for outcome in proof.outcomes if not outcome.why]
             refused = [Suggestion(outcome.edit.finding, outcome.why) for outcome in proof.outcomes if outcome.why]
@@ -103,7 +109,11 @@ class Mender:
         self._progress.run("without --cuda-as-mps", self._budget.longest if whole else 0)
         tried = self._runs.try_out(program, cuda_as_mps=False, steps=steps, seconds=None if whole else left)
         self._budget.spend(tried.ran.seconds, whole=False)
-        return None if tried.cut and not tried.used else replace(tried, cut=not whole)
+        return (
+            None
+            if tried.cut and not tried.used
+            else replace(tried, cut=not whole or self._runs.order.steps is not None)
+        )
 
     def _begin(self) -> tuple[Ran | None, tuple[Finding, ...]]:
         """The script as it stands: from a recording that is there, else by running it."""
@@ -154,7 +164,9 @@ class Mender:
         mended.suggestions += whys
         if proof.after is not None:  # what one change has mended of another finding needs no word
             rules = proof.after.rules
-            mended.suggestions = [it for it in mended.suggestions if rules.get(it.finding.id) or it.why == NOT_RUN]
+            mended.suggestions = [
+                it for it in mended.suggestions if rules.get(it.finding.id) or it.why == NOT_RUN or it.edit is not None
+            ]
             mended.notes = list(checks.notes)
 
 

@@ -152,6 +152,7 @@ class Runs:
             worker=_of_worker(ended.errors) if error else "",
             reached=frozenset((file, line) for file, line in facts["reached"]) if facts else None,
             seconds=ended.seconds,
+            places=tuple(facts.get("places", ())),
         )
 
     @contextmanager

@@ -6,7 +6,7 @@ Runs nothing itself: `prove` is given what runs a script.
 from __future__ import annotations
 
 from anymps.fix._budget import Budget
-from anymps.fix._edits import Edit, Suggestion, edits_for
+from anymps.fix._edits import Edit, Suggestion, apply_all, edits_for
 from anymps.fix._guard import check_may_write, write_all
 from anymps.fix._imports import source_files
 from anymps.fix._lines import new_statements
@@ -29,6 +29,7 @@ __all__ = [
     "Script",
     "Suggestion",
     "agree",
+    "apply_all",
     "check_may_write",
     "comparable",
     "device_options",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from anymps._errors import UsageError
 from anymps.findings import Finding, rule_of
 from anymps.findings import edits as edits_of
 from anymps.findings.edits import Guard, Insert, Safety
+from anymps.fix._imports import source_files
 from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
+
+NOT_KNOWN: Final = "no run is known to have come there (--unproved changes it all the same)"
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,13 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
     suggestions = []
     findings = list(findings)
     elsewhere = list(_elsewhere(findings, program))
+    swallowed = False
     for finding in findings:
         fitting, why = _fitting(finding, program)
-        if fitting is None and any(it.ran and it.finding.id == finding.id for it in elsewhere):
-            continue  # its device is chosen at one of those lines
+        takes = "cuda" not in finding.site.source.lower()  # a device, and asks for none itself
+        if fitting is None and takes and any(it.ran and it.finding.id == finding.id for it in elsewhere):
+            swallowed = True  # its device is chosen at one of those lines
+            continue
         if fitting is None:
             suggestions.append(Suggestion(finding, why))
         elif (place := (fitting.file, fitting.line)) in edits:
@@ -67,25 +74,30 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
     for edit in elsewhere:
         place = edit.file, edit.line
         if place not in edits and edit.ran:
-            edits[place] = edit
+            edits[place] = replace(edit, finding=replace(edit.finding, count=1)) if swallowed else edit
+            swallowed = False
         elif place not in edits:
-            suggestions.append(Suggestion(edit.finding, "no run is known to have come there", edit))
+            suggestions.append(Suggestion(edit.finding, NOT_KNOWN, edit))
     return [edits[place] for place in sorted(edits, reverse=True)], suggestions
 
 
 def _elsewhere(findings: Sequence[Finding], program: Program) -> Iterator[Edit]:
-    """Edits of the whole project that one of the findings asks for, such as of each device that is named as CUDA's."""
+    """Edits of the whole project that one of the findings asks for: of each device that is named as CUDA's, and of all
+    that asks for CUDA in the modules that the script imports. They have no finding of their own, so their count is 0.
+    """
     asking = next((it for it in findings if rule_of(it).project is not None), None)
     if asking is None:
         return
     rule = rule_of(asking)
-    how = rule.project
+    named, asked = rule.project, rule.edit if asking.edit is None else asking.edit.edit
+    modules = source_files(program)
     came = {(Path(it.file).resolve(), it.function) for each in findings for it in (each.site, *each.related_sites)}
     for file in program.files():
         try:
             script = program.script(file)
         except UsageError:
             continue
+        how = asked if file in modules else named
         for line in script.lines_with("cuda"):
             place = script.place(line) if how is not None else None
             if place is None or how is None or place.line != line or script.start_of(how, line) is None:
@@ -102,7 +114,7 @@ def _elsewhere(findings: Sequence[Finding], program: Program) -> Iterator[Edit]:
                 around=script.line(line),
                 recorded=dict(enumerate(script.text.splitlines(), 1)),
             )
-            found = rule.finding(site, what="This line names CUDA as a device.", count=1, edit=how, safety=Safety.SAFE)
+            found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=Safety.SAFE)
             yield Edit(found, file, line, how, ran)
 
 

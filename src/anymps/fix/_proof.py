@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from anymps.findings.edits import Safety
 from anymps.fix._budget import Budget
 from anymps.fix._edits import Edit, apply_all
 from anymps.fix._lines import changed_lines, new_line, statement_lines
@@ -66,7 +67,9 @@ class _Prover:
             return line_between(changed, self.program, file, line)
 
         found = disagreement(self.before, self.again, after, tried, before_line)
-        if found is not None and found.chance and self.again is None and self.budget.allows_run:
+        apart = len({_is_safe(edit) for edit in tried}) > 1  # then a run is kept for those that are safe alone
+        enough = self.budget.left >= self.budget.longest * (2 if apart else 1)
+        if found is not None and found.chance and self.again is None and enough:
             self.again = self.run(self.program)
             self.budget.spend(self.again.seconds)
             found = disagreement(self.before, self.again, after, tried, before_line)
@@ -88,11 +91,13 @@ def prove(
     run: Callable[[Program], Ran],
     check: Check | None = None,
     budget: Budget | None = None,
+    unreached: Sequence[Edit] = (),
 ) -> Proof:
     """Run the program with all edits; where that does not agree with `before`, with fewer, as long as there is time.
 
     Those that something speaks against are left out first, else the halves are tried. What is not proved within the
-    budget is not kept. `check` compares the two programs elsewhere.
+    budget is not kept. `check` compares the two programs elsewhere. `unreached` are edits of lines to which no run is
+    known to have come: they are not tried, and belong to what is not proved.
     """
     prover = _Prover(program, before, run, check, budget or Budget(longest=before.seconds, spent=before.seconds))
     kept: list[Edit] = []
@@ -100,7 +105,7 @@ def prove(
     groups = [sorted(edits, key=lambda edit: edit.finding.order)]
     while groups:
         group = groups.pop(0)
-        if len(groups) + len(prover.whys) and not prover.budget.allows_run:
+        if prover.together and not prover.budget.allows_run:
             for edit in (*group, *(edit for rest in groups for edit in rest)):
                 why = NOT_TRIED.format(prover.together[_place(edit)], prover.budget.runs)
                 prover.whys.setdefault(_place(edit), why)
@@ -120,7 +125,7 @@ def prove(
         outcomes=tuple(outcomes),
         before=before,
         after=best if proved else None,
-        unproved=apply_all(_in_order([*proved, *not_run], edits), program),
+        unproved=apply_all(sorted([*proved, *not_run, *unreached], key=_place, reverse=True), program),
     )
 
 
@@ -136,7 +141,13 @@ def _smaller(group: list[Edit], found: Disagreement, whys: dict[Place, str]) -> 
         innocent = [edit for edit in group if edit not in guilty]
         whys.update(dict.fromkeys(map(_place, guilty), found.why))
         return [innocent, *_halves(guilty)]
-    return _halves(group)
+    sure, rest = ([edit for edit in group if _is_safe(edit) is safe] for safe in (True, False))
+    return [sure, rest] if sure and rest else _halves(group)
+
+
+def _is_safe(edit: Edit) -> bool:
+    """Whether its code means the same everywhere, by its rule: what changed came from others, if there are any."""
+    return edit.finding.edit is not None and edit.finding.edit.safety is Safety.SAFE
 
 
 def _halves(group: list[Edit]) -> list[list[Edit]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isclose, isnan
 
+from anymps.findings import RULES, rule_of
 from anymps.fix._edits import Edit
 from anymps.fix._messages import comparable
 
@@ -26,7 +27,8 @@ class Ran:
     numbers on standard output, `told` what a table of before and after shows. `trail` is where the error was, and
     `worker` what a process that the script started printed when an exception ended it. `reached` are the changed lines
     that the run came to, None if nobody looked. It took `seconds`. `host` are the host's times in its typical step as
-    plain values, which `anymps.forecast.HostTimes` reads.
+    plain values, which `anymps.forecast.HostTimes` reads. `places` are the types of devices of the parameters that an
+    optimizer stepped last.
     """
 
     error: str
@@ -39,6 +41,7 @@ class Ran:
     reached: frozenset[tuple[str, int]] | None = None
     seconds: float = 0.0
     host: tuple[Sequence[Sequence[object]], float] = ((), 0.0)
+    places: tuple[str, ...] = ()
 
     @property
     def stopped(self) -> str:
@@ -79,6 +82,8 @@ def disagreement(
     trail = tuple((file, old_line(file, line)) for file, line in after.trail)
     if after.error and not before.error:
         return Disagreement(f"the script stops: {after.stopped}", _at(edits, trail))
+    if "mps" in before.places and after.places and "mps" not in after.places:
+        return Disagreement(f"the model is on {' and '.join(after.places)} instead of {' and '.join(before.places)}")
     told = {rule: f"{rule} is still told" for rule in _still_told(before, after, edits)}
     if told:
         return Disagreement(next(iter(told.values())), tuple(edit for edit in edits if edit.finding.id in told))
@@ -90,8 +95,14 @@ def disagreement(
         return _numbers_differ(before, again, whole)
     for rule, count in after.rules.items():
         if count > max(before.rules.get(rule, 0), again.rules.get(rule, 0) if again else 0):
-            return Disagreement(f"it brings {rule}", chance=True)
+            moved = tuple(edit for edit in edits if rule_of(edit.finding).about_waits) if _about_waits(rule) else ()
+            return Disagreement(f"it brings {rule}", moved, chance=not moved)
     return _numbers_differ(before, again, after)
+
+
+def _about_waits(rule: str) -> bool:
+    """Whether a rule is about waits: a value that is kept as a tensor waits where it is read then."""
+    return rule in RULES and RULES[rule].about_waits
 
 
 def _same(before: Ran, after: Ran, trail: Trail) -> bool:
