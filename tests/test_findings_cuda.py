@@ -123,6 +123,28 @@ def test_the_device_of_a_file_is_told_once() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "new"),
+    [
+        ('d = torch.device("cpu" if not torch.cuda.is_available() else args.device)',
+         f'd = torch.device("mps" if {MPS} and str(args.device).startswith("cuda") else "cpu" if not '
+         "torch.cuda.is_available() else args.device)"),
+        ('device = args.device if torch.cuda.is_available() else "cpu"',
+         f'device = "mps" if {MPS} and str(args.device).startswith("cuda") else args.device if '
+         'torch.cuda.is_available() else "cpu"'),
+        ('device = dev if torch.cuda.is_available() or force else "cpu"',
+         f'device = "mps" if ({MPS} or force) and str(dev).startswith("cuda") else dev if '
+         'torch.cuda.is_available() or force else "cpu"'),
+        ('n = args.gpu if torch.cuda.is_available() else -1',
+         f"n = args.gpu if {MPS} or torch.cuda.is_available() else -1"),
+    ],
+)  # fmt: skip
+def test_a_device_that_an_option_names(line: str, new: str) -> None:
+    """Its default is CUDA's: an answer of mps alone would ask a Mac for it. `--device cpu` stays what it is."""
+    (finding,) = answered(f"import torch\n{line}\n", [2])
+    assert finding.change is not None and finding.change.new == new
+
+
 def test_a_move_in_a_file_whose_torch_is_not_known() -> None:
     """No code can be built; the words are about the move."""
     (finding,) = answered("model.cuda()\n", [1])

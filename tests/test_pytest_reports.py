@@ -56,6 +56,37 @@ def test_with_a_recording(gate: Gate) -> None:
     assert "MPS101" in (gate.path / "j.xml").read_text()
 
 
+SPOILT = """\
+import html
+import json
+import os
+import sys
+
+import rich
+import torch
+
+def test_its_own():
+    assert rich.MINE
+    assert torch.ones(2, device="mps").sum().item() == 2
+
+def test_spoils():
+    html.escape = json.dumps = os.replace = os.fsync = lambda *given, **named: 1 / 0
+    for name in [it for it in sys.modules if it.partition(".")[0] in ("html", "json", "jinja2", "markupsafe", "rich")]:
+        del sys.modules[name]
+    os.mkdir("gone")
+    os.chdir("gone")
+"""
+
+
+def test_a_suite_that_spoils_python(gate: Gate) -> None:
+    """It replaces functions, has a module named like a package of ours, and removes others: the report is whole."""
+    gate.write(test_it=SPOILT, rich="MINE = True")
+    result = gate.run_alone("-p", "no:cacheprovider", "--mps-report", "html=m.html", "--mps-report", "json=m.json")
+    assert result.ret == pytest.ExitCode.OK, result.stdout.str() + result.stderr.str()
+    assert json.loads((gate.path / "m.json").read_text())["findings"] == []
+    assert "test_it.py" in (gate.path / "m.html").read_text()
+
+
 EXPECTING = """\
 import pytest, torch
 

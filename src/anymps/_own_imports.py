@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["hide_from_script", "own_imports"]
+__all__ = ["forget", "hide_from_script", "own_imports"]
 
 import builtins
 import importlib
@@ -66,6 +66,19 @@ def own_imports() -> Iterator[None]:
             sys.meta_path[:] = finders
             _take({name.partition(".")[0] for name in hidden})
             sys.modules.update(hidden)
+
+
+@contextmanager
+def forget() -> Iterator[None]:
+    """Load, within this, what anymps needs, and take the packages that came with it out of `sys.modules` again.
+
+    Whoever imports one afterwards gets that of its own path.
+    """
+    before = set(sys.modules)
+    try:
+        yield
+    finally:
+        _take(set(_DEPENDENCIES.difference(before)))
 
 
 def hide_from_script() -> None:

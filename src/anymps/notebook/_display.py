@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anymps.findings import Finding, find, read_settings, roots, select
+from anymps.notebook._own import as_it_was
 from anymps.plan import Plan
 from anymps.record import Recording
 from anymps.report import Diff, plan_page, render_diff_html, render_plan, render_summary, renderer
@@ -18,20 +19,21 @@ _FRAME = '<iframe srcdoc="{}" sandbox="allow-scripts" style="' + _STYLE + '"></i
 
 def html(thing: Recording | Plan | Diff) -> str:
     """The page of a recording, a plan or a comparison as a frame for a notebook."""
-    if isinstance(thing, Recording):
-        page = "".join(renderer("html").pieces(thing, _findings(thing)))
-    elif isinstance(thing, Plan):
-        page = plan_page(thing)
-    else:
-        page = render_diff_html(thing)
+    with as_it_was():
+        if isinstance(thing, Recording):
+            page = "".join(renderer("html").pieces(thing, _findings(thing)))
+        elif isinstance(thing, Plan):
+            page = plan_page(thing)
+        else:
+            page = render_diff_html(thing)
     return _FRAME.format(escape(page))
 
 
 def text(thing: Recording | Plan) -> str:
     """The same for a terminal: of a recording the short report."""
-    if isinstance(thing, Plan):
-        return render_plan(thing).rstrip("\n")
-    return render_summary(thing, _findings(thing)).rstrip("\n")
+    with as_it_was():
+        shown = render_plan(thing) if isinstance(thing, Plan) else render_summary(thing, _findings(thing))
+    return shown.rstrip("\n")
 
 
 def register(formatter: Any) -> None:

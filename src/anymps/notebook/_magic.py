@@ -11,6 +11,7 @@ from anymps._errors import AnympsError, UsageError
 from anymps.capture import ending_of, record
 from anymps.notebook._cells import cell_number, watch
 from anymps.notebook._display import register
+from anymps.notebook._own import as_it_was, remember
 from anymps.record import Recording
 
 
@@ -43,6 +44,7 @@ def load_ipython_extension(shell: Any) -> None:
             raise one_line(str(error).removeprefix("anymps: ")) from None
 
     watch(shell)
+    remember()
     register(shell.display_formatter)
     shell.register_magic_function(mps, "cell")
 
@@ -61,5 +63,6 @@ def _recorded(shell: Any, cell: str, mac: str | None, path: str | None, cuda_as_
         if error is not None:
             ending = ending_of(error)
     finally:
-        capture.close(ending)
+        with as_it_was():
+            capture.close(ending)
     return capture.recording

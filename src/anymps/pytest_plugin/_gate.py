@@ -19,6 +19,7 @@ from anymps.pytest_plugin._late import LateErrors, told
 from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, shader_faults, unexpected_fallbacks
 from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
 from anymps.pytest_plugin._options import Settings
+from anymps.pytest_plugin._own import as_it_was
 from anymps.pytest_plugin._selection import Selection
 from anymps.pytest_plugin._verdict import Verdict
 
@@ -186,7 +187,8 @@ class Gate:
     def close(self, status: int, suite: dict[str, object] | None = None) -> None:
         """End the recording, with what is to be kept of the tests."""
         if self.capture is not None:
-            self.capture.close({"status": status}, suite)
+            with as_it_was(self._config):
+                self.capture.close({"status": status}, suite)
 
     def rest(self) -> dict[str, Any]:
         """What belongs to no test: listed tests that are gone, what happened outside of tests, a lost recording."""

@@ -16,6 +16,7 @@ from anymps.device import State, enable
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._options import Settings, read_settings, runs_tests
+from anymps.pytest_plugin._own import remember
 from anymps.pytest_plugin._summary import Expected, Summary
 
 
@@ -25,6 +26,7 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Setti
     Raises UsageError, in one line, for wrong values and where no device can be had.
     """
     settings = read_settings(config, options)
+    remember(config, settings)
     stand_aside()  # a recorded script may have started this pytest
     try:
         # Quiet, as the header says it: pytest captures, and with pytest-xdist would print the line below its last one.

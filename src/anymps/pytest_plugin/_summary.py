@@ -21,6 +21,7 @@ from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._limits import place, relative, times
 from anymps.pytest_plugin._options import Settings, runs_tests
+from anymps.pytest_plugin._own import as_it_was
 from anymps.pytest_plugin._verdict import Verdict
 from anymps.record import RefusalKind
 
@@ -137,8 +138,9 @@ class Summary:
             return (yield)
         finally:
             if self._is_here():
-                self._judge(session, exitstatus)
-                self._write_recording(session)
+                with as_it_was(self._config):
+                    self._judge(session, exitstatus)
+                    self._write_recording(session)
 
     def _judge(self, session: pytest.Session, exitstatus: int) -> None:
         """Judge the manifest as a whole, or bring it up to date."""

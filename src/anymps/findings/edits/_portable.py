@@ -132,6 +132,8 @@ class _Writer:
             return []  # portable already
         if isinstance(node, ast.IfExp) and self._is_device(node.body):
             return self._where_taken(node, self._choice(node))
+        if isinstance(node, ast.IfExp) and (option := self._option(node)) is not None:
+            return self._where_taken(node, self._choice(node, option))
         if isinstance(node, ast.expr) and is_device_text(node):
             return self._where_taken(node, self._instead(node, '"mps"')) if self._chooses(node) else []
         if isinstance(node, ast.Call):
@@ -155,25 +157,42 @@ class _Writer:
     def _meaning(self, node: ast.AST) -> str:
         return self._place.names.meaning(node)
 
-    def _choice(self, node: ast.IfExp) -> list[Splice]:
-        """`"cuda" if torch.cuda.is_available() and not args.cpu else "cpu"`: the same question before, about mps."""
+    def _option(self, node: ast.IfExp) -> ast.expr | None:
+        """`args.device` of `args.device if torch.cuda.is_available() else "cpu"`: it may name CUDA, or the CPU."""
+        negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
+        there = node.orelse if negated else node.body
+        asked = any(map(self._asks, ast.walk(node.test)))
+        named = isinstance(there, (ast.Name, ast.Attribute)) and _NAMES_DEVICE.search(name_of(there))
+        return there if asked and named else None
+
+    def _choice(self, node: ast.IfExp, option: ast.expr | None = None) -> list[Splice]:
+        """`"cuda" if torch.cuda.is_available() and not args.cpu else "cpu"`: the same question before, about mps.
+
+        Of an `option` it is asked whether it names CUDA: what else it names stays.
+        """
         test = self._code.source(node.test)
+        start = self._code.span(node)[0]
+        named = f'str({self._code.source(option)}).startswith("cuda")' if option is not None else ""
+        if isinstance(node.test, ast.UnaryOp) and self._asks(node.test.operand) and named:
+            return [Splice(start, start, f'"mps" if {self._mps} and {named} else ')]
         asked = [it for it in ast.walk(node.test) if isinstance(it, ast.Call) and self._asks(it)]
         if any(isinstance(it, ast.UnaryOp) and isinstance(it.op, ast.Not) and self._asks(it.operand)
                for it in ast.walk(node.test)):  # fmt: skip
             return []
         if asked:
-            start = self._code.span(node.test)[0]
+            before = self._code.span(node.test)[0]
             for call in sorted(asked, key=self._code.span, reverse=True):
                 first, last = self._code.span(call)
-                test = test[: first - start] + self._mps + test[last - start :]
+                test = test[: first - before] + self._mps + test[last - before :]
         else:
             loose = isinstance(node.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (
                 isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
             )
             test = f"{self._mps} and {f'({test})' if loose else test}"
-        mps = '"mps"' if is_device_text(node.body) else f"{self._function(node.body)}({chr(34)}mps{chr(34)})"
-        start = self._code.span(node)[0]
+        plain = option is not None or is_device_text(node.body)
+        mps = '"mps"' if plain else f'{self._function(node.body)}("mps")'
+        if named:
+            test = f"{f'({test})' if isinstance(node.test, ast.BoolOp) else test} and {named}"
         return [Splice(start, start, f"{mps} if {test} else ")]
 
     def _function(self, node: ast.expr) -> str:

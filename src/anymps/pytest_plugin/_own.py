@@ -1,0 +1,37 @@
+"""Reports of a session in Python as it was before the suite, which may replace functions and modules as it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from anymps._own_imports import forget, own_imports
+from anymps._own_python import OwnPython
+from anymps.pytest_plugin._options import Settings
+
+_PYTHON = pytest.StashKey[OwnPython]()
+
+
+def remember(config: pytest.Config, settings: Settings) -> None:
+    """Take down what is there, before a conftest is loaded; only for a session that writes files at its end."""
+    files = settings.reports or settings.recording or settings.update_manifest or settings.update_baseline
+    if not files or _PYTHON in config.stash:
+        return
+    with own_imports(), forget():
+        if settings.reports:
+            import anymps.pytest_plugin._reports  # noqa: F401  # renderers take their time to load
+        python = config.stash[_PYTHON] = OwnPython()
+    config.add_cleanup(python.close)
+
+
+@contextmanager
+def as_it_was(config: pytest.Config) -> Iterator[None]:
+    """Work, within this, in that Python."""
+    python = config.stash.get(_PYTHON, None)
+    if python is None:
+        yield
+        return
+    with python.restored():
+        yield
