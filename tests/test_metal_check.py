@@ -24,7 +24,7 @@ FAULTY = (
 kernel void saxpy(device float* y, constant float* x, constant float& a, uint i [[thread_position_in_grid]]) {
   y[i] += a * x[i];
 }
-kernel void before(device float* y, int i [[thread_position_in_grid]]) { y[i - 1] = 1; }
+kernel void before(device float* y, uint i [[thread_position_in_grid]]) { y[int(i) - 1] = 1; }
 kernel void wild(device float* x, constant long& by, uint i [[thread_position_in_grid]]) {
   x[i + by] = 1.0;
 }
@@ -147,7 +147,7 @@ def test_reads_and_writes_outside_of_a_buffer(faulty: Any) -> None:
         "of 400 (first in thread 100, group 0; 10 times in the launch)."
     ]
     assert (y.tolist(), beside.sum().item()) == ([2.0] * 100 + [0.0] * 100, 1000)
-    line = "kernel void before(device float* y, int i [[thread_position_in_grid]]) { y[i - 1] = 1; }"
+    line = "kernel void before(device float* y, uint i [[thread_position_in_grid]]) { y[int(i) - 1] = 1; }"
     assert _said(faulty.before, x, threads=(2, 2)) == [
         f"The Metal kernel `before` writes before the start of argument 0 {_at(line)}: 4 bytes at byte -4 of 400 "
         "(first in thread 0, group 0; twice in the launch)."

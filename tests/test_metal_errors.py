@@ -266,7 +266,7 @@ STRAY = (
     HEAD
     + """
 kernel void behind(device float* x, uint i [[thread_position_in_grid]]) { x[i] = 1; }
-kernel void before(device float* x, int i [[thread_position_in_grid]]) { x[i - 3] = 1; }
+kernel void before(device float* x, uint i [[thread_position_in_grid]]) { x[int(i) - 3] = 1; }
 struct Two { device float* parts[2]; };
 kernel void in_table(constant Two& two, device const float* x, uint i [[thread_position_in_grid]]) {
   two.parts[1][i] = x[0];

@@ -17,14 +17,15 @@ from anymps.metal._buffer_limit import Refused, refused_buffers
 from anymps.metal._cache import cache_directory, find, keep, work_folder
 from anymps.metal._call_places import CALLED
 from anymps.metal._compiler import CHECKING, RUNTIME, SHIM, Compiler, find_compiler, tool_key
-from anymps.metal._diagnostics import source_line, syntax_error
+from anymps.metal._diagnostics import metal_error, source_line, syntax_error
 from anymps.metal._headers import includes_torch, precompiled, torch_headers, translated_headers
 from anymps.metal._host_code import POISONED, refused_globals, refused_host_code
 from anymps.metal._launchers import launchers
 from anymps.metal._parameters import Unsupported
-from anymps.metal._preprocess import SOURCE_NAME, PreprocessorError, prepare
+from anymps.metal._preprocess import SOURCE_NAME, Prepared, PreprocessorError, prepare
 from anymps.metal._rewrite import translate
 from anymps.metal._unset import find_unset
+from anymps.metal.law import has_parser, refused_by_law
 
 FIBERS_VARIABLE = "ANYMPS_METAL_FIBERS"  # set: no kernel runs as loops over the threads of a group
 
@@ -84,7 +85,7 @@ def _compile_own(name: str, sources: Path, flags: Sequence[str]) -> Path:
 
 
 def _key(source: str, compiler: Compiler, loops: bool) -> str:
-    digest = hashlib.sha256(f"{tool_key(compiler)}\0{loops:d}\0".encode())
+    digest = hashlib.sha256(f"{tool_key(compiler)}\0{loops:d}{has_parser():d}\0".encode())
     if includes_torch(source):
         digest.update(translated_headers()[0].name.encode() + b"\0")
     digest.update(source.encode())
@@ -121,6 +122,8 @@ def _make(source: str, compiler: Compiler, library: Path, loops: bool, chains: b
         translation = translate(text, synced, loops, chains)
     except Unsupported as missing:
         raise RuntimeError(say(missing)) from None
+    if chains:
+        _hold_to_law(source, expanded)
     refused = refused_globals(translation.structure) or refused_buffers(
         kernel.function for kernel in translation.kernels
     )
@@ -167,6 +170,21 @@ def _make(source: str, compiler: Compiler, library: Path, loops: bool, chains: b
         name = foreign.split("'")[1] if "'" in foreign else ""
         offset = max(source.find(name), 0) if name else 0
         raise _refusal(Refused(foreign, offset), source, source)
+
+
+def _hold_to_law(source: str, seen: Prepared) -> None:
+    """Raises what Metal's compiler says of a source; `seen` is what the preprocessor makes of it."""
+    found = []
+    lines, theirs = source.splitlines(), seen.text.splitlines()
+    for refused in refused_by_law(seen.text, torch_headers()):
+        line = source_line(seen, refused.offset)
+        column = refused.offset - seen.text.rfind("\n", 0, refused.offset)
+        physical = seen.text.count("\n", 0, refused.offset)
+        if not 0 < line <= len(lines) or lines[line - 1].rstrip() != theirs[physical].rstrip():
+            column = 1  # a macro's: where in the line is not known
+        found.append((line, column, refused.text))
+    if found:
+        raise metal_error(source, found)
 
 
 def _refusal(refused: Refused, text: str, source: str) -> SyntaxError:

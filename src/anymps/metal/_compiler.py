@@ -29,7 +29,7 @@ METAL_MACROS = (
     "-D__HAVE_SIMDGROUP_MATRIX__=1",
 )
 _SHADER_FLAGS = (
-    "-std=gnu++17",
+    "-std=c++17",  # not gnu++17: `linux` and `unix` are names that a shader may use
     "-O3",
     "-nostdinc",
     "-nostdinc++",
@@ -92,7 +92,10 @@ class Compiler:
         own = (
             ("-Wno-everything", "-ferror-limit=20", "-fno-caret-diagnostics")
             if self.is_clang
-            else ("-fmax-errors=20", "-fdiagnostics-color=never", "-fno-diagnostics-show-caret")
+            else (
+                *("-fmax-errors=20", "-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
+                "-fexcess-precision=fast",  # as with gnu++17: a half is rounded after each operation
+            )
         )
         if not self.checked:
             return (*_SHADER_FLAGS, "-w", native, *own, *self.tuning)
@@ -185,6 +188,7 @@ def shim_digest() -> str:
         *RUNTIME.iterdir(),
         *CHECKING.iterdir(),
         *(here / f"_{name}.py" for name in _TRANSLATION),
+        *(here / "law").iterdir(),
     ]
     for path in sorted(files):
         if path.is_file():

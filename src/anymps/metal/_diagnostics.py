@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from anymps.metal._preprocess import SOURCE_NAME, Prepared
 from anymps.metal._tokens import Rewritten
@@ -33,21 +34,29 @@ def syntax_error(
 
     Without an error in the user's own text it is the first one of all: a header's, or one of the call of a kernel.
     """
-    lines = source.splitlines()
-    shown = []
+    found = []
     for match in _ERROR.finditer(output):
         if match["file"] != SOURCE_NAME:
             continue
         number, column = int(match["line"]), int(match["column"])
         if prepared is not None and rewritten is not None:
             column = rewritten.source_column(prepared.physical.get(number, number), column)
-        line = lines[number - 1] if number <= len(lines) else ""
-        mark = re.sub(r"[^\t]", " ", line[: column - 1]) + "^"
-        shown.append(f"{SOURCE_NAME}:{number}:{column}: error: {_plain(match['text'])}\n{line}\n{mark}\n")
-    if shown:
-        return SyntaxError("".join(shown[:_SHOWN]))
+        found.append((number, column, _plain(match["text"])))
+    if found:
+        return metal_error(source, found)
     first = next((match.group() for match in _ERROR.finditer(output)), output.strip()[:2000])
     return SyntaxError(f"{_plain(first)}\n")
+
+
+def metal_error(source: str, found: Sequence[tuple[int, int, str]]) -> SyntaxError:
+    """The first errors of a source, each with its line and column, as Metal's compiler writes them."""
+    lines = source.splitlines()
+    shown = []
+    for number, column, text in found[:_SHOWN]:
+        line = lines[number - 1] if 0 < number <= len(lines) else ""
+        mark = re.sub(r"[^\t]", " ", line[: column - 1]) + "^"
+        shown.append(f"{SOURCE_NAME}:{number}:{column}: error: {text}\n{line}\n{mark}\n")
+    return SyntaxError("".join(shown))
 
 
 def _plain(message: str) -> str:

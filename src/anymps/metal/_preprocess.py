@@ -57,7 +57,7 @@ def prepare(source: str, compiler: Compiler, always: bool = False) -> Prepared:
                 "-E",
                 "-x",
                 "c++",
-                "-std=gnu++17",
+                "-std=c++17",
                 "-w",
                 "-nostdinc",
                 *METAL_MACROS,

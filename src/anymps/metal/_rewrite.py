@@ -179,6 +179,9 @@ def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[E
                 edits.append(Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}"))
             elif token.text.strip("_") == "noinline" and _is_gnu_attribute(tokens, index):
                 edits.append(blank(text, token))  # the checker sees into what is inlined alone
+            elif token.text == "coherent" and (last := _coherent_end(tokens, index)) >= 0:
+                edits.append(blank(text, token.start, tokens[last].end))
+                index = last
             elif token.text == "kernel" and not is_in_attribute(tokens, index):
                 edits.append(Edit(token.start, token.end, "ANYMPS_KERNEL"))
         elif token.kind == "number":
@@ -201,6 +204,25 @@ def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[E
             index = close
         index += 1
     return edits
+
+
+def _coherent_end(tokens: list[Token], index: int) -> int:
+    """The last token of `coherent` or `coherent(device)` before a type; -1 if the word is a name of the source."""
+    if index and (
+        tokens[index - 1].text in (".", "->", "::") or (tokens[index - 1].kind == "name" and _names_type(tokens, index))
+    ):
+        return -1
+    if index + 1 >= len(tokens):
+        return -1
+    if tokens[index + 1].text == "(":
+        scope = [token.text for token in tokens[index + 2 : index + 4]]
+        return index + 3 if scope in (["device", ")"], ["threadgroup", ")"]) else -1
+    return index if tokens[index + 1].kind == "name" else -1
+
+
+def _names_type(tokens: list[Token], index: int) -> bool:
+    """Whether what stands before a word is a type, and the word its name: `float coherent = 1`."""
+    return tokens[index - 1].text not in _SPECIFIERS and tokens[index - 1].text != "constant"
 
 
 def _wide_element(tokens: list[Token], index: int) -> str:
@@ -329,7 +351,12 @@ def _shared_memory(text: str, code: list[Token], function: Function) -> list[Edi
 def _shared_declaration(code: list[Token], function: Function, statement: list[Token]) -> list[Edit] | None:
     inside = statement[:-1]
     parts = split_commas(inside)
-    if not parts or any(token.text == "=" for token in inside):
+    if not parts:
+        return None
+    values = next((i for i, token in enumerate(parts[0]) if token.text in ("=", "{")), len(parts[0]))
+    if any(token.text == "=" for token in inside):
+        if not any(token.text in ("*", "&", "auto") for token in parts[0][:values]):
+            raise Unsupported("an initializer of threadgroup memory", statement[0].start)
         return None
     names = []
     for number, part in enumerate(parts):

@@ -1,0 +1,136 @@
+"""Pointers and references that are given memory of another address space, as libclang says it of the tree's types.
+
+Of libclang's errors those alone count in which two types name different address spaces, and nothing but that: what else
+it cannot make out, since it knows little of Metal's library, the C++ compiler judges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from anymps.metal._buffer_limit import Refused
+from anymps.metal.law._tree import Said, Tree
+
+_SPACE = re.compile(r"__(private|global|local|constant|generic)\b")
+_METALS = {"global": "device ", "local": "threadgroup ", "constant": "constant ", "private": ""}  # `thread` is not said
+_TYPE = r"'([^']+)'(?: \(aka '([^']+)'\))?(?: \(vector of [^)]*\))?"
+_GIVEN = re.compile(rf"(cannot initialize .* of type) {_TYPE} with an ([lr]value) of type {_TYPE}$")
+_ASSIGNED = re.compile(rf"assigning {_TYPE} to {_TYPE} changes address space of pointer$")
+_TAKEN = re.compile(rf"assigning to {_TYPE} from incompatible type {_TYPE}$")
+_BOUND = re.compile(rf"binding reference of type {_TYPE} to value of type {_TYPE} changes address space$")
+_CAST = re.compile(
+    rf"((?:C-style|reinterpret_|static_|const_)\s?cast from) {_TYPE} to {_TYPE} "
+    r"(converts between mismatching address spaces|is not allowed)$"
+)
+_OPERANDS = re.compile(rf"(incompatible operand types|comparison of distinct pointer types) \({_TYPE} and {_TYPE}\)$")
+_NO_MATCH = re.compile(r"no matching (?:function for call to|constructor for initialization of) '([^']+)'$")
+_COUNT = re.compile(
+    r"requires (?:at (?:least|most) )?(?:\d+|single|0) .*argument|requires single argument|no arguments"
+)
+_PASSED = re.compile(
+    r"(?:cannot pass pointer to|cannot bind reference in) address space '__(\w+)' "
+    r"(?:as a pointer to|to object in) address space '__(\w+)'"
+)
+_KNOWN = re.compile(rf"no known conversion from {_TYPE} to {_TYPE} for")
+_DEDUCED = re.compile(rf"deduced type {_TYPE} of .* does not match adjusted type {_TYPE} of argument")
+_COPIES = re.compile(r"\(the implicit (?:copy|move) constructor\)")
+_DISABLED = "candidate disabled: anymps: "  # in library.h: an atomic function that a type, or an order, has not
+
+
+def refused_conversions(tree: Tree) -> Iterator[Refused]:
+    """Every place where memory of one address space is taken for another's."""
+    for said in tree.said:
+        text = _words(said)
+        if text:
+            yield Refused(text, said.offset)
+
+
+def _words(said: Said) -> str:
+    """What Metal's compiler would say of it; empty if address spaces are not what is wrong."""
+    text = said.text
+    if match := _GIVEN.match(text):
+        before, wanted, wanted_too, how, given, given_too = match.groups()
+        if _differ(wanted_too or wanted, given_too or given):
+            return f"{before} {_plain(wanted, wanted_too)} with an {how} of type {_plain(given, given_too)}"
+    elif match := _ASSIGNED.match(text):
+        given, given_too, wanted, wanted_too = match.groups()
+        if _differ(wanted_too or wanted, given_too or given):
+            return f"assigning to {_plain(wanted, wanted_too)} from incompatible type {_plain(given, given_too)}"
+    elif match := _TAKEN.match(text):
+        wanted, wanted_too, given, given_too = match.groups()
+        if _differ(wanted_too or wanted, given_too or given):
+            return f"assigning to {_plain(wanted, wanted_too)} from incompatible type {_plain(given, given_too)}"
+    elif match := _BOUND.match(text):
+        wanted, wanted_too, given, given_too = match.groups()
+        if _differ(f"{wanted_too or wanted} &", f"{given_too or given} &"):
+            wanted, given = _plain(wanted, wanted_too), _plain(given, given_too)
+            return f"reference to type {wanted} could not bind to an lvalue of type {given}"
+    elif match := _CAST.match(text):
+        before, given, given_too, wanted, wanted_too, after = match.groups()
+        if _differ(wanted_too or wanted, given_too or given):
+            return f"{before} {_plain(given, given_too)} to {_plain(wanted, wanted_too)} {after}"
+    elif match := _OPERANDS.match(text):
+        before, one, one_too, other, other_too = match.groups()
+        if _differ(one_too or one, other_too or other):
+            return f"{before} ({_plain(one, one_too)} and {_plain(other, other_too)})"
+    elif (match := _NO_MATCH.match(text)) and _is_about_spaces(said):
+        return f"{text[: match.start(1)]}{_spaces(match[1])}'"
+    return ""
+
+
+def _is_about_spaces(said: Said) -> bool:
+    """Whether each function that could be meant fails for an address space, or for what Metal has it not for."""
+    if any(note.startswith(_DISABLED) for note in said.notes):
+        return True
+    found = False
+    for note in said.notes:
+        if note.startswith(("in instantiation", "expanded from", "while ")):
+            continue
+        if _COUNT.search(note) or _COPIES.search(note):
+            continue
+        if match := _PASSED.search(note):
+            different = "generic" not in match.groups()
+        elif match := _KNOWN.search(note) or _DEDUCED.search(note):
+            one, one_too, other, other_too = match.groups()
+            different = _differ(one_too or one, other_too or other)
+        else:
+            different = False
+        if not different:
+            return False
+        found = True
+    return found
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether both are pointers, references or arrays, and their memory is in two spaces that Metal has."""
+    first, second = _memory(one), _memory(other)
+    return bool(first and second) and first != second and "generic" not in (first, second)
+
+
+def _memory(text: str) -> str:
+    """The address space that a type points to, or that an array is in."""
+    pointer = re.match(r"(.*?)[*&]+(?: ?__private)?(?: ?const)?$", text)
+    target = pointer[1] if pointer is not None else text if text.endswith("]") else ""
+    found = _SPACE.findall(target)
+    return found[-1] if found else ""
+
+
+def _plain(text: str, too: str | None) -> str:
+    also = f" (aka '{_spaces(too)}')" if too and _spaces(too) != _spaces(text) else ""
+    return f"'{_spaces(text)}'{also}"
+
+
+def type_words(kind: Any) -> str:
+    """A type in quotes, as Metal's compiler says it."""
+    text, canonical = kind.spelling, kind.get_canonical().spelling
+    return _plain(text, canonical if canonical != text and "vector" not in canonical else None)
+
+
+def _spaces(text: str) -> str:
+    """A type with Metal's words for address spaces."""
+    text = re.sub(r"([*&]) ?__private\b", r"\1", text)
+    text = re.sub(r"((?:const |volatile )*)__(private|global|local|constant) ", lambda m: m[1] + _METALS[m[2]], text)
+    text = text.replace("anymps_name_", "").replace("__bf16", "bfloat")
+    return text.replace("__private", "").strip()
