@@ -467,15 +467,19 @@ def test_lines_to_which_no_run_came(folder: Path) -> None:
         'import sys\nimport torch\n\n\ndef later():\n    device = "cuda"\n    return torch.ones(2, device=device)\n\n\n'
         "model = torch.nn.Linear(4, 2).cuda()\nif len(sys.argv) > 1:\n    later()\n"
     )
+    (folder / "other.py").write_text('import torch\n\nDEVICE = "cuda"\n')
     told = fix(folder, "--cuda-as-mps", "port.py")
     assert told.status == 0, told.err
     assert "anymps: 1 change proved: MPS409 in line 10" in told.err.splitlines()
-    why = "not changed: no run is known to have come there (--unproved changes it all the same)"
-    assert f"  MPS409  port.py:6  {why}" in told.err.splitlines(), told.err
+    why = "(--unproved changes it all the same)"
+    lines = told.err.splitlines()
+    assert f"  MPS409  port.py:6  not changed: the run did not come to its line {why}" in lines, told.err
+    assert f"  MPS409  other.py:3  not changed: no run is known to have come there {why}" in lines, told.err
     assert ('device = "cuda"' not in told.out, "+model" in told.out) == (True, True)
     made = fix(folder, "--cuda-as-mps", "--unproved", "--write", "--force", "port.py")
     assert made.out.splitlines()[0] == "# not proved, the run did not come there: MPS409 in line 6"
-    assert "anymps: 1 change not proved: MPS409 in line 6" in made.err.splitlines(), made.err
+    assert "anymps: 2 changes not proved: MPS409 in line 6, MPS409 in line 3 of other.py" in made.err.splitlines()
+    assert '+DEVICE = "mps" if torch.backends.mps.is_available() else "cuda"' in made.out.splitlines()
     assert why not in made.err
     written = (folder / "port.py").read_text()
     assert '    device = "mps" if torch.backends.mps.is_available() else "cuda"\n' in written

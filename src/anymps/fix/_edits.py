@@ -104,7 +104,8 @@ def _elsewhere(findings: Sequence[Finding], program: Program) -> Iterator[Edit]:
                 continue
             imported = file == program.main.path.resolve() or any(known == file for known, _ in came)
             at_import = place.function == "<module>"  # also the head of a function, with its defaults
-            ran = imported and (at_import or (file, place.function) in came)
+            # Whether the run came to a line of what the script imports, the proof tells.
+            ran = file in modules or (imported and (at_import or (file, place.function) in came))
             site = Site(
                 str(file),
                 line,
