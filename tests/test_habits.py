@@ -542,6 +542,27 @@ def test_autocast_island_for_another_device(kind: str) -> None:
     assert (note.occurrence.count, note.other.source) == (1, 'with torch.autocast("mps", dtype=torch.float16):')
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_autocast_island_that_is_compiled(backend: str) -> None:
+    """Within a function for torch.compile it stands at the `with`, not at the call; told once."""
+
+    def island(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cuda", enabled=False):
+            return x @ x
+
+    compiled = torch.compile(island, backend=backend)
+
+    def run() -> None:
+        x = torch.ones(2, 2, device="mps")
+        with torch.autocast("mps", dtype=torch.float16):
+            for _ in range(2):
+                compiled(x)
+
+    (note,) = noted(run, "autocast_island")
+    assert note.occurrence.site.source == 'with torch.autocast("cuda", enabled=False):'
+    assert note.other.source == 'with torch.autocast("mps", dtype=torch.float16):'
+
+
 def test_autocast_island_for_mps() -> None:
     """A region that switches autocast off for mps itself is what the program means."""
 

@@ -194,9 +194,9 @@ class Habits:
     def _note(self, what: str, **facts: object) -> None:
         self._write(what, self._core.current_site(), 0, facts)
 
-    def _note_once(self, what: str, other: int = 0, /, **facts: object) -> None:
-        """Once a line."""
-        site = self._core.current_site()
+    def _note_once(self, what: str, other: int = 0, site: int | None = None, /, **facts: object) -> None:
+        """Once a line: the running one, or `site`."""
+        site = self._core.current_site() if site is None else site
         if (what, site) not in self._told:
             self._told.add((what, site))
             self._write(what, site, other, facts)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any, Final, Protocol
 
 import torch
+from torch._guards import TracingContext
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
 
@@ -15,12 +18,13 @@ from anymps.capture._core import Core
 
 Finish = Callable[[BaseException | None], object]
 Watched = Callable[..., Finish | None]
+_NEAR: Final = 8  # frames between `__enter__` and what calls it
 
 
 class NoteOnce(Protocol):
-    """Writes a mark for the running line, once a line; `other` is another line that belongs to it."""
+    """Writes a mark for the running line or `site`, once a line; `other` is another line that belongs to it."""
 
-    def __call__(self, what: str, other: int = 0, /, **facts: object) -> None:
+    def __call__(self, what: str, other: int = 0, site: int | None = None, /, **facts: object) -> None:
         """Write it."""
 
 
@@ -56,14 +60,24 @@ class Precision:
     def _entered(self, region: Any) -> None:
         if region.device == "mps":
             if region._enabled:
-                self._thread.switched_on = self._core.current_site()
+                self._thread.switched_on = self._compiled_site() or self._core.current_site()
         elif not region._enabled:
             if torch.is_autocast_enabled("mps"):
                 outer = str(torch.get_autocast_dtype("mps")).removeprefix("torch.")
                 switched_on = getattr(self._thread, "switched_on", 0)
-                self._note_once("autocast_island", switched_on, device=region.device, dtype=outer)
+                site = self._compiled_site()
+                # A compiled function enters what was told while it was compiled; there is no `with` around it then.
+                if site is not None or not _is_in_graph(sys._getframe()):
+                    self._note_once("autocast_island", switched_on, site, device=region.device, dtype=outer)
         elif region.device == "cpu":
             self._births[region] = self._core.ledger_state()[0]
+
+    def _compiled_site(self) -> int | None:
+        """The line that torch.compile reads; None where it does not: the running line is then the program's."""
+        read = TracingContext.extract_stack()
+        if not read or read[-1].lineno is None:
+            return None
+        return int(self._core.site(read[-1].filename, read[-1].lineno, read[-1].name, ""))
 
     def _left(self, region: Any, *_: Any) -> None:
         births = self._births.pop(region, None)
@@ -85,6 +99,17 @@ class Precision:
             self._note_once("backward", autocast=str(torch.get_autocast_dtype("mps")).removeprefix("torch."))
         if torch.is_anomaly_enabled() and torch.is_anomaly_check_nan_enabled():
             self._note_once("anomaly")
+
+
+def _is_in_graph(frame: FrameType | None) -> bool:
+    """Whether a graph that torch.compile made enters the region, and not a line of the program."""
+    for _ in range(_NEAR):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "_enter_autocast":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _dtype(region: autocast) -> str:
