@@ -83,6 +83,8 @@ def test_a_portable_script_is_no_finding() -> None:
         ("n = torch.cuda.device_count()",
          "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the answer is 0, and the script does what "
          "it does on a CPU."),
+        ("print(torch.cuda.current_device(), torch.cuda.device_count())",
+         "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises."),
         ("torch.cuda.manual_seed(1)",
          "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac, where "
          "`torch.manual_seed` seeds mps, too."),
@@ -150,6 +152,15 @@ def test_a_move_in_a_file_whose_torch_is_not_known() -> None:
     (finding,) = answered("model.cuda()\n", [1])
     assert finding.fix == (
         "Write `.to(device)` for `.cuda()`, with a `device` that is chosen once: mps where there is one, else CUDA."
+    )
+
+
+def test_a_type_of_cuda() -> None:
+    """What it makes, a function makes on any device."""
+    (finding,) = answered("import torch\nmask = torch.cuda.ByteTensor(x.size())\n", [2])
+    assert finding.fix == (
+        "Make it by a function that takes a device: `torch.empty(size, dtype=torch.uint8, device=device)`, and "
+        "`torch.tensor(...)` of values."
     )
 
 

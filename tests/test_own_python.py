@@ -134,6 +134,7 @@ def test_imports_come_from_the_interpreters_own_path(tmp_path: Path, monkeypatch
     """Not from a folder that the script put first, nor from `sys.modules` as it left it; its modules come back."""
     for name in ("jinja2", "markupsafe", "html"):
         (tmp_path / f"{name}.py").write_text("MINE = True\n", encoding="utf-8")
+        monkeypatch.setitem(sys.modules, name, sys.modules.get(name, sys))  # is not there afterwards if it was not
         for loaded in [it for it in sys.modules if it.partition(".")[0] == name]:
             monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.syspath_prepend(str(tmp_path))

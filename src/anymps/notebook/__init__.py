@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from anymps._own_imports import own_imports
-
-with own_imports():  # a notebook may have a `rich.py` beside it
-    from anymps.notebook._cells import begin, finish
-    from anymps.notebook._display import html
-    from anymps.notebook._execute import execute, read
-    from anymps.notebook._magic import load_ipython_extension
+from anymps.notebook._cells import begin, finish
+from anymps.notebook._display import html
+from anymps.notebook._execute import execute, read
+from anymps.notebook._magic import load_ipython_extension
 
 __all__ = ["begin", "execute", "finish", "html", "load_ipython_extension", "read"]

@@ -6,11 +6,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from anymps._own_imports import own_imports
 from anymps.findings import Finding, find, read_settings, roots, select
 from anymps.notebook._own import as_it_was
 from anymps.plan import Plan
 from anymps.record import Recording
-from anymps.report import Diff, plan_page, render_diff_html, render_plan, render_summary, renderer
+
+with own_imports():  # a notebook may have a `rich.py` beside it
+    from anymps.report import Diff, plan_page, render_diff_html, render_plan, render_summary, renderer
 
 # Scripts of the page itself run, and reach nothing of the notebook.
 _STYLE = "width: 100%; height: 640px; border: 1px solid #8884"

@@ -193,12 +193,21 @@ def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Find
         what=f"This line asks for CUDA, and mps answered.{others}",
         count=line.count + sum(user.count for user in users),
         why=_why(line.place),
-        fix=_MOVED if ".cuda(" in line.site.source else _WITHOUT_CODE,
+        fix=_in_words(line.site.source),
         related_sites=[user.site for user in users[:_MOST_USERS]],
         edit=edit,
         written=_KEPT if users else "Write `{new}`. Elsewhere it means what it did.",
         severity=Severity.INFO if line.place is not None and _words_of(line.place) & _SEEDS else None,
     )
+
+
+def _in_words(source: str) -> str:
+    """What to do about a line for which no code can be built."""
+    typed = _TYPED.search(source)
+    if typed is not None and typed[1] in _DTYPES:
+        made = f"`torch.empty(size, dtype=torch.{_DTYPES[typed[1]]}, device=device)`"
+        return f"Make it by a function that takes a device: {made}, and `torch.tensor(...)` of values."
+    return _MOVED if ".cuda(" in source else _WITHOUT_CODE
 
 
 def _shortened(finding: Finding, before: Finding | None) -> Finding:
@@ -241,6 +250,12 @@ _WITHOUT_CODE: Final = "Ask for mps first where there is one, and leave what onl
 _MOVED: Final = (
     "Write `.to(device)` for `.cuda()`, with a `device` that is chosen once: mps where there is one, else CUDA."
 )
+_TYPED: Final = re.compile(r"\bcuda\.([A-Z]\w*)Tensor\(")
+_DTYPES: Final = {
+    "BFloat16": "bfloat16", "Bool": "bool", "Byte": "uint8", "Char": "int8", "Double": "float32", "Float": "float32",
+    "Half": "float16", "Int": "int32", "Long": "int64", "Short": "int16",
+}  # fmt: skip
+"""Of the types of `torch.cuda`; mps has no float64."""
 _SEEDS: Final = frozenset({"manual_seed", "manual_seed_all"})
 _WHY: Final = "Only `--cuda-as-mps` lets this line use the Mac's GPU. "
 
@@ -270,7 +285,7 @@ def _why(place: Place | None) -> str:
         return f"{_WHY}Without it the script chooses the CPU."
     if "is_available" in names:
         return f"{_WHY}Without it the answer is no, and the script does what it does on a CPU."
-    if "device_count" in names:
+    if "device_count" in names and "current_device" not in names:
         return f"{_WHY}Without it the answer is 0, and the script does what it does on a CPU."
     if names & _SEEDS:
         return (
