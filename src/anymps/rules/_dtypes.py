@@ -265,8 +265,18 @@ def refused_dtype(operator: str, dtype: str, version: str | TorchVersion) -> Bac
     Raises UnsupportedTorchError for a release outside the supported range.
     """
     release = check_supported(version).release
-    rows = in_force(REFUSED_DTYPES, release)
-    return next((row.text for row in rows if operator in row.operators and dtype in row.dtypes), None)
+    rows = _refused(release).get(operator, ())
+    return next((row.text for row in rows if dtype in row.dtypes), None)
+
+
+@lru_cache(maxsize=1)
+def _refused(release: Release) -> dict[str, list[DtypeRefusal]]:
+    """The rows of a release by operator, each in their order: every start asks for thousands."""
+    found: dict[str, list[DtypeRefusal]] = {}
+    for row in in_force(REFUSED_DTYPES, release):
+        for operator in row.operators:
+            found.setdefault(operator, []).append(row)
+    return found
 
 
 @lru_cache(maxsize=1)
