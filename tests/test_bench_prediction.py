@@ -105,3 +105,13 @@ def test_json_follows_its_schema(virtual: bool) -> None:
     document["predictions"][0]["held"] = "perhaps"
     with pytest.raises(jsonschema.ValidationError):
         follows_the_schema(document)
+
+
+def test_times_of_another_release_are_compared_with_nothing() -> None:
+    """What was measured was the installed one's."""
+    found = predict(timed(2.0, 40.0), products(), "2.4")
+    assert (found.held, found.compared) == (None, None)
+    assert str(found) == (
+        "A step of train.py would take about 33.9 ms on an M3 Pro 18GB (17.4 to 68.9 ms), bound by compute. These are "
+        "the times of torch 2.4, for the calls that torch 2.13.0 makes here."
+    )
