@@ -18,6 +18,8 @@ from anymps.findings.advice._user_line import without_read
 from anymps.findings.edits import LineEdit, Safety
 from anymps.fix import Budget, Disagreement, Edit, Program, Ran, edits_for, prove
 from anymps.fix._ran import disagreement
+from anymps.forecast import HostTimes
+from anymps.forecast._alike import HostTime
 from anymps.record import Site
 
 TEXT = "o = Adam(p)\no.zero_grad(set_to_none=False)\n"
@@ -216,6 +218,9 @@ def test_a_script_that_ends_with_its_own_exception(edits: Sequence[Edit]) -> Non
     assert why(stopped, None, stopped, edits) in ("MPS811 is still told", "MPS812 is still told")
 
 
+HOST = HostTimes((HostTime("kernel aten::mm 3", 1e-3, None),), 0.25)
+
+
 class Runs:
     """Runs nothing: what a program does is read off its text."""
 
@@ -226,11 +231,15 @@ class Runs:
         self.found = tuple(found)
         self.rules = rules
         self.tried: list[str] = []
+        self.like: list[HostTimes | None] = []
 
-    def run(self, changed: Program, keep: object = None) -> tuple[Ran, tuple[Finding, ...]]:
+    def run(
+        self, changed: Program, keep: object = None, like: HostTimes | None = None
+    ) -> tuple[Ran, tuple[Finding, ...]]:
+        self.like.append(like)
         rules = rules_of(text_of(changed))
         rules |= {self.rules: max(rules.values())} if self.rules else {}
-        return replace(BEFORE, rules=rules), self.found
+        return replace(BEFORE, rules=rules, host=HOST), self.found
 
     def try_out(self, changed: Program, **_: object) -> Tried:
         self.tried.append(text_of(changed))
@@ -254,6 +263,7 @@ def test_what_another_change_has_mended_is_not_suggested(
     after = "o = Adam(p, fused=True)\no.zero_grad()\n"
     assert text_of(mended.program) == after
     assert (len(mended.proofs), mended.suggestions) == (1, [])
+    assert runs.like == [None, HOST]  # what is not changed takes the same in both columns of the table
     assert sorted(runs.tried) == sorted([TEXT, after])  # without a GPU
     assert mended.notes == ["without a GPU the first 2 losses agree"]
     assert capsys.readouterr().err.splitlines() == [

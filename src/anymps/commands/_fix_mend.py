@@ -151,7 +151,7 @@ class Mender:
             unchanged = not list(program.differences_from(self._program))
             what = "the script as it stands once more" if unchanged else f"with up to {plural(len(edits), 'change')}"
             self._progress.run(what, self._budget.longest)
-            ran, found = replace(self._runs, like=self._like).run(program)
+            ran, found = self._runs.run(program, like=self._like)
             self._found[id(ran)] = found
             return ran
 

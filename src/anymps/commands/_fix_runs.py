@@ -67,22 +67,22 @@ class _Ended:
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs `words`, a script and its arguments, each time in a process that may take `seconds`.
-
-    `like` are the host's times in the step of the script as it stands, which count for what other programs do alike.
-    """
+    """Runs `words`, a script and its arguments, each time in a process that may take `seconds`."""
 
     words: tuple[str, ...]
     order: Order
     seconds: float
-    like: HostTimes | None = None
 
     def run(
-        self, program: Program, keep: Callable[[Path, Ran, Sequence[str]], None] | None = None
+        self,
+        program: Program,
+        keep: Callable[[Path, Ran, Sequence[str]], None] | None = None,
+        like: HostTimes | None = None,
     ) -> tuple[Ran, tuple[Finding, ...]]:
         """Run a program's texts with the same seeds and read what it did; its findings beside it.
 
-        `keep` is given the recording, what was read of it, and the files of the program's modules.
+        `keep` is given the recording, what was read of it, and the files of the program's modules. `like` are the
+        host's times in the step of the script as it stands, which count for what this program does alike.
 
         Raises UsageError, in one line, where the run could not start or did not end in time.
         """
@@ -102,7 +102,7 @@ class Runs:
                 ran = replace(
                     ran,
                     rules=Counter(finding.id for finding in findings),
-                    told=told_of(opened, findings, self.like),
+                    told=told_of(opened, findings, like),
                     host=host_of(opened),
                     reached=None if ran.reached is None else ran.reached | _sites(opened),
                 )
