@@ -28,7 +28,7 @@ def plan_json(plan: Plan) -> str:
         "generator": {"name": "anymps", "version": __version__},
         "script": plan.script,
         "torch": plan.torch,
-        "times_of": plan.times_of or None,
+        **({"times_of": plan.times_of} if plan.times_of else {}),
         "asked_about": plan.asked[0].name if len(plan.asked) == 1 else None,
         "asked": [mac.name for mac in plan.asked],
         "steps": plan.base.steps,
