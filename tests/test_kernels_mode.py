@@ -20,8 +20,8 @@ REAL = f"import anymps, torch\nanymps.enable({MAC!r}, kernels='real')\n"
 _INDEX = [("i", "thread_position_in_grid")]
 
 
-def planted(name: str, operation: str) -> str:
-    """A kernel with out[i] = a[i] `operation` b[i]."""
+def planted(name: str, operation: str, place: str = "%k") -> str:
+    """A kernel with out[i] = a[i] `operation` b[i], or b[0] with 0 as `place`."""
     return module(
         name,
         [("out", "float", 0), ("a", "float", 0), ("b", "float", 0)],
@@ -29,7 +29,7 @@ def planted(name: str, operation: str) -> str:
         f"""
       %k = zext i32 %i to i64
       %pa = getelementptr float, ptr addrspace(1) %a, i64 %k
-      %pb = getelementptr float, ptr addrspace(1) %b, i64 %k
+      %pb = getelementptr float, ptr addrspace(1) %b, i64 {place}
       %x = load float, ptr addrspace(1) %pa
       %y = load float, ptr addrspace(1) %pb
       %z = {operation} float %x, %y
@@ -89,6 +89,36 @@ def test_a_described_call_runs_on_the_kernel_and_others_as_always(kernels: dict[
         "[3.0, 3.0, 3.0] [3.0, 3.0, 3.0] [3.0, 3.0, 3.0]",
         "1.0",
         "True mps:0",
+    ]
+
+
+def test_later_calls_of_a_signature_are_not_described_again(cache: Path) -> None:
+    """Values may differ, numbers among them; in place, and into an empty tensor, too. Likewise what has no kernel."""
+    texts = {"add_dense_float_float": planted("add_dense_float_float", "fsub")}
+    texts["add_dense_scalar_float_float"] = planted("add_dense_scalar_float_float", "fsub", "0")
+    (cache / "kernels").mkdir(mode=0o755)
+    library = metallib({name: bitcode(text) for name, text in texts.items()})
+    (cache / "kernels" / f"torch-{RELEASE}.metallib").write_bytes(library)
+    code = REAL + (
+        "from anymps.metal.kernels import Launcher\n"
+        "from anymps.device import real_calls\n"
+        "asked, described = [], Launcher.__call__\n"
+        "Launcher.__call__ = lambda self, name, *rest: asked.append(name) or described(self, name, *rest)\n"
+        "x, y = torch.full((3,), 5.0, device='mps'), torch.full((3,), 2.0, device='mps')\n"
+        "print([(x + number).tolist() for number in (1.0, 2.5, 4.0)], [(one + y)[0].item() for one in (x, -y)])\n"
+        "print([x.add_(y)[0].item() for _ in range(3)], x.tolist())\n"
+        "print([torch.add(one, y, out=torch.empty(0, device='mps')).tolist() for one in (x, -y)])\n"
+        "print([(x * y)[0].item(), (-y * y)[0].item()], (x[::2] + y[:2]).tolist())\n"
+        "print([name.removeprefix('aten::') for name in asked])\n"
+        "print(dict(real_calls()))\n"
+    )
+    assert run_python(code, {"ANYMPS_CACHE_DIR": str(cache)}).lines == [
+        "[[4.0, 4.0, 4.0], [2.5, 2.5, 2.5], [1.0, 1.0, 1.0]] [3.0, -4.0]",
+        "[3.0, 1.0, -1.0] [-1.0, -1.0, -1.0]",
+        "[[-3.0, -3.0, -3.0], [-4.0, -4.0, -4.0]]",
+        "[-2.0, -4.0] [1.0, 1.0]",
+        "['add.Tensor', 'neg', 'add.Tensor', 'add_.Tensor', 'add.out', 'mul.Tensor', 'add.Tensor']",
+        "{'aten::add.Tensor': 5, 'aten::add_.Tensor': 3, 'aten::add.out': 2}",
     ]
 
 

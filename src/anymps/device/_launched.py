@@ -18,6 +18,7 @@ KERNELS = ("cpu", "real")
 ON_A_MAC = "anymps: kernels='real' is for the virtual device; this Mac runs PyTorch's own kernels anyway"
 
 _launcher: Launcher | None = None
+_core: NativeCore | None = None
 
 
 def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
@@ -60,14 +61,16 @@ def open_real_kernels(version: TorchVersion) -> Metallib:
 
 def offer_calls(core: NativeCore, kernels: Metallib, version: TorchVersion) -> None:
     """Has the device offer its calls to the kernels first."""
-    global _launcher
+    global _launcher, _core
     from anymps.metal.kernels import KernelLibrary, Launcher
 
     major, minor, *_ = version.release
-    _launcher = Launcher(KernelLibrary(kernels, core), (major, minor))
+    _launcher, _core = Launcher(KernelLibrary(kernels, core), (major, minor)), core
     core.offer_calls(_launcher.operators(), _launcher)
 
 
 def real_calls() -> Counter[str] | None:
     """How many calls of each operator PyTorch's own kernels have computed; None without them."""
-    return None if _launcher is None else Counter(_launcher.real)
+    if _launcher is None or _core is None:
+        return None
+    return _launcher.real + Counter(_core.kept_launches())

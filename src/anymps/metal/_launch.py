@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -16,6 +17,17 @@ from anymps.metal._runtime import KernelEntry, Report, runtime
 _ALIGNED = 16  # where constants begin
 
 Sizes3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A call as `anymps_rt_call` takes it: `places` are where the bytes of constants begin, by buffer."""
+
+    entry: int
+    data: bytes
+    count: int
+    shape: bytes
+    places: Mapping[int, int]
 
 
 class Launcher:
@@ -46,6 +58,13 @@ class Launcher:
         report = Report()
         runtime().anymps_rt_last_report(ctypes.byref(report))
         return report
+
+    def packed(self, bound: Arguments, grid: Sizes3, group: Sizes3) -> Packed:
+        """What a call of it hands over, to be used again with other addresses."""
+        count, data = self._packed(bound, iter([one.data_ptr() for one in bound.tensors()]), None)
+        lengths = [len(slot.data) if isinstance(slot, Constant) else 0 for slot in bound.slots]
+        *_, places = _packing((*lengths, *[0] * (count - len(lengths))))
+        return Packed(self._entry, data, count, _shape(grid, group), dict(places))
 
     def _packed(
         self, bound: Arguments, addresses: Iterator[int], errors: tuple[int, ErrorBuffer] | None

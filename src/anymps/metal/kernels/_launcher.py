@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anymps._errors import KernelsError
+from anymps.metal.kernels._kept import Recipe, recipe_of
 from anymps.metal.kernels._llvm import llvm
 from anymps.metal.kernels._support import support
-from anymps.metal.kernels.launches import DESCRIBED, Call
+from anymps.metal.kernels.launches import BY_VALUES, DESCRIBED, Call, Work
 
 if TYPE_CHECKING:
-    from anymps.metal.kernels._library import KernelLibrary
+    from anymps.metal.kernels._library import CompiledKernel, KernelLibrary
+
+Answer = tuple["tuple[torch.Tensor, ...] | None", "Recipe | None", bool]
+"""The results, or None for a call that no kernel is known for; and whether the next call of the same signature (dtypes,
+sizes, strides, numbers) is to be computed by the recipe, or, without one, by no kernel either."""
 
 
 def check_tools() -> None:
@@ -33,14 +38,14 @@ class Launcher:
         self._lost: set[str] = set()  # kernels that this machine cannot run
         self._lock = threading.Lock()
         self.real: Counter[str] = Counter()
-        """How many calls of each operator a kernel has computed."""
+        """How many calls of each operator a kernel has computed here; those of recipes are counted by the device."""
 
     def operators(self) -> list[str]:
         """The operators that may have a described launch."""
         return sorted(self._schemas)
 
-    def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> tuple[torch.Tensor, ...] | None:
-        """The results of a call on tensors of this machine's memory; None for one that no kernel is known for."""
+    def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> Answer:
+        """What becomes of a call on tensors of this machine's memory."""
         schema = self._schemas[operator]
         names = [argument.name for argument in schema.arguments]
         call = Call(
@@ -52,22 +57,43 @@ class Launcher:
             self._release,
         )
         with torch._C.DisableTorchFunction():  # a mode of the program's is not meant for what a call is made of
+            before = {name: one.shape for name, one in call.given.items() if isinstance(one, torch.Tensor)}
             work = DESCRIBED[_packet(operator)](call)
-            if work is None or not self._lost.isdisjoint(one.kernel for one in work.launches):
-                return None
-            for one in work.launches:
-                try:
-                    kernel = self._library[one.kernel]
-                except KernelsError:
-                    self._lost.add(one.kernel)
-                    return None
-                if not kernel.takes(len(one.buffers) + (one.errors is not None)):  # another release's arguments
-                    self._lost.add(one.kernel)
-                    return None
+            kernels = None if work is None else self._kernels(work)
+            if work is None or kernels is None:
+                return None, None, _packet(operator) not in BY_VALUES
+            for one, kernel in zip(work.launches, kernels, strict=True):
                 kernel.run(one.buffers, one.threads, one.group, one.errors)
-        with self._lock:
-            self.real[operator] += 1
-        return work.results if work.cast is None else tuple(one.to(work.cast) for one in work.results)
+            with self._lock:
+                self.real[operator] += 1
+            if work.cast is not None:
+                return tuple(one.to(work.cast) for one in work.results), None, False
+            recipe = recipe_of(call, work, kernels, before, self.stopped)
+        return work.results, recipe, recipe is not None
+
+    def _kernels(self, work: Work) -> list[CompiledKernel] | None:
+        """The kernels of its launches; None if this machine cannot run one, or it takes other arguments."""
+        found = []
+        for one in work.launches:
+            if one.kernel in self._lost:
+                return None
+            try:
+                kernel = self._library[one.kernel]
+            except KernelsError:
+                self._lost.add(one.kernel)
+                return None
+            if not kernel.takes(len(one.buffers) + (one.errors is not None)):  # another release's arguments
+                self._lost.add(one.kernel)
+                return None
+            found.append(kernel)
+        return found
+
+    def stopped(self, entry: int, ranges: list[tuple[int, int, int]]) -> None:
+        """Raises what stopped the last launch of this thread, of the kernel with that entry.
+
+        `ranges` are the position, the address and the bytes of each argument.
+        """
+        self._library.at(entry).raise_stopped(ranges)
 
 
 def _packet(operator: str) -> str:

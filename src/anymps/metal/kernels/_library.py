@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ import torch
 
 from anymps.metal._arguments import PADDING, Arguments, Constant, Table, bind_arguments, group_of
 from anymps.metal._device import Device
+from anymps.metal._faults import fault_text
+from anymps.metal._launch import Packed, Sizes3
 from anymps.metal._library import MetalKernel
-from anymps.metal._runtime import KernelEntry
+from anymps.metal._runtime import KernelEntry, Report, runtime
 from anymps.metal.kernels._metadata import BufferArgument, Signature
 from anymps.metal.kernels._metallib import Metallib
 from anymps.metal.kernels._objects import LoadedKernel, load_object
@@ -40,6 +43,10 @@ class KernelLibrary:
             loaded = load_object(name, self._stored.bitcode(name))
             self._loaded[name] = CompiledKernel(name, loaded, self._device)
         return self._loaded[name]
+
+    def at(self, entry: int) -> CompiledKernel:
+        """The kernel with that entry, which has run before."""
+        return next(one for one in self._loaded.values() if one.entry == entry)
 
     def __contains__(self, name: object) -> bool:
         return name in self._stored.kernels
@@ -114,21 +121,52 @@ class CompiledKernel(MetalKernel):
 
         Raises RuntimeError if the kernel touches memory that is not there, and what `device.note_shader_error` raises.
         """
-        x, y, z, *_ = (*threads, 1, 1)
-        grid = (x, y, z)
+        bound, grid, group = self._bind(buffers, threads, group_size)
         if 0 in grid:
             return
-        group = group_of(
-            tuple(threads), None if group_size is None else tuple(group_size), self.max_threads_per_threadgroup
-        )
-        bound = Arguments(threads=grid, group_size=group)
-        for argument, value in zip(self._in_order, buffers, strict=False):
-            bound.slots.append(value if isinstance(value, torch.Tensor) else _slot(argument, value))
         state = support().anymps_k_state()
         try:
             self._run(bound, bound.tensors(), grid, group, errors, None)
         finally:
             support().anymps_k_set_state(state)
+
+    @property
+    def entry(self) -> int:
+        """What tells the runtime which kernel it is."""
+        return ctypes.addressof(self._entry)
+
+    def raise_stopped(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+        """Raises what stopped the last launch of this thread; `ranges` are argument, address and bytes of buffers."""
+        report = Report()
+        runtime().anymps_rt_last_report(ctypes.byref(report))
+        if report.signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise RuntimeError(fault_text(self._name, report, ranges, 0))
+
+    def packed(self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None) -> Packed | None:
+        """What such a launch hands to the runtime; None for one of no thread, or with a table of tensors.
+
+        Bytes among the buffers are taken as they are.
+        """
+        bound, grid, group = self._bind(buffers, threads, group_size)
+        if 0 in grid or any(not isinstance(slot, (torch.Tensor, Constant)) for slot in bound.slots):
+            return None
+        return self._launch.packed(bound, grid, group)
+
+    def _bind(
+        self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None
+    ) -> tuple[Arguments, Sizes3, Sizes3]:
+        x, y, z, *_ = (*threads, 1, 1)
+        group = group_of(
+            tuple(threads), None if group_size is None else tuple(group_size), self.max_threads_per_threadgroup
+        )
+        bound = Arguments(threads=(x, y, z), group_size=group)
+        for argument, value in zip(self._in_order, buffers, strict=False):
+            if isinstance(value, bytes):
+                bound.slots.append(Constant(value + bytes(PADDING)))
+            else:
+                bound.slots.append(value if isinstance(value, torch.Tensor) else _slot(argument, value))
+        return bound, (x, y, z), group
 
 
 def _slot(argument: BufferArgument | None, value: Any, on_mps: bool = False) -> Table | Constant:

@@ -46,6 +46,21 @@ PyObject* offer_to_launcher(PyObject*, PyObject* args) {
   });
 }
 
+// kept_launches() -> {operator: calls that a kept launch of PyTorch's own kernels has computed}.
+PyObject* kept_launches(PyObject*, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    PyObject* counted = PyDict_New();
+    for (const auto& [name, count] : kept_counts()) {
+      PyObject* number = PyLong_FromUnsignedLongLong(count);
+      if (counted != nullptr && (number == nullptr || PyDict_SetItemString(counted, name.c_str(), number) != 0)) {
+        Py_CLEAR(counted);
+      }
+      Py_XDECREF(number);
+    }
+    return counted;
+  });
+}
+
 // begin_margins(): buffers that are allocated from now on have empty memory around them.
 PyObject* begin_margins(PyObject*, PyObject*) {
   margins::begin();
@@ -99,6 +114,7 @@ PyObject* stray_write(PyObject*, PyObject* tensors) {
 PyMethodDef shader_methods[] = {
     {"shaders_by_operator", shaders_by_operator, METH_NOARGS, "Whether the launch of a shader must go by an operator."},
     {"note_shader_error", note_shader_error, METH_VARARGS, "Notes what a kernel wrote into its error buffer."},
+    {"kept_launches", kept_launches, METH_NOARGS, "How many calls of each operator a kept launch has computed."},
     {"offer_calls", offer_to_launcher, METH_VARARGS, "Has a launcher asked first for calls of these operators."},
     {"begin_margins", begin_margins, METH_NOARGS, "Has new buffers allocated with empty memory around them."},
     {"guard_buffers", guard_buffers, METH_O, "Marks the empty memory around the buffers of tensors."},

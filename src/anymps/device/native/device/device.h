@@ -15,6 +15,7 @@
 #include "device/fork.h"
 #include "device/generator.h"
 #include "device/host_generator.h"
+#include "device/kept_launches.h"
 #include "device/launches.h"
 #include "device/margins.h"
 #include "device/memory.h"

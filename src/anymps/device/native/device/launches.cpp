@@ -1,6 +1,7 @@
 // One call on its way to Python, where it becomes the launch of a kernel, and its results on their way back.
 #include "device/launches.h"
 
+#include "device/kept_launches.h"
 #include "recorder/recorder.h"
 
 #include <torch/csrc/Exceptions.h>
@@ -80,6 +81,12 @@ at::Tensor to_tensor(PyObject* object, c10::ArrayRef<c10::IValue> arguments) {
   return at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), false));
 }
 
+[[noreturn]] void raise_python_error() {
+  python_error error;
+  error.persist();
+  throw std::move(error);
+}
+
 std::vector<int64_t> foreign_tensors(c10::ArrayRef<c10::IValue> given) {
   std::vector<int64_t> positions;
   for (size_t i = 0; i < given.size(); ++i) {
@@ -102,6 +109,12 @@ void offer_calls(const std::unordered_set<std::string>& operators, PyObject* lau
 bool launch(const Rule& rule, torch::jit::Stack& stack, c10::ArrayRef<c10::IValue> given) {
   const size_t count = rule.op.schema().arguments().size();
   const c10::ArrayRef<c10::IValue> arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
+  std::string signature = signature_of(rule, arguments, given);
+  if (!signature.empty()) {
+    if (const auto kept = kept_call(signature)) {
+      return run_kept(*kept, rule, stack);
+    }
+  }
   GilGuard gil;
   const NoDynamo none;
   const Object list = to_list(arguments);
@@ -110,18 +123,21 @@ bool launch(const Rule& rule, torch::jit::Stack& stack, c10::ArrayRef<c10::IValu
     PyErr_Clear();
     return false;
   }
-  const Object results(PyObject_CallFunction(the_launcher, "sOO", rule.name.c_str(), list.get(), foreign.get()));
-  if (results == nullptr) {
-    python_error error;
-    error.persist();
-    throw std::move(error);
+  const Object answer(PyObject_CallFunction(the_launcher, "sOO", rule.name.c_str(), list.get(), foreign.get()));
+  PyObject *results, *recipe;
+  int keeps;
+  if (answer == nullptr || !PyArg_ParseTuple(answer.get(), "OOp", &results, &recipe, &keeps)) {
+    raise_python_error();
   }
-  if (!PyTuple_Check(results.get())) {
+  if (keeps != 0 && !signature.empty() && !keep_call(std::move(signature), recipe)) {
+    raise_python_error();
+  }
+  if (!PyTuple_Check(results)) {
     return false;
   }
   torch::jit::Stack converted;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results.get()); ++i) {
-    converted.emplace_back(to_tensor(PyTuple_GET_ITEM(results.get(), i), arguments));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results); ++i) {
+    converted.emplace_back(to_tensor(PyTuple_GET_ITEM(results, i), arguments));
   }
   torch::jit::drop(stack, count);
   stack.insert(stack.end(), std::make_move_iterator(converted.begin()), std::make_move_iterator(converted.end()));

@@ -12,8 +12,9 @@
 namespace anymps {
 
 // From now on `launcher(operator, arguments, foreign)` is offered each call of these operators, with host tensors in the
-// place of mps ones; `foreign` are the positions of tensors that the caller has elsewhere. It answers a tuple of the
-// results, or None for a call that is not for it. Before the device is installed.
+// place of mps ones; `foreign` are the positions of tensors that the caller has elsewhere. It answers (results, recipe, keep):
+// a tuple of the results, or None for a call that is not for it; and with `keep` what is to be done with later calls of the
+// same signature (kept_launches.h). Before the device is installed.
 void offer_calls(const std::unordered_set<std::string>& operators, PyObject* launcher);
 
 // Has the launcher compute a call whose host arguments end the stack, and puts the results in their place. `given` are the

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anymps.metal.kernels.launches._binary import BINARY as _BINARY
-from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
@@ -40,4 +40,7 @@ DESCRIBED: Mapping[str, Describe] = {
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
-__all__ = ["DESCRIBED", "NAMES", "SCALAR_TYPES", "Call", "Describe", "Launch", "Work"]
+BY_VALUES = frozenset({"_embedding_bag_dense_backward", "_embedding_bag_backward"})
+"""Operators of which a description looks at the values of tensors: what it declines it may take the next time."""
+
+__all__ = ["BY_VALUES", "DESCRIBED", "NAMES", "SCALAR_TYPES", "Call", "Describe", "Launch", "Made", "Work"]

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import torch
 
-from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import all_dense, is_dense, new_result, sizes_of, strides_of
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.metal.kernels.launches._elements import all_dense, is_dense, result_of, sizes_of, strides_of
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 
 _READS_OFFSET = (2, 14)  # the first release that reads a CPU number where it lies
@@ -116,14 +116,15 @@ def _describe(call: Call, row: _Binary) -> Work | None:
         return None
     shape = torch._C._infer_size(operands[0].shape, operands[1].shape)
     on_device = [one for one, name in zip(operands, row.operands, strict=True) if name not in call.foreign]
-    out = call.written[0] if call.written else new_result(shape, result, on_device)
-    if out.dtype != result or out.shape != shape:
+    out = result_of(call, shape, result, on_device)
+    if out is None:
         return None
     work = result if row.result == "float" else common
     launch = _launch(call, row, operands, out, work, None if row.number is None else row.number(call))
     if launch is None:
         return None
-    return Work((out,), (launch,) if out.numel() else ())
+    made = tuple(_made(call, name, one) for name, one in zip(row.operands, operands, strict=True))
+    return Work((out,), (launch,) if out.numel() else (), kept=True, made=tuple(one for one in made if one))
 
 
 def _operand(call: Call, name: str, common: torch.dtype) -> torch.Tensor:
@@ -137,6 +138,14 @@ def _operand(call: Call, name: str, common: torch.dtype) -> torch.Tensor:
     if name in call.foreign and call.release < _READS_OFFSET:
         return value.as_strided((), (), 0)
     return value
+
+
+def _made(call: Call, name: str, operand: torch.Tensor) -> Made | None:
+    """What stands in the place of a number, and of a tensor on the CPU whose dtype kernels do not have."""
+    value = call.given[name]
+    if not isinstance(value, torch.Tensor):
+        return Made(operand, "number")
+    return Made(operand, "value", name) if value.dtype in _NARROW else None
 
 
 def _launch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -24,15 +24,32 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Made:
+    """A tensor among the buffers of a launch that a description has made itself.
+
+    `how`: room that a launch fills before it is read, a number that each call of the same signature has, or the value
+    of the 0-dim argument `of`, in another dtype.
+    """
+
+    tensor: torch.Tensor
+    how: Literal["room", "number", "value"]
+    of: str = ""
+
+
+@dataclass(frozen=True)
 class Work:
     """What computes a call: launches, one after the other, into tensors that become its results.
 
-    `cast` is the dtype to which the host casts the results after the last one, if it does.
+    `cast` is the dtype to which the host casts the results after the last one, if it does. Launches are `kept` for
+    calls of the same signature (dtypes, sizes, strides, numbers) if nothing else decides on them, each new result is
+    written as a whole, and `made` tells what else they need.
     """
 
     results: tuple[torch.Tensor, ...]
     launches: tuple[Launch, ...]
     cast: torch.dtype | None = None
+    kept: bool = False
+    made: tuple[Made, ...] = ()
 
 
 @dataclass(frozen=True)

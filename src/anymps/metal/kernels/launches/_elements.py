@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+from anymps.metal.kernels.launches._call import Call
+
 
 def is_dense(tensor: torch.Tensor) -> bool:
     """Whether its elements fill a range of memory, in any order of dimensions."""
@@ -28,6 +30,30 @@ def new_result(shape: torch.Size, dtype: torch.dtype, operands: Sequence[torch.T
         if one.shape == shape and is_dense(one):
             return torch.empty_strided(shape, one.stride(), dtype=dtype, device="cpu")
     return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+def result_of(
+    call: Call, shape: Sequence[int], dtype: torch.dtype, operands: Sequence[torch.Tensor] = ()
+) -> torch.Tensor | None:
+    """Where a call's result goes: what it writes, or new memory; None for a tensor that it would resize or cast.
+
+    An empty tensor gets the shape of the result without a word, as everywhere in PyTorch: operators such as `abs` are
+    made of their own `out=` form and an empty tensor.
+    """
+    shape = torch.Size(shape)
+    if not call.written:
+        return new_result(shape, dtype, operands)
+    out = call.written[0]
+    if out.dtype != dtype:
+        return None
+    if out.shape != shape:
+        if out.numel():
+            return None
+        like = next((one for one in operands if one.shape == shape and is_dense(one)), None)
+        out.resize_(shape)
+        if like is not None:
+            out.as_strided_(shape, like.stride())
+    return out
 
 
 def sizes_of(shape: Sequence[int]) -> list[int]:

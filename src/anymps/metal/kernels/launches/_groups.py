@@ -65,7 +65,7 @@ def _forward(call: Call) -> Work | None:
     mean, deviation = (torch.empty(shape, dtype=of, device="cpu") for _ in range(2))
     width = _width(params["elements_per_group"])
     launch = Launch(name, (out, mean, deviation, x, weight, bias, params), (rows * width,), (width,))
-    return Work((out, mean, deviation), (launch,))
+    return Work((out, mean, deviation), (launch,), kept=True)
 
 
 def _backward(call: Call) -> Work | None:
@@ -88,7 +88,7 @@ def _backward(call: Call) -> Work | None:
         Launch(whole, (of_x, gradient, x, mean, deviation, weight, params), (rows * width,), (width,)),
         Launch(affine, (of_weight, of_bias, gradient, x, mean, deviation, params), (params["C"] * tall,), (tall,)),
     )
-    return Work((of_x, of_weight, of_bias), launches)
+    return Work((of_x, of_weight, of_bias), launches, kept=True)
 
 
 GROUPS: dict[str, Describe] = {"native_group_norm": _forward, "native_group_norm_backward": _backward}

@@ -60,6 +60,8 @@ def _gather(call: Call) -> Work | None:
 def _scatter(call: Call, mode: str) -> Work | None:
     x, index = call.given["self"], call.given["index"]
     source: Any = call.given.get("src", call.given.get("value"))
+    if isinstance(source, torch.Tensor):
+        source = source.contiguous()  # a gradient may be expanded
     given = [one for one in (x, index, source) if isinstance(one, torch.Tensor)]
     if not x.dim() or not _is_plain(call, *given) or any(one.dtype != x.dtype for one in given[2:]):
         return None
@@ -101,7 +103,7 @@ def _embedding_dense_backward(call: Call) -> Work | None:
     types = f"{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}_32"
     name = call.first([f"embedding_dense_backward_{types}"])
     count = call.first([f"embedding_dense_backward_count_{NAMES.get(indices.dtype)}_32"])
-    plain = not call.written and _is_plain(call, gradient, indices)
+    plain = not call.written and _is_plain(call, indices) and gradient.numel()  # it may be expanded
     if name is None or count is None or not plain or gradient.dim() != indices.dim() + 1:
         return None
     features = gradient.shape[-1]

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.metal.kernels.launches._elements import result_of
 from anymps.metal.kernels.launches._types import NAMES
 
 READ = (2, 13)  # before, sums are MPSGraph's; the host of later releases chooses otherwise
@@ -114,15 +115,16 @@ def _reduce(call: Call, kind: _Kind, x: torch.Tensor, result: torch.dtype, mean:
     dims = {one % x.dim() for one in named} or set(range(x.dim()))
     kept = [1 if at in dims else size for at, size in enumerate(x.shape)]
     shape = kept if call.given.get("keepdim") else [size for at, size in enumerate(x.shape) if at not in dims]
-    out = call.written[0] if call.written else torch.empty(shape, dtype=result, device="cpu")
-    if out.dtype != result or list(out.shape) != shape or not out.is_contiguous():
+    out = result_of(call, shape, result)
+    if out is None or not out.is_contiguous():
         return None
     types = (_type(x.dtype, kind), "uchar" if kind.partial else _type(result, kind))
     divisor = float(x.numel() // out.numel()) if mean else 0.0
     launches = _launches(kind, x, out.view(kept), types, divisor)
     if any(call.first([one.kernel]) is None for one in launches):
         return None
-    return Work((out,), tuple(launches))
+    made = tuple(Made(one.buffers[1], "room") for one in launches[:-1])
+    return Work((out,), tuple(launches), kept=x is call.given["self"] and x.is_contiguous(), made=made)
 
 
 def _type(dtype: torch.dtype, kind: _Kind) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._elements import result_of
 from anymps.metal.kernels.launches._reductions import READ, REDUCTIONS
 from anymps.metal.kernels.launches._types import NAMES
 
@@ -37,8 +38,8 @@ def _reduce(call: Call, kernel: str, result: torch.dtype | None) -> Work | None:
         return None
     kept = list(x.shape[: x.dim() - len(dims)])
     shape = kept + [1] * len(dims) if call.given.get("keepdim") else kept
-    out = call.written[0] if call.written else torch.empty(shape, dtype=result or x.dtype, device="cpu")
-    if out.dtype != (result or x.dtype) or list(out.shape) != shape or not out.is_contiguous():
+    out = result_of(call, shape, result or x.dtype)
+    if out is None or not out.is_contiguous():
         return None
     if result == torch.bool and (x.dtype == torch.uint8 or call.given.get("dim") == []):
         return None  # a result of uint8; or each number by itself
@@ -48,7 +49,7 @@ def _reduce(call: Call, kernel: str, result: torch.dtype | None) -> Work | None:
         return None
     rows, columns = out.numel(), x.numel() // out.numel()
     more = (0.0,) if kernel == "count_nonzero" else ()
-    return Work((out,), (Launch(name, (x, out, [rows, columns], *more), (rows * _LANES,), (_GROUP,)),))
+    return Work((out,), (Launch(name, (x, out, [rows, columns], *more), (rows * _LANES,), (_GROUP,)),), kept=True)
 
 
 def _layer_norm(call: Call) -> Work | None:
@@ -70,7 +71,7 @@ def _layer_norm(call: Call) -> Work | None:
     width = -(-columns // (_A_THREAD * _LANES)) * _LANES
     numbers = (columns, call.given["eps"], int(weight is not None), int(bias is not None))
     buffers = (x, out, mean, deviation, *numbers, weight, bias)
-    return Work((out, mean, deviation), (Launch(name, buffers, (rows * width,), (width,)),))
+    return Work((out, mean, deviation), (Launch(name, buffers, (rows * width,), (width,)),), kept=True)
 
 
 def _extreme(kernel: str, result: torch.dtype | None = None) -> Describe:

@@ -8,10 +8,12 @@ numbers and more; 1024 and more across rows; thousands of rows of up to 32) is l
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._elements import result_of
 from anymps.metal.kernels.launches._types import NAMES
 
 _READ = (2, 13)  # what the host does in later releases was not looked up
@@ -31,16 +33,21 @@ def _scan(call: Call, kernel: str) -> Work | None:
         return None
     if x.dtype != result and not (x.dtype == torch.int32 and kernel == "cumsum"):
         x = x.to(result)
-    out = call.written[0] if call.written else torch.empty(x.shape, dtype=result, device="cpu")
+    out = result_of(call, x.shape, result)
+    if out is None:
+        return None
     wide = out.element_size() > 4  # half precision is summed in float32
     return _launch(call, kernel, x, (out,), reads=2 if wide else 4, split=kernel != "logcumsumexp")
 
 
 def _extreme(call: Call, kernel: str) -> Work | None:
+    """The helpers of `cummax` and `cummin` write what they are given, and return nothing."""
     x = call.given["self"]
     new = (torch.empty(x.shape, dtype=one, device="cpu") for one in (x.dtype, torch.int64))
     outs = call.written if call.written else tuple(new)
-    return _launch(call, kernel, x, outs, reads=4 if x.element_size() <= 4 else 2, split=False)
+    work = _launch(call, kernel, x, outs, reads=4 if x.element_size() <= 4 else 2, split=False)
+    returns = not call.operator.endswith("_helper")
+    return work if work is None or returns else replace(work, results=())
 
 
 def _launch(
@@ -57,13 +64,14 @@ def _launch(
     count, before, after = x.shape[dim], math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
     if name is None or (split and x.dtype in _SPLIT and _is_split(count, before, after, inner)):
         return None
+    kept = x is call.given["self"]  # else a copy in another dtype
     if inner:
         width = _row_width(count, reads)
-        return Work(outs, (Launch(name, (x, *outs, count), (width, before, 1), (width, 1, 1)),))
+        return Work(outs, (Launch(name, (x, *outs, count), (width, before, 1), (width, 1, 1)),), kept=kept)
     blocks = -(-after // _WIDTH)
     width = _WIDTH // reads * _LANES
     places = (count, after, blocks)
-    return Work(outs, (Launch(name, (x, *outs, *places), (width, before * blocks, 1), (width, 1, 1)),))
+    return Work(outs, (Launch(name, (x, *outs, *places), (width, before * blocks, 1), (width, 1, 1)),), kept=kept)
 
 
 def _is_split(count: int, before: int, after: int, inner: bool) -> bool:
@@ -84,7 +92,14 @@ def _row_width(count: int, reads: int) -> int:
     return min(-(-wanted // (reads * _LANES)) * _LANES, _MOST)
 
 
+def _both(word: str, of: str, describe: Describe) -> dict[str, Describe]:
+    """An operator, and the helper as which it comes to a backend."""
+    return {word: describe, of: describe}
+
+
 SCANS: dict[str, Describe] = {
-    **{name: lambda call, name=name: _scan(call, name) for name in ("cumsum", "cumprod", "logcumsumexp")},  # type: ignore[misc]
-    **{name: lambda call, name=name: _extreme(call, name) for name in ("cummax", "cummin")},  # type: ignore[misc]
+    **{name: lambda call, name=name: _scan(call, name) for name in ("cumsum", "cumprod")},  # type: ignore[misc]
+    **_both("logcumsumexp", "_logcumsumexp", lambda call: _scan(call, "logcumsumexp")),
+    **_both("cummax", "_cummax_helper", lambda call: _extreme(call, "cummax")),
+    **_both("cummin", "_cummin_helper", lambda call: _extreme(call, "cummin")),
 }

@@ -15,7 +15,7 @@ import torch
 
 from anymps.metal.kernels.launches._binary import BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import all_dense, new_result, sizes_of, strides_of
+from anymps.metal.kernels.launches._elements import all_dense, result_of, sizes_of, strides_of
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import launch_of_one
 
@@ -29,14 +29,13 @@ def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None
     if any(one.dim() == 0 for one in operands) and {one.dtype for one in operands} != {common}:
         return None  # a tensor of no dimension weighs less in the choice of the dtype
     shape = torch._C._infer_size(torch._C._infer_size(a.shape, b.shape), c.shape)
-    out = call.written[0] if call.written else new_result(shape, common, operands)
-    return out if out.dtype == common and out.shape == shape else None
+    return result_of(call, shape, common, operands)
 
 
 def _work(out: torch.Tensor, launch: Launch | None) -> Work | None:
     if launch is None:
         return None
-    return Work((out,), (launch,) if out.numel() else ())
+    return Work((out,), (launch,) if out.numel() else (), kept=True)
 
 
 def _places(out: torch.Tensor, operands: Sequence[torch.Tensor]) -> tuple[Any, ...]:
@@ -86,8 +85,8 @@ def _clamp_numbers(call: Call, low: Any, high: Any) -> Work | None:
         torch.iinfo(x.dtype).min <= one <= torch.iinfo(x.dtype).max for one in bounds
     ):
         return None  # refused by the host
-    out = call.written[0] if call.written else new_result(x.shape, x.dtype, (x,))
-    if out.dtype != x.dtype or out.shape != x.shape:
+    out = result_of(call, x.shape, x.dtype, (x,))
+    if out is None:
         return None
     of = NAMES[x.dtype]
     if low is not None and high is not None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import all_dense, new_result, sizes_of, strides_of
+from anymps.metal.kernels.launches._elements import all_dense, result_of, sizes_of, strides_of
 from anymps.metal.kernels.launches._types import NAMES
 
 _GROUP = (32, 1)
@@ -80,8 +80,8 @@ def _describe(call: Call, row: _Unary) -> Work | None:
     natural = torch.float32 if row.result == "float" and not (x.is_floating_point() or x.is_complex()) else x.dtype
     if call.foreign or x.is_conj() or x.is_neg() or x.dtype not in NAMES:
         return None
-    out = call.written[0] if call.written else new_result(x.shape, natural, (x,))
-    if out.dtype != natural or out.shape != x.shape:
+    out = result_of(call, x.shape, natural, (x,))
+    if out is None:
         return None
     number = None if row.number is None else row.number(call)
     if isinstance(number, float) and not x.is_floating_point():
@@ -90,7 +90,7 @@ def _describe(call: Call, row: _Unary) -> Work | None:
     launch = launch_of_one(call, row.kernel, x, out, number, ends)
     if launch is None:
         return None
-    return Work((out,), (launch,) if out.numel() else ())
+    return Work((out,), (launch,) if out.numel() else (), kept=True)
 
 
 def launch_of_one(

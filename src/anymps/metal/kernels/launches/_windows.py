@@ -64,13 +64,13 @@ def _max_pool(call: Call) -> Work | None:
     params: dict[str, Any] = {"dims": x.dim(), "pooling_dims": dims, "return_indices": True}
     params |= {**_placed("input", x), **_placed("output", out), **_placed("indices", places)}
     params |= {**_settings(call, dims), "dilation": _each(call.given["dilation"], dims)}
-    return Work((out, places), (Launch(name, (x, out, places, params), (out.numel(),)),))
+    return Work((out, places), (Launch(name, (x, out, places, params), (out.numel(),)),), kept=True)
 
 
 def _max_pool_backward(call: Call) -> Work | None:
     gradient, x, places = (call.given[name] for name in ("grad_output", "self", "indices"))
     name = call.first([f"max_pool_backward_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, gradient, x, places) or gradient.dtype != x.dtype:
+    if name is None or not _is_plain(call, x, places) or gradient.dtype != x.dtype:
         return None
     out = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
     params: dict[str, Any] = {"dims": x.dim(), "pooling_dims": _SPACE, "indices_strides": list(places.stride())}
@@ -100,13 +100,13 @@ def _avg_pool(call: Call, dims: int) -> Work | None:
     shape = _like_cpu(f"avg_pool{dims}d", list(call.given.values())).shape
     out = torch.empty(shape, dtype=x.dtype, device="cpu")
     params = _mean_params(call, x, out, dims)
-    return Work((out,), (Launch(name, (x, out, params), (out.numel(),)),))
+    return Work((out,), (Launch(name, (x, out, params), (out.numel(),)),), kept=True)
 
 
 def _avg_pool_backward(call: Call) -> Work | None:
     gradient, x = call.given["grad_output"], call.given["self"]
     name = call.first([f"avg_pool_backward_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, gradient, x) or gradient.dtype != x.dtype:
+    if name is None or not _is_plain(call, x) or not gradient.numel() or gradient.dtype != x.dtype:
         return None
     out = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
     params = _mean_params(call, out, gradient, _SPACE)

@@ -1,0 +1,112 @@
+"""What a described call leaves to do for the next one of its signature, as the device's native core takes it.
+
+That is: the entry and the packed table of arguments of each launch, with the places that the addresses of the next call
+go to, and the shapes of its results (device/native/device/kept_launches.h). A call is not kept if a launch has an error
+buffer or a table of tensors, or a buffer of which nobody says what is in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from anymps.metal._runtime import runtime
+from anymps.metal.kernels._library import CompiledKernel
+from anymps.metal.kernels._support import support
+from anymps.metal.kernels.launches import SCALAR_TYPES, Call, Launch, Work
+
+_ARGUMENT, _RESULT, _VALUE = range(3)  # kept::Source
+_NONE = 0  # a type that nobody reads
+
+Patch = tuple[int, int, int, int, int]  # source, place, index, offset, type
+Recipe = tuple[int, int, int, Any, int, tuple[Any, ...], tuple[Any, ...]]
+
+
+def recipe_of(
+    call: Call, work: Work, kernels: Sequence[CompiledKernel], before: Mapping[str, torch.Size], stopped: Any
+) -> Recipe | None:
+    """The recipe of a call that was just computed, or None. `before` are the shapes that its tensors came with."""
+    if not work.kept or work.cast is not None:
+        return None
+    arguments = [(at, name, one) for at, (name, one) in enumerate(call.given.items()) if isinstance(one, torch.Tensor)]
+    room = [one.tensor for one in work.made if one.how == "room"]
+    results = [_result(one, arguments, before) for one in (*work.results, *room)]
+    launches = []
+    for launch, kernel in zip(work.launches, kernels, strict=True):
+        one = _launch(launch, kernel, work, arguments, [*work.results, *room])
+        if one is None:
+            return None
+        launches.append(one)
+    if any(one is None for one in results):
+        return None
+    call_, state, set_state = (
+        ctypes.cast(function, ctypes.c_void_p).value or 0
+        for function in (runtime().anymps_rt_call, support().anymps_k_state, support().anymps_k_set_state)
+    )
+    return call_, state, set_state, stopped, len(work.results), tuple(results), tuple(launches)
+
+
+_Arguments = Sequence[tuple[int, str, torch.Tensor]]
+
+
+def _result(one: torch.Tensor, arguments: _Arguments, before: Mapping[str, torch.Size]) -> tuple[Any, ...] | None:
+    """A result: an argument, perhaps with a new shape, or a tensor to be made."""
+    shape = (SCALAR_TYPES[one.dtype], tuple(one.shape), one.stride())
+    for at, name, argument in arguments:
+        if argument is one:
+            return (at, *shape, before[name] != one.shape)
+    whole = one.untyped_storage().nbytes() == one.numel() * one.element_size()
+    return (-1, *shape, False) if whole and not one.storage_offset() else None
+
+
+def _launch(
+    launch: Launch, kernel: CompiledKernel, work: Work, arguments: _Arguments, results: Sequence[torch.Tensor]
+) -> tuple[Any, ...] | None:
+    if launch.errors is not None:
+        return None
+    made = {id(one.tensor): one for one in work.made if one.how != "room"}
+    buffers: list[Any] = []
+    found: dict[int, tuple[int, int, int, int]] = {}  # by slot: source, index, offset, type
+    for slot, buffer in enumerate(launch.buffers):
+        if not isinstance(buffer, torch.Tensor):
+            buffers.append(buffer)
+            continue
+        one = made.get(id(buffer))
+        if one is None:
+            place = _place(buffer, arguments, results)
+            if place is None:
+                return None
+            found[slot] = (*place, _NONE)
+            buffers.append(buffer)
+            continue
+        if one.how == "value":
+            at = next(at for at, name, _ in arguments if name == one.of)
+            found[slot] = (_VALUE, at, 0, SCALAR_TYPES[buffer.dtype])
+        buffers.append(buffer.reshape(1).view(torch.uint8).numpy().tobytes())
+    packed = kernel.packed(buffers, launch.threads, launch.group)
+    if packed is None:
+        return None
+    patches = tuple(
+        (source, packed.places[slot] if source == _VALUE else 8 * slot, index, offset, type_)
+        for slot, (source, index, offset, type_) in found.items()
+    )
+    return packed.entry, packed.data, packed.count, packed.shape, patches
+
+
+def _place(buffer: torch.Tensor, arguments: _Arguments, results: Sequence[torch.Tensor]) -> tuple[int, int, int] | None:
+    """Of which argument or result a buffer is, and how far behind its first element it begins."""
+    for at, _, one in arguments:
+        if one is buffer:
+            return _ARGUMENT, at, 0
+    storage = buffer.untyped_storage().data_ptr()
+    known = [(_ARGUMENT, at, one) for at, _, one in arguments]
+    new = [(_RESULT, at, one) for at, one in enumerate(results)]
+    known += [it for it in new if all(it[2] is not one for _, _, one in arguments)]
+    same = [it for it in known if it[2].untyped_storage().data_ptr() == storage]
+    if len(same) != 1 or not storage:
+        return None
+    source, at, one = same[0]
+    return source, at, buffer.data_ptr() - one.data_ptr()
