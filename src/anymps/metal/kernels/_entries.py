@@ -1,7 +1,7 @@
 """How the runtime enters a compiled kernel: as loops over a box of the grid, or thread by thread.
 
 The layout of what the runtime gives is that of shim/msl/runtime.h. Subnormal floats are zero while a kernel runs, as
-the kernels were compiled for (`air.compile.denorms_disable`).
+the kernels were compiled for (`air.compile.denorms_disable`): a loop sees to it, and for threads the runtime.
 """
 
 from __future__ import annotations
@@ -17,15 +17,10 @@ from anymps.metal.kernels._metadata import BufferArgument, PositionArgument, Sig
 _COPIED = 4096  # bytes; constants up to this size are copied, so that no store can change them
 
 _ARM = platform.machine() in ("aarch64", "arm64")
-FLUSH = (
+_FLUSH = (
     "  call void @llvm.aarch64.set.fpcr(i64 16777216)\n"  # FZ
     if _ARM
     else "  call void @llvm.x86.sse.ldmxcsr(ptr @anymps_flushing)\n"
-)
-_UNFLUSH = (
-    "  call void @llvm.aarch64.set.fpcr(i64 0)\n"
-    if _ARM
-    else "  call void @llvm.x86.sse.ldmxcsr(ptr @anymps_keeping)\n"
 )
 _SAVE = (
     "  %before = call i64 @llvm.aarch64.get.fpcr()\n"
@@ -35,10 +30,8 @@ _SAVE = (
 _RESTORE = (
     "  call void @llvm.aarch64.set.fpcr(i64 %before)\n" if _ARM else "  call void @llvm.x86.sse.ldmxcsr(ptr %before)\n"
 )
-# FTZ and DAZ, and without them; all exceptions masked.
-_CONSTANTS = (
-    "" if _ARM else "@anymps_flushing = private constant i32 40896\n@anymps_keeping = private constant i32 8064\n"
-)
+# FTZ and DAZ; all exceptions masked.
+_CONSTANTS = "" if _ARM else "@anymps_flushing = private constant i32 40896\n"
 
 _DECLARED = """declare void @anymps_rt_barrier(i32) convergent nounwind
 declare void @anymps_rt_simd(ptr, ptr, i64) convergent nounwind
@@ -57,7 +50,7 @@ def preamble(resolves: Sequence[str]) -> str:
 
 
 def entries(signature: Signature, types: Sequence[str], key: str, together: bool) -> str:
-    """The functions that the runtime calls: `anymps_plain_<key>`, or `anymps_thread_<key>` if threads work together.
+    """The function that the runtime calls: `anymps_plain_<key>`, or `anymps_begin_<key>` if threads work together.
 
     `types` are those of the kernel's parameters. Raises KernelsError for a position that is not known.
     """
@@ -66,7 +59,7 @@ def entries(signature: Signature, types: Sequence[str], key: str, together: bool
     return _thread(signature, types, key) if together else _plain(signature, types, key)
 
 
-def _buffers(signature: Signature, launch: str) -> tuple[str, dict[int, str]]:
+def _buffers(signature: Signature, launch: str, copies: bool = True) -> tuple[str, dict[int, str]]:
     """Loads the address of each buffer; gives the operand of each parameter by its index."""
     lines, operands = [f"  %buffers = load ptr, ptr {launch}\n"], {}
     for at, one in enumerate(signature.parameters):
@@ -77,7 +70,7 @@ def _buffers(signature: Signature, launch: str) -> tuple[str, dict[int, str]]:
         lines.append(f"  %slot{at} = getelementptr ptr, ptr %buffers, i32 {one.slot}\n")
         lines.append(f"  %buffer{at} = load ptr, ptr %slot{at}\n")
         operands[at] = f"ptr %buffer{at}"
-        if one.space == "constant" and one.size is not None and one.size <= _COPIED:
+        if copies and one.space == "constant" and one.size is not None and one.size <= _COPIED:
             lines.append(f"  %copy{at} = alloca [{one.size} x i8], align 16\n")
             lines.append(
                 f"  call void @llvm.memcpy.p0.p0.i64(ptr align 16 %copy{at}, ptr %buffer{at}, i64 {one.size}, i1 0)\n"
@@ -199,14 +192,14 @@ done:
   ret void
 }}
 define void @anymps_plain_{key}(ptr %launch, ptr %box) nounwind {{
-{_SAVE}{FLUSH}  call void @anymps_box(ptr %launch, ptr %box)
+{_SAVE}{_FLUSH}  call void @anymps_box(ptr %launch, ptr %box)
 {_RESTORE}  ret void
 }}
 """
 
 
 def _thread(signature: Signature, types: Sequence[str], key: str) -> str:
-    load, operands = _buffers(signature, "%launch")
+    load, operands = _buffers(signature, "%launch", copies=False)
     convert = _positions(signature, types, operands)
     arguments = ", ".join(operands[at] for at in range(len(types)))
     grid = _triple("grid", "%launch", 8) + _triple("group", "%launch", 20) + _triple("groups", "%launch", 32)
@@ -216,7 +209,7 @@ def _thread(signature: Signature, types: Sequence[str], key: str) -> str:
         for axis in range(3)
     )
     return f"""
-define internal void @anymps_one(ptr %thread) noinline nounwind convergent {{
+define void @anymps_begin_{key}(ptr %thread, ptr %wait) nounwind convergent {{
   %launch = load ptr, ptr %thread
   %ofp = getelementptr i8, ptr %thread, i32 8
   %of = load ptr, ptr %ofp
@@ -224,10 +217,6 @@ define internal void @anymps_one(ptr %thread) noinline nounwind convergent {{
   %index = load i32, ptr %indexp
 {load}{grid}{place}{position}{_INDEX}{convert}  call void @{_quoted(signature.function)}({arguments})
   ret void
-}}
-define void @anymps_thread_{key}(ptr %thread) nounwind convergent {{
-{FLUSH}  call void @anymps_one(ptr %thread)
-{_UNFLUSH}  ret void
 }}
 """
 

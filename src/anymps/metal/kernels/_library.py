@@ -21,7 +21,7 @@ from anymps.metal.kernels._objects import LoadedKernel, load_object
 from anymps.metal.kernels._packing import pack, table
 from anymps.metal.kernels._support import support
 
-_PLAIN, _FIBERS = 0, 1  # anymps_rt::Form
+_PLAIN, _RESUMED = 0, 3  # anymps_rt::Form
 _SHARED_BYTES = ctypes.CFUNCTYPE(ctypes.c_uint)
 
 
@@ -67,7 +67,7 @@ class CompiledKernel(MetalKernel):
     def __init__(self, name: str, loaded: LoadedKernel, device: Device) -> None:
         entry = KernelEntry()
         entry.name = name.encode()
-        entry.form = _FIBERS if loaded.together else _PLAIN
+        entry.form = _RESUMED if loaded.together else _PLAIN
         setattr(entry, "thread" if loaded.together else "plain", loaded.address)
         self._shared_callback = _SHARED_BYTES(lambda: loaded.shared_bytes)
         entry.shared_bytes = self._shared_callback

@@ -20,6 +20,7 @@ from anymps.metal._cache import cache_directory, find_or_make
 from anymps.metal._elf import undefined_symbols
 from anymps.metal.kernels._llvm import llvm
 from anymps.metal.kernels._metadata import Signature, read_signature
+from anymps.metal.kernels._resumed import as_coroutine
 from anymps.metal.kernels._support import address_of
 from anymps.metal.kernels._translate import SHARED_TYPE, translate
 
@@ -63,7 +64,7 @@ def load_object(name: str, bitcode: bytes) -> LoadedKernel:
         described: _Description = pickle.loads(file[_LENGTH.size : _LENGTH.size + length])
         data = file[_LENGTH.size + length :]
         _provide(name, data)
-        word = "thread" if described.together else "plain"
+        word = "begin" if described.together else "plain"
         engine = _engine()
         engine.add_object_file(binding.ObjectFileRef.from_data(data))
         engine.finalize_object()
@@ -80,7 +81,10 @@ def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
         raise KernelsError(f"LLVM cannot read the bitcode of the kernel {name}: {_last(error)}") from None
     signature = read_signature(text)
     translated = translate(text, signature, key, layout, triple)
-    data = _compile(name, translated.text, machine)
+    text = translated.text
+    if translated.together:
+        text = as_coroutine(str(_optimised(name, text, machine)), f"anymps_begin_{key}")
+    data = bytes(machine.emit_object(_optimised(name, text, machine)))
     described = pickle.dumps(_Description(signature, translated.together, _shared_bytes(translated.text)))
     path.write_bytes(_LENGTH.pack(len(described)) + described + data)
 
@@ -110,7 +114,8 @@ def _engine() -> Any:
     return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
 
 
-def _compile(name: str, text: str, machine: Any) -> bytes:
+def _optimised(name: str, text: str, machine: Any) -> Any:
+    """A module of that text, as LLVM's passes leave it."""
     binding = llvm()
     try:
         module = binding.parse_assembly(text)
@@ -121,7 +126,7 @@ def _compile(name: str, text: str, machine: Any) -> bytes:
     options.loop_vectorization = options.slp_vectorization = True
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    return bytes(machine.emit_object(module))
+    return module
 
 
 def _last(error: Exception) -> str:

@@ -13,7 +13,7 @@ from anymps.metal._compiler import SHIM, find_compiler, tool_key
 from anymps.metal._runtime import runtime
 
 _SOURCE = Path(__file__).with_name("support.cpp")
-_RUNTIME = ("anymps_rt_barrier", "anymps_rt_simd", "anymps_rt_lane", "anymps_rt_shared")
+_RUNTIME = ("anymps_rt_lane", "anymps_rt_shared", "anymps_rt_frame")
 # Names that LLVM's code generator makes up by itself.
 _CONVERSIONS = {
     "__truncsfbf2": "anymps_k_to_bfloat",

@@ -19,29 +19,26 @@ def waits(name: str) -> bool:
     return name.startswith(("air.wg.barrier", "air.simd", "air.quad"))
 
 
-def define(it: Declaration, *, flush: str) -> str | None:
-    """The definition of a function of several threads; None if it is none of those.
-
-    `flush` are the lines that a thread begins with, and so after it has waited.
-    """
+def define(it: Declaration) -> str | None:
+    """The definition of a function of several threads; None if it is none of those."""
     if it.name.startswith("air.atomic."):
         return _atomic(it)
     if it.short == "wg":
         return it.define(
-            f"  %line = trunc i64 %site to i32\n  call void @anymps_rt_barrier(i32 %line)\n{flush}  ret void",
+            "  %line = trunc i64 %site to i32\n  call void @anymps_rt_barrier(i32 %line)\n  ret void",
             _ATTRIBUTES,
             SITE,
         )
     if it.short == "simdgroup":
         return it.define(
-            f"  call void @anymps_rt_simd(ptr null, ptr @anymps_k_nothing, i64 %site)\n{flush}  ret void",
+            "  call void @anymps_rt_simd(ptr null, ptr @anymps_k_nothing, i64 %site)\n  ret void",
             _ATTRIBUTES,
             SITE,
         )
     if it.short.startswith("simdgroup_matrix"):
-        return _matrix(it, flush)
+        return _matrix(it)
     match = re.fullmatch(r"(simd|quad)_(\w+)", it.short)
-    return _exchange(it, match[1], match[2], flush) if match else None
+    return _exchange(it, match[1], match[2]) if match else None
 
 
 _VOTES = {"any": "icmp ne i32 %r, 0", "all": "icmp eq i32 %r, %there"}
@@ -49,10 +46,10 @@ _VOTES = {"any": "icmp ne i32 %r, 0", "all": "icmp eq i32 %r, %there"}
 _SLOT = "{{ {0}, {0}, {0}, i32 }}"
 
 
-def _exchange(it: Declaration, width: str, operation: str, flush: str) -> str | None:
+def _exchange(it: Declaration, width: str, operation: str) -> str | None:
     prefix = "" if width == "simd" else "quad_"
     if operation in _VOTES:
-        body = _wait("i32", "%v", f"anymps_k_{prefix}vote", {}, flush, "%site")
+        body = _wait("i32", "%v", f"anymps_k_{prefix}vote", {}, "%site")
         there = "  %w = getelementptr { i32, i32, i32, i32 }, ptr %slot, i32 0, i32 2\n  %there = load i32, ptr %w\n"
         return it.define(
             f"  %v = zext i1 %a0 to i32\n{body}{there}  %b = {_VOTES[operation]}\n  ret i1 %b", _ATTRIBUTES, SITE
@@ -72,7 +69,7 @@ def _exchange(it: Declaration, width: str, operation: str, flush: str) -> str | 
     if not count:
         if fills:
             more[2] = (element, "%a1")
-        body = _wait(element, "%a0", resolve, more, flush, "%site")
+        body = _wait(element, "%a0", resolve, more, "%site")
         return it.define(f"{begin}{body}  ret {it.result} %r", _ATTRIBUTES, SITE)
     # A vector goes element by element: the lanes wait once for each.
     helper = f"@anymps_each_{it.name.replace('.', '_')}"
@@ -83,7 +80,7 @@ def _exchange(it: Declaration, width: str, operation: str, flush: str) -> str | 
         more[3] = ("i32", "%by")
         given += ", i32 %by"
     text = f"define internal {element} {helper}({given}, i64 %site) {_ATTRIBUTES} {{\n"
-    text += f"{_wait(element, '%p0', resolve, more, flush, '%site')}  ret {element} %r\n}}\n"
+    text += f"{_wait(element, '%p0', resolve, more, '%site')}  ret {element} %r\n}}\n"
     lines, so_far = [begin.rstrip("\n")] if begin else [], "poison"
     for at in range(count):
         values = []
@@ -106,14 +103,14 @@ def _kind(element: str, name: str) -> str | None:
     return f"{'u' if '.u.' in name else 's'}{match[1]}" if match else None
 
 
-def _wait(type_: str, value: str, resolve: str, more: dict[int, tuple[str, str]], flush: str, site: str) -> str:
+def _wait(type_: str, value: str, resolve: str, more: dict[int, tuple[str, str]], site: str) -> str:
     slot = _SLOT.format(type_)
     lines = [f"  %slot = alloca {slot}", f"  store {type_} {value}, ptr %slot"]
     for at, (kind, operand) in more.items():
         lines.append(f"  %at{at} = getelementptr {slot}, ptr %slot, i32 0, i32 {at}")
         lines.append(f"  store {kind} {operand}, ptr %at{at}")
     lines.append(f"  call void @anymps_rt_simd(ptr %slot, ptr @{resolve}, i64 {site})")
-    lines.append(f"{flush}  %got = getelementptr {slot}, ptr %slot, i32 0, i32 1")
+    lines.append(f"  %got = getelementptr {slot}, ptr %slot, i32 0, i32 1")
     lines.append(f"  %r = load {type_}, ptr %got")
     return "\n".join(lines) + "\n"
 
@@ -157,7 +154,7 @@ _ROW = (
 )
 
 
-def _matrix(it: Declaration, flush: str) -> str | None:
+def _matrix(it: Declaration) -> str | None:
     operation = it.short.removeprefix("simdgroup_matrix_8x8_")
     if operation == "init_filled":
         element = lanes(it.result)[1]
@@ -186,7 +183,7 @@ def _matrix(it: Declaration, flush: str) -> str | None:
                 value = f"%f{name}"
             lines.append(f"  %p{name} = getelementptr {slot}, ptr %slot, i32 0, i32 {operand}, i32 {at}")
             lines.append(f"  store float {value}, ptr %p{name}")
-    lines.append(f"  call void @anymps_rt_simd(ptr %slot, ptr @anymps_k_matrix, i64 %site)\n{flush}")
+    lines.append("  call void @anymps_rt_simd(ptr %slot, ptr @anymps_k_matrix, i64 %site)\n")
     element = lanes(it.result)[1]
     for at in range(2):
         lines.append(f"  %q{at} = getelementptr {slot}, ptr %slot, i32 0, i32 3, i32 {at}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from anymps._errors import KernelsError
 from anymps.metal.kernels import _intrinsics, _together
-from anymps.metal.kernels._entries import FLUSH, entries, preamble
+from anymps.metal.kernels._entries import entries, preamble
 from anymps.metal.kernels._intrinsics import Declaration
 from anymps.metal.kernels._metadata import Signature
 
@@ -46,14 +46,14 @@ _DROPPED = (
 
 @dataclass(frozen=True)
 class Translated:
-    """A module as text; whether its threads work together, so that each needs a stack of its own."""
+    """A module as text; whether its threads work together, so that each is to be a coroutine."""
 
     text: str
     together: bool
 
 
 def translate(text: str, signature: Signature, key: str, layout: str, triple: str) -> Translated:
-    """The module for this machine, with the entries `anymps_plain_<key>` or `anymps_thread_<key>`.
+    """The module for this machine, with the entries `anymps_plain_<key>` or `anymps_begin_<key>`.
 
     Raises KernelsError for a function of Apple's compiler that is not known here.
     """
@@ -182,7 +182,7 @@ def _with_shared(line: str, shared: dict[str, str], inserted: list[str]) -> str:
 
 
 def _definition(it: Declaration) -> str:
-    text = _intrinsics.define(it) or _together.define(it, flush=FLUSH)
+    text = _intrinsics.define(it) or _together.define(it)
     if text is None:
         raise KernelsError(f"{it.name} is a function of Apple's compiler that is not known here")
     return text

@@ -1,6 +1,7 @@
 // A group of threads as fibers: who runs, who waits, and what opens.
 #include "fibers.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
 
@@ -22,6 +23,27 @@ thread_local Owner owner;
 
 void start_fiber() {
   the_fibers->run_fiber();
+}
+
+void set_float_state(unsigned long state) {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(static_cast<unsigned>(state));
+#else
+  asm volatile("msr fpcr, %0" ::"r"(state));
+#endif
+}
+
+// Has subnormal floats be zero, and returns what was before.
+unsigned long flush_subnormals() {
+#if defined(__x86_64__)
+  const unsigned long before = __builtin_ia32_stmxcsr();
+  set_float_state(0x9fc0);  // FTZ and DAZ; all exceptions masked
+#else
+  unsigned long before;
+  asm volatile("mrs %0, fpcr" : "=r"(before));
+  set_float_state(1ul << 24);
+#endif
+  return before;
 }
 
 }  // namespace
@@ -56,6 +78,7 @@ Fibers::Fibers(size_t stack, unsigned count, size_t shared_each) : shared_each_(
 }
 
 Fibers::~Fibers() {
+  std::free(frames_);
   std::free(shared_);
 }
 
@@ -134,23 +157,24 @@ void Fibers::hand_over(unsigned s) {
       continue;
     }
     ready_ &= ~(1u << s);
-    if (ready_ == 0) {
-      for (unsigned other = 0; other < simdgroups_; ++other) {  // the barrier opens
-        runnable_[other] = at_barrier_[other];
-        at_barrier_[other] = 0;
-        ready_ |= static_cast<unsigned>(runnable_[other] != 0) << other;
-      }
-      if (ready_ == 0) {
-        anymps_rt_switch(&pointers_[self], main_);  // all are done
-      }
+    if (ready_ == 0 && !open_barrier()) {
+      anymps_rt_switch(&pointers_[self], main_);  // all are done
     }
     s = static_cast<unsigned>(__builtin_ctz(ready_));
   }
 }
 
-void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
-  entry_ = entry;
-  context_ = context;
+// Lets those go on that wait at a barrier. False if there is none.
+bool Fibers::open_barrier() {
+  for (unsigned s = 0; s < simdgroups_; ++s) {
+    runnable_[s] = at_barrier_[s];
+    at_barrier_[s] = 0;
+    ready_ |= static_cast<unsigned>(runnable_[s] != 0) << s;
+  }
+  return ready_ != 0;
+}
+
+void Fibers::begin_group(unsigned threads) {
   simdgroups_ = (threads + kLanes - 1) / kLanes;
   for (unsigned s = 0; s < simdgroups_; ++s) {
     const unsigned left = threads - s * kLanes;
@@ -158,6 +182,12 @@ void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
     at_simd_[s] = at_barrier_[s] = 0;
   }
   ready_ = simdgroups_ == kLanes ? ~0u : (1u << simdgroups_) - 1;
+}
+
+void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
+  entry_ = entry;
+  context_ = context;
+  begin_group(threads);
   for (unsigned i = 0; i < threads; ++i) {
     pointers_[i] = first_frame(stacks_.top(i), start_fiber);
     chains_[i].depth = chains_[i].calls = 0;
@@ -170,6 +200,91 @@ void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
   anymps_rt_switch(&main_, pointers_[0]);
   the_fibers = before;
   running = false;
+}
+
+void* Fibers::frame(size_t bytes) {
+  constexpr size_t kLine = 64, kPage = 4096;
+  size_t each = (bytes + kLine - 1) / kLine * kLine;
+  each += each % kPage == 0 ? kLine : 0;  // not all at the same offset of a page
+  if (each * kMaxThreads > frames_room_) {  // by the first thread of a group: all have one size
+    std::free(frames_);
+    frames_room_ = each * kMaxThreads;
+    frames_ = static_cast<char*>(std::aligned_alloc(kLine, frames_room_));
+    if (frames_ == nullptr) {
+      std::abort();
+    }
+  }
+  return frames_ + current * each;
+}
+
+// Runs a lane until it waits or is done.
+void Fibers::step(unsigned s, const Group& group, Begin begin) {
+  using Resume = void (*)(void* frame);
+  const auto lane = static_cast<unsigned>(__builtin_ctz(runnable_[s]));
+  runnable_[s] &= runnable_[s] - 1;
+  current = s * kLanes + lane;
+  Coroutine& mine = coroutines_[current];
+  void*& frame = pointers_[current];
+  if (frame == nullptr) {
+    const unsigned row = current / group.size[0];
+    mine.thread = {group.launch, &group, {current % group.size[0], row % group.size[1], row / group.size[1]}, current};
+    frame = begin(mine.thread, mine.wait);
+  } else {
+    (*static_cast<Resume*>(frame))(frame);
+  }
+  if (*static_cast<Resume*>(frame) == nullptr) {
+    return;
+  }
+  slots_[current] = mine.wait.slot;
+  (mine.wait.resolve == nullptr ? at_barrier_ : at_simd_)[s] |= 1u << lane;
+}
+
+void Fibers::resolve_resumed(unsigned s) {
+  const Coroutine* const all = coroutines_.data() + s * kLanes;
+  unsigned long lowest = ~0ul;
+  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
+    const unsigned long site = all[__builtin_ctz(rest)].wait.site;
+    lowest = site < lowest ? site : lowest;
+  }
+  unsigned lanes = 0;
+  Resolve resolve = nullptr;
+  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
+    const Wait& wait = all[__builtin_ctz(rest)].wait;
+    if (wait.site == lowest && (resolve == nullptr || resolve == wait.resolve)) {
+      resolve = wait.resolve;
+      lanes |= rest & -rest;
+    }
+  }
+  resolve(slots_ + s * kLanes, lanes);
+  at_simd_[s] &= ~lanes;
+  runnable_[s] = lanes;
+}
+
+void Fibers::resume_all(const Group& group, Begin begin) {
+  const unsigned long state = flush_subnormals();
+  coroutines_.resize(kMaxThreads);
+  begin_group(group.threads);
+  std::fill_n(pointers_, group.threads, nullptr);
+  running = true;
+  Fibers* const before = the_fibers;
+  the_fibers = this;
+  do {
+    for (; ready_ != 0; ready_ &= ready_ - 1) {
+      const auto s = static_cast<unsigned>(__builtin_ctz(ready_));
+      for (;;) {
+        while (runnable_[s] != 0) {
+          step(s, group, begin);
+        }
+        if (at_simd_[s] == 0) {
+          break;
+        }
+        resolve_resumed(s);
+      }
+    }
+  } while (open_barrier());
+  the_fibers = before;
+  running = false;
+  set_float_state(state);
 }
 
 }  // namespace anymps_rt
@@ -200,6 +315,10 @@ unsigned anymps_rt_thread() {
 
 anymps_rt::Chain* anymps_rt_chain() {
   return anymps_rt::the_fibers->chain();
+}
+
+void* anymps_rt_frame(unsigned long bytes) {
+  return anymps_rt::the_fibers->frame(bytes);
 }
 
 char* anymps_rt_shared() {

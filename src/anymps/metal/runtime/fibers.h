@@ -24,6 +24,8 @@
 // (launch.h), whose `thread` runs as a fiber; it needs no call of anymps_rt_group.
 #pragma once
 
+#include <vector>
+
 #include <msl/runtime.h>
 
 #include "stacks.h"
@@ -54,6 +56,9 @@ class Fibers {
   ~Fibers();
 
   void run(unsigned threads, anymps_rt_entry entry, void* context);
+  // The threads of a group as coroutines, which need no stacks. Subnormal floats are zero meanwhile.
+  void resume_all(const Group& group, Begin begin);
+  void* frame(size_t bytes);
   void block_at_barrier();
   void block_at_simd(void* slot, Resolve resolve, unsigned long site);
   [[noreturn]] void run_fiber();
@@ -64,6 +69,10 @@ class Fibers {
   char* shared_of_current() { return shared_ + current * shared_each_; }
 
  private:
+  void begin_group(unsigned threads);
+  bool open_barrier();
+  void step(unsigned s, const Group& group, Begin begin);
+  void resolve_resumed(unsigned s);
   void hand_over(unsigned s);
   void resolve(unsigned s);
   int order(unsigned a, unsigned b) const;
@@ -82,6 +91,13 @@ class Fibers {
   Chain chains_[kMaxThreads];
   void* pointers_[kMaxThreads];  // of the stacks of fibers that wait
   void* main_ = nullptr;
+  struct Coroutine {
+    Thread thread;
+    Wait wait;
+  };
+  std::vector<Coroutine> coroutines_;
+  char* frames_ = nullptr;
+  size_t frame_bytes_ = 0, frames_room_ = 0;
   Stacks stacks_;
 };
 

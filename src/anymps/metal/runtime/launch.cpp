@@ -131,6 +131,8 @@ void work(void* context) {
           find_next(job, group);
           job.kernel->group(group);
         }
+      } else if (job.kernel->form == Form::Resumed) {
+        fibers.resume_all(group, reinterpret_cast<Begin>(job.kernel->thread));
       } else {
         fibers.run(group.threads, run_thread, &team);
       }
@@ -190,7 +192,8 @@ extern "C" int anymps_rt_launch(
   if (workers > job.pieces) {
     workers = static_cast<unsigned>(job.pieces);
   }
-  if (kernel->form != anymps_rt::Form::Fibers && threads < 32768) {
+  const uint64_t few = kernel->form == anymps_rt::Form::Fibers ? 0 : kernel->form == anymps_rt::Form::Resumed ? 4096 : 32768;
+  if (threads < few) {
     workers = 1;  // to wake another thread takes longer
   }
   if (kernel->form == anymps_rt::Form::Groups && workers != 0) {

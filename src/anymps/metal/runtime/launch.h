@@ -18,7 +18,7 @@ struct Report {
 }  // namespace anymps_rt
 
 // `kernel->form` says which of its functions is called: `plain` for boxes of the grid, `thread` for each thread of a group as
-// a fiber, `group` once for a whole group. `workers` threads at most. Returns 0, or the signal that a fault of the kernel
+// a fiber or, as a Begin, a coroutine, `group` once for a whole group. `workers` threads at most. Returns 0, or the signal that a fault of the kernel
 // raised.
 extern "C" int anymps_rt_launch(
     const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers,
