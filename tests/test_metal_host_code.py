@@ -61,7 +61,9 @@ BEFORE_COMPILING = {  # source: what is said of it
 IN_THE_OBJECT = {
     '#define unused section("x")\n__attribute__((unused)) constant int g = 1;': "unknown attribute 'section'",
     '#define L [\nL L gnu::section("x")]] constant int g = 1;': "unknown attribute 'section'",
-    'int system(constant char*);\nvoid g() { ::system("touch TARGET"); }': "use of undeclared identifier '_Z6systemPKc'",
+    'int system(constant char*);\nvoid g() { ::system("touch TARGET"); }': (
+        "use of undeclared identifier '_Z6systemPKc'"
+    ),
     'void g() { __builtin_execl("/bin/true", "true", (thread char*)0); }': "use of undeclared identifier 'execl'",
     "int g() { return __builtin_fork(); }": "use of undeclared identifier 'fork'",
     'constant int b = __builtin_puts("x");': "use of undeclared identifier 'puts'",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import random
+import re
 import subprocess
 import sys
 import warnings
@@ -9,8 +12,11 @@ import warnings
 import pytest
 import torch
 
+import random_shaders
 from anymps.metal import law
+from anymps.metal._compiler import find_compiler
 from anymps.metal._headers import torch_headers
+from anymps.metal._preprocess import prepare
 from metal_shaders import HEAD
 
 FIRST = HEAD.count("\n") + 1
@@ -94,6 +100,11 @@ RULES: dict[str, list[str]] = {
     "void f() { double d = 1; }": ["1:12: 'double' is not supported in Metal"],
     "void f() { float d = 1.0 + 2; auto e = 0.5; long l = 1; }": [],
     "struct S { long double d; };": ["1:12: 'long double' is not supported in Metal"],
+    "void f(unsigned long long a) { long long b = a; }": [
+        "1:8: 'unsigned long long' is not supported in Metal",
+        "1:32: 'long long' is not supported in Metal",
+    ],
+    "void f(unsigned long a, long b, uint64_t c) {}": [],
     "// double\nconstant int doubled = 2;": [],
     "thread_local int a;": ["1:1: 'thread_local' is not supported in Metal", f"1:18: {PROGRAM_SCOPE}"],
     "void f() { register int a = 1; }": ["1:12: Metal does not support the 'register' storage class specifier"],
@@ -109,7 +120,8 @@ RULES: dict[str, list[str]] = {
     "float f(int n) {\n  float a[n + 1];\n  return a[0];\n}": [
         "2:10: variable length arrays are not supported in Metal"
     ],
-    "constant int N = 4;\ntemplate <int K> float f() { const int n = 3; float a[N * 2], b[K], c[n]; return a[0] + b[0] + c[0]; }": [],
+    "constant int N = 4;\ntemplate <int K> float f() { const int n = 3; float a[N * 2], b[K], c[n]; "
+    "return a[0] + b[0] + c[0]; }": [],
     # Variables (4): of the program constant ones alone, threadgroup memory in kernels alone.
     "int a = 1;": [f"1:5: {PROGRAM_SCOPE}"],
     "constexpr int a = 1;": [f"1:15: {PROGRAM_SCOPE}"],
@@ -118,6 +130,7 @@ RULES: dict[str, list[str]] = {
     "struct S { static constant constexpr const int a = 1; };": [],
     "constant int a;": ["1:14: variable in constant address space must be initialized"],
     "constant int a [[function_constant(0)]];": [],
+    "constant int a = popcount(3u), b[2] = {int(ceil(1.5)), 2};": [],
     "void f(constant int v) {}": ["1:21: parameter may not be qualified with an address space"],
     "void f(thread const int& v, int w) {}": [],
     "void f() { device float a; }": ["1:25: automatic variable qualified with an address space"],
@@ -162,7 +175,8 @@ RULES: dict[str, list[str]] = {
         "1:38: no matching function for call to 'atomic_load_explicit'"
     ],
     "int f(device atomic_int* a, threadgroup atomic_uint* b, device atomic_float* c, device atomic_ulong* d) {\n"
-    "  atomic_store_explicit(a, 1, memory_order_relaxed);\n  atomic_fetch_max_explicit(&b[1], 1, memory_order_relaxed);\n"
+    "  atomic_store_explicit(a, 1, memory_order_relaxed);\n"
+    "  atomic_fetch_max_explicit(&b[1], 1, memory_order_relaxed);\n"
     "  atomic_fetch_add_explicit(c, 1, memory_order_relaxed);\n  atomic_max_explicit(d, 1ul, memory_order_relaxed);\n"
     "  return atomic_load_explicit(a, memory_order_relaxed);\n}": [],
     "void f(device atomic_float* a) { atomic_fetch_max_explicit(a, 1.0, memory_order_relaxed); }": [
@@ -187,22 +201,64 @@ RULES: dict[str, list[str]] = {
 
 
 @pytest.mark.usefixtures("virtual_device")
-@pytest.mark.parametrize("source", RULES)
-def test_rule(source: str) -> None:
-    """Refused with each place of it, or taken."""
-    try:
+@pytest.mark.parametrize("source", [source for source, said in RULES.items() if said])
+def test_what_is_refused(source: str) -> None:
+    """Each place of it, with the words."""
+    with pytest.raises(SyntaxError) as raised:
         torch.mps.compile_shader(HEAD + source)
-    except SyntaxError as said:
-        places = [line for line in str(said).splitlines() if line.startswith("program_source:")]
-        found = [place.removeprefix("program_source:") for place in places]
-    else:
-        found = []
+    places = [line for line in str(raised.value).splitlines() if line.startswith("program_source:")]
     expected = []
     for place in RULES[source]:
         line, _, rest = place.partition(":")
         column, _, text = rest.partition(": ")
-        expected.append(f"{int(line) + FIRST - 1}:{column}: error: {text}")
-    assert found == expected
+        expected.append(f"program_source:{int(line) + FIRST - 1}:{column}: error: {text}")
+    assert places == expected
+
+
+@pytest.mark.usefixtures("virtual_device")
+def test_what_is_taken() -> None:
+    """By the law one by one, and by the C++ compiler in one source, each in a namespace of its own."""
+    accepted = [source for source, said in RULES.items() if not said]
+    assert [source for source in accepted if law.refused_by_law(expanded(HEAD + source), torch_headers())] == []
+    parts = [
+        f"namespace n{number} {{\n{re.sub(r' k[(]', f' k{number}(', source)}\n}}\n"
+        for number, source in enumerate(accepted)
+        if "function_constant" not in source  # one, without a kernel, is nothing to compile
+    ]
+    names = dir(torch.mps.compile_shader(HEAD + "".join(parts)))
+    assert len(names) == sum(" k(" in source for source in accepted)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("metal_shaders", "test_metal_cache", "test_metal_check", "test_metal_check_calls", "test_metal_check_clean"),
+        *("test_metal_dialect", "test_metal_loops", "test_metal_places", "test_metal_tape"),
+    ],
+)
+def test_the_sources_of_the_other_tests_are_taken(module: str) -> None:
+    """All of them that are constants of their modules; what the tests write themselves, they compile."""
+    constants = vars(importlib.import_module(module)).values()
+    sources = {text for it in constants for text in (it.values() if isinstance(it, dict) else [it]) if _is_source(text)}
+    assert sources
+    refused = {text: law.refused_by_law(expanded(text), torch_headers()) for text in sources}
+    assert {text: said for text, said in refused.items() if said} == {}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_kernels_are_taken(seed: int) -> None:
+    """Those whose results are held to the checked form's."""
+    text, _ = random_shaders.source(random.Random(seed).randint, 40)
+    assert law.refused_by_law(text, torch_headers()) == []
+
+
+def _is_source(text: object) -> bool:
+    return isinstance(text, str) and "kernel void" in text
+
+
+def expanded(source: str) -> str:
+    """What the preprocessor makes of it."""
+    return prepare(source, find_compiler(), always=True).text if "#define" in source else source
 
 
 @pytest.mark.usefixtures("virtual_device")
@@ -224,7 +280,7 @@ def test_the_whole_message() -> None:
 
 @pytest.mark.usefixtures("virtual_device")
 def test_threadgroup_memory_with_a_value() -> None:
-    """Metal takes it, and each thread writes it: here it is refused in a sentence, not made a variable of each thread."""
+    """Metal takes it, and each thread writes it. Here a sentence refuses it: it is no variable of each thread."""
     with pytest.raises(RuntimeError) as raised:
         torch.mps.compile_shader("kernel void f(device int* x) {\n  threadgroup int a = 2;\n  x[0] = a;\n}\n")
     assert str(raised.value) == (
@@ -250,7 +306,8 @@ def test_without_libclang_it_is_said_once() -> None:
         "import sys, warnings\nsys.modules['clang'] = None\nimport anymps, torch\nanymps.enable(quiet=True)\n"
         "with warnings.catch_warnings(record=True) as said:\n    warnings.simplefilter('always')\n"
         "    for name in 'ab':\n"
-        "        torch.mps.compile_shader('float twice(float* p) { return *p; } kernel void %s(device float* x) {}' % name)\n"
+        "        source = 'float twice(float* p) { return *p; } kernel void %s(device float* x) {}' % name\n"
+        "        torch.mps.compile_shader(source)\n"
         "print(*(str(one.message) for one in said if 'libclang' in str(one.message)), sep='\\n')\n"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)

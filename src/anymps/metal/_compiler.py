@@ -29,7 +29,7 @@ METAL_MACROS = (
     "-D__HAVE_SIMDGROUP_MATRIX__=1",
 )
 _SHADER_FLAGS = (
-    "-std=c++17",  # not gnu++17: `linux` and `unix` are names that a shader may use
+    *("-std=gnu++17", "-Ulinux", "-Uunix"),  # names that a shader may use; with c++17 g++ calls functions for halves
     "-O3",
     "-nostdinc",
     "-nostdinc++",
@@ -92,10 +92,7 @@ class Compiler:
         own = (
             ("-Wno-everything", "-ferror-limit=20", "-fno-caret-diagnostics")
             if self.is_clang
-            else (
-                *("-fmax-errors=20", "-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
-                "-fexcess-precision=fast",  # as with gnu++17: a half is rounded after each operation
-            )
+            else ("-fmax-errors=20", "-fdiagnostics-color=never", "-fno-diagnostics-show-caret")
         )
         if not self.checked:
             return (*_SHADER_FLAGS, "-w", native, *own, *self.tuning)

@@ -57,7 +57,7 @@ def prepare(source: str, compiler: Compiler, always: bool = False) -> Prepared:
                 "-E",
                 "-x",
                 "c++",
-                "-std=c++17",
+                *("-std=gnu++17", "-Ulinux", "-Uunix"),
                 "-w",
                 "-nostdinc",
                 *METAL_MACROS,

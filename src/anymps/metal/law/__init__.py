@@ -1,41 +1,6 @@
 """What Metal's compiler refuses and C++ compilers do not, held to one syntax tree of the shader."""
 
-from __future__ import annotations
+from anymps.metal.law._rules import refused_by_law
+from anymps.metal.law._tree import Tree, has_parser
 
-import functools
-import warnings
-from pathlib import Path
-
-from anymps.metal._buffer_limit import Refused
-from anymps.metal.law._conversions import refused_conversions
-from anymps.metal.law._kernels import refused_kernels
-from anymps.metal.law._language import refused_language
-from anymps.metal.law._pointers import refused_pointers
-from anymps.metal.law._tree import LIBRARY, Tree, has_parser
-
-__all__ = ["LIBRARY", "Refused", "Tree", "has_parser", "refused_by_law"]
-
-_RULES = (refused_pointers, refused_conversions, refused_language, refused_kernels)
-
-
-def refused_by_law(text: str, torch_headers: Path) -> list[Refused]:
-    """All that Metal's compiler refuses of a shader, in the order of the text; none without libclang, which is said once.
-
-    `torch_headers` is the folder that has `c10/metal`.
-    """
-    if not has_parser():
-        _say_unheld()
-        return []
-    tree = Tree(text, torch_headers)
-    found = {one.offset: one for rule in reversed(_RULES) for one in rule(tree)}
-    return sorted(found.values(), key=lambda one: one.offset)
-
-
-@functools.cache
-def _say_unheld() -> None:
-    warnings.warn(
-        "anymps: Metal shaders are not held to the rules of Metal's language, since libclang is not installed: what "
-        "compiles here may be refused on a Mac (pip install libclang)",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+__all__ = ["Tree", "has_parser", "refused_by_law"]

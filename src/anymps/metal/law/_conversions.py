@@ -26,9 +26,7 @@ _CAST = re.compile(
 )
 _OPERANDS = re.compile(rf"(incompatible operand types|comparison of distinct pointer types) \({_TYPE} and {_TYPE}\)$")
 _NO_MATCH = re.compile(r"no matching (?:function for call to|constructor for initialization of) '([^']+)'$")
-_COUNT = re.compile(
-    r"requires (?:at (?:least|most) )?(?:\d+|single|0) .*argument|requires single argument|no arguments"
-)
+_COUNT = re.compile(r"requires (?:at (?:least|most) )?(?:\d+|single) .*argument|no arguments")
 _PASSED = re.compile(
     r"(?:cannot pass pointer to|cannot bind reference in) address space '__(\w+)' "
     r"(?:as a pointer to|to object in) address space '__(\w+)'"

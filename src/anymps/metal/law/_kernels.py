@@ -42,6 +42,8 @@ def _kernel(tree: Tree, node: Node, parameters: list[Node]) -> Iterator[Refused]
         yield Refused(f"invalid return type {type_words(returned)} for kernel function", node.at)
     taken: set[int] = set()
     sizes: set[int] = set()
+    if not node.cursor.is_definition():
+        return  # PyTorch's headers declare kernels without attributes
     for parameter in parameters:
         attributes = tree.attributes(parameter.at)
         known = not tree.is_doubtful(parameter.start, parameter.at)

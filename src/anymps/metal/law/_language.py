@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from anymps.metal._buffer_limit import Refused
+from anymps.metal._structure import closing, is_attribute
 from anymps.metal._tokens import Token
 from anymps.metal.law._tree import Node, Tree
 
@@ -36,7 +37,7 @@ def refused_language(tree: Tree) -> Iterator[Refused]:
             yield Refused("variable length arrays are not supported in Metal", bracket.start)
         elif said.text in _QUALIFIED:
             yield Refused(_QUALIFIED[said.text], said.offset)
-        elif said.text == _UNSET and not tree.attributes(said.offset):  # a function constant has none
+        elif said.text == _UNSET and _is_bare(tree, said.offset):
             yield Refused(_UNSET, said.offset)
     for node in tree.nodes:
         if node.kind in ("GOTO_STMT", "INDIRECT_GOTO_STMT"):
@@ -47,6 +48,14 @@ def refused_language(tree: Tree) -> Iterator[Refused]:
             yield Refused("virtual member functions are not supported in Metal", node.at)
         elif node.kind == "FUNCTION_DECL" and node.cursor.spelling == "main" and not tree.is_kernel(node.at):
             yield Refused("non-qualified function cannot be called 'main'", node.at)
+
+
+def _is_bare(tree: Tree, name_at: int) -> bool:
+    """Whether nothing follows a variable's name but its sizes: no value, and no attribute of a function constant."""
+    index = tree.at(name_at) + 1
+    while tree.tokens[index].text == "[" and not is_attribute(tree.tokens, index):
+        index = closing(tree.tokens, index) + 1
+    return tree.tokens[index].text in (";", ",")
 
 
 def _words(tree: Tree) -> Iterator[Refused]:
@@ -60,6 +69,10 @@ def _words(tree: Tree) -> Iterator[Refused]:
             name = "long double" if index and tokens[index - 1].text == "long" else "double"
             start = tokens[index - 1].start if name == "long double" else token.start
             yield Refused(f"'{name}' is not supported in Metal", start)
+        elif token.text == "long" and around == "long":
+            unsigned = index > 0 and tokens[index - 1].text == "unsigned"
+            start = tokens[index - 1].start if unsigned else token.start
+            yield Refused(f"'{'unsigned ' if unsigned else ''}long long' is not supported in Metal", start)
         elif token.text == "thread_local":
             yield Refused("'thread_local' is not supported in Metal", token.start)
         elif token.text == "register" and (around[:1].isalpha() or around[:1] == "_"):

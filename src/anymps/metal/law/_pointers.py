@@ -100,8 +100,8 @@ def _behind_template(words: list[Token]) -> list[Token]:
 
 
 def _signs(words: list[Token]) -> list[tuple[int, Token]]:
-    """The `*` and `&` of a declaration that stand in no brackets, each with its index; those before a comma are another's."""
-    found = []
+    """The `*` and `&` of a declaration that stand in no brackets, each with its index. Before a comma is another's."""
+    found: list[tuple[int, Token]] = []
     index = 0
     while index < len(words):
         text = words[index].text

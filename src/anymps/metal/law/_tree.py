@@ -27,7 +27,10 @@ _ARGUMENTS = (
     *("-ferror-limit=0", "-cl-single-precision-constant", "-Xclang", "-cl-ext=+all", "-fno-exceptions", "-fno-rtti"),
     *("-include", str(LIBRARY), f"-I{_FOLDER}", *METAL_MACROS),
 )
-_UNKNOWN = ("unknown type name", "no template named", "no type named", "use of undeclared identifier", "expected")
+_UNKNOWN = (
+    *("unknown type name", "a type specifier", "no template named", "no type named", "use of undeclared identifier"),
+    "expected",
+)
 _BESIDE = frozenset({"const", "volatile"})
 _OTHERS = frozenset({"device", "constant", "threadgroup"})
 _KINDS = (

@@ -1,0 +1,39 @@
+"""All rules of the language, held to one tree of a shader; without libclang a warning."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from pathlib import Path
+
+from anymps.metal._buffer_limit import Refused
+from anymps.metal.law._conversions import refused_conversions
+from anymps.metal.law._kernels import refused_kernels
+from anymps.metal.law._language import refused_language
+from anymps.metal.law._pointers import refused_pointers
+from anymps.metal.law._tree import Tree, has_parser
+
+_RULES = (refused_pointers, refused_conversions, refused_language, refused_kernels)
+
+
+def refused_by_law(text: str, torch_headers: Path) -> list[Refused]:
+    """All that Metal's compiler refuses of a shader, in the order of the text. Without libclang a warning, once.
+
+    `torch_headers` is the folder that has `c10/metal`.
+    """
+    if not has_parser():
+        _say_unheld()
+        return []
+    tree = Tree(text, torch_headers)
+    found = {one.offset: one for rule in reversed(_RULES) for one in rule(tree)}
+    return sorted(found.values(), key=lambda one: one.offset)
+
+
+@functools.cache
+def _say_unheld() -> None:
+    warnings.warn(
+        "anymps: Metal shaders are not held to the rules of Metal's language, since libclang is not installed: what "
+        "compiles here may be refused on a Mac (pip install libclang)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
