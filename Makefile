@@ -5,6 +5,7 @@
 # PIP_FLAGS further arguments to every pip install, such as --index-url (on Linux, where pip's default torch is a large
 #           build for CUDA, an index of CPU builds saves some gigabytes)
 # SANITIZER for `make sanitize`: address (with UBSan) or thread
+# PUBLIC    for `make public-kernels`: where the checkouts lie
 # WORKERS   how many processes share the tests (auto: one a core, no more than four; 0: the one that reports)
 
 PYTHON ?= python3
@@ -12,6 +13,7 @@ VENV ?= .venv
 PIP_FLAGS ?=
 WORKERS ?= auto
 SANITIZER ?= address
+PUBLIC ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/anymps-public-kernels
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt $(PIP_FLAGS)
@@ -20,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --d
 # A stamp is named after what it was made from: with the same two files nothing is installed again.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 
-.PHONY: help demo test unit integration fuzz fuzz-files stress sanitize check format pages docs clean
+.PHONY: help demo test unit integration fuzz fuzz-files stress public-kernels sanitize check format pages docs clean
 
 help:
 	@echo "make demo    run an example on a virtual M3 Pro and show the report"
@@ -29,6 +31,7 @@ help:
 	@echo "make fuzz-files   damaged files given to the commands (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
 	@echo "make fuzz    random programs on the device and the CPU, random Metal kernels (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
 	@echo "make stress  threads, forks, builds and sizes in numbers (ANYMPS_STRESS), and a trace of every operator"
+	@echo "make public-kernels   Metal kernels of public repositories, fetched into PUBLIC"
 	@echo "make sanitize SANITIZER=address    the device's tests with a core compiled so (or: thread)"
 	@echo "make check   ruff, mypy, and the test of the floors"
 	@echo "make pages   write docs/rules from the rules' own texts, the numbers of fidelity into README.md, and the recipes' reports"
@@ -57,6 +60,12 @@ fuzz-files: $(VENV)/.test-$(KEY) core
 fuzz: $(VENV)/.test-$(KEY) core
 	@echo "==> random programs"
 	@$(BIN)/python -m pytest -q tests/device/test_fuzz.py tests/test_metal_same.py
+
+public-kernels: $(VENV)/.test-$(KEY) core
+	@echo "==> Metal kernels of public repositories"
+	@mkdir -p $(PUBLIC)
+	@cd tests && ANYMPS_PUBLIC_KERNELS=$(PUBLIC) $(abspath $(BIN))/python -m public_kernels
+	@ANYMPS_PUBLIC_KERNELS=$(PUBLIC) $(BIN)/python -m pytest -q tests/integration/test_public_kernels.py tests/integration/test_public_families.py
 
 stress: $(VENV)/.test-$(KEY) core
 	@echo "==> stress"

@@ -1,15 +1,23 @@
-"""Metal kernels of other people's public repositories, read from checkouts of them; nothing of theirs is kept here."""
+"""Metal kernels of other people's public repositories, read from checkouts of them; nothing of theirs is kept here.
+
+`python -m tests.public_kernels` fetches the checkouts into the folder that ANYMPS_PUBLIC_KERNELS names.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+from anymps.metal import CHECK_VARIABLE, ShaderFaultWarning, take_shader_faults
 
 VARIABLE = "ANYMPS_PUBLIC_KERNELS"
 COMMITS = {  # what was tried; another state of a repository may serve as well
@@ -21,16 +29,18 @@ COMMITS = {  # what was tried; another state of a repository may serve as well
     "pytorch/ao": "36027d82d1ad9949597ea16002ff4940374b1b94",
     "huggingface/candle": "2a13b0f3ff62f7e67013597f2996f764c5735e21",
     "zeux/calm": "cab0b7b44965e7deeb12a6a188b7d64ce224498e",
+    "ml-explore/mlx": "846d176227a0ac13d2667e58d2bb68b322109ab0",
+    "ggml-org/ggml": "d99724f2b141fed9e1a9f402213506c081433465",
+    "huggingface/kernels-community": "40d4194f48b6775c4be4776ed08035fabb0e758f",
+    "EricLBuehler/mistral.rs": "9e922623f24b32d41f3892b74f0eed18707f4e6c",
 }
-_INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"')
+_INCLUDE = re.compile(r'\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]')
+_CONSTANT = re.compile(r"constant\s+(\w+)\s+(\w+)\s*\[\[\s*function_constant\([^)]*\)\s*\]\]\s*;")
+_INSTANCE = re.compile(r'^template\s*\[\[host_name\("(\w+)"\)\]\][^;]*;[ \t]*$', re.MULTILINE)
 
 
-@cache
-def library(repository: str, *files: str) -> Any:
-    """The kernels of the files, one behind the other, as the repository's own build joins them.
-
-    Skips the test where there is no checkout of the repository.
-    """
+def root_of(repository: str) -> Path:
+    """The checkout of a repository. Skips the test where there is none."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         pytest.skip(
@@ -39,23 +49,106 @@ def library(repository: str, *files: str) -> Any:
     root = Path(folder) / repository
     if not root.is_dir():
         pytest.skip(f"{root} is not there: git clone https://github.com/{repository}, commit {COMMITS[repository]}")
+    return root
+
+
+def joined(root: Path, files: Sequence[str], folders: Sequence[str] = ()) -> str:
+    """The files, one behind the other, with the repository's own headers in their places, each once."""
     seen: set[Path] = set()
-    return torch.mps.compile_shader("".join(_joined(root / file, seen) for file in files))
+    texts = []
+    for file in files:
+        path = (root / file).resolve()
+        if path not in seen:
+            seen.add(path)
+            texts.append(_joined(path, [root, *(root / folder for folder in folders)], seen))
+    return "".join(texts)
 
 
-def _joined(path: Path, seen: set[Path]) -> str:
-    """A source with its own headers in their places, each once."""
+def _joined(path: Path, folders: Sequence[Path], seen: set[Path]) -> str:
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
         found = _INCLUDE.match(line)
         if found is None:
             lines.append("" if line.strip() == "#pragma once" else line)
             continue
-        header = (path.parent / found[1]).resolve()
-        if header not in seen:
+        places = ((folder / found[1]).resolve() for folder in (path.parent, *folders))
+        header = next((place for place in places if place.is_file()), None)
+        if header is None:
+            lines.append(line)
+        elif header not in seen:
             seen.add(header)
-            lines.append(_joined(header, seen))
+            lines.append(_joined(header, folders, seen))
     return "\n".join(lines) + "\n"
+
+
+def with_constants(source: str, values: Mapping[str, str]) -> str:
+    """The source with the values of function constants written in, as a program for torch has to do it."""
+
+    def value(match: re.Match[str]) -> str:
+        return f"constant constexpr {match[1]} {match[2]} = {values[match[2]]};" if match[2] in values else match[0]
+
+    return _CONSTANT.sub(value, source)
+
+
+def instances_alone(source: str, names: Sequence[str]) -> str:
+    """The source with the named instances of its templates alone: each takes its time to compile."""
+    return _INSTANCE.sub(lambda match: match[0] if match[1] in names else "\n" * match[0].count("\n"), source)
+
+
+@cache
+def library(repository: str, *files: str) -> Any:
+    """The kernels of the files, one behind the other, as the repository's own build joins them."""
+    return both_forms(joined(root_of(repository), files))
+
+
+@cache
+def both_forms(source: str) -> BothForms:
+    """The kernels of a source in the plain form and in the checked one."""
+    return BothForms(source)
+
+
+class BothForms:
+    """A library whose kernels run in both forms: what they write must be the same, bit by bit."""
+
+    def __init__(self, source: str) -> None:
+        self._plain = torch.mps.compile_shader(source)
+        before = os.environ.get(CHECK_VARIABLE)
+        os.environ[CHECK_VARIABLE] = "1"
+        try:
+            self._checked = torch.mps.compile_shader(source)
+        finally:
+            del os.environ[CHECK_VARIABLE]
+            if before is not None:
+                os.environ[CHECK_VARIABLE] = before
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        plain, checked = getattr(self._plain, name), getattr(self._checked, name)
+
+        def run(*arguments: Any, **options: Any) -> None:
+            copies: dict[int, torch.Tensor] = {}
+            again = [_copied(a, copies) if isinstance(a, torch.Tensor) else a for a in arguments]
+            plain(*arguments, **options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ShaderFaultWarning)
+                checked(*again, **options)
+            take_shader_faults()
+            for ours, theirs in zip(arguments, again, strict=True):
+                if isinstance(ours, torch.Tensor):
+                    a, b = (t.cpu().contiguous().reshape(-1).view(torch.uint8) for t in (ours, theirs))
+                    assert torch.equal(a, b), f"{name}: the checked form wrote something else"
+
+        return run
+
+
+def _copied(tensor: torch.Tensor, copies: dict[int, torch.Tensor]) -> torch.Tensor:
+    """The same view of a copy of its storage, one copy for all views."""
+    if tensor.device.type != "mps":
+        return tensor
+    storage = tensor.untyped_storage()
+    if storage.data_ptr() not in copies:
+        whole = tensor.as_strided((storage.nbytes() // tensor.element_size(),), (1,), 0)
+        copies[storage.data_ptr()] = whole.clone()
+    return copies[storage.data_ptr()].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
 def on_mps(*tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -71,3 +164,19 @@ def empty(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 def words(*values: int) -> torch.Tensor:
     """A struct of 32-bit integers."""
     return torch.tensor(values, dtype=torch.int32, device="mps")
+
+
+def fetch(folder: Path) -> None:
+    """Fetches each repository at its commit, those that are there already aside."""
+    for repository, commit in COMMITS.items():
+        target = folder / repository
+        if target.is_dir():
+            continue
+        target.mkdir(parents=True)
+        url = f"https://github.com/{repository}"
+        for words_ in (["init", "-q"], ["fetch", "-q", "--depth", "1", url, commit], ["checkout", "-q", "FETCH_HEAD"]):
+            subprocess.run(["git", *words_], cwd=target, check=True)
+
+
+if __name__ == "__main__":
+    fetch(Path(os.environ[VARIABLE]))

@@ -72,10 +72,6 @@ def test_source_that_does_not_compile(source: str, expected: str) -> None:
     [
         ("kernel void f(metal::texture2d<float> t [[texture(0)]]) {}", "textures (program_source:1)"),
         (
-            "constant int n [[function_constant(0)]];\nkernel void f(device int* x) { x[0] = n; }",
-            "function constants, to which torch.mps.compile_shader gives no value (program_source:1)",
-        ),
-        (
             "#include <metal_tensor>\nkernel void f(metal::tensor_handle t) {}",
             "Metal 4 tensor operations (program_source:2)",
         ),
@@ -103,17 +99,6 @@ def test_a_kernel_that_cannot_be_called_leaves_the_others() -> None:
         "anymps: threadgroup memory as a parameter, whose size torch.mps.compile_shader cannot set (program_source:2) "
         "cannot be used on the virtual mps device"
     )
-
-
-def test_a_function_constant_that_may_be_missing() -> None:
-    """`is_function_constant_defined` says that it is."""
-    shader = torch.mps.compile_shader(
-        "constant int n [[function_constant(0)]];\nconstant int m = is_function_constant_defined(n) ? n : 7;\n"
-        "kernel void f(device int* x) { x[0] = m; }"
-    )
-    out = torch.zeros(1, dtype=torch.int32, device="mps")
-    shader.f(out)
-    assert out.item() == 7
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ _ALLOWED = re.compile(
     rf"anymps_rt_(?:{'|'.join(_RUNTIME)})|anymps_check_(?:{'|'.join(_CHECKER)})|(?:{'|'.join(_MATHS)})f?"
     r"|__tsan_\w+|__ubsan_handle_\w+|mem(?:cpy|move|set|cmp)|_ZGV\w+"
     r"|__gmon_start__|_ITM_\w+|__cxa_finalize|__cxa_atexit|__dso_handle|__stack_chk_fail"
-    r"|__(?:extend|trunc|fix|fixuns|float|floatun|div|mod|udiv|umod|mul|gnu)[a-z0-9_]+"
+    r"|__(?:extend|trunc|fix|fixuns|float|floatun|div|mod|udiv|umod|mul|gnu)[a-z0-9_]+|__(?:eq|ne|lt|le|gt|ge|unord)hf2"
 )
 
 # A shader's own functions have mangled names, which begin with _Z.

@@ -38,6 +38,7 @@ _SHADER_FLAGS = (
     "-fvisibility-inlines-hidden",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-ffp-contract=off",  # else the two forms of a shader choose other products to fuse
     "-fno-strict-aliasing",
     "-fsigned-char",
     "-fno-exceptions",
@@ -171,7 +172,18 @@ def _answer(command: list[str]) -> str:
 
 _TRANSLATION = (
     *("tokens", "structure", "statements", "parameters", "rewrite", "launchers", "preprocess"),
-    *("fission", "fission_names", "fission_text", "call_places", "unset", "host_code", "allowed", "compile"),
+    *(
+        "builtins",
+        "function_constants",
+        "fission",
+        "fission_names",
+        "fission_text",
+        "call_places",
+        "unset",
+        "host_code",
+        "allowed",
+        "compile",
+    ),
 )
 
 

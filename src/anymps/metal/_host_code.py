@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from anymps.metal._buffer_limit import Refused
 from anymps.metal._compiler import SHIM
-from anymps.metal._structure import Structure, closing
-from anymps.metal._tokens import Token, tokenize
+from anymps.metal._structure import Structure, closing, names_a_class
+from anymps.metal._tokens import Edit, Token, apply, tokenize
 
 _ASSEMBLER = frozenset({"asm", "__asm", "__asm__"})
 _ASKS = frozenset({"__has_include", "__has_include_next", "__has_embed"})
@@ -29,7 +30,7 @@ _ATTRIBUTES = frozenset(
 )
 _VENDORS = frozenset({"gnu", "__gnu__"})
 _PRAGMAS = re.compile(
-    r"\s*(?:once|unroll|nounroll|mark|region|endregion|METAL|clang|STDC|anymps|message|GCC\s+(?:unroll|ivdep|diagnostic))\b|\s*$"
+    r"\s*(?:once|unroll|nounroll|unused|mark|region|endregion|METAL|clang|STDC|anymps|message|GCC\s+(?:unroll|ivdep|diagnostic))\b|\s*$"
 )
 _DIRECTIVE = re.compile(r"^[ \t\f\v]*(?P<mark>\#|%:)[ \t\f\v]*(?P<name>\w*)[ \t\f\v]*(?P<rest>[^\n]*)", re.MULTILINE)
 _NAMED = re.compile(r'(?:<(?P<angle>[^>\n]*)>|"(?P<quote>[^"\n]*)")\s*$')
@@ -60,7 +61,33 @@ def refused_globals(structure: Structure) -> Refused | None:
     return None
 
 
-def _directives(text: str, torch_headers: Path) -> Iterator[Refused]:
+def without_foreign_includes(text: str, torch_headers: Path) -> str:
+    """The source with an `#error` in the place of each `#include` of a file that is not Metal's.
+
+    Between `#if` and `#endif` it may never be reached, as in headers that other languages share.
+    """
+    edits = []
+    for line in _lines(text):
+        if (absent := _absent(line, torch_headers)) is not None:
+            ends = "\n" * text.count("\n", line.start, line.end)
+            edits.append(Edit(line.start, line.end, f"#error {absent.text}{ends}"))
+    return apply(text, edits).text if edits else text
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the preprocessor: its sign, its name, what follows; where it stands; whether within an `#if`."""
+
+    mark: str
+    name: str
+    rest: str
+    start: int
+    argument: int
+    end: int
+    conditional: bool
+
+
+def _lines(text: str) -> Iterator[_Line]:
     """Lines of the preprocessor, found as it finds them: lines are joined first, and comments are spaces."""
     kept, places = [], []
     for match in re.finditer(r"(?s)\\[ \t]*\r?\n|.", text):
@@ -69,17 +96,34 @@ def _directives(text: str, torch_headers: Path) -> Iterator[Refused]:
             places.append(match.start())
     joined = "".join(kept)
     bare = _COMMENT.sub(lambda match: match["kept"] or re.sub(r"[^\n]", " ", match.group()), joined)
+    places.append(len(text))
+    depth = 0
     for match in _DIRECTIVE.finditer(bare):
-        name, rest, at = match["name"], match["rest"], places[match.start("mark")]
-        if match["mark"] == "%:":
+        depth += match["name"].startswith("if") - (match["name"] == "endif")
+        start, argument, end = places[match.start("mark")], places[match.start("rest")], places[match.end()]
+        yield _Line(match["mark"], match["name"], match["rest"], start, argument, end, depth > 0)
+
+
+def _absent(line: _Line, torch_headers: Path) -> Refused | None:
+    """What is said of an `#include` of a file that is not there for shaders."""
+    named = _NAMED.match(line.rest)
+    if line.name not in ("include", "import") or named is None:
+        return None
+    wanted = named["angle"] or named["quote"] or ""
+    return None if _is_ours(wanted, torch_headers) else Refused(f"{wanted}: No such file or directory", line.argument)
+
+
+def _directives(text: str, torch_headers: Path) -> Iterator[Refused]:
+    for line in _lines(text):
+        name, rest, at = line.name, line.rest, line.start
+        if line.mark == "%:":
             yield Refused("a digraph begins a line of the preprocessor", at)
         elif name in ("include", "import", "include_next", "embed", "include_alias"):
-            named = _NAMED.match(rest)
-            wanted = (named["angle"] or named["quote"] or "") if named is not None else ""
-            if named is None or name not in ("include", "import"):
+            absent = _absent(line, torch_headers)
+            if name not in ("include", "import") or _NAMED.match(rest) is None:
                 yield Refused(f"#{name} names no header of Metal's", at)
-            elif not _is_ours(wanted, torch_headers):
-                yield Refused(f"{wanted}: No such file or directory", places[match.start("rest")])
+            elif absent is not None and not line.conditional:
+                yield absent
         elif name == "pragma" and _PRAGMAS.match(rest) is None:
             yield Refused(f"#pragma {rest.strip()} is none of Metal's", at)
         elif name in ("ident", "sccs", "assert", "unassert"):
@@ -107,7 +151,7 @@ def _words(tokens: Sequence[Token]) -> Iterator[Refused]:
             yield Refused("inline assembly is not supported", token.start)
         elif token.text in _ASKS:
             yield Refused(f"{token.text} asks for files of this machine", token.start)
-        elif token.text == "extern" and following.kind == "string":
+        elif token.text == "extern" and following.kind == "string" and not names_a_class(tokens, index):
             yield Refused("a language linkage specification is not allowed", token.start)
         elif token.text in ("__attribute__", "__attribute") and following.text == "(":
             close = closing(list(tokens), index + 1)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from anymps.metal._function_constants import NeedsConstant
 from anymps.metal._parameters import Unsupported, buffer_places
 from anymps.metal._rewrite import KernelSource
 
@@ -17,14 +18,16 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
 
     The threads of `checked` kernels are always fibers, and the checker is told of each.
 
-    A kernel with a parameter that nothing can be bound to stands there without code, with what `say` makes of it in
-    `anymps_refusals`: the others of its source can be used.
+    A kernel that reads a function constant, or has a parameter that nothing can be bound to, stands there without code,
+    with what `say` makes of it in `anymps_refusals`: the others of its source can be used.
     """
     lines = ['\n#line 1 "anymps launchers"']
     rows, refusals, written = [], [], []
     described: list[str] = []
     for number, kernel in enumerate(replace(kernel, synced=kernel.synced or checked) for kernel in kernels):
         try:
+            if kernel.constants:
+                raise NeedsConstant(kernel.name, kernel.constants[0])
             lines += _launcher(number, kernel)
         except Unsupported as missing:
             rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0}}')

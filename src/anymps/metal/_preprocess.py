@@ -9,6 +9,7 @@ from pathlib import Path
 
 from anymps.metal._compiler import METAL_MACROS, SHIM, Compiler
 from anymps.metal._headers import torch_headers
+from anymps.metal._host_code import without_foreign_includes
 
 SOURCE_NAME = "program_source"  # what Metal calls a source without a file
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*if", re.MULTILINE)
@@ -39,11 +40,13 @@ def prepare(source: str, compiler: Compiler, always: bool = False) -> Prepared:
 
     Raises PreprocessorError with the compiler's output.
     """
+    known = without_foreign_includes(source, torch_headers())
+    always = always or known is not source
     by_torch = _TORCH_MACRO.search(source) is not None and _TORCH_INCLUDE.search(source) is not None
     if not (always or by_torch or _CONDITION.search(source) or _MACRO.search(source)):
         return Prepared(source, {})
     # Headers whose macros are not needed stay an `#include`: they were translated before.
-    given = source if by_torch else _TORCH_INCLUDE.sub(lambda match: _KEPT + match.group().strip(), source)
+    given = known if by_torch else _TORCH_INCLUDE.sub(lambda match: _KEPT + match.group().strip(), known)
     with tempfile.TemporaryDirectory() as name:
         for header in SHIM.rglob("*"):
             if header.is_file() and header.parent.name != "msl":

@@ -7,12 +7,14 @@ user's; columns that move are kept in `Rewritten`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from anymps.metal._builtins import BUILTINS
 from anymps.metal._call_places import call_edits
 from anymps.metal._fission import GroupForm, group_form
+from anymps.metal._forms import LONG_VECTOR, coherence, filled_array, short_list
+from anymps.metal._function_constants import constants_read
 from anymps.metal._parameters import Unsupported
 from anymps.metal._structure import (
     SPACES,
@@ -21,6 +23,7 @@ from anymps.metal._structure import (
     Structure,
     closing,
     is_attribute,
+    names_a_class,
     read_structure,
     split_commas,
 )
@@ -35,7 +38,7 @@ _SPECIFIERS = frozenset({"const", "static", "constexpr", "inline", "volatile", "
 _FLOATING = re.compile(r"(?!0[xX])(?:\d*\.\d*|\d+(?=[eE]))(?:[eE][+-]?\d+)?|0[xX][\da-fA-F]*\.?[\da-fA-F]*[pP][+-]?\d+")
 _SYNCS = re.compile(
     r"threadgroup_barrier|simdgroup_barrier|simd_(?!vote$|float|int|uint|half)\w+|quad_(?!vote$)\w+"
-    r"|simdgroup_(?!index_in|event)\w+|threadgroup_imageblock"
+    r"|simdgroup_(?!index_in|event)\w+|threadgroup_imageblock|__metal_simd_\w+"
 )
 _DECLINED = (
     (
@@ -49,7 +52,10 @@ _DECLINED = (
     ),
     (re.compile(r"imageblock|threadgroup_imageblock"), "image blocks"),
     (re.compile(r"tensor_ops|mpp|tensor_handle|tensor_inline|cooperative_tensor"), "Metal 4 tensor operations"),
-    (re.compile(r"__metal_\w+|__asm|simdgroup_async_copy"), "intrinsics inside of Apple's compiler"),
+    (
+        re.compile(rf"(?!(?:{'|'.join(sorted(BUILTINS))})$)__metal_\w+|__asm|simdgroup_async_copy"),
+        "intrinsics inside of Apple's compiler",
+    ),
     (re.compile(r"mesh_grid_properties|object_data"), "mesh shaders"),
 )
 
@@ -63,6 +69,7 @@ class KernelSource:
     pointer: str  # its address in C++
     synced: bool  # its threads need each other: barriers, SIMD groups, threadgroup memory
     group: GroupForm | None = None  # how a whole group of it runs without fibers
+    constants: tuple[Token, ...] = ()  # the function constants that it reads, where they are declared
 
 
 @dataclass(frozen=True)
@@ -80,12 +87,17 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, 
     With `loops`, kernels that can do without fibers do. Raises Unsupported for a feature that is not there.
     """
     tokens = tokenize(text)
+    linkages = [i for i, token in enumerate(tokens) if token.text == "extern" and names_a_class(tokens, i)]
+    edits = [blank(text, tokens[index].start, tokens[index + 1].end) for index in linkages]
+    for index in reversed(linkages):
+        del tokens[index : index + 2]
     code = [token for token in tokens if not token.directive]
     _decline(code)
     structure = read_structure(code)
-    edits = _token_edits(text, tokens, structure)
+    edits += _token_edits(text, tokens, structure)
     edits += _structure_edits(text, code, structure)
-    synced = closure(call_names(tokens, structure), synced_names)
+    names = call_names(tokens, structure)
+    synced = closure(names, synced_names)
     groups: dict[int, GroupForm] = {}
     if loops:
         own = {function.name for function in structure.functions}
@@ -109,7 +121,10 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, 
                 edits.append(blank(text, start, end))
     if chains:
         edits += call_edits(code, [f for f in structure.functions if id(f) not in groups], structure.classes, synced)
-    kernels = tuple(_kernels(structure, code, synced, groups))
+    kernels = tuple(
+        replace(kernel, constants=constants_read(kernel.function, used, structure, names))
+        for kernel, used in _kernels(structure, code, synced, groups)
+    )
     return Translation(apply(text, edits), kernels, structure)
 
 
@@ -168,13 +183,18 @@ def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[E
         following = tokens[index + 1] if index + 1 < len(tokens) else token
         if token.kind == "name":
             if token.text in SPACES:
-                edits.append(_address_space(text, tokens, index))
+                bare = token.start in structure.of_constructors  # no constructor can be const
+                edits.append(blank(text, token) if bare else _address_space(text, tokens, index))
             elif token.text == "__attribute__" and (size := _vector_in_front(tokens, index)):
                 close = closing(tokens, index + 1)
                 element = tokens[close + 1]
                 edits.append(blank(text, token.start, tokens[close].end))
                 edits.append(Edit(element.start, element.end, f"::metal::vec<{element.text}, {size}>"))
                 index = close + 1
+            elif token.text == "coherent" and (end := coherence(tokens, index)) is not None:
+                edits.append(blank(text, token.start, end.end))
+            elif LONG_VECTOR.fullmatch(token.text):
+                edits += short_list(tokens, index)
             elif token.text == "ext_vector_type" and following.text == "(":
                 edits.append(Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}"))
             elif token.text.strip("_") == "noinline" and _is_gnu_attribute(tokens, index):
@@ -193,6 +213,8 @@ def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[E
             how = "place" if after in _ASSIGNMENTS else "take"
             places = ", ".join(_PLACES[letter] for letter in following.text)
             edits.append(Edit(following.start, following.end, f"template {how}<{places}>()"))
+        elif token.text == "{" and tokens[index - 1].text == "=":
+            edits += filled_array(text, tokens, index)
         elif is_attribute(tokens, index):
             close = closing(tokens, index)
             words = [inner.text for inner in tokens[index:close]]
@@ -297,29 +319,15 @@ def _is_swizzle(tokens: list[Token], index: int, structure: Structure) -> bool:
 def _structure_edits(text: str, code: list[Token], structure: Structure) -> list[Edit]:
     """What takes a look around."""
     edits = [blank(text, instance.tokens[0].start, instance.tokens[-1].end) for instance in structure.instances]
-    edits += [blank(text, code[first].start, code[last].end) for first, last in structure.doubles]
-    for declaration in structure.function_constants:
-        edits += _function_constant(text, code, declaration)
+    edits += [
+        blank(text, code[first].start, code[last].end) for first, last in [*structure.doubles, *structure.specialized]
+    ]
+    # Without a value: who reads one is refused, and the declaration is there for the compiler alone.
+    edits += [Edit(d[-1].start, d[-1].start, " = {}") for d in structure.function_constants]
     for function in structure.functions:
         edits += _shared_memory(text, code, function)
     # The whole of a double goes before what is changed within it.
     return sorted(edits, key=lambda edit: (edit.start, -edit.end))
-
-
-def _function_constant(text: str, code: list[Token], declaration: list[Token]) -> list[Edit]:
-    """One without a value: `is_function_constant_defined` says so, and who asks nobody cannot go on."""
-    name = next(
-        (token for token, after in pairwise(declaration) if after.text == "[" and token.kind == "name"),
-        declaration[0],
-    )
-    asked = any(
-        token.text == "is_function_constant_defined" and code[i + 2].text == name.text
-        for i, token in enumerate(code[:-2])
-    )
-    used = sum(token.text == name.text for token in code)
-    if used > 1 and not asked:
-        raise Unsupported("function constants, to which torch.mps.compile_shader gives no value", name.start)
-    return [Edit(declaration[-1].start, declaration[-1].start, " = {}")]
 
 
 def _shared_memory(text: str, code: list[Token], function: Function) -> list[Edit]:
@@ -386,13 +394,14 @@ def _shared_declaration(code: list[Token], function: Function, statement: list[T
 
 def _kernels(
     structure: Structure, code: list[Token], synced: set[str], groups: Mapping[int, GroupForm]
-) -> Iterable[KernelSource]:
+) -> Iterable[tuple[KernelSource, Sequence[Token]]]:
+    """The kernels, and of instances of templates the arguments."""
     kernels = [function for function in structure.functions if function.kernel]
     for function in kernels:
         if function.template is None:
             pointer = "&" + "::".join(("", *function.scope, function.name))
             name = function.host_name or function.name
-            yield KernelSource(name, function, pointer, _is_synced(function, synced), groups.get(id(function)))
+            yield KernelSource(name, function, pointer, _is_synced(function, synced), groups.get(id(function))), ()
     for instance in structure.instances:
         name = instance.target.split("::")[-1]
         # The template nearest by scope; its overloads are told apart by the number of parameters.
@@ -402,11 +411,14 @@ def _kernels(
         count = len(split_commas(list(instance.parameters[1:-1])))
         fitting = [function for function in candidates if not count or len(function.parameters) == count]
         function = (fitting or candidates)[0]
-        yield KernelSource(
-            instance.host_name,
-            function,
-            _instance_pointer(instance, function),
-            _is_synced(function, synced) or any(token.text in synced for token in instance.arguments),
+        yield (
+            KernelSource(
+                instance.host_name,
+                function,
+                _instance_pointer(instance, function),
+                _is_synced(function, synced) or any(token.text in synced for token in instance.arguments),
+            ),
+            instance.arguments,
         )
 
 

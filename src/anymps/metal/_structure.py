@@ -7,7 +7,9 @@ No grammar of C++ is needed for that. In a namespace or a class a declaration re
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from anymps.metal._tokens import Token
 
@@ -34,6 +36,7 @@ class Function:
     head: list[Token]
     body: tuple[int, int]  # the braces
     names: frozenset[str]
+    own_names: frozenset[str]  # those of them that are not behind `.` or `->`
     template: tuple[str, ...] | None = None  # names of its template's parameters
     kernel: bool = False
     host_name: str = ""
@@ -66,6 +69,9 @@ class Structure:
         default_factory=list
     )  # first and last token of what address spaces told apart
     function_constants: list[list[Token]] = field(default_factory=list)
+    specialized: list[tuple[int, int]] = field(default_factory=list)  # `template <>` of a class's own functions
+    of_constructors: set[int] = field(default_factory=set)  # where their objects' address spaces stand
+    variables: dict[str, set[str]] = field(default_factory=dict)  # of globals the names in their values
     mutable_globals: list[Token] = field(default_factory=list)  # the first token of what declares one
     balanced: bool = True
 
@@ -121,6 +127,12 @@ def is_attribute(tokens: list[Token], index: int) -> bool:
     )
 
 
+def names_a_class(tokens: Sequence[Token], index: int) -> bool:
+    """Whether `extern "C" struct A {` stands at `index`, where the first two words mean nothing."""
+    words = [token.text for token in tokens[index + 1 : index + 5]]
+    return len(words) == 4 and words[0] == '"C"' and words[1] in _CLASSES and words[3] == "{"
+
+
 def split_commas(tokens: list[Token]) -> list[list[Token]]:
     """The parts between commas that no bracket holds."""
     parts: list[list[Token]] = [[]]
@@ -145,6 +157,7 @@ class _Reader:
         self.tokens = tokens
         self.found = Structure()
         self.scopes: list[tuple[str, str]] = []  # (what, name)
+        self.typedefs: list[int] = []  # how deep the classes lie that a `typedef` begins
         self.seen: dict[tuple[tuple[str, ...], str], str] = {}
 
     def read(self) -> Structure:
@@ -161,6 +174,10 @@ class _Reader:
                 else:
                     self.found.balanced = False
                 index = start = index + 1
+                if self.typedefs and self.typedefs[-1] == len(self.scopes):  # the names behind it are no variables
+                    self.typedefs.pop()
+                    while index < len(tokens) and tokens[index].text not in (";", "}"):
+                        index = start = index + 1
             elif text == "{":
                 index = start = self._braces(start, index)
             elif text in ("(", "["):
@@ -212,6 +229,8 @@ class _Reader:
             self.found.classes.setdefault(name, set()).update(
                 token.text for token in tokens[brace:close] if token.kind == "name"
             )
+            if words[0] == "typedef":
+                self.typedefs.append(len(self.scopes))
             self.scopes.append(("class", name))
             return brace + 1
         if "(" in level and "=" not in level[: level.index("(")] and "enum" not in words:
@@ -260,7 +279,12 @@ class _Reader:
         if "operator" in [token.text for token in head[:opening]]:
             name = "operator"
         names = frozenset(token.text for token in tokens[start : close + 1] if token.kind == "name")
-        function = Function(name, self._scope, head, (brace, close), names, template)
+        own_names = frozenset(
+            token.text
+            for before, token in pairwise(tokens[max(start - 1, 0) : close + 1])
+            if token.kind == "name" and before.text not in (".", "->")
+        )
+        function = Function(name, self._scope, head, (brace, close), names, own_names, template)
         attributes = _attributes(head[:opening] if opening else head)
         function.kernel = any(token.text == "kernel" for token in head)
         function.host_name = attributes.get("host_name", "")
@@ -277,6 +301,11 @@ class _Reader:
             return
         if self.scopes and self.scopes[-1][0] == "class":
             self.found.classes.setdefault(self.scopes[-1][1], set()).update(names)
+            # Metal's compiler takes them in a class, g++ outside alone: as an overload it is what fits best, too.
+            if template == () and opening and head[opening - 1].text != ">":
+                self.found.specialized.append((start, first - 1))
+            if _makes(head, self.scopes[-1][1]):
+                self.found.of_constructors.update(t.start for t in head[closing(head, opening) :] if t.text in SPACES)
         self.found.functions.append(function)
 
     def _declaration(self, start: int, end: int) -> None:
@@ -290,6 +319,10 @@ class _Reader:
         in_class = bool(self.scopes) and self.scopes[-1][0] == "class"
         if all(kind == "namespace" for kind, _ in self.scopes) and _is_mutable(tokens):
             self.found.mutable_globals.append(tokens[0])
+        if not in_class and "=" in words and "function_constant" not in words:
+            value = words.index("=")
+            name = next((token.text for token in reversed(tokens[:value]) if token.kind == "name"), "")
+            self.found.variables.setdefault(name, set()).update(t.text for t in tokens[value:] if t.kind == "name")
         if in_class and words[-2:] in (["=", "default"], ["=", "delete"]) and self._is_double(tokens):
             self.found.doubles.append((start, end))
         elif "function_constant" in words:
@@ -312,8 +345,12 @@ class _Reader:
         if "decltype" in words:
             after = closing(rest, words.index("decltype") + 1) + 1
             name_at = after
-        else:
-            name_at = next((i for i, word in enumerate(words) if word == "void"), -1) + 1
+        elif "void" in words:
+            name_at = words.index("void") + 1
+        else:  # `kernel kernel_t f<float>;`, where `kernel_t` is the type of such a function
+            name_at = words.index("<") - 1 if "<" in words else 0
+            while name_at > 1 and words[name_at - 1] == "::":
+                name_at -= 2 if rest[name_at - 2].kind == "name" else 1
         index = name_at
         target = ""
         while index < len(rest) and (rest[index].kind == "name" or rest[index].text == "::"):
@@ -381,7 +418,7 @@ def _top_level(tokens: list[Token]) -> list[str]:
             index += 1
             while index < len(tokens) and tokens[index].text != "(":
                 index += 1
-            if tokens[index : index + 2] and [t.text for t in tokens[index : index + 2]] == ["(", ")"]:
+            if [t.text for t in tokens[index : index + 3]] == ["(", ")", "("]:
                 index += 2
             continue
         index = closing(tokens, index) + 1 if tokens[index].text in _OPEN else index + 1
@@ -460,6 +497,9 @@ def _parameter_name(tokens: list[Token]) -> str:
         if token.text == "=":
             break
         before.append(token)
+    for index in range(len(before) - 3):  # `void (*f)(float)`
+        if [token.text for token in before[index : index + 2]] == ["(", "*"] and before[index + 3].text == ")":
+            return before[index + 2].text
     names = [token.text for token in before if token.kind == "name"]
     if len(names) < 2:
         return ""

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <msl/atomics.h>
+#include <msl/builtins.h>
 #include <msl/c10.h>
 #include <msl/fission.h>
 #include <msl/launch.h>

@@ -43,6 +43,12 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
 
 }  // namespace anymps_math
 
+// Scalars of bfloat are templates with an empty pack, over which any function of the program's own wins: Metal has none
+// of these, and programs add them to `metal`.
+#define ANYMPS_BFLOAT_ONLY \
+  template <class T, class... Ignored, class = enable_if_t<is_same<T, bfloat>::value && sizeof...(Ignored) == 0>> ANYMPS_INLINE
+#define ANYMPS_OF_BFLOAT ANYMPS_BFLOAT_ONLY bfloat
+
 // By element, written out: what is a template here would be instantiated for every shader, used or not, and that takes
 // longer than to compile a small one.
 #define ANYMPS_UNARY_VECTORS_TO(R, NAME, T) \
@@ -58,7 +64,7 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   ANYMPS_UNARY_FLOAT(NAME, EXPRESSION)                                                            \
   ANYMPS_INLINE half NAME(half x) { return static_cast<half>(NAME(static_cast<float>(x))); }      \
   ANYMPS_UNARY_VECTORS(NAME, half)                                                                \
-  ANYMPS_INLINE bfloat NAME(bfloat x) { return bfloat(NAME(static_cast<float>(x))); }             \
+  ANYMPS_OF_BFLOAT NAME(T x, Ignored...) { return bfloat(NAME(static_cast<float>(x))); }          \
   ANYMPS_UNARY_VECTORS(NAME, bfloat)
 #define ANYMPS_BINARY_VECTORS(NAME, T) \
   ANYMPS_INLINE T##2 NAME(T##2 a, T##2 b) { return T##2(T##2::cells{{T(NAME(a.x, b.x)), T(NAME(a.y, b.y))}}); } \
@@ -71,7 +77,7 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   ANYMPS_BINARY_FLOAT(NAME, EXPRESSION)                                                                                            \
   ANYMPS_INLINE half NAME(half x, half y) { return static_cast<half>(NAME(static_cast<float>(x), static_cast<float>(y))); }        \
   ANYMPS_BINARY_VECTORS(NAME, half)                                                                                                \
-  ANYMPS_INLINE bfloat NAME(bfloat x, bfloat y) { return bfloat(NAME(static_cast<float>(x), static_cast<float>(y))); }             \
+  ANYMPS_OF_BFLOAT NAME(T x, T y, Ignored...) { return bfloat(NAME(static_cast<float>(x), static_cast<float>(y))); }               \
   ANYMPS_BINARY_VECTORS(NAME, bfloat)
 #define ANYMPS_TERNARY_VECTORS(NAME, T) \
   ANYMPS_INLINE T##2 NAME(T##2 a, T##2 b, T##2 c) { return T##2(T##2::cells{{T(NAME(a.x, b.x, c.x)), T(NAME(a.y, b.y, c.y))}}); } \
@@ -86,7 +92,7 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
     return static_cast<half>(NAME(static_cast<float>(x), static_cast<float>(y), static_cast<float>(z)));                      \
   }                                                                                                                            \
   ANYMPS_TERNARY_VECTORS(NAME, half)                                                                                           \
-  ANYMPS_INLINE bfloat NAME(bfloat x, bfloat y, bfloat z) {                                                                    \
+  ANYMPS_OF_BFLOAT NAME(T x, T y, T z, Ignored...) {                                                                           \
     return bfloat(NAME(static_cast<float>(x), static_cast<float>(y), static_cast<float>(z)));                                  \
   }                                                                                                                            \
   ANYMPS_TERNARY_VECTORS(NAME, bfloat)
@@ -133,15 +139,22 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   ANYMPS_INLINE T##2 clamp(T##2 x, T low, T high) { return clamp(x, T##2(low), T##2(high)); } \
   ANYMPS_INLINE T##3 clamp(T##3 x, T low, T high) { return clamp(x, T##3(low), T##3(high)); } \
   ANYMPS_INLINE T##4 clamp(T##4 x, T low, T high) { return clamp(x, T##4(low), T##4(high)); }
-#define ANYMPS_FLOAT_MIN_MAX(T)                                                        \
-  ANYMPS_INLINE T min(T x, T y) { return fmin(x, y); }                                 \
+#define ANYMPS_SCALAR_MIN_MAX(HEAD, T, TAIL)                                           \
+  HEAD min(T x, T y TAIL) { return fmin(x, y); }                                       \
+  HEAD max(T x, T y TAIL) { return fmax(x, y); }                                       \
+  HEAD min3(T x, T y, T z TAIL) { return min(min(x, y), z); }                          \
+  HEAD max3(T x, T y, T z TAIL) { return max(max(x, y), z); }                          \
+  HEAD median3(T x, T y, T z TAIL) { return max(min(x, y), min(max(x, y), z)); }       \
+  HEAD fmin3(T x, T y, T z TAIL) { return min3(x, y, z); }                             \
+  HEAD fmax3(T x, T y, T z TAIL) { return max3(x, y, z); }                             \
+  HEAD fmedian3(T x, T y, T z TAIL) { return median3(x, y, z); }                       \
+  HEAD clamp(T x, T low, T high TAIL) { return min(max(x, low), high); }
+#define ANYMPS_FLOAT_MIN_MAX(T) ANYMPS_SCALAR_MIN_MAX(ANYMPS_INLINE T, T, ) ANYMPS_VECTOR_MIN_MAX(T)
+#define ANYMPS_COMMA_IGNORED , Ignored...
+#define ANYMPS_BFLOAT_MIN_MAX ANYMPS_SCALAR_MIN_MAX(ANYMPS_OF_BFLOAT, T, ANYMPS_COMMA_IGNORED) ANYMPS_VECTOR_MIN_MAX(bfloat)
+#define ANYMPS_VECTOR_MIN_MAX(T)                                                       \
   ANYMPS_BINARY_VECTORS(min, T)                                                        \
-  ANYMPS_INLINE T max(T x, T y) { return fmax(x, y); }                                 \
   ANYMPS_BINARY_VECTORS(max, T)                                                        \
-  ANYMPS_INLINE T min3(T x, T y, T z) { return min(min(x, y), z); }                    \
-  ANYMPS_INLINE T max3(T x, T y, T z) { return max(max(x, y), z); }                    \
-  ANYMPS_INLINE T median3(T x, T y, T z) { return max(min(x, y), min(max(x, y), z)); } \
-  ANYMPS_INLINE T clamp(T x, T low, T high) { return min(max(x, low), high); }         \
   ANYMPS_TERNARY_VECTORS(clamp, T)                                                     \
   ANYMPS_INLINE T##2 clamp(T##2 x, T low, T high) { return clamp(x, T##2(low), T##2(high)); } \
   ANYMPS_INLINE T##3 clamp(T##3 x, T low, T high) { return clamp(x, T##3(low), T##3(high)); } \
@@ -149,6 +162,9 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
 #define ANYMPS_ABS(T)                                           \
   ANYMPS_INLINE T abs(T x) { return x < T(0) ? T(-x) : x; }     \
   ANYMPS_UNARY_VECTORS(abs, T)
+#define ANYMPS_ABS_BFLOAT                                       \
+  ANYMPS_OF_BFLOAT abs(T x, Ignored...) { return x < T(0) ? T(-x) : x; } \
+  ANYMPS_UNARY_VECTORS(abs, bfloat)
 #define ANYMPS_ABS_UNSIGNED(T)                                  \
   ANYMPS_INLINE T abs(T x) { return x; }                        \
   ANYMPS_UNARY_VECTORS(abs, T)
@@ -250,12 +266,13 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   ANYMPS_INLINE T##3 cross(T##3 a, T##3 b) {                                                                                    \
     return T##3(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);                                           \
   }                                                                                                                             \
-  ANYMPS_INLINE T ldexp(T x, int k) { return T(__builtin_ldexpf(static_cast<float>(x), k)); }                                   \
-  ANYMPS_INLINE T frexp(T x, int& k) { return T(__builtin_frexpf(static_cast<float>(x), &k)); }                                 \
   ANYMPS_INLINE int ilogb(T x) { return __builtin_ilogbf(static_cast<float>(x)); }                                              \
   ANYMPS_INLINE T modf(T x, T& whole) { whole = T(__builtin_truncf(static_cast<float>(x))); return x - whole; }                 \
-  ANYMPS_INLINE T sincos(T x, T& cosine) { cosine = cos(x); return sin(x); }                                                    \
-  ANYMPS_INLINE T divide(T x, T y) { return x / y; }
+  ANYMPS_INLINE T sincos(T x, T& cosine) { cosine = cos(x); return sin(x); }
+#define ANYMPS_PARTS(HEAD, T, TAIL)                                                                                             \
+  HEAD ldexp(T x, int k TAIL) { return T(__builtin_ldexpf(static_cast<float>(x), k)); }                                         \
+  HEAD frexp(T x, int& k TAIL) { return T(__builtin_frexpf(static_cast<float>(x), &k)); }                                       \
+  HEAD divide(T x, T y TAIL) { return x / y; }
 #define ANYMPS_GEOMETRIES(T) ANYMPS_GEOMETRY(T, 2) ANYMPS_GEOMETRY(T, 3) ANYMPS_GEOMETRY(T, 4)
 
 namespace metal {
@@ -263,9 +280,9 @@ ANYMPS_UNARY_LIST(ANYMPS_UNARY)
 ANYMPS_BINARY_LIST(ANYMPS_BINARY)
 ANYMPS_TERNARY_LIST(ANYMPS_TERNARY)
 ANYMPS_FLOATS(ANYMPS_CLASSIFIERS)
-ANYMPS_FLOATS(ANYMPS_FLOAT_MIN_MAX)
+ANYMPS_FLOAT_MIN_MAX(float) ANYMPS_FLOAT_MIN_MAX(half) ANYMPS_BFLOAT_MIN_MAX
 ANYMPS_INTEGERS(ANYMPS_MIN_MAX)
-ANYMPS_FLOATS(ANYMPS_ABS)
+ANYMPS_ABS(float) ANYMPS_ABS(half) ANYMPS_ABS_BFLOAT
 ANYMPS_SIGNED(ANYMPS_ABS)
 ANYMPS_ABS_UNSIGNED(uchar) ANYMPS_ABS_UNSIGNED(ushort) ANYMPS_ABS_UNSIGNED(uint) ANYMPS_ABS_UNSIGNED(ulong)
 ANYMPS_FLOATS(ANYMPS_SELECT)
@@ -274,6 +291,9 @@ ANYMPS_SELECT(bool)
 ANYMPS_INTEGERS(ANYMPS_BITS)
 ANYMPS_FLOATS(ANYMPS_GEOMETRIES)
 ANYMPS_FLOATS(ANYMPS_MIXING)
+ANYMPS_PARTS(ANYMPS_INLINE float, float, )
+ANYMPS_PARTS(ANYMPS_INLINE half, half, )
+ANYMPS_PARTS(ANYMPS_OF_BFLOAT, T, ANYMPS_COMMA_IGNORED)
 ANYMPS_INLINE float2 sincos(float2 x, float2& cosine) { cosine = cos(x); return sin(x); }
 ANYMPS_INLINE float3 sincos(float3 x, float3& cosine) { cosine = cos(x); return sin(x); }
 ANYMPS_INLINE float4 sincos(float4 x, float4& cosine) { cosine = cos(x); return sin(x); }
@@ -291,9 +311,10 @@ ANYMPS_INLINE bool all(bool4 a) { return a.x && a.y && a.z && a.w; }
 
 // Floats only: a call with an integer has one way to go.
 // A bfloat goes there as a float: it has no conversion of the language's own, which would win over those to vectors.
-#define ANYMPS_UNARY_BFLOAT(NAME, EXPRESSION) ANYMPS_INLINE float NAME(bfloat x) { return NAME(static_cast<float>(x)); }
+#define ANYMPS_UNARY_BFLOAT(NAME, EXPRESSION) \
+  ANYMPS_BFLOAT_ONLY float NAME(T x, Ignored...) { return NAME(static_cast<float>(x)); }
 #define ANYMPS_BINARY_BFLOAT(NAME, EXPRESSION) \
-  ANYMPS_INLINE float NAME(bfloat x, bfloat y) { return NAME(static_cast<float>(x), static_cast<float>(y)); }
+  ANYMPS_BFLOAT_ONLY float NAME(T x, T y, Ignored...) { return NAME(static_cast<float>(x), static_cast<float>(y)); }
 #define ANYMPS_FLOAT_ONLY                                                                              \
   ANYMPS_UNARY_LIST(ANYMPS_UNARY_FLOAT)                                                                \
   ANYMPS_UNARY_LIST(ANYMPS_UNARY_BFLOAT)                                                               \

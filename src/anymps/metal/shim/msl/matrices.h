@@ -15,6 +15,9 @@ template <class T, int Columns, int Rows> struct matrix {
       if (i < Rows) columns[i][size_t(i)] = diagonal;
     }
   }
+  template <class U> explicit constexpr matrix(const matrix<U, Columns, Rows>& other) : columns{} {
+    for (int i = 0; i < Columns; ++i) columns[i] = column(other.columns[i]);
+  }
   template <class... C, class = enable_if_t<sizeof...(C) + 2 == unsigned(Columns) && conjunction_v<is_convertible<C, column>...>>>
   constexpr matrix(column a, column b, C... more) : columns{a, b, column(more)...} {}
   template <class... S, class = enable_if_t<sizeof...(S) == unsigned(Columns * Rows) && conjunction_v<is_arithmetic<S>...>>, class = void, class = void>

@@ -12,6 +12,14 @@ ANYMPS_INLINE float bits_to_float(int word) {
 ANYMPS_INLINE int float_to_bits(float value) {
   return __builtin_bit_cast(int, value);
 }
+// Shaders are compiled without contraction, so that a checked one rounds where the unchecked one does. Here it pays.
+ANYMPS_INLINE float fused(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
 ANYMPS_INLINE float nearest(float value) {  // of |value| < 2^22
   return (value + 12582912.0f) - 12582912.0f;
 }
@@ -23,12 +31,12 @@ ANYMPS_INLINE float scaled(float value, int n) {
 
 ANYMPS_INLINE float exp_core(float r) {  // |r| <= ln(2) / 2
   float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  return p * r * r + r + 1.0f;
+  p = fused(p, r, 1.3981999507e-3f);
+  p = fused(p, r, 8.3334519073e-3f);
+  p = fused(p, r, 4.1665795894e-2f);
+  p = fused(p, r, 1.6666665459e-1f);
+  p = fused(p, r, 5.0000001201e-1f);
+  return fused(p * r, r, r) + 1.0f;
 }
 ANYMPS_INLINE float exp(float x) {
   const float low = x > -104.0f ? x : -104.0f;  // of a NaN, too
@@ -58,14 +66,14 @@ ANYMPS_INLINE LogParts log_parts(float x) {
   const float m1 = bits_to_float(word - (e << 23)) - 1.0f;
   const float z = m1 * m1;
   float p = 7.0376836292e-2f;
-  p = p * m1 - 1.1514610310e-1f;
-  p = p * m1 + 1.1676998740e-1f;
-  p = p * m1 - 1.2420140846e-1f;
-  p = p * m1 + 1.4249322787e-1f;
-  p = p * m1 - 1.6668057665e-1f;
-  p = p * m1 + 2.0000714765e-1f;
-  p = p * m1 - 2.4999993993e-1f;
-  p = p * m1 + 3.3333331174e-1f;
+  p = fused(p, m1, -1.1514610310e-1f);
+  p = fused(p, m1, 1.1676998740e-1f);
+  p = fused(p, m1, -1.2420140846e-1f);
+  p = fused(p, m1, 1.4249322787e-1f);
+  p = fused(p, m1, -1.6668057665e-1f);
+  p = fused(p, m1, 2.0000714765e-1f);
+  p = fused(p, m1, -2.4999993993e-1f);
+  p = fused(p, m1, 3.3333331174e-1f);
   return {p * m1 * z - 0.5f * z, m1, static_cast<float>(e - (tiny ? 23 : 0))};
 }
 ANYMPS_INLINE float log_ends(float x, float result) {
@@ -91,11 +99,11 @@ ANYMPS_INLINE float tanh(float x) {
   const float size = x < 0.0f ? -x : x;
   const float z = x * x;
   float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z - 5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z - 3.33332819422e-1f;
-  const float near = p * z * x + x;
+  p = fused(p, z, 2.06390887954e-2f);
+  p = fused(p, z, -5.37397155531e-2f);
+  p = fused(p, z, 1.33314422036e-1f);
+  p = fused(p, z, -3.33332819422e-1f);
+  const float near = fused(p * z, x, x);
   const float far = 1.0f - 2.0f / (exp(2.0f * size) + 1.0f);
   return size < 0.625f ? near : (x < 0.0f ? -far : far);
 }
@@ -115,19 +123,19 @@ ANYMPS_INLINE Quadrant quadrant(float x) {
 ANYMPS_INLINE float sin_core(float r) {
   const float z = r * r;
   float p = 2.6083159809786593541503e-06f;
-  p = p * z - 0.0001981069071916863322258f;
-  p = p * z + 0.00833307858556509017944336f;
-  p = p * z - 0.166666597127914428710938f;
-  return p * z * r + r;
+  p = fused(p, z, -0.0001981069071916863322258f);
+  p = fused(p, z, 0.00833307858556509017944336f);
+  p = fused(p, z, -0.166666597127914428710938f);
+  return fused(p * z, r, r);
 }
 ANYMPS_INLINE float cos_core(float r) {
   const float z = r * r;
   float p = -2.718118419567122e-07f;
-  p = p * z + 2.4799764424679e-05f;
-  p = p * z - 0.00138888711f;
-  p = p * z + 0.0416666657f;
-  p = p * z - 0.5f;
-  return p * z + 1.0f;
+  p = fused(p, z, 2.4799764424679e-05f);
+  p = fused(p, z, -0.00138888711f);
+  p = fused(p, z, 0.0416666657f);
+  p = fused(p, z, -0.5f);
+  return fused(p, z, 1.0f);
 }
 ANYMPS_INLINE float sin(float x) {
   const Quadrant q = quadrant(x);

@@ -33,6 +33,11 @@ ANYMPS_NUMBER(unsigned long long) ANYMPS_NUMBER(half) ANYMPS_NUMBER(float)
 template <bool, class T = void> struct when {};
 template <class T> struct when<true, T> { using type = T; };
 
+template <class T> const T& any_of();
+template <class T> struct is_wider { static constexpr bool value = false; };
+template <> struct is_wider<float> { static constexpr bool value = true; };
+template <> struct is_wider<half> { static constexpr bool value = true; };
+
 // What a bfloat and a number make together: a float with a float, else a bfloat.
 template <class T> struct beside_bfloat;
 
@@ -43,8 +48,15 @@ struct bfloat {
   ushort bits;
 
   bfloat() = default;
-  template <class T, class = typename anymps_msl::when<anymps_msl::is_number<T>::value>::type>
+  // A float becomes a bfloat where a cast asks for it alone, so that `c ? a_float : a_bfloat` is a float.
+  template <class T, class = typename anymps_msl::when<anymps_msl::is_number<T>::value && !anymps_msl::is_wider<T>::value>::type>
   constexpr bfloat(T value) : bits(rounded(static_cast<float>(value))) {}
+  explicit constexpr bfloat(float value) : bits(rounded(value)) {}
+  explicit constexpr bfloat(half value) : bits(rounded(static_cast<float>(value))) {}
+  // Of a class with conversions of its own, where a cast asks for one.
+  template <class T, class = typename anymps_msl::when<!anymps_msl::is_number<T>::value && __is_class(T)>::type,
+            class = decltype(static_cast<float>(anymps_msl::any_of<T>()))>
+  explicit constexpr bfloat(const T& value) : bits(rounded(static_cast<float>(value))) {}
   constexpr operator float() const {
     return __builtin_bit_cast(float, static_cast<uint>(bits) << 16);
   }

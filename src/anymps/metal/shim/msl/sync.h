@@ -44,6 +44,11 @@ ANYMPS_INLINE unsigned long place(const void* where) {
 #endif
 constexpr unsigned long site(unsigned long place, int kind) { return place | static_cast<unsigned long>(kind) << 16; }
 
+struct Place {  // to which no number of the program's goes before it goes to a parameter of another overload
+  unsigned long at;
+  constexpr Place(unsigned long where) : at(where) {}
+};
+
 // `f(x)` of the source is written `f((anymps_sync::calls(), x))` if `f` comes to a barrier or a SIMD call, and `Called` stands
 // first in the body of `f`. Calls within the arguments have returned by then, whichever is made first.
 #if defined(ANYMPS_CHECKED)  // not in the kernel, whose accesses are looked at
@@ -161,6 +166,22 @@ template <class T, Move move, unsigned Width> void shuffle(void* const* slots, u
     }
   });
 }
+// Of `width` neighbours each, where the call says how many: the number stands above the lanes to go.
+template <class T, bool down> void fill(void* const* slots, unsigned lanes) {
+  each_lane(lanes, [&](unsigned lane) {
+    Slot<T>& mine = own<T>(slots, lane);
+    const int width = int(mine.by >> 16), inside = int(lane) % width, base = int(lane) - inside;
+    const int to = inside + (down ? 1 : -1) * int(mine.by & 65535u);
+    const bool within = to >= 0 && to < width;
+    const unsigned from = unsigned(base + (to % width + width) % width);
+    if (!is_there(lanes, from)) {
+      ANYMPS_IF_CHECKED(anymps_check_lane(lane, from);)
+      mine.result = T(0);
+    } else {
+      mine.result = within ? at<T>(slots, from).value : at<T>(slots, from).fill;
+    }
+  });
+}
 template <class T> void first_of(void* const* slots, unsigned lanes) {
   const T value = at<T>(slots, unsigned(__builtin_ctz(lanes))).value;
   each_lane(lanes, [&](unsigned lane) { own<T>(slots, lane).result = value; });
@@ -263,11 +284,21 @@ ANYMPS_SHUFFLE(quad_shuffle_xor, Xor_, 4, 31)
 ANYMPS_SHUFFLE(quad_shuffle_rotate_down, RotateDown, 4, 32)
 ANYMPS_SHUFFLE(quad_shuffle_rotate_up, RotateUp, 4, 33)
 #undef ANYMPS_SHUFFLE
-template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_down(T value, T fill, ushort by, unsigned long place = ANYMPS_WHERE) {
-  return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillDown, 32>, anymps_sync::site(place, 34));
+template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_down(T value, T fill, ushort by, anymps_sync::Place place = ANYMPS_WHERE) {
+  return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillDown, 32>, anymps_sync::site(place.at, 34));
 }
-template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_up(T value, T fill, ushort by, unsigned long place = ANYMPS_WHERE) {
-  return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillUp, 32>, anymps_sync::site(place, 35));
+template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_shuffle_and_fill_up(T value, T fill, ushort by, anymps_sync::Place place = ANYMPS_WHERE) {
+  return anymps_sync::exchange<T>(value, by, fill, anymps_sync::shuffle<T, anymps_sync::FillUp, 32>, anymps_sync::site(place.at, 35));
+}
+template <class T, ANYMPS_EXCHANGEABLE(T)>
+ANYMPS_SYNC T simd_shuffle_and_fill_down(T value, T fill, ushort by, ushort modulo, unsigned long place = ANYMPS_WHERE) {
+  const unsigned both = unsigned(modulo) << 16 | by;
+  return anymps_sync::exchange<T>(value, both, fill, anymps_sync::fill<T, true>, anymps_sync::site(place, 48));
+}
+template <class T, ANYMPS_EXCHANGEABLE(T)>
+ANYMPS_SYNC T simd_shuffle_and_fill_up(T value, T fill, ushort by, ushort modulo, unsigned long place = ANYMPS_WHERE) {
+  const unsigned both = unsigned(modulo) << 16 | by;
+  return anymps_sync::exchange<T>(value, both, fill, anymps_sync::fill<T, false>, anymps_sync::site(place, 49));
 }
 template <class T, ANYMPS_EXCHANGEABLE(T)> ANYMPS_SYNC T simd_broadcast_first(T value, unsigned long place = ANYMPS_WHERE) {
   return anymps_sync::exchange<T>(value, 0, T(), anymps_sync::first_of<T>, anymps_sync::site(place, 36));

@@ -53,9 +53,10 @@ template <bool B, class T = void> using enable_if_t = typename enable_if<B, T>::
 template <bool B, class T, class F> struct conditional { using type = T; };
 template <class T, class F> struct conditional<false, T, F> { using type = F; };
 template <bool B, class T, class F> using conditional_t = typename conditional<B, T, F>::type;
-template <class...> using void_t = void;
 template <class... B> struct conjunction : bool_constant<(true && ... && bool(B::value))> {};
 template <class... B> struct disjunction : bool_constant<(false || ... || bool(B::value))> {};
+template <class... B> using _disjunction = disjunction<B...>;  // what Metal's own headers call them
+template <class... B> using _conjunction = conjunction<B...>;
 template <class B> struct negation : bool_constant<!bool(B::value)> {};
 template <class... B> inline constexpr bool conjunction_v = conjunction<B...>::value;
 template <class... B> inline constexpr bool disjunction_v = disjunction<B...>::value;
@@ -94,7 +95,6 @@ template <class T, size_t N> struct is_array<T[N]> : true_type {};
 template <class T> struct is_const : false_type {};
 template <class T> struct is_const<const T> : true_type {};
 template <class T> struct is_class : bool_constant<__is_class(T)> {};
-template <class T> struct is_empty : bool_constant<__is_empty(T)> {};
 template <class T> struct is_trivially_copyable : bool_constant<__is_trivially_copyable(T)> {};
 template <class B, class D> struct is_base_of : bool_constant<__is_base_of(B, D)> {};
 template <class From, class To> struct is_convertible {
@@ -110,7 +110,7 @@ template <class T> struct alignment_of : integral_constant<size_t, alignof(T)> {
 #define ANYMPS_TRAIT(NAME) template <class T> inline constexpr bool NAME##_v = NAME<T>::value;
 ANYMPS_TRAIT(is_vector) ANYMPS_TRAIT(is_floating_point) ANYMPS_TRAIT(is_arithmetic) ANYMPS_TRAIT(is_integral) ANYMPS_TRAIT(is_enum)
 ANYMPS_TRAIT(is_pointer) ANYMPS_TRAIT(is_scalar) ANYMPS_TRAIT(is_signed) ANYMPS_TRAIT(is_unsigned) ANYMPS_TRAIT(is_void)
-ANYMPS_TRAIT(is_reference) ANYMPS_TRAIT(is_array) ANYMPS_TRAIT(is_const) ANYMPS_TRAIT(is_class) ANYMPS_TRAIT(is_empty)
+ANYMPS_TRAIT(is_reference) ANYMPS_TRAIT(is_array) ANYMPS_TRAIT(is_const) ANYMPS_TRAIT(is_class)
 #undef ANYMPS_TRAIT
 template <class A, class B> inline constexpr bool is_same_v = is_same<A, B>::value;
 template <class A, class B> inline constexpr bool is_convertible_v = is_convertible<A, B>::value;
@@ -127,7 +127,6 @@ template <class T> using make_unsigned_t = typename make_unsigned<T>::type;
 template <class T> using make_signed_t = typename make_signed<T>::type;
 
 template <class T> constexpr remove_reference_t<T>&& move(T&& value) { return static_cast<remove_reference_t<T>&&>(value); }
-template <class T> constexpr T&& forward(remove_reference_t<T>& value) { return static_cast<T&&>(value); }
 template <class T> constexpr void swap(T& a, T& b) { T c = a; a = b; b = c; }
 
 template <class A, class B> struct pair { A first; B second; };

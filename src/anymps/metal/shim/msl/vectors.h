@@ -70,6 +70,7 @@ template <class T, unsigned N> struct vec : storage<T, N> {
   constexpr vec(S value) : vec(static_cast<T>(value), indices<N>()) {}
   template <class U> explicit constexpr vec(const vec<U, N>& other) : storage<T, N>(converted(other).t) {}
   constexpr vec(const packed<T, N>& other) : storage<T, N>(other.v_) {}
+  template <class U> explicit constexpr vec(const packed<U, N>& other) : vec(vec<U, N>(other)) {}
   template <
       class A, class B, class... C,
       class = typename anymps_msl::when<
@@ -259,6 +260,18 @@ template <class T, unsigned N> struct packed : packed_storage<T, N> {
 #undef ANYMPS_PACKED
   friend vec<T, N> operator-(const packed& a) { return -vec<T, N>(a); }
 };
+
+// `V v = {a, b};`: numbers fill it from the front, and zeros follow.
+template <class V, class... S> ANYMPS_INLINE V listed(S... values) {
+  if constexpr ((true && ... && anymps_msl::is_number<S>::value)) {
+    V made(0);
+    unsigned i = 0;
+    (..., void(made[i++] = values));
+    return made;
+  } else {
+    return V{values...};
+  }
+}
 
 }  // namespace anymps_vectors
 
