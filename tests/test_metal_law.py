@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 import torch
+from clang import cindex
 
 import random_shaders
 from anymps.metal import law
@@ -130,6 +131,7 @@ RULES: dict[str, list[str]] = {
     "struct S { static constant constexpr const int a = 1; };": [],
     "constant int a;": ["1:14: variable in constant address space must be initialized"],
     "constant int a [[function_constant(0)]];": [],
+    "struct S { static constant constexpr const int a[2] = {1, 2}; };\nconstant constexpr const int S::a[2];": [],
     "constant int a = popcount(3u), b[2] = {int(ceil(1.5)), 2};": [],
     "void f(constant int v) {}": ["1:21: parameter may not be qualified with an address space"],
     "void f(thread const int& v, int w) {}": [],
@@ -245,6 +247,13 @@ def test_the_sources_of_the_other_tests_are_taken(module: str) -> None:
     assert {text: said for text, said in refused.items() if said} == {}
 
 
+def test_types_that_are_not_known_are_left_alone() -> None:
+    """A function of them looks like a variable to libclang."""
+    name = "metal::unknown"
+    for source in (f"void f({name}<float> t) {{}}", f"{name}<float> g({name} t);", f"{name} h(thread {name}& t) {{}}"):
+        assert law.refused_by_law(source, torch_headers()) == []
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_random_kernels_are_taken(seed: int) -> None:
     """Those whose results are held to the checked form's."""
@@ -316,6 +325,20 @@ def test_without_libclang_it_is_said_once() -> None:
         "compiles here may be refused on a Mac (pip install libclang)\n",
         "",
     )
+
+
+def test_what_libclang_gives_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning names it, and the C++ compiler judges alone."""
+
+    def give_up(*_: object, **__: object) -> None:
+        raise cindex.TranslationUnitLoadError("Error parsing translation unit.")
+
+    monkeypatch.setattr(cindex.Index, "parse", give_up)
+    with pytest.warns(RuntimeWarning) as said:
+        assert law.refused_by_law("int a = 1;", torch_headers()) == []
+    assert [str(one.message) for one in said] == [
+        "anymps: a Metal shader is not held to the rules of Metal's language, since libclang cannot parse it"
+    ]
 
 
 def test_no_warning_with_libclang() -> None:

@@ -52,7 +52,10 @@ def refused_language(tree: Tree) -> Iterator[Refused]:
 
 def _is_bare(tree: Tree, name_at: int) -> bool:
     """Whether nothing follows a variable's name but its sizes: no value, and no attribute of a function constant."""
-    index = tree.at(name_at) + 1
+    index = tree.at(name_at)
+    if tree.tokens[index - 1].text == "::":
+        return False  # a member, which has its value in the class
+    index += 1
     while tree.tokens[index].text == "[" and not is_attribute(tree.tokens, index):
         index = closing(tree.tokens, index) + 1
     return tree.tokens[index].text in (";", ",")
@@ -83,11 +86,11 @@ def _variable(tree: Tree, node: Node) -> Iterator[Refused]:
     from clang.cindex import CursorKind, StorageClass
 
     kind = node.cursor.type
-    if tree.is_doubtful(node.start, node.at):
+    if tree.is_doubtful(node.start, node.at + 1):
         return
     parent = node.cursor.semantic_parent.kind
     if parent in (CursorKind.TRANSLATION_UNIT, CursorKind.NAMESPACE):
-        if _space(kind) != 3 and not _is_template(tree, node):
+        if _space(kind) != 3 and not _is_function(tree, node.at) and not _is_template(tree, node):
             where = "extern" if node.cursor.storage_class == StorageClass.EXTERN else "program scope"
             yield Refused(f"{where} variable must reside in constant address space", node.at)
         return
@@ -102,6 +105,14 @@ def _variable(tree: Tree, node: Node) -> Iterator[Refused]:
             yield Refused(
                 "variables in the threadgroup address space cannot be declared in a non-qualified function", node.start
             )
+
+
+def _is_function(tree: Tree, name_at: int) -> bool:
+    """Whether it may be a function with a parameter whose type libclang does not know."""
+    index = tree.at(name_at) + 1
+    if tree.tokens[index].text != "(":
+        return False
+    return tree.is_doubtful(name_at, tree.tokens[closing(tree.tokens, index)].end)
 
 
 def _space(kind: Any) -> int:

@@ -11,7 +11,7 @@ from anymps.metal.law._conversions import refused_conversions
 from anymps.metal.law._kernels import refused_kernels
 from anymps.metal.law._language import refused_language
 from anymps.metal.law._pointers import refused_pointers
-from anymps.metal.law._tree import Tree, has_parser
+from anymps.metal.law._tree import Tree, Unparsed, has_parser
 
 _RULES = (refused_pointers, refused_conversions, refused_language, refused_kernels)
 
@@ -24,16 +24,22 @@ def refused_by_law(text: str, torch_headers: Path) -> list[Refused]:
     if not has_parser():
         _say_unheld()
         return []
-    tree = Tree(text, torch_headers)
+    try:
+        tree = Tree(text, torch_headers)
+    except Unparsed:
+        _warn("a Metal shader is not held to the rules of Metal's language, since libclang cannot parse it")
+        return []
     found = {one.offset: one for rule in reversed(_RULES) for one in rule(tree)}
     return sorted(found.values(), key=lambda one: one.offset)
 
 
 @functools.cache
 def _say_unheld() -> None:
-    warnings.warn(
-        "anymps: Metal shaders are not held to the rules of Metal's language, since libclang is not installed: what "
-        "compiles here may be refused on a Mac (pip install libclang)",
-        RuntimeWarning,
-        stacklevel=2,
+    _warn(
+        "Metal shaders are not held to the rules of Metal's language, since libclang is not installed: what compiles "
+        "here may be refused on a Mac (pip install libclang)"
     )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(f"anymps: {text}", RuntimeWarning, stacklevel=3)

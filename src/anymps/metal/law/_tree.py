@@ -41,6 +41,10 @@ _KINDS = (
 )
 
 
+class Unparsed(Exception):
+    """libclang has given a shader up, as it does where it fails itself."""
+
+
 @dataclass(frozen=True)
 class Said:
     """An error of libclang in the shader's own text, with its notes."""
@@ -77,7 +81,7 @@ def has_parser() -> bool:
 
 
 class Tree:
-    """The declarations, casts and statements of a shader, and what libclang said of it."""
+    """The declarations, casts and statements of a shader, and what libclang said of it. Raises Unparsed."""
 
     def __init__(self, text: str, torch_headers: Path) -> None:
         self.text = text
@@ -87,10 +91,13 @@ class Tree:
         files = [(f"{_FOLDER}/{name}", "") for name in _headers()]
         files.append((_MAIN, self._readable()))
         options = 0x200  # what cannot be parsed is left out, not given up
-        from clang.cindex import Index
+        from clang.cindex import Index, TranslationUnitLoadError
 
         arguments = [*_ARGUMENTS, f"-I{torch_headers}"]
-        self._unit = Index.create().parse(_MAIN, args=arguments, unsaved_files=files, options=options)
+        try:
+            self._unit = Index.create().parse(_MAIN, args=arguments, unsaved_files=files, options=options)
+        except TranslationUnitLoadError:
+            raise Unparsed from None
         self.said = list(self._errors())
         self._unknown = [one.offset for one in self.said if one.text.startswith(_UNKNOWN)]
         self.nodes = list(self._nodes())
