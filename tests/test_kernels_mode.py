@@ -99,11 +99,12 @@ def test_later_calls_of_a_signature_are_not_described_again(cache: Path) -> None
     (cache / "kernels").mkdir(mode=0o755)
     library = metallib({name: bitcode(text) for name, text in texts.items()})
     (cache / "kernels" / f"torch-{RELEASE}.metallib").write_bytes(library)
-    code = REAL + (
+    code = (
         "from anymps.metal.kernels import Launcher\n"
         "from anymps.device import real_calls\n"
-        "asked, described = [], Launcher.__call__\n"
-        "Launcher.__call__ = lambda self, name, *rest: asked.append(name) or described(self, name, *rest)\n"
+        "asked, described = [], Launcher.answer\n"
+        "Launcher.answer = lambda self, name, *rest: asked.append(name) or described(self, name, *rest)\n"
+        f"{REAL}"
         "x, y = torch.full((3,), 5.0, device='mps'), torch.full((3,), 2.0, device='mps')\n"
         "print([(x + number).tolist() for number in (1.0, 2.5, 4.0)], [(one + y)[0].item() for one in (x, -y)])\n"
         "print([x.add_(y)[0].item() for _ in range(3)], x.tolist())\n"

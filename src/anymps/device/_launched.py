@@ -66,7 +66,7 @@ def offer_calls(core: NativeCore, kernels: Metallib, version: TorchVersion) -> N
 
     major, minor, *_ = version.release
     _launcher, _core = Launcher(KernelLibrary(kernels, core), (major, minor)), core
-    core.offer_calls(_launcher.operators(), _launcher)
+    core.offer_calls(_launcher.operators(), _launcher.answer)
 
 
 def real_calls() -> Counter[str] | None:

@@ -44,8 +44,12 @@ class Launcher:
         """The operators that may have a described launch."""
         return sorted(self._schemas)
 
-    def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> Answer:
-        """What becomes of a call on tensors of this machine's memory."""
+    def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> tuple[torch.Tensor, ...] | None:
+        """The results of a call on tensors of this machine's memory; None for one that no kernel is known for."""
+        return self.answer(operator, arguments, foreign)[0]
+
+    def answer(self, operator: str, arguments: list[Any], foreign: list[int]) -> Answer:
+        """The same as the device asks for it."""
         schema = self._schemas[operator]
         names = [argument.name for argument in schema.arguments]
         call = Call(
