@@ -1,0 +1,151 @@
+"""Under `kernels="real"` each operator that has a described launch comes to its kernel, from a program that calls it.
+
+Needs the kernels of torch 2.13.0 (`anymps kernels add --download`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from processes import MAC, run_python
+
+RELEASE = "2.13.0"
+_LATER = {"logcumsumexp": "_logcumsumexp", "cummax": "_cummax_helper", "cummin": "_cummin_helper"}
+"""Operators that PyTorch itself makes of others before a backend sees them."""
+
+_SCRIPT = """
+import json, sys
+import torch
+import torch.nn.functional as F
+import anymps
+anymps.enable(MAC, quiet=True)
+from anymps.device import real_calls
+from anymps.metal.kernels.launches import DESCRIBED
+from anymps.metal.kernels.launches._binary import BINARY
+from anymps.metal.kernels.launches._unary import UNARY
+aten = torch.ops.aten
+
+x, y = torch.rand(4, 40, device="mps") / 2, torch.rand(4, 40, device="mps")
+a, b = (torch.randint(1, 6, (4, 40), device="mps") for _ in range(2))
+image, space = torch.rand(2, 8, 6, 6, device="mps"), torch.rand(1, 2, 6, 6, 6, device="mps")
+places = torch.randint(0, 4, (4, 40), device="mps")
+words, bags = torch.tensor([0, 2, 1, 3], device="mps"), torch.tensor([0, 2], device="mps")
+
+def back(function, *tensors):
+    given = [one.detach().clone().requires_grad_() for one in tensors]
+    function(*given).sum().backward()
+
+def step(optimizer):
+    weight = torch.nn.Parameter(torch.ones(3, device="mps"))
+    weight.grad = torch.ones(3, device="mps")
+    optimizer([weight], lr=0.1, fused=True).step()
+
+def scaled():
+    weight = torch.nn.Parameter(torch.ones(3, device="mps"))
+    scaler, optimizer = torch.amp.GradScaler("mps"), torch.optim.SGD([weight], lr=0.1)
+    scaler.scale(weight.sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+def bag(**more):
+    return lambda weight: F.embedding_bag(words, weight, bags, **more)
+
+PROGRAMS = {name: lambda name=name: getattr(aten, name)(x) for name in UNARY}
+PROGRAMS |= {name: lambda name=name: getattr(aten, name)(x, y) for name in BINARY}
+PROGRAMS |= {
+    name: lambda name=name: getattr(aten, name)(a, b)
+    for name in "gcd lcm bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split()
+}
+PROGRAMS |= {
+    "bitwise_not": lambda: ~a,
+    "polygamma": lambda: torch.polygamma(1, x),
+    "lerp": lambda: torch.lerp(x, y, 0.3),
+    **{name: lambda name=name: back(getattr(F, name.removesuffix("_backward")), x - 0.25) for name in (
+        "silu_backward", "hardswish_backward", "hardsigmoid_backward", "gelu_backward", "leaky_relu_backward",
+        "hardshrink_backward", "softshrink_backward")},
+    **{name: lambda name=name: getattr(x, name)(-1) for name in (
+        "nansum", "argmax", "argmin", "amax", "amin", "any", "all", "count_nonzero", "cumsum", "cumprod",
+        "logcumsumexp", "cummax", "cummin", "sort", "mean", "sum")},
+    "clamp": lambda: x.clamp(0.1, 0.2), "clamp_min": lambda: x.clamp_min(0.1), "clamp_max": lambda: x.clamp_max(0.1),
+    "native_layer_norm": lambda: F.layer_norm(x, (40,)),
+    "native_group_norm": lambda: F.group_norm(image, 4),
+    "native_group_norm_backward": lambda: back(
+        lambda i, w, c: F.group_norm(i, 4, w, c), image, image[0, :, 0, 0], image[1, :, 0, 0]),
+    "gather": lambda: x.gather(0, places),
+    "scatter": lambda: x.scatter(0, places, y),
+    "scatter_add": lambda: back(lambda it: it.gather(0, places), x),
+    "scatter_reduce": lambda: x.scatter_reduce(0, places, y, "sum"),
+    "embedding_dense_backward": lambda: back(lambda weight: F.embedding(words, weight), x),
+    "_embedding_bag": lambda: back(bag(mode="sum"), x),
+    "_embedding_bag_forward_only": lambda: bag(mode="sum")(x),
+    "_embedding_bag_backward": lambda: back(bag(mode="sum"), x),
+    "_embedding_bag_dense_backward": lambda: aten._embedding_bag_dense_backward(
+        y[:2], words, words // 2, torch.tensor([2, 2], device="mps"), bags, 4, False, 0, None),
+    "_embedding_bag_per_sample_weights_backward": lambda: back(
+        lambda scales: F.embedding_bag(words, x, bags, mode="sum", per_sample_weights=scales), y[0, :4]),
+    "adaptive_max_pool2d": lambda: F.adaptive_max_pool2d(image, 3),
+    "avg_pool2d": lambda: F.avg_pool2d(image, 2),
+    "avg_pool3d": lambda: F.avg_pool3d(space, 2),
+    "avg_pool3d_backward": lambda: back(lambda it: F.avg_pool3d(it, 2), space),
+    "max_pool3d_with_indices": lambda: F.max_pool3d(space, 2),
+    "max_pool3d_with_indices_backward": lambda: back(lambda it: F.max_pool3d(it, 2), space),
+    "im2col": lambda: F.unfold(image, 2),
+    "col2im": lambda: F.fold(F.unfold(image, 2), (6, 6), 2),
+    "_fused_adam_": lambda: step(torch.optim.Adam),
+    "_fused_adamw_": lambda: step(torch.optim.AdamW),
+    "_fused_sgd_": lambda: step(torch.optim.SGD),
+    "_amp_foreach_non_finite_check_and_unscale_": scaled,
+    "_amp_update_scale_": scaled,
+}
+
+counted = {}
+for name in DESCRIBED:
+    before = real_calls()
+    PROGRAMS[AS_THEY_ARE_CALLED.get(name, name)]()
+    ran = real_calls() - before
+    names = {one.partition("::")[2].partition(".")[0] for one in ran}
+    counted[name] = sorted(names | {one.removesuffix("_") for one in names})
+before = real_calls()
+for _ in range(10):
+    (-x).abs()
+counted["abs, ten times"] = dict(real_calls() - before)
+out = torch.empty(0, device="mps")
+torch.abs(image.to(memory_format=torch.channels_last), out=out)
+counted["out="] = [out.stride() == image.to(memory_format=torch.channels_last).stride(), bool((out == image).all())]
+print(json.dumps(counted))
+"""
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, Any]:
+    """By operator, what ran on kernels in its program."""
+    from anymps.metal.kernels import added_releases
+
+    if not torch.__version__.startswith(RELEASE) or RELEASE not in added_releases():
+        pytest.skip(f"the Metal kernels of torch {RELEASE} were not added, or another torch is installed")
+    pytest.importorskip("llvmlite", reason="needs the extra kernels")
+    called = {helper: name for name, helper in _LATER.items()}
+    script = f"MAC = {MAC!r}\nAS_THEY_ARE_CALLED = {called}\n{_SCRIPT}"
+    lines = run_python(script, {"ANYMPS_KERNELS": "real"}).lines
+    return dict(json.loads(lines[-1]))
+
+
+def test_each_described_operator_reaches_its_kernel(counted: dict[str, Any]) -> None:
+    """By its own name, or by that of what PyTorch makes of it."""
+    from anymps.metal.kernels.launches import DESCRIBED
+
+    assert [name for name in DESCRIBED if _LATER.get(name, name) not in counted[name]] == []
+
+
+def test_abs_runs_on_its_kernel_each_time(counted: dict[str, Any]) -> None:
+    """PyTorch makes it of its `out=` form and an empty tensor, which gets the shape of the result."""
+    assert counted["abs, ten times"] == {"aten::neg": 10, "aten::abs.out": 10}
+
+
+def test_an_empty_out_gets_the_strides_of_the_operand(counted: dict[str, Any]) -> None:
+    """As from the CPU's kernels."""
+    assert counted["out="] == [True, True]
