@@ -132,7 +132,7 @@ void work(void* context) {
           job.kernel->group(group);
         }
       } else if (job.kernel->form == Form::Resumed) {
-        fibers.resume_all(group, reinterpret_cast<Begin>(job.kernel->thread));
+        fibers.resume_all(group, reinterpret_cast<Begin>(reinterpret_cast<void (*)()>(job.kernel->thread)));
       } else {
         fibers.run(group.threads, run_thread, &team);
       }
