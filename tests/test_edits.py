@@ -101,9 +101,7 @@ CHOICES = [
     ("print(torch.cuda.memory_allocated() / 1e9)",
      f"print((torch.mps.current_allocated_memory() if {MPS} else torch.cuda.memory_allocated()) / 1e9)"),
     ("x = torch.cuda.FloatTensor(3)", None),
-    ("torch.set_default_tensor_type('torch.cuda.FloatTensor')",
-     f'torch.set_default_device("mps") if {MPS} else torch.set_default_tensor_type(\'torch.cuda.FloatTensor\')'),
-    ("torch.set_default_tensor_type('torch.cuda.HalfTensor')", None),
+    ("torch.set_default_tensor_type('torch.cuda.FloatTensor')", None),  # the default device is not for torch.Tensor
     ("torch.set_default_tensor_type(torch.cuda.FloatTensor)", None),
     ("ok = torch.cuda.is_available() and torch.cuda.is_bf16_supported()", None),  # the second would raise on a Mac
     ("print(torch.cuda.get_device_name(), torch.cuda.memory_allocated())", None),

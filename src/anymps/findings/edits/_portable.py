@@ -287,10 +287,6 @@ class _Writer:
             place = self._code.span(node.func)[1] + 1
             rest = ", " if node.args or node.keywords else ""
             return [Splice(place, place, f'"mps" if {self._mps} else "cuda"{rest}')]
-        if name == "torch.set_default_tensor_type":
-            given = argument(node, "t", ("t",))
-            of_cuda = isinstance(given, ast.Constant) and given.value == "torch.cuda.FloatTensor"
-            return self._instead(node, f'{self._torch}.set_default_device("mps")') if of_cuda else []
         if name.startswith("torch.cuda."):
             return self._function_of_cuda(node, name.removeprefix("torch.cuda."))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and name != "torch.cuda":
