@@ -36,7 +36,6 @@ COMMITS = {  # what was tried; another state of a repository may serve as well
 }
 _INCLUDE = re.compile(r'\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]')
 _CONSTANT = re.compile(r"constant\s+(\w+)\s+(\w+)\s*\[\[\s*function_constant\([^)]*\)\s*\]\]\s*;")
-_INSTANCE = re.compile(r'^template\s*\[\[host_name\("(\w+)"\)\]\][^;]*;[ \t]*$', re.MULTILINE)
 
 
 def root_of(repository: str) -> Path:
@@ -88,11 +87,6 @@ def with_constants(source: str, values: Mapping[str, str]) -> str:
         return f"constant constexpr {match[1]} {match[2]} = {values[match[2]]};" if match[2] in values else match[0]
 
     return _CONSTANT.sub(value, source)
-
-
-def instances_alone(source: str, names: Sequence[str]) -> str:
-    """The source with the named instances of its templates alone: each takes its time to compile."""
-    return _INSTANCE.sub(lambda match: match[0] if match[1] in names else "\n" * match[0].count("\n"), source)
 
 
 @cache
