@@ -54,7 +54,11 @@ def test_the_quick_start(tmp_path: Path) -> None:
 
 
 def _without_times(report: str) -> str:
-    """The report without predicted times, in which this machine's own code has a part, nor what binds the step."""
+    """The report without predicted times, in which this machine's own code has a part, nor what binds the step.
+
+    That this machine was busy depends on what else runs on it.
+    """
+    report = re.sub(r"\s+This\s+machine\s+was\s+busy:[^.]*wider\.", "", report)
     span = r"about [\d.]+ (us|ms) \([^)]*\), bound\s+by\s+[^.]*\."
     return re.sub(r"about [\d.]+( us| ms)? to [\d.]+ (us|ms) a step", "about", re.sub(span, "about", report))
 

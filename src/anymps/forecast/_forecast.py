@@ -20,7 +20,7 @@ _SPEED_HERE: Final = 0.65
 """Of a core of the machine that a virtual device runs on, an M1's being 1: the usual server's. Judgement."""
 
 _BUSY: Final = 0.05
-"""The share of time from which on a machine is called busy."""
+"""The share of a step's time from which on it is told that the machine was busy: less hardly moves the interval."""
 
 _LEAST_COVERED: Final = 0.9
 """Of a step's calls: with fewer predicted ones there is no time."""
@@ -118,7 +118,9 @@ class Forecast:
     @property
     def busy_sentence(self) -> str:
         """` This machine was busy: ...`, with the share of time that is taken off; empty where it hardly was."""
-        if self.busy < _BUSY:
+        shares = dict(self.time.shares)
+        host = fsum(shares.get(what, 0.0) for what in ("host code", "loading", "CPU fallback"))
+        if self.busy * host < _BUSY * fsum(shares.values()) or not host:
             return ""
         return (
             f" This machine was busy: for {100 * self.busy:.0f} % of its own code's time the program waited for a "
