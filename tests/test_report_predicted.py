@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -17,6 +18,7 @@ from anymps.report import compare, render_diff_json, render_diff_terminal, rende
 from anymps.report._predicted import predicted_sentence, predicted_step
 from anymps.report.diff._html import render_diff_html
 from recordings import META
+from timed_steps import Steps
 
 SCHEMAS = Path(__file__).parents[1] / "docs" / "schema"
 SIDE = "float32[2048, 2048]"
@@ -177,3 +179,16 @@ def test_a_trace_has_the_step_in_the_macs_time() -> None:
     assert {event["name"] for event in ours if event["ph"] == "X" and event["tid"] == 1} >= {"launches", "waits"}
     plain = json.loads("".join(renderer("trace").pieces(recording(8, 2), [])))["traceEvents"]
     assert {event["pid"] for event in plain} == {1}
+
+
+def test_the_page_begins_with_the_time_of_the_mac() -> None:
+    """This machine's comes second; without a prediction it is the first."""
+    for operator, first in (("aten::mm", "time a step, predicted for an Apple M3 Pro"), ("aten::other", None)):
+        steps = Steps(virtual=True)
+        for _ in range(3):
+            for _ in range(10):
+                steps.entry(operator, 1000, inputs=(SIDE, SIDE), outputs=(SIDE,))
+            steps.end()
+        page = "".join(renderer("html").pieces(steps.close(), []))
+        names = re.findall(r"<dt>([^<]*)</dt>", page)
+        assert names[: 2 if first else 1] == [*([first] if first else []), "time a step, here"]
