@@ -29,7 +29,7 @@ METAL_MACROS = (
     "-D__HAVE_SIMDGROUP_MATRIX__=1",
 )
 _SHADER_FLAGS = (
-    *("-std=gnu++17", "-Ulinux", "-Uunix"),  # names that a shader may use; with c++17 g++ calls functions for halves
+    *("-std=gnu++17", "-Ulinux", "-Uunix"),  # names that a shader may use
     "-O3",
     "-nostdinc",
     "-nostdinc++",
