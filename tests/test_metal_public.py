@@ -154,7 +154,7 @@ FORMS: dict[str, tuple[str, list[float]]] = {
         """
         extern "C" struct Pair { float a, b; };
         typedef struct { float scale; int count; } block_q;
-        typedef struct tagged { int n; } tagged_t, *tagged_p;
+        typedef struct tagged { int n; } tagged_t, tagged_u;
         kernel void f(device float* out) { Pair p = {1, 2}; block_q q = {3, 4}; tagged_t t = {5}; out[0] = p.b;
           out[1] = q.scale; out[2] = t.n; }""",
         [2, 3, 5],
