@@ -381,7 +381,9 @@ def test_session_writes_other_forms(
         python.close()
         monkeypatch.setattr(sys, "stdout", ours)
         assert json.loads((tmp_path / "r.json").read_text())["run"] == {"mac": "M1 8GB"}
-        assert ours.getvalue().startswith("::notice title=anymps::Nothing ran on mps: this tells nothing about M1 8GB.")
+        assert ours.getvalue().startswith(
+            "::notice title=anymps::Nothing ran on mps, so this says nothing about M1 8GB."
+        )
         assert bool(capsys.readouterr().err) is shown
 
 

@@ -72,10 +72,10 @@ def test_nothing_ran_on_mps_is_an_error() -> None:
     finding = unused(file="/home/me/project/train.py", line=3, source=f"d = {CHOICE}", chosen=True)
     assert (finding.id, finding.severity, finding.site.line) == ("MPS002", Severity.ERROR, 3)
     assert finding.what == "No tensor reached mps. This line chooses the device, and mps is not what it chose."
-    assert finding.fix == f"Let the line choose mps, too: `d = {BETTER}`. Elsewhere it means what it did."
+    assert finding.fix == f"Let the line choose mps, too: `d = {BETTER}`. Other machines do what they did."
     recording = RecordingBuilder(meta=META).close()
     assert verdict(recording, [finding]) == [
-        "Nothing ran on mps: this tells nothing about M3 Pro 18GB.",
+        "Nothing ran on mps, so this says nothing about M3 Pro 18GB.",
         "1 finding: 1 error. First to change: train.py:3 (MPS002).",
     ]
 
@@ -225,5 +225,5 @@ def test_the_exit_code_tells_it(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(script)
     assert main(["run", "--record", "run.anymps", *options, "train.py"]) == status
-    line = "anymps: exit code 4: nothing ran on mps. If that is meant: anymps run --allow-unused\n"
+    line = "anymps: exit code 4: nothing ran on mps. If that is intended, pass --allow-unused\n"
     assert (line in capfd.readouterr().err) is (status == UNUSED)

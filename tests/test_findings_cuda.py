@@ -13,7 +13,7 @@ from anymps.fix._edits import apply_all
 from anymps.record import RecordingBuilder, Site
 
 MPS = "torch.backends.mps.is_available()"
-KEPT = "Elsewhere it means what it did; the lines that use the device can stay."
+KEPT = "Other machines do what they did; the lines that use the device can stay."
 
 
 def answered(text: str, lines: Sequence[int], torch_version: str = "2.13.0") -> list[Finding]:
@@ -118,10 +118,10 @@ def test_the_device_of_a_file_is_told_once() -> None:
         'else "cpu")'
     )
     assert first.fix == (
-        f"Make `{made}` once, below the imports. Then write `x = x.to(device)`. Elsewhere it means what it did."
+        f"Make `{made}` once, below the imports. Then write `x = x.to(device)`. Other machines do what they did."
     )
     assert second.fix == (
-        "Write `y = y.to(device)`, with the `device` that is made for train.py:2. Elsewhere it means what it did."
+        "Write `y = y.to(device)`, with the `device` that is made for train.py:2. Other machines do what they did."
     )
 
 
@@ -243,7 +243,7 @@ def test_a_line_that_asks_for_cuda_is_told_beside_the_choice(tmp_path: Path) -> 
     ]
     edits, suggestions = edits_for(found, program)
     assert [it.label for it in edits] == ["MPS409 at train.py:3"]
-    assert [(it.finding.site.line, it.why) for it in suggestions] == [(5, "no change of its line is known")]
+    assert [(it.finding.site.line, it.why) for it in suggestions] == [(5, "no safe edit of this line is known")]
 
 
 def test_what_asks_for_cuda_where_the_run_did_not_come(tmp_path: Path) -> None:

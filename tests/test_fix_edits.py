@@ -146,7 +146,7 @@ def test_what_only_a_person_may_change_is_left_alone(tmp_path: Path) -> None:
         what="It.", count=1, edit=LineEdit(every_50), safety=Safety.ADVICE,
     )  # fmt: skip
     edits, suggestions = edits_for([advised], program_of(script))
-    assert (edits, [it.why for it in suggestions]) == ([], ["no change of its line is known"])
+    assert (edits, [it.why for it in suggestions]) == ([], ["no safe edit of this line is known"])
 
 
 def test_the_end_of_a_script_is_guarded(tmp_path: Path) -> None:

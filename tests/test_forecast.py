@@ -1,4 +1,4 @@
-"""The typical step of a recording in the time of a Mac: what binds it, and where no time is told."""
+"""The typical step of a recording in the time of a Mac: what binds it, and where no time can be predicted."""
 
 from __future__ import annotations
 
@@ -193,13 +193,13 @@ def test_without_ground_there_is_one_line() -> None:
     for one in (unknown, steps, other):
         one.end()
     for recording, message in (
-        (empty.close(), "anymps: no time is told: the recording holds no complete step"),
-        (unknown.close(), "anymps: no time is told: the recording names no Mac that is known"),
-        (steps.close(), "anymps: no time is told: the recording does not say which torch made it"),
+        (empty.close(), "anymps: no time can be predicted: the recording holds no complete step"),
+        (unknown.close(), "anymps: no time can be predicted: the recording names no Mac that is known"),
+        (steps.close(), "anymps: no time can be predicted: the recording does not say which torch made it"),
         (
             other.close(),
-            "anymps: no time is told for this Mac: only 3 of the step's 5 calls have a predicted time (missing: 2 of "
-            "aten::linalg_svd)",
+            "anymps: no time can be predicted for this Mac: only 3 of the step's 5 calls have a predicted time "
+            "(missing: 2 of aten::linalg_svd)",
         ),
     ):
         assert try_forecast(recording) is None

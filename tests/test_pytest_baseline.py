@@ -92,7 +92,7 @@ def test_new_wait_is_red(suite: Gate) -> None:
         "Not in the baseline b.txt:",
         "  waits for the GPU (item), 23 times  lib_under_test.py:6  | total = x.sum().item()",
         "      in test_it.py::test_again, test_it.py::test_train",
-        "If that is meant: run with --mps-update-baseline.",
+        "If that is intended, pass --mps-update-baseline.",
     ]
 
 
@@ -116,7 +116,7 @@ def test_annotated(suite: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = [line for line in suite.run(*STRICT).outlines if line.startswith("::error")]
     assert errors == [
         "::error file=lib_under_test.py,line=6,title=Waits for the GPU::item, 23 times, not in the baseline%0A"
-        "In 2 tests, such as test_it.py::test_again%0AIf that is meant: run with --mps-update-baseline."
+        "In 2 tests, such as test_it.py::test_again%0AIf that is intended, pass --mps-update-baseline."
     ]
 
 

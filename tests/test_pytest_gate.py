@@ -177,7 +177,7 @@ def test_a_session_that_never_meets_mps_is_red(gate: Gate, monkeypatch: pytest.M
         [
             "None of 2 tests used mps, so this session says nothing about a Mac.",
             "  fix: take the device from torch.accelerator in the tests, or run with --mps-default-device",
-            "If that is meant: run with --mps-allow-unused.",
+            "If that is intended, pass --mps-allow-unused.",
         ],
     )
     meant = gate.run("--mps-allow-unused")
@@ -222,7 +222,7 @@ def test_fallbacks_fail_unless_marked(gate: Gate) -> None:
             "*_ test_unmarked _*",
             "1 operator ran on the CPU (--mps-fail-on-fallback):",
             "  aten::embedding_renorm_, once, whatever PYTORCH_ENABLE_MPS_FALLBACK says  library.py:19  | return *",
-            'If that is meant: @pytest.mark.mps_fallback("aten::embedding_renorm_")',
+            'If that is intended, mark the test: @pytest.mark.mps_fallback("aten::embedding_renorm_")',
         ]
     )
     gate.run("-W", "ignore").assert_outcomes(passed=3)

@@ -59,7 +59,7 @@ def judged(result: pytest.RunResult) -> list[str]:
     found, why = [], ""
     for line in lines[lines.index(JUDGED) + 1 :]:
         if not line.startswith("  "):
-            assert line == "If that is meant: run with --mps-update-manifest."
+            assert line == "If that is intended, pass --mps-update-manifest."
             break
         if line.startswith("      "):
             found.append(f"{line.strip()}: {why}")

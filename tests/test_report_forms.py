@@ -213,7 +213,7 @@ def test_junit_has_a_case_for_each_finding() -> None:
         ({"tests": 3, "failed": 1}, 1, "1 of 3 tests would fail on M3 Pro 18GB."),
         ({"tests": 3}, 0, "3 tests would end as expected on M3 Pro 18GB."),
         ({"tests": 3}, 2, "The session did not come to its end: 3 tests ran on M3 Pro 18GB."),
-        ({"tests": 0}, 5, "No test ran: this tells nothing about M3 Pro 18GB."),
+        ({"tests": 0}, 5, "No test ran, so this says nothing about M3 Pro 18GB."),
     ],
 )
 def test_a_session_is_told_by_its_tests(suite: dict[str, object], status: int, said: str) -> None:
@@ -224,7 +224,7 @@ def test_a_session_is_told_by_its_tests(suite: dict[str, object], status: int, s
     assert "Your code, line by line</h2>" in rendered("html", small(suite=suite, ending={"status": status}))
     none = RecordingBuilder(meta={**META, "suite": suite, "ending": {"status": status}}).close()
     if suite["tests"] and status < 2:
-        assert "None of 3 tests used mps: this tells nothing about M3 Pro 18GB." in rendered("terminal", none)
+        assert "None of 3 tests used mps, so this says nothing about M3 Pro 18GB." in rendered("terminal", none)
 
 
 def needing_device(place: Place) -> Rewritten:

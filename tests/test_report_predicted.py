@@ -94,17 +94,17 @@ def test_the_step_table_has_a_column_of_the_macs_time() -> None:
             8,
             2,
             {},
-            "No time is told for this Mac: only 7 of the step's 9 calls have a predicted time (missing: 2 of "
+            "No time can be predicted for this Mac: only 7 of the step's 9 calls have a predicted time (missing: 2 of "
             "aten::linalg_svd).",
         ),
-        (10, 0, {"torch_version": ""}, "No time is told: the recording does not say which torch made it."),
+        (10, 0, {"torch_version": ""}, "No time can be predicted: the recording does not say which torch made it."),
         (
             10,
             0,
             {"mac": "MacBook Neo", "mac_details": ""},
             "No time is predicted for Apple A18 Pro: the clock of its GPU is not public.",
         ),
-        (10, 0, {"mac": "", "mac_details": ""}, "No time is told: the recording names no Mac that is known."),
+        (10, 0, {"mac": "", "mac_details": ""}, "No time can be predicted: the recording names no Mac that is known."),
     ],
     ids=["too many calls without a class", "no torch", "no rates", "no Mac"],
 )
@@ -137,7 +137,10 @@ def test_a_step_without_work_for_the_gpu_has_no_time() -> None:
             fate=Fate.FALLBACK, wait=Wait.FALLBACK,
         )  # fmt: skip
         builder.end_step((step + 1) * 1_000_000)
-    assert predicted_sentence(builder.close()) == "No time is told for this Mac: nothing in the step works on its GPU."
+    assert (
+        predicted_sentence(builder.close())
+        == "No time can be predicted for this Mac: nothing in the step works on its GPU."
+    )
 
 
 def test_a_few_calls_may_be_unknown() -> None:

@@ -35,8 +35,8 @@ WITH_FINDINGS = """\
 Would run on M3 Pro 18GB, with 1 operator on the CPU.
 2 findings: 2 warnings. First to change: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of
 a step's 4 waits are needless; without them the host could run 277 operators ahead, not 202.
-No time is told for this Mac: only 3 of the step's 280 calls have a predicted time (missing: 200 of
-aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
+No time can be predicted for this Mac: only 3 of the step's 280 calls have a predicted time
+(missing: 200 of aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
 
 The training step  median of 9 steps, without the first
 
@@ -139,8 +139,8 @@ Limits
 CLEAN = """\
 Would run on M3 Pro 18GB.
 No findings.
-No time is told for this Mac: only 2 of the step's 279 calls have a predicted time (missing: 200 of
-aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
+No time can be predicted for this Mac: only 2 of the step's 279 calls have a predicted time
+(missing: 200 of aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
 
 The training step  median of 9 steps, without the first
 
@@ -358,7 +358,7 @@ def test_verdict_by_the_end_of_the_run(ending: dict[str, object], first: str) ->
         (
             {"status": 0},
             [
-                "Nothing ran on mps: this tells nothing about M3 Pro 18GB.",
+                "Nothing ran on mps, so this says nothing about M3 Pro 18GB.",
                 'No findings. The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.',
             ],
             "info",

@@ -403,7 +403,7 @@ def test_a_run_that_is_known_is_not_made_again(folder: Path, tmp_path: Path) -> 
     known = run_command("-m", "anymps", "fix", "--mac", "M2 16GB", "port.py", cwd=folder, env=environment)
     assert known.err.splitlines() == [
         "anymps: the findings are those of the last anymps run",
-        "anymps: there is nothing to mend by itself",
+        "anymps: nothing can be fixed automatically",
     ]
     (folder / "port.py").write_text("import torch\n\ntorch.ones(3).to('mps')\n")
     for first in (

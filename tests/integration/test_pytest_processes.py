@@ -127,7 +127,7 @@ def test_workers(gate: Gate) -> None:
         "  not listed: NotImplementedError  (2 tests)",
         "  no longer exists, expected NotImplementedError",
         "      test_it.py::test_eig[7]",
-        "If that is meant: run with --mps-update-manifest.",
+        "If that is intended, pass --mps-update-manifest.",
     ]
     assert section(result)[1:4:2] == [
         "  aten::linalg_eig",

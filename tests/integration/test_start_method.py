@@ -95,8 +95,8 @@ def test_what_children_do_counts_as_use(tmp_path: Path) -> None:
     used = run(tmp_path / "a", POOL, "--no-children")
     spared = run(tmp_path / "b", POOL.replace('device="mps"', 'device="cpu"'))
     assert (used.status, spared.status) == (0, 4)
-    assert "Only child processes ran on mps, unrecorded: this tells nothing about M1 8GB. No findings.\n" in used.err
-    assert "Nothing ran on mps: this tells nothing about M1 8GB. 1 finding: 1 error.\n" in spared.err
+    assert "Only child processes ran on mps, unrecorded, so this says nothing about M1 8GB. No findings.\n" in used.err
+    assert "Nothing ran on mps, so this says nothing about M1 8GB. 1 finding: 1 error.\n" in spared.err
 
 
 def test_a_script_without_a_guard_fails_as_on_a_mac(tmp_path: Path) -> None:

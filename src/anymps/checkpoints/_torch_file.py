@@ -167,7 +167,7 @@ class _LegacyFile(TorchFile):
                 raise self.damaged(f"the size of storage {key} is missing or wrong")
             starts[key] = self._file.tell()
             if starts[key] + storage.size > self._size:
-                raise self.damaged(f"storage {key} ends behind the end of the file")
+                raise self.damaged(f"storage {key} ends past the end of the file")
             self._file.seek(storage.size, 1)
         return starts
 

@@ -37,7 +37,7 @@ _CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _EPILOG = """\b
 Exit codes (docs/exit-codes.md):
   0    clean; the script's own exit code is passed on as it is
-  1    the script ended with an exception; doctor: mps is not to be had;
+  1    the script ended with an exception; doctor: no mps device is possible;
        diff: new findings
   2    wrong usage, or a file, a Mac, a compiler or a torch that is not there;
        a script that cannot be planned or timed, a checkpoint that cannot be

@@ -28,7 +28,7 @@ _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
     metavar="DEVICES",
     help="For a function: where, as mps (the default) or cpu,mps to compare. A script chooses its own.",
 )
-@click.option("--mac", metavar="MAC", help="The Mac that the virtual device plays; its speed is not played.")
+@click.option("--mac", metavar="MAC", help="The Mac that the virtual device plays; its speed is not simulated.")
 @torch_option
 @click.option(
     "--fallback/--no-fallback", default=None, help="Run operators without an MPS kernel on the CPU, or raise."

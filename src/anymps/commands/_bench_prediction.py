@@ -140,7 +140,7 @@ def predict(timing: Timing, recording: Recording, torch: str = "") -> Prediction
     try:
         return Prediction(timing, forecast(recording, alone=timing.calls == 1, torch=torch))
     except CostError as error:
-        return Prediction(timing, None, str(error).removeprefix("anymps: ").removeprefix("no time is told: "))
+        return Prediction(timing, None, str(error).removeprefix("anymps: ").removeprefix("no time can be predicted: "))
 
 
 def _queued(found: Forecast) -> float:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=ScriptCommand,
-    short_help="Mend a script's findings as far as that can be proved.",
+    short_help="Fix a script's findings, keeping only changes that are proved.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @click.option("--mac", metavar="MAC", help='The Mac to be: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
@@ -72,12 +72,12 @@ def fix(
     prove: str | None,
     words: tuple[str, ...],
 ) -> int:
-    """Mend a script's findings, as far as each change can be proved, and print the patch.
+    """Fix a script's findings, keep only changes that the runs prove safe, and print the patch.
 
     The script runs on the virtual Mac before and after the changes with the same seeds, and its first steps without a
     GPU and with each of its options that names a device; what it writes is dropped. A change is proved if the losses
     and the printed numbers agree, its finding is gone and none is new. The patch goes to standard output, everything
-    else to stderr. The script's own modules are mended, too.
+    else to stderr. The script's own modules are changed too.
     """
     if not words:
         raise UsageError("name a script (anymps fix --help)")
@@ -146,7 +146,7 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
         for line in [*_table(first, last), *(f"  {clean(note)}" for note in mended.notes)]:
             say_plain(line)
     else:
-        say("no change was proved" if proofs else "there is nothing to mend by itself")
+        say("no change was proved" if proofs else "nothing can be fixed automatically")
         if mended.before is not None and mended.before.error:
             for line in _stop("the script stops", mended.before):
                 say_plain(line)

@@ -82,7 +82,7 @@ def _steps(text: str) -> tuple[int, int]:
 @click.option(
     "--source",
     type=click.Choice(["native", "observer"]),
-    help="Who tells of operators: the virtual device itself, or an observer, as on a Mac's own device. "
+    help="How operators are recorded: by the virtual device, or by an observer, as on a real Mac. "
     "Default: the best that the device has.",
 )
 @click.option(
@@ -115,7 +115,7 @@ def _steps(text: str) -> tuple[int, int]:
 @click.option(
     "--no-children",
     is_flag=True,
-    help="Leave processes that the script starts anew alone: no device from us, no recording.",
+    help="Do not give new processes that the script starts a device, and do not record them.",
 )
 @click.option(
     "--steps",
@@ -135,7 +135,7 @@ def _steps(text: str) -> tuple[int, int]:
     help="Show steps, waits and memory while the script runs, and write the pages of --report html=FILE meanwhile.",
 )
 @click.option("--allow-unused", is_flag=True, help="End with 0 even if nothing ran on mps.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the whole report at the end, not its five lines.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the full report at the end, not the short one.")
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
 @click.option(

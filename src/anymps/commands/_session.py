@@ -182,7 +182,7 @@ class RunSession:
         wanted = judge.conclude(recording, selection, self._stderr) or lost
         if wanted or options.choice.write_baseline or not is_unused(selection):
             return wanted
-        say(f"exit code {UNUSED}: nothing ran on mps. If that is meant: anymps run --allow-unused", self._stderr)
+        say(f"exit code {UNUSED}: nothing ran on mps. If that is intended, pass --allow-unused", self._stderr)
         return UNUSED
 
     def keep(self, ending: dict[str, object]) -> None:

@@ -141,7 +141,7 @@ def _fitting(finding: Finding, program: Program) -> tuple[Edit | None, str]:
             continue
         if placed is not None and not advice and script.start_of(placed.edit, site.line) is not None:
             return Edit(finding, file, site.line, placed.edit), ""
-        why = "no change of its line is known"
+        why = "no safe edit of this line is known"
     return None, why
 
 

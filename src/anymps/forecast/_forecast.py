@@ -206,11 +206,11 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes
     named = _named(recording)
     mac = mac or named
     if mac is None:
-        raise CostError("anymps: no time is told: the recording names no Mac that is known")
+        raise CostError("anymps: no time can be predicted: the recording names no Mac that is known")
     made_by = str(recording.meta.get("torch_version") or "")
     torch = torch or str(recording.meta.get("times_of") or made_by)
     if not torch:
-        raise CostError("anymps: no time is told: the recording does not say which torch made it")
+        raise CostError("anymps: no time can be predicted: the recording does not say which torch made it")
     step, seen, speed = _happenings(recording, named)
     found, busy = seen.happenings, seen.busy
     if like is not None and like.times:
@@ -220,11 +220,11 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes
     time = walk_step(found, mac, torch, busy=busy)
     if time.predicted < _LEAST_COVERED * time.calls:
         raise CostError(
-            f"anymps: no time is told for this Mac: only {time.predicted:,} of the step's {time.calls:,} calls have a "
-            f"predicted time (missing: {_missing(time)})"
+            f"anymps: no time can be predicted for this Mac: only {time.predicted:,} of the step's {time.calls:,} "
+            f"calls have a predicted time (missing: {_missing(time)})"
         )
     if not time.device:
-        raise CostError("anymps: no time is told for this Mac: nothing in the step works on its GPU")
+        raise CostError("anymps: no time can be predicted for this Mac: nothing in the step works on its GPU")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
     no_time = _no_time(recording, mac, time)
     on_cpu = _on_cpu(recording, mac, speed)
@@ -261,7 +261,7 @@ def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, StepSeen
     if known is None:
         step = recording.typical_step()
         if step is None:
-            raise CostError("anymps: no time is told: the recording holds no complete step")
+            raise CostError("anymps: no time can be predicted: the recording holds no complete step")
         speed = _SPEED_HERE
         if recording.meta.get("virtual") is False:
             speed = (named.cpu_speed if named is not None else None) or 1.0

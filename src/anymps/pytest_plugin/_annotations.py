@@ -38,7 +38,7 @@ def workflow_commands(
     for line in new:
         title = "Runs on the CPU" if line.fallback else "Waits for the GPU"
         message = f"{line.what}, {times(line.count)}, not in the baseline{_tests(line.tests)}"
-        yield _command("error", line.site, title, f"{message}\nIf that is meant: run with --mps-update-baseline.")
+        yield _command("error", line.site, title, f"{message}\nIf that is intended, pass --mps-update-baseline.")
     for test, why in judged:
         if test in lines:
             place = f"file={_property(_path(manifest))},line={lines[test]}"

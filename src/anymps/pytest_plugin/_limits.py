@@ -56,7 +56,7 @@ def unexpected_fallbacks(section: Section, marks: Marks, root: str) -> str:
     )
     arguments = ", ".join(f'"{name}"' for name in names)
     return _text(f"{number} ran on the CPU (--mps-fail-on-fallback):", shown) + (
-        f"\nIf that is meant: @pytest.mark.mps_fallback({arguments})"
+        f"\nIf that is intended, mark the test: @pytest.mark.mps_fallback({arguments})"
     )
 
 

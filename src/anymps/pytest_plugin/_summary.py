@@ -265,7 +265,7 @@ class Summary:
             yield f"{_unused(ran)}, so this session says nothing about a Mac."
             if not self._settings.allow_unused:
                 yield "  fix: take the device from torch.accelerator in the tests, or run with --mps-default-device"
-                yield "If that is meant: run with --mps-allow-unused."
+                yield "If that is intended, pass --mps-allow-unused."
 
     def _baseline_lines(self) -> Iterator[str]:
         if self._new:
@@ -275,7 +275,7 @@ class Summary:
                 how = f"{it.what} ran on the CPU" if it.fallback else f"waits for the GPU ({it.what})"
                 yield f"  {how}, {times(it.count)}  {place(it.site, self._root)}"
                 yield f"      in {_names(it.tests)}"
-            yield "If that is meant: run with --mps-update-baseline."
+            yield "If that is intended, pass --mps-update-baseline."
 
     def _judgements(self) -> list[tuple[str, str]]:
         """Tests that the manifest is not at one with, and why."""
@@ -297,7 +297,7 @@ class Summary:
             named = why.startswith(_GONE) or self._config.get_verbosity() > 0
             yield f"  {why}" if named else f"  {why}  ({plural(len(alike), 'test')})"
             yield from (f"      {test}" for test in alike if named)
-        yield "If that is meant: run with --mps-update-manifest."
+        yield "If that is intended, pass --mps-update-manifest."
 
     def _section(self, groups: Groups) -> Iterator[str]:
         yield from self._block("Operators without an MPS kernel:", self._listed(groups.missing))

@@ -34,7 +34,7 @@ def why_no_prediction(recording: Recording) -> str:
 
 
 def predicted_in_short(recording: Recording) -> str:
-    """`A step: about 2.75 ms (1.47 to 5.35 ms), bound by launches.`; the empty text where no time is told."""
+    """`A step: about 2.75 ms (1.47 to 5.35 ms), bound by launches.`; the empty text where none can be told."""
     found = predicted_step(recording)
     if found is None or found.no_time:
         return ""
@@ -46,7 +46,7 @@ def predicted_in_short(recording: Recording) -> str:
 
 
 def mac_seconds(recording: Recording) -> dict[Phase, float]:
-    """What each phase of the typical step takes on the Mac; empty where no time is told."""
+    """What each phase of the typical step takes on the Mac; empty where none can be told."""
     found = predicted_step(recording)
     if found is None or found.no_time:
         return {}
@@ -54,13 +54,13 @@ def mac_seconds(recording: Recording) -> dict[Phase, float]:
 
 
 def mac_times(recording: Recording) -> Callable[[Phase | None], str]:
-    """What a phase of the typical step, or all of it, takes on the Mac, as a cell; empty where no time is told."""
+    """What a phase of the typical step, or all of it, takes on the Mac, as a cell; empty where none can be told."""
     seconds = mac_seconds(recording)
     return lambda phase: duration(1e9 * (sum(seconds.values()) if phase is None else seconds.get(phase, 0.0)))
 
 
 def standing_seconds(recording: Recording) -> dict[tuple[str, int], float]:
-    """For how long the host stands still at each line of the typical step on the Mac; empty where no time is told."""
+    """For how long the host stands still at each line of the typical step on the Mac; empty where none can be told."""
     found = predicted_step(recording)
     seconds: dict[tuple[str, int], float] = {}
     for it in found.waits if found is not None and not found.no_time else ():

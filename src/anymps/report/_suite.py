@@ -24,13 +24,13 @@ def session(recording: Recording, mac: str, *, used: bool) -> str:
     tests, failed, excused = _number(recording, "tests"), _number(recording, "failed"), _number(recording, "excused")
     virtual = recording.meta.get("virtual") is not False
     if not tests:
-        return f"No test ran: this tells nothing about {mac}."
+        return f"No test ran, so this says nothing about {mac}."
     ending = recording.meta.get("ending")
     status = ending.get("status") if isinstance(ending, dict) else None
     if status not in (0, 1):
         return f"The session did not come to its end: {plural(tests, 'test')} ran on {mac}."
     if not used:
-        return f"None of {plural(tests, 'test')} used mps: this tells nothing about {mac}."
+        return f"None of {plural(tests, 'test')} used mps, so this says nothing about {mac}."
     if failed:
         return f"{failed:,} of {plural(tests, 'test')} {'would fail' if virtual else 'failed'} on {mac}."
     words = f"{plural(tests, 'test')} {'would end' if virtual else 'ended'} as expected on {mac}"

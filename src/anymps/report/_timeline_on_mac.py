@@ -25,7 +25,7 @@ _HOST: Final[dict[StepBound, tuple[str, str]]] = {
 
 
 def timeline_on_mac(recording: Recording) -> dict[str, Any] | None:
-    """The predicted step on its tracks; None where no time is told."""
+    """The predicted step on its tracks; None where no time can be predicted."""
     found = try_forecast(recording)
     if found is None or found.no_time:
         return None

@@ -315,8 +315,8 @@ def _would_it_run(recording: Recording, judged: Judgement, running: bool) -> str
         return f"{clean(ended.early)}; up to there MPS on {mac} {refused}."
     if outcome is Outcome.UNUSED:
         if recording.meta.get("used_by_children"):
-            return f"Only child processes ran on mps, unrecorded: this tells nothing about {mac}."
-        return f"Nothing ran on mps: this tells nothing about {mac}."
+            return f"Only child processes ran on mps, unrecorded, so this says nothing about {mac}."
+        return f"Nothing ran on mps, so this says nothing about {mac}."
     if judged.finding is not None:
         return f"{ran} on {mac}, with wrong results: {where} ({judged.finding.id})."
     if judged.refused:

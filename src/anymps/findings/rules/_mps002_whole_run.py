@@ -112,7 +112,7 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
         then = f" Then move {', and '.join(places)}: `.to(device)`." if places else ""
         made = f" Make on the device what is made at {_listed(by_kind['made'])}: `device=device`."
         fix = f"{NOTHING_RAN.fix}{then}{made if by_kind['made'] else ''}"
-    written = "Let the line choose mps, too: `{new}`. Elsewhere it means what it did."
+    written = "Let the line choose mps, too: `{new}`. Other machines do what they did."
     return NOTHING_RAN.finding(
         site,
         what=what,

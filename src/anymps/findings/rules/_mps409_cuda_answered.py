@@ -59,7 +59,7 @@ ANSWERED = Rule(
 
 REFUSED = Rule(
     id="MPS410",
-    title="CUDA's own, which no Mac has",
+    title="CUDA-only feature",
     severity=Severity.ERROR,
     refusal=True,
     why="It belongs to NVIDIA's hardware or libraries. `--cuda-as-mps` refuses it, as nothing of mps does the same.",
@@ -196,7 +196,7 @@ def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Find
         fix=_in_words(line.site.source),
         related_sites=[user.site for user in users[:_MOST_USERS]],
         edit=edit,
-        written=_KEPT if users else "Write `{new}`. Elsewhere it means what it did.",
+        written=_KEPT if users else "Write `{new}`. Other machines do what they did.",
         severity=Severity.INFO if line.place is not None and _words_of(line.place) & _SEEDS else None,
     )
 
@@ -216,7 +216,9 @@ def _shortened(finding: Finding, before: Finding | None) -> Finding:
     if before is None or before.change is None or change is None or change.inserts != before.change.inserts:
         return finding
     names = " and ".join(f"`{insert.name}`" for insert in change.inserts)
-    fix = f"Write `{change.code}`, with the {names} that is made for {at(before.site)}. Elsewhere it means what it did."
+    fix = (
+        f"Write `{change.code}`, with the {names} that is made for {at(before.site)}. Other machines do what they did."
+    )
     return replace(finding, fix=fix) if change.code else finding
 
 
@@ -245,7 +247,7 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
     )
 
 
-_KEPT: Final = "Write `{new}`. Elsewhere it means what it did; the lines that use the device can stay."
+_KEPT: Final = "Write `{new}`. Other machines do what they did; the lines that use the device can stay."
 _WITHOUT_CODE: Final = "Ask for mps first where there is one, and leave what only CUDA has to machines with CUDA."
 _MOVED: Final = (
     "Write `.to(device)` for `.cuda()`, with a `device` that is chosen once: mps where there is one, else CUDA."

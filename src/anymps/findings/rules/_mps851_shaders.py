@@ -28,7 +28,7 @@ def _example(bad: str, good: str, arguments: str = "", made: str = "torch.ones(6
 
 OUTSIDE = Rule(
     id="MPS851",
-    title="Metal kernel outside of its memory",
+    title="Metal kernel accesses memory out of bounds",
     severity=Severity.ERROR,
     why=(
         "A Mac does not stop there: it reads whatever lies beside, which may be another tensor, and a write changes "
