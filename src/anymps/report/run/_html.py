@@ -19,7 +19,7 @@ from anymps.report._drawings import memory_drawing, runs_drawing
 from anymps.report._memory_rows import CATEGORY_COLUMNS, LINE_COLUMNS, memory_rows
 from anymps.report._memory_rows import NUMBERS as MEMORY_NUMBERS
 from anymps.report._page import assets, templates
-from anymps.report._predicted import ON_MAC, mac_times, predicted_sentence, predicted_step
+from anymps.report._predicted import ON_MAC, mac_times, predicted_sentence
 from anymps.report._step_rows import COLUMNS, NO_STEP, by_place, caption, cells, is_idle, remarks, title, total
 from anymps.report._suite import subject
 from anymps.report._timeline import timeline_drawing
@@ -173,23 +173,18 @@ def _figures(recording: Recording, findings: Sequence[Finding]) -> list[dict[str
     figures = []
     if table.first and not is_idle(table):
         share = total(table.typical)
-        here = "" if recording.meta.get("virtual") is False else ", here"
+        here = "" if recording.meta.get("virtual") is False else " here"
         needless = needless_waits(recording, findings)
         of_these = f" ({text.count(needless)} needless)" if needless else ""
         on_mac = mac_times(recording)(None)
-        figures = [{"name": f"time a step, predicted for {_mac(recording)}", "value": on_mac}] if on_mac else []
+        figures = [{"name": "a step on the Mac", "value": on_mac}] if on_mac else []
         figures += [
-            {"name": f"time a step{here}", "value": text.duration(share.time_ns) or "0"},
-            {"name": "operators on mps, a step", "value": text.count(share.on_mps) or "0"},
-            {"name": "operators on CPU, a step", "value": text.count(share.on_cpu) or "0"},
-            {"name": f"waits, a step{of_these}", "value": text.count(share.waits) or "0"},
+            {"name": f"a step{here}", "value": text.duration(share.time_ns) or "0"},
+            {"name": "its operators on mps", "value": text.count(share.on_mps) or "0"},
+            {"name": "its operators on CPU", "value": text.count(share.on_cpu) or "0"},
+            {"name": f"its waits{of_these}", "value": text.count(share.waits) or "0"},
         ]
     return figures
-
-
-def _mac(recording: Recording) -> str:
-    found = predicted_step(recording)
-    return f"an {found.mac.chip}" if found is not None else "the Mac"
 
 
 def _first(findings: Sequence[Finding], shown: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
