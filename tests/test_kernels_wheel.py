@@ -233,7 +233,11 @@ def test_bitcode_that_llvm_does_not_survive(tmp_path: Path, cache: Path, capsys:
     damaged[24] ^= 1 << 5
     add_kernels(made(tmp_path, metallib({NAME: bytes(damaged)}), INSTALLED), INSTALLED)
     assert main(["kernels", "show", NAME]) == 2
-    assert capsys.readouterr() == ("", f"anymps: LLVM cannot read the bitcode of the kernel {NAME}: it is damaged\n")
+    out, err = capsys.readouterr()
+    # What LLVM reads there is not always the same: it ends its process, or finds the end of the file too early.
+    why = ("it is damaged", f"Unexpected end of file reading {len(damaged)} of {len(damaged)} bytes")
+    assert out == ""
+    assert err in [f"anymps: LLVM cannot read the bitcode of the kernel {NAME}: {it}\n" for it in why]
 
 
 def test_signature_of_a_kernel() -> None:

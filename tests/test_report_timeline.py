@@ -163,9 +163,9 @@ def test_a_report_walks_through_the_step_once(form: str, monkeypatch: pytest.Mon
     """A step may have a million calls: its time and its tracks come from one walk."""
     walks = []
 
-    def counted(*given: Any) -> WalkedStep:
+    def counted(*given: Any, **named: Any) -> WalkedStep:
         walks.append(given)
-        return walk_step(*given)
+        return walk_step(*given, **named)
 
     monkeypatch.setattr(_forecast, "walk_step", counted)
     made = recording()

@@ -191,8 +191,8 @@ _OTHERS: Final = [
         lambda torch, t: torch.nn.functional.linear(*t),
     ),
     Case(
-        f"aten::mm({_square(2048)}, {_square(2048)}) -> ({_square(2048)}) {{transposed}}",
-        lambda torch, t: torch.mm(t[0], t[1].t()),
+        f"aten::linear({_square(2048)}, {_square(2048)}) -> ({_square(2048)}) {{transposed}}",
+        lambda torch, t: torch.nn.functional.linear(t[0].t(), t[1]),
     ),
     Case(
         "aten::convolution(float32[32, 256, 1024], float32[256, 256, 3]) -> (float32[32, 256, 1024])",
