@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 import subprocess
 import tracemalloc
@@ -235,9 +236,9 @@ def test_bitcode_that_llvm_does_not_survive(tmp_path: Path, cache: Path, capsys:
     assert main(["kernels", "show", NAME]) == 2
     out, err = capsys.readouterr()
     # What LLVM reads there is not always the same: it ends its process, or finds the end of the file too early.
-    why = ("it is damaged", f"Unexpected end of file reading {len(damaged)} of {len(damaged)} bytes")
+    why = r"it is damaged|Unexpected end of file reading (\d+) of \1 bytes"
     assert out == ""
-    assert err in [f"anymps: LLVM cannot read the bitcode of the kernel {NAME}: {it}\n" for it in why]
+    assert re.fullmatch(rf"anymps: LLVM cannot read the bitcode of the kernel {NAME}: (?:{why})\n", err)
 
 
 def test_signature_of_a_kernel() -> None:

@@ -26,7 +26,7 @@ from anymps.metal._parameters import Unsupported
 from anymps.metal._preprocess import SOURCE_NAME, Prepared, PreprocessorError, prepare
 from anymps.metal._rewrite import translate
 from anymps.metal._unset import find_unset
-from anymps.metal.law import has_parser, refused_by_law
+from anymps.metal.law import has_parser, refused_by_law, warn_without_parser
 
 FIBERS_VARIABLE = "ANYMPS_METAL_FIBERS"  # set: no kernel runs as loops over the threads of a group
 
@@ -43,6 +43,7 @@ def compile_shader(source: str, checked: bool = False, loops: bool = True) -> Pa
     directory = cache_directory("kernels")
     loops = loops and not checked and not os.environ.get(FIBERS_VARIABLE)
     key = _key(source, compiler, loops)
+    warn_without_parser()  # also where the library is in the cache already
     found = find(directory, key, ".so")
     if found is not None:
         return found

@@ -1,6 +1,6 @@
 """What Metal's compiler refuses and C++ compilers do not, held to one syntax tree of the shader."""
 
-from anymps.metal.law._rules import refused_by_law
+from anymps.metal.law._rules import refused_by_law, warn_without_parser
 from anymps.metal.law._tree import Tree, has_parser
 
-__all__ = ["Tree", "has_parser", "refused_by_law"]
+__all__ = ["Tree", "has_parser", "refused_by_law", "warn_without_parser"]

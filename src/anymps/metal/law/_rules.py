@@ -17,12 +17,11 @@ _RULES = (refused_pointers, refused_conversions, refused_language, refused_kerne
 
 
 def refused_by_law(text: str, torch_headers: Path) -> list[Refused]:
-    """All that Metal's compiler refuses of a shader, in the order of the text. Without libclang a warning, once.
+    """All that Metal's compiler refuses of a shader, in the order of the text. Without libclang nothing is.
 
     `torch_headers` is the folder that has `c10/metal`.
     """
     if not has_parser():
-        _say_unheld()
         return []
     try:
         tree = Tree(text, torch_headers)
@@ -34,7 +33,10 @@ def refused_by_law(text: str, torch_headers: Path) -> list[Refused]:
 
 
 @functools.cache
-def _say_unheld() -> None:
+def warn_without_parser() -> None:
+    """Says once in a process that shaders are not held to the rules, if libclang is missing."""
+    if has_parser():
+        return
     _warn(
         "Metal shaders are not held to the rules of Metal's language, since libclang is not installed: what compiles "
         "here may be refused on a Mac (pip install libclang)"
