@@ -848,7 +848,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
         "  tied\\n  float64 -> float32, cuda:0 -> cpu, saves 3.9 KiB\n"
         "  half    cuda:0 -> cpu\n"
         "  one storage: a, tied\\n\n"
-        "  warning: a, tied\\n: 1000 values beyond float32 became inf\n",
+        "  warning: a, tied\\n: 1,000 values beyond float32 became inf\n",
         "",
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from anymps._errors import CheckpointError
+from anymps._text import plural
 from anymps.checkpoints._dtypes import Dtype, for_mps
 from anymps.checkpoints._report import Change, FileReport
 from anymps.checkpoints._safetensors import Part, open_safetensors, write_safetensors
@@ -17,7 +18,7 @@ from anymps.checkpoints._tensors import View, find_tensors, named_tensors
 from anymps.checkpoints._torch_file import LEGACY_START, ZIP_START, TorchFile, open_torch_file
 from anymps.checkpoints._torch_writer import write_torch
 from anymps.checkpoints._values import Loss, converted
-from anymps.checkpoints._words import counted, printable
+from anymps.checkpoints._words import printable
 
 Format = Literal["torch", "safetensors"]
 
@@ -169,8 +170,8 @@ def _note(report: FileReport, name: str, dtype: Dtype, shape: tuple[int, ...], d
 
 def _note_loss(report: FileReport, name: str, loss: Loss) -> None:
     if loss.overflowed:
-        report.remarks.append(f"{printable(name)}: {counted(loss.overflowed, 'value')} beyond float32 became inf")
+        report.remarks.append(f"{printable(name)}: {plural(loss.overflowed, 'value')} beyond float32 became inf")
     if loss.integers:
         report.remarks.append(
-            f"{printable(name)}: {counted(loss.integers, 'whole number')} above 2**24 changed, float32 cannot hold them"
+            f"{printable(name)}: {plural(loss.integers, 'whole number')} above 2**24 changed, float32 cannot hold them"
         )

@@ -9,8 +9,3 @@ def printable(text: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape", "replace").decode() for letter in text
     )
     return line if len(line) <= 200 else f"{line[:199]}…"
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number with its noun: `1 tensor`, `2 tensors`."""
-    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
 from anymps._own_imports import hide_from_script
 from anymps._own_python import OwnPython
@@ -19,11 +18,6 @@ def remember() -> None:
         hide_from_script()
 
 
-@contextmanager
-def as_it_was() -> Iterator[None]:
+def as_it_was() -> AbstractContextManager[None]:
     """Work, within this, in that Python; in the one that is there where nothing was taken down."""
-    if _python is None:
-        yield
-        return
-    with _python.restored():
-        yield
+    return nullcontext() if _python is None else _python.restored()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -26,12 +25,7 @@ def remember(config: pytest.Config, settings: Settings) -> None:
     config.add_cleanup(python.close)
 
 
-@contextmanager
-def as_it_was(config: pytest.Config) -> Iterator[None]:
-    """Work, within this, in that Python."""
+def as_it_was(config: pytest.Config) -> AbstractContextManager[None]:
+    """Work, within this, in that Python; in the one that is there where nothing was taken down."""
     python = config.stash.get(_PYTHON, None)
-    if python is None:
-        yield
-        return
-    with python.restored():
-        yield
+    return nullcontext() if python is None else python.restored()

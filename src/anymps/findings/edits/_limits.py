@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from anymps.findings.edits._code import Code
+from anymps.findings.edits._device_text import name_of
 from anymps.findings.edits._model import Splice
 
 # Types of which a text with any device is a value.
@@ -35,14 +36,14 @@ def widened(code: Code, node: ast.AST, limited: Iterable[str]) -> list[Splice] |
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         kind = given.get("type")
         listed += [given["choices"]] if "choices" in given else []
-        if isinstance(kind, ast.Call) and _last(kind.func) == "Choice":
+        if isinstance(kind, ast.Call) and name_of(kind.func) == "Choice":
             listed += kind.args[:1]
         child, parent = call, code.parents.get(call)  # `device: Literal["cuda", "cpu"] = field(default="cuda")`
     if isinstance(parent, ast.AnnAssign):
-        names.add(_last(parent.target))
+        names.add(name_of(parent.target))
         kinds.append(parent.annotation)
     elif isinstance(parent, ast.Assign):
-        names |= {_last(part) for target in parent.targets for part in (target, *getattr(target, "elts", ()))}
+        names |= {name_of(part) for target in parent.targets for part in (target, *getattr(target, "elts", ()))}
     elif isinstance(parent, ast.arguments):
         parameter = parameter_with(parent, child)
         names |= {parameter.arg} if parameter is not None else set()
@@ -50,7 +51,9 @@ def widened(code: Code, node: ast.AST, limited: Iterable[str]) -> list[Splice] |
     if names & set(limited):
         return None
     for kind in filter(None, kinds):
-        literals = [it.slice for it in ast.walk(kind) if isinstance(it, ast.Subscript) and _last(it.value) == "Literal"]
+        literals = [
+            it.slice for it in ast.walk(kind) if isinstance(it, ast.Subscript) and name_of(it.value) == "Literal"
+        ]
         if not literals and not _words(kind) <= _ANY_TEXT:
             return None  # an enumeration, or another name of a Literal
         listed += literals
@@ -62,7 +65,7 @@ def limited_names(nodes: Iterable[ast.AST]) -> frozenset[str]:
     """The names whose value must be one of several devices, CUDA and no mps among them."""
     every = tuple(nodes)
     tables = {
-        _last(target)
+        name_of(target)
         for node in every
         if isinstance(node, ast.Assign) and _is_closed(node.value)
         for target in node.targets
@@ -72,11 +75,11 @@ def limited_names(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 def _limited_by(node: ast.AST, tables: set[str]) -> Iterator[str]:
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-        if _is_closed(node.comparators[0]) or _last(node.comparators[0]) in tables:
-            yield _last(node.left)
+        if _is_closed(node.comparators[0]) or name_of(node.comparators[0]) in tables:
+            yield name_of(node.left)
     elif isinstance(node, ast.Subscript):
-        if _is_closed(node.value) or _last(node.value) in tables:
-            yield _last(node.slice)
+        if _is_closed(node.value) or name_of(node.value) in tables:
+            yield name_of(node.slice)
     elif isinstance(node, ast.If):
         tests = [node.test]
         while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
@@ -87,7 +90,7 @@ def _limited_by(node: ast.AST, tables: set[str]) -> Iterator[str]:
     elif isinstance(node, ast.Match):
         values = [it.value for case in node.cases for it in ast.walk(case.pattern) if isinstance(it, ast.MatchValue)]
         if _names_no_mps(values):
-            yield _last(node.subject)
+            yield name_of(node.subject)
 
 
 def _compared(tests: Iterable[ast.expr]) -> Iterator[str]:
@@ -95,7 +98,7 @@ def _compared(tests: Iterable[ast.expr]) -> Iterator[str]:
     values: dict[str, list[ast.expr]] = {}
     for test in tests:
         if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq):
-            values.setdefault(_last(test.left), []).append(test.comparators[0])
+            values.setdefault(name_of(test.left), []).append(test.comparators[0])
     yield from (name for name, given in values.items() if _names_no_mps(given))
 
 
@@ -148,14 +151,7 @@ def _words(annotation: ast.expr) -> set[str]:
     found: set[str] = set()
     for it in ast.walk(annotation):
         if isinstance(it, ast.Attribute) or (isinstance(it, ast.Name) and it not in inner):
-            found.add(_last(it))
+            found.add(name_of(it))
         elif isinstance(it, ast.Constant):
             found.add(str(it.value))
     return found
-
-
-def _last(node: ast.AST) -> str:
-    """`device` of `args.device` and `config["device"]`."""
-    if isinstance(node, ast.Subscript):
-        return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
