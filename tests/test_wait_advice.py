@@ -123,6 +123,11 @@ def test_a_value_that_is_kept(source: str, fix: str) -> None:
             "epoch.",
         ),
         (
+            "if not (torch.isinf(p.grad) | torch.isnan(p.grad)).any():",
+            "Count on the device, `bad += (torch.isinf(p.grad) | torch.isnan(p.grad)).any()`, and test the count every "
+            "50 steps or once an epoch.",
+        ),
+        (
             "if not math.isfinite(loss.item()):",
             "Count on the device, `bad += ~loss.isfinite()`, and test the count every 50 steps or once an epoch.",
         ),

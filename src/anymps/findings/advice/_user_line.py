@@ -180,6 +180,8 @@ class UserLine:
             if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and _name(inner) in _REDUCING:
                 after = f".{_name(inner)}()"
                 inner = inner.func.value
+            if after and isinstance(inner, ast.BinOp) and _is_not_finite(inner):
+                return f"({self._text(inner)}){after}"
             if not isinstance(inner, ast.Call) or _name(inner) not in _FINITE:
                 continue
             if isinstance(inner.func, ast.Attribute) and not inner.args:  # loss.isnan()
@@ -316,6 +318,15 @@ def _is_of_math(call: ast.Call) -> bool:
 def _name(call: ast.Call) -> str:
     """`isnan` of `torch.isnan(loss)`."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _is_not_finite(node: ast.expr) -> bool:
+    """`x.isinf() | x.isnan()`, `torch.isnan(x) | ~torch.isfinite(y)`: true for what is not finite."""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.BitOr) and _is_not_finite(node.left) and _is_not_finite(node.right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return isinstance(node.operand, ast.Call) and _name(node.operand) == "isfinite"
+    return isinstance(node, ast.Call) and _name(node) in ("isinf", "isnan")
 
 
 def _tensor_of(node: ast.expr) -> ast.expr:
