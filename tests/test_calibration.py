@@ -98,6 +98,16 @@ def test_dispatches_that_were_not_timed_are_as_slow_as_the_others() -> None:
         assert fit(left, MAC, TORCH, DAY, shipped()).microseconds == pytest.approx(slow.microseconds, rel=0.01)
 
 
+def test_what_the_device_is_busy_with_says_nothing_of_the_host() -> None:
+    """A kernel as long as its dispatch: three timings of it that are three times too long change its class alone."""
+    call = OperatorCall.parse(ADD.format("float32[256, 128]"))
+    dispatch = expected_seconds(TINY, "pipe", MAC, TORCH, shipped())
+    alone = expected_seconds(call, "pipe", MAC, TORCH, shipped())
+    assert 0.7 * dispatch < alone < 3 * dispatch
+    rows = timings(shipped()) + [Timed(call, "pipe", 3 * alone)] * 3
+    assert fit(rows, MAC, TORCH, DAY, shipped()).microseconds["kernel_host"] == pytest.approx(5.116)
+
+
 def test_a_blocking_copy_may_be_as_quick_as_a_wait() -> None:
     """What is left of it without the wait is next to nothing, not what is shipped."""
     quick = [Timed(call, "sync", 140e-6) for call in (SMALL_COPY, BACK)]

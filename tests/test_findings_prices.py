@@ -8,6 +8,7 @@ from anymps import parse_mac
 from anymps.cost import Happening, OperatorCall, predict_operator
 from anymps.findings import Finding, find, wait_places
 from anymps.findings._costs import FALLBACK, ITEM, LAUNCH
+from anymps.findings._prices import cost_without
 from anymps.forecast import forecast, with_fused_optimizer, without_fills
 from anymps.record import Phase, Recording
 from anymps.report._words import limits
@@ -49,6 +50,18 @@ def test_a_wait_costs_what_the_step_would_save() -> None:
         assert place.cost_per_step_ns == pytest.approx((low, high), abs=1)
     assert saved["fallback"] > 10 * saved["item"]
     assert saved["fallback"] > 39 * MS
+
+
+def test_more_waits_than_a_step_has_cost_no_more_than_all() -> None:
+    """A typical step need not have as many as the mean of the run; half of them cost half."""
+    recording = reading()
+    step = forecast(recording)
+    (place,) = (it.place for it in step.waits if it.place.wait.label == "item")
+    whole = cost_without(step, [place], 1)
+    assert whole is not None
+    assert cost_without(step, [place], 7) == whole
+    assert cost_without(step, [place], 0.5) == pytest.approx([it / 2 for it in whole])
+    assert cost_without(step, [place], 0) is None
 
 
 def test_findings_are_sorted_by_it() -> None:

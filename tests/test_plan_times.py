@@ -60,6 +60,11 @@ def test_without_ground_there_are_no_times() -> None:
     """No complete step, or too many calls without a class."""
     unknown = Happening("kernel", OperatorCall("aten::linalg_svd", ("float32[4, 4]",), ("float32[4, 4]",)))
     assert step_times(replace(BASE, work=None), fitting(8), "2.13") == ()
+    assert BASE.work is not None
+    known = Happening("kernel", OperatorCall("aten::relu", ("float32[4, 4]",), ("float32[4, 4]",)))
+    enough, too_few = (replace(BASE.work, happenings=(known,) * number + (unknown,)) for number in (9, 8))
+    assert step_times(replace(BASE, work=enough), fitting(8), "2.13") != ()
+    assert step_times(replace(BASE, work=too_few), fitting(8), "2.13") == ()
     assert step_times(replace(BASE, work=StepWork((unknown,) * 3, 1)), fitting(8), "2.13") == ()
 
 

@@ -173,6 +173,16 @@ def test_entries_outside_of_their_step_add_no_time() -> None:
     assert first[Phase.BACKWARD] == (1.0, 800.0)
 
 
+def test_a_long_entry_takes_no_time_from_a_later_phase() -> None:
+    """One of another thread that ends after the step, and a call beside it."""
+    builder = RecordingBuilder(start_ns=1000)
+    builder.entry(ADD, start_ns=1200, duration_ns=600_000, phase=Phase.BACKWARD, thread=1)
+    builder.entry(ADD, start_ns=1900, duration_ns=50, phase=Phase.OPTIMIZER)
+    builder.end_step(2000)
+    first = {share.phase: share.time_ns for share in builder.close().step_table().first}
+    assert (first[Phase.BACKWARD], first[Phase.OPTIMIZER]) == (1000.0, 0.0)
+
+
 def test_fallbacks() -> None:
     """A fallback is told with its place, modules, phases, steps and bytes."""
     assert train().close().fallbacks() == (

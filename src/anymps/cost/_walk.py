@@ -36,6 +36,9 @@ from anymps.cost._predict import (
 from anymps.cost._tensors import OperatorCall
 from anymps.mac import Mac
 
+_LEAST_COVERED: Final = 0.9
+"""Of a step's calls: with fewer predicted ones there is no time."""
+
 HappeningKind = Literal["kernel", "view", "copy", "wait", "fallback", "batch"]
 
 # A fallback's CPU where its time was not seen: half the bandwidth, up to that of one cluster of cores, and half of what
@@ -123,6 +126,11 @@ class WalkedStep:
     _stretches: tuple[Stretch, ...] = field(default=(), repr=False, compare=False)
     _moves: Sequence[Move] = field(default=(), repr=False, compare=False)
     _start: tuple[float, float] = field(default=(0.0, 0.0), repr=False, compare=False)
+
+    @property
+    def covered(self) -> bool:
+        """Whether enough of the calls have a time that the step's is worth telling."""
+        return self.predicted >= _LEAST_COVERED * self.calls
 
     @property
     def host_track(self) -> Sequence[Busy]:

@@ -22,9 +22,6 @@ _SPEED_HERE: Final = 0.65
 _BUSY: Final = 0.05
 """The share of a step's time from which on it is told that the machine was busy: less hardly moves the interval."""
 
-_LEAST_COVERED: Final = 0.9
-"""Of a step's calls: with fewer predicted ones there is no time."""
-
 _MOST_NAMED: Final = 3
 """Operators without a predicted time that the reason names."""
 
@@ -218,7 +215,7 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes
     if alone:
         found = [*found, Happening("wait", waits=True, part=Phase.OTHER)]
     time = walk_step(found, mac, torch, busy=busy)
-    if time.predicted < _LEAST_COVERED * time.calls:
+    if not time.covered:
         raise CostError(
             f"anymps: no time can be predicted for this Mac: only {time.predicted:,} of the step's {time.calls:,} "
             f"calls have a predicted time (missing: {_missing(time)})"

@@ -11,7 +11,6 @@ from anymps._errors import CostError
 from anymps.cost import Happening, OperatorCall, WalkedStep, walk_step
 from anymps.forecast import StepWork
 from anymps.mac import Mac
-from anymps.plan._times import LEAST_COVERED
 
 KNEE: Final = 0.9
 """Share of the most samples a second from which on a larger batch gives next to nothing more (our choice)."""
@@ -167,6 +166,6 @@ def _row(work: StepWork | None, batch: int, mac: Mac, torch: str) -> BatchTime |
         time = walk_step(work.happenings, mac, torch)
     except CostError:
         return None
-    if not time.device or time.predicted < LEAST_COVERED * time.calls:
+    if not time.device or not time.covered:
         return None
     return BatchTime(batch, time, batch * max(1, work.batches) / time.seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from anymps._errors import CostError
 from anymps.cost import WalkedStep, walk_step
@@ -12,9 +11,6 @@ from anymps.mac import Mac, all_macs
 from anymps.plan._measure import Measured
 from anymps.plan._others import Kind
 from anymps.plan._trace import Outcome, Verdict
-
-LEAST_COVERED: Final = 0.9
-"""Of a step's calls: with fewer predicted ones there is no time."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ def _time(measured: Measured, mac: Mac, verdict: Verdict, torch: str) -> MacTime
         time = walk_step(work.happenings, mac, torch)
     except CostError:
         return MacTime(mac, verdict, None)
-    if not time.device or time.predicted < LEAST_COVERED * time.calls:
+    if not time.device or not time.covered:
         return MacTime(mac, verdict, None)
     samples = measured.batch * max(1, work.batches) / time.seconds if measured.batch else None
     reads_tokens = measured.sequence is not None and measured.kind is Kind.TOKENS
