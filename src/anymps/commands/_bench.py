@@ -42,7 +42,7 @@ _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
     type=click.FloatRange(0),
     default=0.5,
     show_default=True,
-    help="For a function: more runs until they took this many seconds.",
+    help="For a function: repeat until the runs took this many seconds.",
 )
 @click.option("--calls", type=click.IntRange(1), default=1, show_default=True, help="For a function: calls in one run.")
 @click.option(
@@ -78,15 +78,15 @@ def bench(
 ) -> int:
     """Time a function, or the optimizer steps of a script.
 
-    The device is idle before each run and done after it. A function that has a parameter `device` is called with it;
+    The device is synchronised before and after each run. A function that has a parameter `device` is called with it;
     if it returns a function, it has prepared something, and what it returned is timed. What the code prints goes to
     stderr.
 
-    A few more steps or calls are recorded then, and their time on this Mac is predicted: the two stand side by side.
-    The virtual device's times are compared with nothing; there the prediction stands alone.
+    A few more steps or calls are then recorded, and their predicted time on this Mac is shown beside the measured one.
+    On the virtual device only the prediction counts: its own times say nothing about a Mac.
 
-    With --calibrate no function or script is timed, but the Mac itself: about three minutes of products, convolutions,
-    reductions, copies and waits. What they took is kept for its chip and this release of torch, and forecasts use it.
+    With --calibrate, the Mac itself is timed instead: about three minutes of products, convolutions, reductions, copies
+    and waits. The timings are kept for its chip and this release of torch, and predictions use them.
     """
     if wants_calibration:
         if words:

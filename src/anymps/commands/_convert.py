@@ -22,7 +22,7 @@ from anymps.report import clean, plural, size
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", required=False, type=click.Path(path_type=Path))
 @click.option("--to", type=click.Choice(["safetensors"]), help="Write torch files in this format.")
-@click.option("--force", is_flag=True, help="Replace OUT if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
 @click.option("--dry-run", is_flag=True, help="Read and convert everything, write nothing; OUT may be left out.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
 def convert(

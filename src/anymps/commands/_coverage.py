@@ -43,14 +43,14 @@ _KINDS = {
 }
 
 
-@click.command(short_help="Tell what torch does on mps with an operator.")
+@click.command(short_help="Show what torch does with an operator on mps.")
 @click.argument("operator", required=False)
 @click.option("--torch", "version", metavar="VERSION", help="Ask about this release instead of the installed one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def coverage(operator: str | None, version: str | None, as_json: bool) -> int:
-    """Tell what torch does on mps with an operator; without one, how many operators it has there.
+    """Show what torch does with an operator on mps; without one, how many operators it has there.
 
-    An operator is named as people name it: take, aten::take.out, torch.linalg.qr, or a pattern such as '*pool*'. The
+    Name an operator as you would write it: take, aten::take.out, torch.linalg.qr, or a pattern such as '*pool*'. The
     answer is read from the installed torch's files, without importing it.
     """
     release = _release(version)

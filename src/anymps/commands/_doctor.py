@@ -27,11 +27,11 @@ _DEVICES = {
 }
 
 
-@click.command(short_help="Tell why mps is or is not there, and what to do next.")
+@click.command(short_help="Explain why mps is or is not available, and what to do next.")
 @click.option("--json", "as_json", is_flag=True, help="Print facts and diagnosis as JSON.")
 @click.option("--python", type=click.Path(path_type=Path), help="Ask another interpreter, and so its torch.")
 def doctor(as_json: bool, python: Path | None) -> int:
-    """Tell why mps is or is not there on this machine, and what to do next.
+    """Explain why mps is or is not available on this machine, and what to do next.
 
     Changes nothing and builds nothing. Ends with 0 if anymps can give a device here, real or virtual, else with 1.
     """

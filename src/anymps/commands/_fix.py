@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     short_help="Fix a script's findings, keeping only changes that are proved.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
-@click.option("--mac", metavar="MAC", help='The Mac to be: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
+@click.option("--mac", metavar="MAC", help='The Mac to act as: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
 @click.option(
     "--fallback/--no-fallback", default=None, help="Run operators without an MPS kernel on the CPU, or raise."
 )
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
 )
 @click.option("--write", is_flag=True, help="Apply the patch.")
-@click.option("--force", is_flag=True, help="With --write: also where git does not keep a file as it is.")
+@click.option(
+    "--force", is_flag=True, help="With --write: change files even if their present state is not committed to git."
+)
 @click.option("--seconds", type=click.FloatRange(1), default=600, show_default=True, help="How long one run may take.")
 @click.option(
     "--steps", type=click.IntRange(1), help="End each run after so many steps of the optimizer.  [default: to its end]"
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     type=click.IntRange(2),
     default=3,
     show_default=True,
-    help="How much time all runs may take, in runs of the script.",
+    help="Time for all runs together, in times of one run of the script.",
 )
 @click.option("--unproved", is_flag=True, help="Also change lines to which the run did not come.")
 @click.option("--prove", hidden=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anymps.record import Recording
 
 
-@click.command(short_help="Make one recording of many.")
+@click.command(short_help="Combine recordings into one.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", metavar="FILE", required=True, type=click.Path(path_type=Path), help="The new recording."

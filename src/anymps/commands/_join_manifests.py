@@ -14,7 +14,7 @@ from anymps.commands._show import say
 from anymps.report import plural
 
 
-@click.command("join-manifests", short_help="Make one manifest of those of the shards.")
+@click.command("join-manifests", short_help="Merge the manifests of a suite's shards.")
 @click.argument("files", nargs=-1, required=True, metavar="SHARD...", type=click.Path(path_type=Path))
 @click.option(
     "--into", metavar="FILE", required=True, type=click.Path(path_type=Path),
@@ -23,8 +23,8 @@ from anymps.report import plural
 def join_manifests(files: tuple[Path, ...], into: Path) -> int:
     """Bring a manifest up to date from shards of a suite, each of which ran a part of the tests.
 
-    Each SHARD is a copy of the manifest that `pytest --mps --mps-update-manifest` has changed. What one of them added,
-    changed or took out, is so in FILE; all else in FILE stays. Needs no torch.
+    Each SHARD is a copy of the manifest that `pytest --mps --mps-update-manifest` has changed. FILE gets what each of
+    them added, changed or removed; the rest of FILE stays. Needs no torch.
     """
     if any(file.resolve() == into.resolve() for file in files):
         raise UsageError(f"--into {into} is one of the shards, too: give it as it was before they ran")

@@ -63,7 +63,7 @@ def finding_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--fail-on",
             type=click.Choice(FAIL_ON),
-            help=f"End with {FINDINGS} if there are findings of this severity or above.",
+            help=f"Exit with {FINDINGS} if there are findings of this severity or above.",
         ),
     ):
         command = option(command)

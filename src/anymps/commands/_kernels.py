@@ -91,7 +91,7 @@ def list_(pattern: str, release: str | None, as_json: bool) -> int:
     return 0
 
 
-@kernels.command(short_help="Tell how a kernel is called.")
+@kernels.command(short_help="Show a kernel's signature.")
 @click.argument("name")
 @_release_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")

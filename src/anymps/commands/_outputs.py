@@ -34,7 +34,7 @@ def root_option(function: _F) -> _F:
         "--root",
         metavar="DIRECTORY",
         callback=lambda context, option, value: None if value is None else os.path.realpath(value),
-        help="The directory that sarif and github tell paths from, such as the checkout; else the one of the run.",
+        help="Make paths in sarif and github relative to this directory, such as the checkout. Default: the run's.",
     )(function)
 
 

@@ -65,13 +65,13 @@ def _steps(text: str) -> tuple[int, int]:
 
 
 @click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
-@click.option("--mac", metavar="MAC", help='The Mac to be: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
+@click.option("--mac", metavar="MAC", help='The Mac to act as: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
 @torch_option
 @click.option(
     "--fallback/--no-fallback",
     default=None,
     help="Run operators without an MPS kernel on the CPU, or raise (PYTORCH_ENABLE_MPS_FALLBACK). "
-    "Neither: as the environment says.",
+    "Default: what the environment says.",
 )
 @click.option("--record", metavar="FILE", type=click.Path(path_type=Path), help="Keep the recording in this file.")
 @click.option(
@@ -88,7 +88,7 @@ def _steps(text: str) -> tuple[int, int]:
 @click.option(
     "--strict-copies",
     is_flag=True,
-    help="Let copies to the CPU with non_blocking=True arrive at the next wait only (ANYMPS_STRICT_COPIES=1).",
+    help="Let copies to the CPU with non_blocking=True arrive no sooner than the next wait (ANYMPS_STRICT_COPIES=1).",
 )
 @click.option(
     "--check-shaders",
@@ -109,13 +109,13 @@ def _steps(text: str) -> tuple[int, int]:
 @click.option(
     "--alone",
     is_flag=True,
-    help="Run a script for many processes as the only one: NCCL and what it sends are passed over and told "
+    help="Run one process of a script that needs several: NCCL and its transfers are skipped and reported "
     "(ANYMPS_ALONE=1).",
 )
 @click.option(
     "--no-children",
     is_flag=True,
-    help="Do not give new processes that the script starts a device, and do not record them.",
+    help="Do not give processes that the script starts the device, and do not record them.",
 )
 @click.option(
     "--steps",
@@ -126,7 +126,7 @@ def _steps(text: str) -> tuple[int, int]:
 @click.option(
     "--kernels",
     type=click.Choice(["cpu", "real"]),
-    help="What computes: this machine's CPU, or PyTorch's own Metal kernels where their launches are known, after "
+    help="Compute on this machine's CPU, or with PyTorch's own Metal kernels where their launches are known, after "
     "`anymps kernels add` (ANYMPS_KERNELS).",
 )
 @click.option(
@@ -134,7 +134,7 @@ def _steps(text: str) -> tuple[int, int]:
     is_flag=True,
     help="Show steps, waits and memory while the script runs, and write the pages of --report html=FILE meanwhile.",
 )
-@click.option("--allow-unused", is_flag=True, help="End with 0 even if nothing ran on mps.")
+@click.option("--allow-unused", is_flag=True, help="Exit with 0 even if nothing ran on mps.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the full report at the end, not the short one.")
 @click.option("--no-arguments", is_flag=True, help="Leave the script's arguments out of the recording and the reports.")
 @click.option("--no-report", is_flag=True, help="Show no report at the end.")
@@ -142,7 +142,7 @@ def _steps(text: str) -> tuple[int, int]:
     "--report-to",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the whole report to this file: as html, json, md or sarif if it ends so, else as text.",
+    help="Write the whole report to this file: .html, .json, .md or .sarif, else text.",
 )
 @finding_options
 @report_option
@@ -175,7 +175,7 @@ def run(
     words: tuple[str, ...],
     **choice: Any,
 ) -> int:
-    """Run a script, or a notebook, on the mps device and tell what happened.
+    """Run a script, or a notebook, on the mps device and report what happened.
 
     The script runs as `python` would run it, with its own output, input and exit status. A short report goes to stderr;
     `-v` shows the whole one, and so does `anymps report` afterwards.
