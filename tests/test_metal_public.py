@@ -62,6 +62,23 @@ FORMS: dict[str, tuple[str, list[float]]] = {
         }""",
         [11, 12, 13, 14, 15, 108, 109, 110, 113, 114, 115, 8, 9, 10, 11, 12],
     ),
+    "the least number by shifts, twice, where lanes past the end keep theirs": (
+        """
+        struct Pair { uint at; float value; };
+        Pair shifted(Pair p, ushort by) { return {simd_shuffle_down(p.at, by), simd_shuffle_down(p.value, by)}; }
+        kernel void f(device float* out, uint i [[thread_index_in_simdgroup]]) {
+          Pair best{i, 9.0f - (i == 20) * 2};
+          for (int turn = 0; turn < 2; ++turn)
+            for (ushort by = 16; by > 0; by /= 2) {
+              Pair other = shifted(best, by);
+              if (other.value < best.value) best = other;
+            }
+          if (i == 0) { out[0] = best.at; out[1] = best.value; }
+          float up = simd_shuffle_up(float(i), 2), down = quad_shuffle_down(float(i), 3), left = quad_shuffle_up(float(i), 1);
+          if (i < 4) { out[2 + i] = up; out[6 + i] = down; out[10 + i] = left; }
+        }""",
+        [20, 7, 0, 1, 0, 1, 3, 1, 2, 3, 0, 0, 1, 2],
+    ),
     "conversions and constructors that address spaces tell apart": (
         """
         struct Two {

@@ -160,6 +160,8 @@ template <class T, Move move, unsigned Width> void shuffle(void* const* slots, u
       mine.result = is_there(lanes, from) ? at<T>(slots, from).fill : mine.fill;
     } else if (source >= 0 && source < int(Width) && is_there(lanes, base + unsigned(source))) {
       mine.result = at<T>(slots, base + unsigned(source)).value;
+    } else if ((move == Down && to >= int(Width)) || (move == Up && to < 0)) {
+      mine.result = mine.value;  // nothing wraps around: these lanes keep what they have
     } else {
       ANYMPS_IF_CHECKED(if (source >= 0 && source < int(Width)) anymps_check_lane(lane, base + unsigned(source));)
       mine.result = T(0);
