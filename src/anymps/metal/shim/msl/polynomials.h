@@ -108,17 +108,26 @@ ANYMPS_INLINE float tanh(float x) {
   return size < 0.625f ? near : (x < 0.0f ? -far : far);
 }
 
-// The argument less a multiple of pi / 2, in double: exact enough up to about 2^30.
+// The argument less a multiple of pi / 2, in double, and the last bits of that multiple: with fused products exact enough up
+// to 2^50, without them up to 2^30. Beyond that it is taken for zero, so that sin and cos stay within 1.
 struct Quadrant {
   float r;
   int k;
 };
 ANYMPS_INLINE Quadrant quadrant(float x) {
   const double wide = static_cast<double>(x);
-  const double n = (wide * 0.636619772367581343 + 6755399441055744.0) - 6755399441055744.0;
+  const double sum = wide * 0.636619772367581343 + 6755399441055744.0;  // 1.5 * 2^52: the integer is in its last bits
+  const double n = sum - 6755399441055744.0;
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  const double r = __builtin_fma(n, -6.12323399573676604e-17, __builtin_fma(n, -1.57079632679489656, wide));
+  constexpr double largest = 1125899906842624.0;
+#else
   const double r = (wide - n * 1.57079632679489656) - n * 6.12323399573676604e-17;
-  const double near = n < 1073741824.0 && n > -1073741824.0 ? n : 0.0;
-  return {static_cast<float>(r), static_cast<int>(near)};
+  constexpr double largest = 1073741824.0;
+#endif
+  const bool near = wide < largest && wide > -largest;
+  const int k = static_cast<int>(__builtin_bit_cast(long, sum));
+  return {near ? static_cast<float>(r) : 0.0f, near ? k : 0};
 }
 ANYMPS_INLINE float sin_core(float r) {
   const float z = r * r;
