@@ -70,7 +70,6 @@ def test_source_that_does_not_compile(source: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("source", "feature"),
     [
-        ("kernel void f(metal::texture2d<float> t [[texture(0)]]) {}", "textures (program_source:1)"),
         (
             "#include <metal_tensor>\nkernel void f(metal::tensor_handle t) {}",
             "Metal 4 tensor operations (program_source:2)",

@@ -80,7 +80,7 @@ def test_a_thread_that_has_returned_is_not_waited_for() -> None:
 
 
 def test_lanes_of_simd_groups() -> None:
-    """Shuffles, prefixes, votes and quads of a whole and a partial SIMD group; absent lanes are zero, and shifts wrap nowhere."""
+    """Shuffles, prefixes, votes and quads of whole and partial groups; absent lanes are zero, shifts do not wrap."""
     out = torch.zeros(40, 16, dtype=torch.int32, device="mps")
     library(GROUPS).lanes(out, threads=40, group_size=40)
     rows = out.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ OWN = {"rint": torch.round, "fabs": torch.abs, "round": lambda x: x.sign() * (x.
 
 
 def _spread(places: tuple[float, ...]) -> torch.Tensor:
-    parts = [torch.linspace(a, b, 4001, dtype=torch.float64) for a, b in zip(places, places[1:], strict=False)]
+    parts = [torch.linspace(a, b, 4001, dtype=torch.float64) for a, b in pairwise(places)]
     return torch.cat([*parts, torch.tensor(SPECIAL, dtype=torch.float64)]).float()
 
 
@@ -99,7 +100,15 @@ INTEGERS = {
     "ulong": torch.uint64,
 }
 PAIRS = ("min(x, y)", "max(x, y)", "mulhi(x, y)", "addsat(x, y)", "subsat(x, y)", "hadd(x, y)", "rhadd(x, y)")
-BITS = ("absdiff(x, y)", "popcount(x)", "clz(x)", "ctz(x)", "reverse_bits(x)", "rotate(x, T(3))", "clamp(x, T(3), T(90))")
+BITS = (
+    "absdiff(x, y)",
+    "popcount(x)",
+    "clz(x)",
+    "ctz(x)",
+    "reverse_bits(x)",
+    "rotate(x, T(3))",
+    "clamp(x, T(3), T(90))",
+)
 WHOLE = HEAD + "".join(
     f"kernel void of_{name}(device const {name}* a, device const {name}* b, device {name}* out,"
     " uint i [[thread_position_in_grid]]) {\n"

@@ -74,7 +74,8 @@ FORMS: dict[str, tuple[str, list[float]]] = {
               if (other.value < best.value) best = other;
             }
           if (i == 0) { out[0] = best.at; out[1] = best.value; }
-          float up = simd_shuffle_up(float(i), 2), down = quad_shuffle_down(float(i), 3), left = quad_shuffle_up(float(i), 1);
+          float up = simd_shuffle_up(float(i), 2), down = quad_shuffle_down(float(i), 3);
+          float left = quad_shuffle_up(float(i), 1);
           if (i < 4) { out[2 + i] = up; out[6 + i] = down; out[10 + i] = left; }
         }""",
         [20, 7, 0, 1, 0, 1, 3, 1, 2, 3, 0, 0, 1, 2],

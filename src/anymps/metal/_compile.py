@@ -18,7 +18,6 @@ from anymps.metal._cache import cache_directory, find, keep, work_folder
 from anymps.metal._call_places import CALLED
 from anymps.metal._compiler import CHECKING, RUNTIME, SHIM, Compiler, find_compiler, tool_key
 from anymps.metal._diagnostics import metal_error, source_line, syntax_error
-from anymps.metal._function_constants import NeedsConstant
 from anymps.metal._headers import includes_torch, precompiled, torch_headers, translated_headers
 from anymps.metal._host_code import POISONED, refused_globals, refused_host_code
 from anymps.metal._launchers import launchers
@@ -117,10 +116,7 @@ def _make(source: str, compiler: Compiler, library: Path, loops: bool, chains: b
     synced = translated_headers()[1] if with_torch else frozenset()
 
     def say(missing: Unsupported) -> str:
-        place = f"{SOURCE_NAME}:{source_line(prepared, missing.offset)}"
-        if isinstance(missing, NeedsConstant):
-            return missing.sentence(place)
-        return f"anymps: {missing} ({place}) cannot be used on the virtual mps device"
+        return missing.sentence(f"{SOURCE_NAME}:{source_line(prepared, missing.offset)}")
 
     try:
         translation = translate(text, synced, loops, chains)

@@ -28,6 +28,8 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         try:
             if kernel.constants:
                 raise NeedsConstant(kernel.name, kernel.constants[0])
+            if kernel.unbound is not None:
+                raise kernel.unbound
             lines += _launcher(number, kernel)
         except Unsupported as missing:
             rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0}}')

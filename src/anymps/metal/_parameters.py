@@ -40,6 +40,10 @@ class Unsupported(Exception):
         super().__init__(feature)
         self.offset = offset
 
+    def sentence(self, place: str) -> str:
+        """What is said of it; it stands at `place`."""
+        return f"anymps: {self} ({place}) cannot be used on the virtual mps device"
+
 
 def buffer_places(parameters: Sequence[Parameter]) -> list[int | None]:
     """The buffer of each parameter: the one it names, else the next that nobody names; None for a position."""

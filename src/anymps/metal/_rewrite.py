@@ -28,6 +28,7 @@ from anymps.metal._structure import (
     split_commas,
 )
 from anymps.metal._tokens import Edit, Rewritten, Token, apply, blank, tokenize
+from anymps.metal._unbound import Unbound, argument_buffer, decline_images, pointer_classes
 
 _SWIZZLE = re.compile(r"[xyzw]{2,4}|[rgba]{2,4}")
 _PLACES = {letter: str("xyzw".index(letter)) for letter in "xyzw"} | {
@@ -41,11 +42,6 @@ _SYNCS = re.compile(
     r"|simdgroup_(?!index_in|event)\w+|threadgroup_imageblock|__metal_simd_\w+"
 )
 _DECLINED = (
-    (
-        re.compile(r"texture(?:1d|2d|3d|cube|_buffer)(?:_ms)?(?:_array)?|depth(?:2d|cube)(?:_ms)?(?:_array)?"),
-        "textures",
-    ),
-    (re.compile(r"sampler"), "samplers"),
     (
         re.compile(r"visible_function_table|intersection_function_table|intersector|acceleration_structure"),
         "ray tracing",
@@ -70,6 +66,7 @@ class KernelSource:
     synced: bool  # its threads need each other: barriers, SIMD groups, threadgroup memory
     group: GroupForm | None = None  # how a whole group of it runs without fibers
     constants: tuple[Token, ...] = ()  # the function constants that it reads, where they are declared
+    unbound: Unbound | None = None  # a parameter that nothing in Python can fill
 
 
 @dataclass(frozen=True)
@@ -121,8 +118,13 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, 
                 edits.append(blank(text, start, end))
     if chains:
         edits += call_edits(code, [f for f in structure.functions if id(f) not in groups], structure.classes, synced)
+    holders = pointer_classes(code)
     kernels = tuple(
-        replace(kernel, constants=constants_read(kernel.function, used, structure, names))
+        replace(
+            kernel,
+            constants=constants_read(kernel.function, used, structure, names),
+            unbound=argument_buffer(kernel.name, kernel.function.parameters, holders),
+        )
         for kernel, used in _kernels(structure, code, synced, groups)
     )
     return Translation(apply(text, edits), kernels, structure)
@@ -167,6 +169,7 @@ def closure(names: Mapping[str, set[str]], known: Iterable[str] = ()) -> set[str
 
 
 def _decline(code: list[Token]) -> None:
+    decline_images(code)
     for token in code:
         if token.kind == "name":
             for pattern, feature in _DECLINED:
