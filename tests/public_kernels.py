@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from anymps.metal import CHECK_VARIABLE, ShaderFaultWarning, take_shader_faults
+from anymps.metal._compile import FIBERS_VARIABLE
 
 VARIABLE = "ANYMPS_PUBLIC_KERNELS"
 COMMITS = {  # what was tried; another state of a repository may serve as well
@@ -97,41 +98,52 @@ def library(repository: str, *files: str) -> Any:
 
 @cache
 def both_forms(source: str) -> BothForms:
-    """The kernels of a source in the plain form and in the checked one."""
+    """The kernels of a source in the plain form, the checked one, and without loops over a group."""
     return BothForms(source)
 
 
 class BothForms:
-    """A library whose kernels run in both forms: what they write must be the same, bit by bit."""
+    """A library whose kernels run in all forms: what they write must be the same, bit by bit."""
 
     def __init__(self, source: str) -> None:
         self._plain = torch.mps.compile_shader(source)
-        before = os.environ.get(CHECK_VARIABLE)
-        os.environ[CHECK_VARIABLE] = "1"
-        try:
-            self._checked = torch.mps.compile_shader(source)
-        finally:
-            del os.environ[CHECK_VARIABLE]
-            if before is not None:
-                os.environ[CHECK_VARIABLE] = before
+        self._others = {
+            "checked form": _compiled_with(CHECK_VARIABLE, source),
+            "form with fibers": _compiled_with(FIBERS_VARIABLE, source),
+        }
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        plain, checked = getattr(self._plain, name), getattr(self._checked, name)
+        plain = getattr(self._plain, name)
 
         def run(*arguments: Any, **options: Any) -> None:
-            copies: dict[int, torch.Tensor] = {}
-            again = [_copied(a, copies) if isinstance(a, torch.Tensor) else a for a in arguments]
+            again = {}
+            for form in self._others:
+                copies: dict[int, torch.Tensor] = {}
+                again[form] = [_copied(a, copies) if isinstance(a, torch.Tensor) else a for a in arguments]
             plain(*arguments, **options)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ShaderFaultWarning)
-                checked(*again, **options)
-            take_shader_faults()
-            for ours, theirs in zip(arguments, again, strict=True):
-                if isinstance(ours, torch.Tensor):
-                    a, b = (t.cpu().contiguous().reshape(-1).view(torch.uint8) for t in (ours, theirs))
-                    assert torch.equal(a, b), f"{name}: the checked form wrote something else"
+            for form, other in self._others.items():
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ShaderFaultWarning)
+                    getattr(other, name)(*again[form], **options)
+                take_shader_faults()
+                for ours, theirs in zip(arguments, again[form], strict=True):
+                    if isinstance(ours, torch.Tensor):
+                        a, b = (t.cpu().contiguous().reshape(-1).view(torch.uint8) for t in (ours, theirs))
+                        assert torch.equal(a, b), f"{name}: the {form} wrote something else"
 
         return run
+
+
+def _compiled_with(variable: str, source: str) -> Any:
+    """The library as it is compiled while an environment variable is set."""
+    before = os.environ.get(variable)
+    os.environ[variable] = "1"
+    try:
+        return torch.mps.compile_shader(source)
+    finally:
+        del os.environ[variable]
+        if before is not None:
+            os.environ[variable] = before
 
 
 def _copied(tensor: torch.Tensor, copies: dict[int, torch.Tensor]) -> torch.Tensor:

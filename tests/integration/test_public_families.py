@@ -146,6 +146,178 @@ def test_mlx_rows() -> None:
     torch.testing.assert_close(out.cpu()[0], x.sum(), rtol=1e-4, atol=1e-4)
 
 
+UNARY: dict[str, Any] = {
+    "Abs": torch.abs,
+    "ArcCos": torch.acos,
+    "ArcCosh": torch.acosh,
+    "ArcSinh": torch.asinh,
+    "ArcTan": torch.atan,
+    "ArcTanh": torch.atanh,
+    "Ceil": torch.ceil,
+    "Cos": torch.cos,
+    "Cosh": torch.cosh,
+    "Erf": torch.erf,
+    "ErfInv": torch.erfinv,
+    "Exp": torch.exp,
+    "Expm1": torch.expm1,
+    "Log": torch.log,
+    "Log1p": torch.log1p,
+    "Log2": torch.log2,
+    "Negative": torch.neg,
+    "Round": torch.round,
+    "Rsqrt": torch.rsqrt,
+    "Sigmoid": torch.sigmoid,
+    "Sign": torch.sign,
+    "Sin": torch.sin,
+    "Sinh": torch.sinh,
+    "Sqrt": torch.sqrt,
+    "Square": torch.square,
+    "Tan": torch.tan,
+    "Tanh": torch.tanh,
+}
+FLOATS = {"float": torch.float32, "half": torch.float16, "bfloat16_t": torch.bfloat16}
+CLOSE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+OFF = {"Expm1": 2e-4}  # MLX's takes one float for log(2): each turn of it adds 1.4e-6
+
+
+def held(got: torch.Tensor, expected: torch.Tensor, off: float = 0.0) -> None:
+    """As near as the type allows, or as `off` says."""
+    off = max(off, CLOSE[got.dtype])
+    torch.testing.assert_close(got.cpu(), expected.to(got.dtype), rtol=off, atol=off, equal_nan=True)
+
+
+def test_mlx_functions_of_a_number() -> None:
+    """unary.h: each function for each type of float, and integers with their limits."""
+    names = [(op, kind) for op in UNARY for kind in FLOATS]
+    integers = [(op, kind) for op in ("Abs", "Sign", "Square") for kind in ("int8_t", "int64_t", "uint16_t")]
+    kernels = mlx(
+        "unary_ops.h",
+        "unary.h",
+        instances="\n".join(f'"{op}_{kind}", unary_v, {kind}, {kind}, {op}' for op, kind in names + integers),
+    )
+    ends = torch.tensor([0.0, -0.0, 0.5, -2.5, 1e-3, 88.0, -88.0, 1e-30, 3e37, torch.inf, -torch.inf, torch.nan])
+    base = torch.cat((torch.randn(200) * 3, torch.rand(100) * 2 - 1, ends))
+    for op, kind in names:
+        x = base.to(FLOATS[kind])
+        if op in ("Sin", "Cos", "Tan"):
+            x = x[(x.abs() < 1e15) | ~x.isfinite()]
+        out = empty(len(x), dtype=x.dtype)
+        each = 8 // x.element_size()
+        getattr(kernels, f"{op}_{kind}")(x.to("mps"), out, len(x), threads=-(-len(x) // each))
+        held(out, UNARY[op](x.double()), OFF.get(op, 0.0))
+    for op, kind in integers:
+        dtype = getattr(torch, kind.removesuffix("_t"))
+        limits = torch.iinfo(dtype)
+        values = [0, 1, 5, limits.max, limits.min, limits.max - 1, *range(30, 60)]
+        numbers = torch.tensor(values, dtype=dtype)
+        got = empty(len(values), dtype=dtype)
+        getattr(kernels, f"{op}_{kind}")(numbers.to("mps"), got, len(values), threads=len(values))
+        exact = {"Abs": abs, "Sign": lambda v: (v > 0) - (v < 0), "Square": lambda v: v * v}[op]
+        mask = 256**dtype.itemsize - 1
+        assert [v & mask for v in got.tolist()] == [exact(v) & mask for v in values]
+
+
+def test_mlx_norms() -> None:
+    """rms_norm.metal and layer_norm.metal: rows in one go and in a loop, their gradients too.
+
+    Rows are no longer than 7 short of a SIMD group's, or longer: else lanes of MLX's layer norm write before their
+    own array (`for (int i = n; ...)` with n below zero), as the checker says.
+    """
+
+    def kernels_of(name: str) -> Any:
+        text = joined(root_of(MLX), [f"{IN_MLX}/{name}.metal"]).replace("[SIMD_SIZE] = {0};", "[SIMD_SIZE];")
+        return both_forms(with_constants(text, {"has_w": "true"}))
+
+    rms, layer = kernels_of("rms_norm"), kernels_of("layer_norm")
+    rows, eps = 3, 1e-5
+    for kind, dtype in (("float32", torch.float32), ("float16", torch.float16), ("bfloat16", torch.bfloat16)):
+        for width in (256, 250):
+            x, w, b, g = torch.randn(rows, width), torch.randn(width), torch.randn(width), torch.randn(rows, width)
+            x, w, b, g = (t.to(dtype) for t in (x, w, b, g))
+            xm, wm, bm, gm = on_mps(x, w, b, g)
+            for shader, name, reads in ((rms, "rms", 4), (layer, "layer_norm", 8)):
+                xd, wd = x.double().requires_grad_(), w.double().requires_grad_()
+                if name == "rms":
+                    expected = torch.nn.functional.rms_norm(xd, (width,), wd, eps)
+                else:
+                    expected = torch.nn.functional.layer_norm(xd, (width,), wd, b.double(), eps)
+                expected.backward(g.double())
+                for form, group in (("", -(-width // reads // 32) * 32), ("_looped", 32)):
+                    launch = {"threads": rows * group, "group_size": group}
+                    out = empty(rows, width, dtype=dtype)
+                    given = [xm, wm] if name == "rms" else [xm, wm, bm]
+                    sizes = [eps, width, 1] if name == "rms" else [eps, width, 1, 1]
+                    getattr(shader, f"{name}{form}{kind}")(*given, out, *sizes, **launch)
+                    held(out, expected.detach())
+                    gx, gw = empty(rows, width, dtype=dtype), empty(rows, width, dtype=dtype)
+                    sizes = [eps, width, 1, rows, 1] if (name, form) == ("rms", "") else [eps, width, 1]
+                    getattr(shader, f"vjp_{name}{form}{kind}")(xm, wm, gm, gx, gw, *sizes, **launch)
+                    held(gx, xd.grad)
+                    if dtype == torch.float32:
+                        held(gw.sum(0), wd.grad)
+
+
+def test_mlx_sorts_and_arguments() -> None:
+    """sort.h and arg_reduce.metal: rows with equal numbers, NaN and all lanes in use."""
+    instances = "".join(
+        f'"sort_{t}", block_sort, {t}, {t}, false, 128, 4\n"order_{t}", block_sort, {t}, uint, true, 128, 4\n'
+        for t in ("float", "half", "int8_t", "int64_t")
+    )
+    sorts = mlx("sort.h", instances=instances)
+    arguments = library(MLX, f"{IN_MLX}/arg_reduce.metal")
+    for kind, dtype in (
+        ("float", torch.float32),
+        ("half", torch.float16),
+        ("int8_t", torch.int8),
+        ("int64_t", torch.int64),
+    ):
+        x = (torch.randn(4, 301) * 20).to(dtype)
+        launch = {"threads": (128, 4, 1), "group_size": (128, 1, 1)}
+        out, order = empty(4, 301, dtype=dtype), empty(4, 301, dtype=torch.int32)
+        getattr(sorts, f"sort_{kind}")(x.to("mps"), out, 301, 1, 1, 301, 301, **launch)
+        getattr(sorts, f"order_{kind}")(x.to("mps"), order, 301, 1, 1, 301, 301, **launch)
+        assert torch.equal(out.cpu(), x.sort(1)[0])
+        assert torch.equal(x.gather(1, order.cpu().long()), out.cpu())
+        name = str(dtype).removeprefix("torch.")
+        x = x.abs() + (x == 0)  # no zero, which no lane may bring
+        for op, value in (("argmin", x.amin(1)), ("argmax", x.amax(1))):
+            first = (x == value[:, None]).int().argmax(1)
+            at = empty(4, dtype=torch.int32)
+            launch = {"threads": (96, 4, 1), "group_size": (96, 1, 1)}
+            getattr(arguments, f"{op}_{name}")(
+                x.to("mps"), at, words(4), whole([301]), whole([1]), whole([1]), 1, 301, **launch
+            )
+            assert torch.equal(at.cpu().long(), first)
+
+
+def test_mlx_scans() -> None:
+    """scan.metal: sums and maxima along a row, forward and backward, with and without the number itself."""
+    source = joined(root_of(MLX), [f"{IN_MLX}/scan.metal"])
+    source = source[: source.index("instantiate_scan_helper(sum_bool__int32")]
+    kernels = both_forms(
+        source
+        + "instantiate_scan_helper(sum, float, float, CumSum, 4)\ninstantiate_scan_helper(max, int, int, CumMax, 4)\n"
+    )
+    for width, group in ((30, 32), (1111, 288)):
+        floats, ints = torch.randn(3, width), torch.randint(-99, 99, (3, width), dtype=torch.int32)
+        for name, x, f, start in (
+            ("sum", floats, lambda t: t.cumsum(1), 0),
+            ("max", ints, lambda t: t.cummax(1)[0], -(2**31)),
+        ):
+            for turned in ("", "reverse_"):
+                for with_it in ("inclusive", "exclusive"):
+                    expected = f(x.flip(1) if turned else x)
+                    if with_it == "exclusive":
+                        begin = torch.full((3, 1), start, dtype=x.dtype)
+                        expected = torch.cat((begin, expected[:, :-1]), 1)
+                    out = empty(3, width, dtype=x.dtype)
+                    getattr(kernels, f"contig_scan_{turned}{with_it}_{name}")(
+                        x.to("mps"), out, width, threads=(group, 3, 1), group_size=(group, 1, 1)
+                    )
+                    expected = expected.flip(1) if turned else expected
+                    torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_mlx_rotates_by_position() -> None:
     """rope.metal, with its function constants written into the text."""
     source = joined(root_of(MLX), [f"{IN_MLX}/rope.metal"])
