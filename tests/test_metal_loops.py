@@ -230,8 +230,8 @@ kernel void places(device int* out, uint3 group [[threadgroup_position_in_grid]]
             assert not found[:, :, 10, 5:].any()
 
 
-def test_a_group_along_two_axes_runs_as_fibers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop is along one axis; a launch that has another shape is right, too."""
+def test_a_group_along_three_axes_runs_as_fibers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops are along x and y; a launch that has another shape is right, too."""
     monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
     library = torch.mps.compile_shader(
         HEAD
@@ -247,6 +247,9 @@ kernel void place(device float* out, uint2 at [[thread_position_in_grid]], uint 
     out = torch.zeros(8, 8, device="mps")
     library.place(out, threads=(8, 8), group_size=(8, 8))
     assert out.cpu().equal(torch.arange(7, -1, -1.0).expand(8, 8))
+    assert library.place._entry.form == GROUPS
+    library.place(out, threads=(8, 4, 2), group_size=(8, 4, 2))
+    assert out[:4].cpu().equal(torch.arange(7, -1, -1.0).expand(4, 8))
     assert library.place._entry.form == FIBERS
 
 
@@ -385,10 +388,11 @@ kernel void inner(device float* out, uint i [[thread_index_in_threadgroup]]) {
 
 
 def test_groups_beside_each_other_along_y(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loops are for one group along y, as Inductor has it; more of them run as fibers."""
+    """Loops along y alone are for one group, as Inductor has it: where c10 is used, more of them run as fibers."""
     monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
     library = torch.mps.compile_shader(
         HEAD
+        + TORCH
         + """
 kernel void mirror(device int* out, uint2 at [[thread_position_in_grid]],
                    uint2 own [[thread_position_in_threadgroup]]) {
@@ -397,22 +401,43 @@ kernel void mirror(device int* out, uint2 at [[thread_position_in_grid]],
   threadgroup_barrier(mem_flags::mem_threadgroup);
   out[at.y + 96 * at.x] = all[31 - own.y];
 }
+kernel void mirror_c10(device int* out, uint2 at [[thread_position_in_grid]],
+                       uint2 own [[thread_position_in_threadgroup]]) {
+  threadgroup int all[32];
+  all[own.y] = c10::metal::max(int(at.y), 0);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[at.y + 96 * at.x] = all[31 - own.y];
+}
 """
     )
     out = torch.zeros(2, 96, dtype=torch.int32, device="mps")
-    library.mirror(out, threads=(2, 96), group_size=(1, 32))
-    assert out.cpu().equal(torch.arange(96).view(3, 32).flip(1).view(96).expand(2, 96).int())
-    assert library.mirror._entry.form == FIBERS
+    for kernel, form in ((library.mirror, GROUPS), (library.mirror_c10, FIBERS)):
+        kernel(out.zero_(), threads=(2, 96), group_size=(1, 32))
+        assert out.cpu().equal(torch.arange(96).view(3, 32).flip(1).view(96).expand(2, 96).int())
+        assert kernel._entry.form == form
 
 
 def test_bodies_that_need_fibers() -> None:
-    """Threads that meet in a loop, own functions that synchronise, addresses of a thread's variables."""
+    """Loops that are not as long for all, own functions that synchronise, addresses of a thread's variables."""
     library = torch.mps.compile_shader(
         HEAD
         + """
 float all(float x) { return simd_sum(x); }
+void skip(thread int& n) { n += n < 1; }
 kernel void in_a_loop(device float* out, uint i [[thread_position_in_grid]]) {
-  for (int n = 0; n < 2; ++n) out[i] = simd_sum(out[i]);
+  for (uint n = 0; n < i / 32 + 2; ++n) out[i] = simd_sum(out[i]);
+}
+kernel void by_memory(device float* out, device int& count, uint i [[thread_position_in_grid]]) {
+  for (int n = 0; n < count; ++n) out[i] = simd_sum(out[i]);
+}
+kernel void by_reference(device float* out, uint i [[thread_position_in_grid]]) {
+  for (int n = 0; n < 3; ++n) { out[i] = simd_sum(out[i]); skip(n); }
+}
+kernel void left_early(device float* out, uint i [[thread_position_in_grid]]) {
+  for (int n = 0; n < 3; ++n) { if (out[i] > 500) break; out[i] = simd_sum(out[i]); }
+}
+kernel void skipped(device float* out, uint i [[thread_position_in_grid]]) {
+  for (int n = 0; n < 3; ++n) { if (out[i] > 500) continue; out[i] = simd_sum(out[i]); }
 }
 kernel void in_a_function(device float* out, uint i [[thread_position_in_grid]]) { out[i] = all(out[i]); }
 kernel void by_address(device float* out, uint i [[thread_position_in_grid]]) {
@@ -435,12 +460,17 @@ kernel void in_a_branch(device float* out, uint i [[thread_position_in_grid]]) {
     )
     for name, expected in (
         ("in_a_loop", 32 * 32),
+        ("by_memory", 32 * 32),
+        ("by_reference", 32 * 32),
+        ("left_early", 32 * 32),
+        ("skipped", 32 * 32),
         ("in_a_function", 32),
         ("in_a_branch", 16),
         ("by_address", 2),
         ("of_an_array", 2),
     ):
         out = torch.ones(32, device="mps")
-        getattr(library, name)(out)
+        more = [torch.full((1,), 2, dtype=torch.int32, device="mps")] if name == "by_memory" else []
+        getattr(library, name)(out, *more)
         assert out[0].item() == expected
         assert getattr(library, name)._entry.form == FIBERS

@@ -17,9 +17,11 @@ import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+import random_loops
 import random_shaders
 from anymps.metal import ShaderFaultWarning, take_shader_faults
-from anymps.metal._compile import compile_shader
+from anymps.metal._compile import FIBERS_VARIABLE, compile_shader
+from anymps.metal._runtime import GROUPS as GROUPS_FORM
 from metal_shaders import BASICS, GROUPS, HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -186,5 +188,41 @@ def test_random_kernels_compute_the_same(numbers: random.Random) -> None:
         assert found == expected, f"{name} writes something else where it is checked:\n{text}"
 
 
+@settings(
+    max_examples=max(1, EXAMPLES // KERNELS) if EXAMPLES else 2,
+    derandomize=not EXAMPLES,
+    database=None,
+    deadline=None,
+    print_blob=False,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.randoms(use_true_random=True))
+def test_random_loops_compute_the_same(numbers: random.Random) -> None:
+    """Kernels whose threads meet in loops: cut where all run them as often, else not; the bits are those of fibers."""
+    text, kernels = random_loops.source(numbers.randint, KERNELS)
+    plain, checked = _both(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FIBERS_VARIABLE, "1")
+        fibers = torch.mps.compile_shader(text)
+    take_shader_faults()
+    x = torch.arange(float(random_loops.THREADS)) % 23
+    for kernel in kernels:
+        written = []
+        assert (getattr(plain, kernel.name)._entry.form == GROUPS_FORM) == kernel.cut, _kernel_text(text, kernel.name)
+        for library in (plain, fibers, checked):
+            out = torch.zeros(random_loops.THREADS, device="mps")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ShaderFaultWarning)
+                getattr(library, kernel.name)(
+                    out, x.to("mps"), 5, threads=kernel.threads, group_size=kernel.group_size, arg_casts={2: "int32"}
+                )
+            written.append(out.cpu().numpy().tobytes())
+        assert written[0] == written[1], f"cut:\n{_kernel_text(text, kernel.name)}"
+        assert written[0] == written[2], f"checked:\n{_kernel_text(text, kernel.name)}"
+        assert [fault.what for fault in take_shader_faults()] == [], _kernel_text(text, kernel.name)
+
+
 if EXAMPLES:
+    test_random_loops_compute_the_same = seed(SEED)(test_random_loops_compute_the_same)
     test_random_kernels_compute_the_same = seed(SEED)(test_random_kernels_compute_the_same)

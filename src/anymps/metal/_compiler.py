@@ -176,6 +176,8 @@ _TRANSLATION = (
         "builtins",
         "function_constants",
         "fission",
+        "fission_facts",
+        "fission_loops",
         "fission_names",
         "fission_text",
         "call_places",

@@ -8,21 +8,33 @@ computed once: so is a store of it, as where 32 lanes read before one of them wr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 
+from anymps.metal._fission_facts import Names
+from anymps.metal._fission_loops import Loop, read_loop
 from anymps.metal._fission_names import (
     base,
     dereferences,
     directly_changed,
     is_vector,
-    others,
     parameter_name,
     signed_indices,
 )
-from anymps.metal._fission_text import Call, Cut, Item, NoText, Once, Piece, Step, group_function
+from anymps.metal._fission_text import (
+    PLANE,
+    Call,
+    Cut,
+    Item,
+    LoopBegins,
+    LoopEnds,
+    NoText,
+    Once,
+    Piece,
+    Step,
+    group_function,
+)
 from anymps.metal._parameters import Unsupported, buffer_places
-from anymps.metal._statements import ASSIGNMENTS, Statement, Unread, changed_names, read_statements
+from anymps.metal._statements import Statement, Unread, changed_names, read_statements
 from anymps.metal._structure import Function, closing, closing_angle, split_commas
 from anymps.metal._tokens import Token
 
@@ -38,7 +50,6 @@ _OF_THREAD = _PLACES | {
     "simdgroup_index_in_threadgroup",
     "quadgroup_index_in_threadgroup",
 }
-_INDEX_CALLS = frozenset({"static_cast", "floor_divide", "int", "uint", "ushort", "long", "ulong"})
 _CONSTANTS = frozenset({"simdgroup_size"})
 _OF_OPERATIONS = (["::", "identity"], ["::", "replace"])  # `MaxOp<float>::identity()`: what needs no other thread
 _KNOWN = {  # collectives of c10/metal/reduction_utils.h: which arguments differ by thread, and which is its index
@@ -56,20 +67,6 @@ _TOGETHER = frozenset({"threadgroup_welford_reduce", "threadgroup_welford_combin
 
 class _Refused(Exception):
     """Not a kernel for this form."""
-
-
-@dataclass
-class _Names:
-    """What is known of the names of a body."""
-
-    own_functions: Collection[str]
-    changed: set[str]
-    uniform: set[str] = field(default_factory=set)  # the same for all threads of a group
-    varying: set[str] = field(default_factory=set)
-    indices: set[str] = field(default_factory=set)  # those of them that follow from the thread's index
-    lanes: dict[str, str] = field(default_factory=dict)  # those that are it, counted from this
-    positions: set[str] = field(default_factory=set)  # vectors, of which one component differs
-    memory: set[str] = field(default_factory=set)  # those that are memory of the group or a buffer, without brackets
 
 
 @dataclass(frozen=True)
@@ -105,13 +102,16 @@ class _Reader:
         first, last = function.body
         self.body = code[first + 1 : last]
         self.returns = any(token.text == "return" for token in self.body)
-        self.names = _Names(own, changed_names(self.body))
+        self.names = Names(own, changed_names(self.body))
         self.steps: list[Step] = []
         self.open: list[Item] = []
-        self.calls = 0
+        self.calls = self.depth = 0
         self.arrays: set[str] = set()  # a thread's own arrays and references
         vectors = [p for p in function.parameters if p.attribute in _PLACES and is_vector(p)]
-        self.axis = 1 if vectors else 0
+        axis = 0
+        if vectors:  # Inductor's groups are one thread wide, and its sources full of c10
+            axis = 1 if any(token.text == "c10" for token in self.body) else PLANE
+        self.axis = self.names.axis = axis
 
     def read(self) -> GroupForm:
         self._parameters()
@@ -130,15 +130,20 @@ class _Reader:
             name = parameter_name(parameter)
             if name in directly_changed(self.body):
                 raise _Refused
+            self.names.declared.add(name)
             whole = parameter.attribute not in _OF_THREAD
             along_x = parameter.attribute in _PLACES and not is_vector(parameter) and self.axis == 1
             if whole or along_x:
                 self.names.uniform.add(name)
                 if any(token.text == "&" for token in parameter.tokens):
                     self.names.memory.add(name)
+                    if any(token.text == "constant" for token in parameter.tokens):
+                        self.names.fixed.add(name)
                 continue
             self.names.varying.add(name)
             self.names.indices.add(name)
+            if parameter.attribute in _PLACES and self.axis == PLANE:
+                continue
             if parameter.attribute in _PLACES and is_vector(parameter):
                 self.names.positions.add(name)
                 self.names.lanes[f"{name}.{'xyz'[self.axis]}"] = base(parameter, self.axis)
@@ -150,6 +155,10 @@ class _Reader:
             self._add(statement, {})
             return
         words = [token.text for token in statement.tokens]
+        loop = read_loop(self.code, statement) if words[0] == "for" else None
+        if loop is not None:
+            self._loop(loop)
+            return
         if statement.kind == "control" or {"?", "&&", "||"} & set(words):
             raise _Refused
         call = next((i for i, word in enumerate(words) if word in _BARRIERS), None)
@@ -167,6 +176,29 @@ class _Reader:
             results[name] = uniform
             at = self._innermost(statement, replaced)
         self._add(statement, replaced)
+
+    def _loop(self, loop: Loop) -> None:
+        """A loop whose head is the same for all threads: its body is cut, too."""
+        names = self.names
+        head = loop.parts(self.code)
+        steady = all(names.is_steady(tokens, loop.name, place == 2) for place, tokens in enumerate(head))
+        if loop.name in names.declared or not steady:
+            raise _Refused
+        self._close()
+        text = " ".join(
+            self.render(first, last, {})
+            for first, last in ((loop.start.first, loop.start.last), (loop.condition[0], loop.step[1]))
+        )
+        used = frozenset(token.text for tokens in head for token in tokens if token.kind == "name")
+        self.steps.append(LoopBegins(text, loop.name, used - {loop.name}))
+        before = names.within(loop.name)
+        self.depth += 1
+        for statement in read_statements(self.code, *loop.body):
+            self._statement(statement)
+        self._close()
+        self.depth -= 1
+        self.steps.append(LoopEnds())
+        names.leave(before)
 
     def _is_sync(self, index: int) -> bool:
         """Whether a token names something that synchronises."""
@@ -209,6 +241,8 @@ class _Reader:
         path = "".join(token.text for token in self.code[start:bracket])
         if word in self.names.own_functions or (word not in _KNOWN and not word.startswith(_SIMD)):
             raise _Refused
+        if self.depth and word in _TOGETHER:  # groups that meet there may be in different turns
+            raise _Refused
         number = self.calls
         self.calls += 1
         differing, lane = _KNOWN.get(word, ((), None))
@@ -223,7 +257,7 @@ class _Reader:
             used = self._used(tokens, first, replaced)
             same = word in _KNOWN and position not in differing
             if same:
-                if not self._is_uniform(tokens, used):
+                if not self.names.is_uniform(tokens, used):
                     raise _Refused
                 self.steps.append(Once(text, used))
                 self.names.uniform.add(name)
@@ -273,6 +307,9 @@ class _Reader:
         if "#" in text and "#pragma" not in text:
             raise _Refused
         declared = frozenset(statement.declared)
+        if declared & (names.counters | names.declared) or (self.depth and statement.shared):
+            raise _Refused  # what is known of a name is known wherever it stands
+        names.declared |= declared
         if statement.shared:
             self.steps.append(Once(text.replace(">::get().", ">::in(anymps_g.shared)."), frozenset()))
             names.uniform |= declared
@@ -284,16 +321,16 @@ class _Reader:
             statement.kind == "declaration" and statement.plain and statement.valued and not declared & names.changed
         )
         loads = any(token.text in ("[", "->") for token in kept) or dereferences(kept) or bool(used & names.memory)
-        uniform = self._is_uniform(kept, used - declared) and (not self.returns or not loads)
+        uniform = self.names.is_uniform(kept, used - declared) and (not self.returns or not loads)
         if fixed and uniform:
             if loads and any(item.stores for item in self.open):
                 self._close()
             self.steps.append(Once(text, used - declared))
             names.uniform |= declared
-        elif statement.kind == "expression" and uniform and not self.returns and self._is_store(kept):
+        elif statement.kind == "expression" and uniform and not self.returns and self.names.is_store(kept):
             self._close()
             self.steps.append(Once(text, used))
-        elif fixed and not loads and not replaced and self._is_index(kept, used - declared):
+        elif fixed and not loads and not replaced and self.names.is_index(kept, used - declared):
             lane = "".join(token.text for token in kept[kept.index(next(t for t in kept if t.text == "=")) + 1 : -1])
             if lane in names.lanes:
                 names.lanes[statement.declared[0]] = names.lanes[lane]
@@ -313,9 +350,10 @@ class _Reader:
                     text,
                     used - declared,
                     tuple(statement.declared),
-                    statement.kind != "declaration" or self._may_store(used),
+                    statement.kind != "declaration" or self.names.may_store(used),
                     frozenset(used & names.changed),
                     kept=statement.plain and not self._may_point(statement, used),
+                    bound=self._bound(statement),
                 )
             )
 
@@ -327,60 +365,10 @@ class _Reader:
         arrays = own & self.arrays
         return bool(own and ("*" in words[:behind] or "&" in words[behind:])) or bool(arrays)
 
-    def _may_store(self, used: Collection[str]) -> bool:
-        return any(name in self.names.own_functions or "atomic" in name.lower() for name in used)
-
     def _close(self, only: str = "") -> None:
         if self.open:
-            self.steps.append(Piece(self.open, only))
+            self.steps.append(Piece(self.open, only, self.open[0].bound if len(self.open) == 1 else ""))
         self.open = []
-
-    def _is_uniform(self, tokens: Collection[Token], used: Collection[str]) -> bool:
-        """Whether an expression is the same for all threads, and may be computed once for them."""
-        listed = list(tokens)
-        for index, token in enumerate(listed):
-            after = listed[index + 1].text if index + 1 < len(listed) else ""
-            if token.kind != "name":
-                continue
-            if token.text in self.names.positions and after == "." and listed[index + 2].text in others(self.axis):
-                continue
-            if token.text in self.names.varying or (
-                token.text in self.names.changed and token.text not in self.names.uniform
-            ):
-                return False
-            if after in ("(", "<") and not self._is_pure(listed, index):
-                return False
-        return not (set(used) & self.names.varying - self.names.positions)
-
-    def _is_pure(self, tokens: list[Token], index: int) -> bool:
-        text = tokens[index].text
-        if text in self.names.own_functions or "atomic" in text.lower() or text.isupper():
-            return False
-        return (
-            text in _INDEX_CALLS
-            or text in ("float", "half", "bool", "decltype")
-            or (index > 0 and tokens[index - 1].text == "::")
-        )
-
-    def _is_index(self, tokens: list[Token], used: Collection[str]) -> bool:
-        calls = (t.text for t, after in pairwise(tokens) if after.text == "(" and t.kind == "name")
-        return (
-            all(call in _INDEX_CALLS for call in calls)
-            and not set(used) & self.names.varying - self.names.indices
-            and bool(set(used) & self.names.indices)
-        )
-
-    def _is_store(self, tokens: list[Token]) -> bool:
-        """Whether an expression is `buffer[...] = ...`, of a buffer that all threads share."""
-        if (
-            len(tokens) < 2
-            or tokens[0].kind != "name"
-            or tokens[1].text != "["
-            or tokens[0].text not in self.names.uniform
-        ):
-            return False
-        close = closing(tokens, 1)
-        return tokens[close + 1].text in ASSIGNMENTS and sum(t.text in (*ASSIGNMENTS, "++", "--") for t in tokens) == 1
 
     def _only_thread(self, tokens: list[Token]) -> str | None:
         """For `if (index == 3) ...` the one turn of the loop that does something."""
@@ -392,3 +380,18 @@ class _Reader:
             return None
         start = self.names.lanes.get("".join(condition[:-2]))
         return None if start is None else f"{condition[-1]} - int({start})"
+
+    def _bound(self, statement: Statement) -> str:
+        """For `if (index < n) ...` the text of n, where that is the same for all threads."""
+        tokens = list(statement.tokens)
+        words = [token.text for token in tokens]
+        if words[:2] != ["if", "("] or "else" in words:
+            return ""
+        end = closing(tokens, 1)
+        place = words.index("<") if "<" in words[:end] else 0
+        behind = tokens[place + 1 : end]
+        if self.names.lanes.get("".join(words[2:place])) != "0" or not behind or not self.names.is_steady(behind):
+            return ""
+        if {"<", ">", "<=", ">=", "==", "!=", "&&", "||", ","} & set(words[place + 1 : end]):
+            return ""
+        return self.render(statement.first + place + 1, statement.first + end - 1, {})

@@ -22,6 +22,9 @@ _PER_THREAD = {
 }
 
 
+PLANE = 2  # in place of an axis: the threads of a group lie along x and y
+
+
 class NoText(Exception):
     """A value lives across a cut that cannot be kept in an array."""
 
@@ -37,14 +40,16 @@ class Item:
     changed: frozenset[str] = frozenset()
     again: bool = False  # what it declares is computed again wherever it is needed
     kept: bool = True  # what it declares can be kept
+    bound: str = ""  # an expression: threads from that one on have nothing to do
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What threads do on their own; `only` is the one thread that has something to do."""
+    """What threads do on their own; `only` is the one that has something to do, `bound` the first that has not."""
 
     items: Sequence[Item]
     only: str = ""
+    bound: str = ""
 
     @property
     def used(self) -> frozenset[str]:
@@ -84,7 +89,23 @@ class Call:
         return frozenset(self.arguments)
 
 
-Step = Piece | Once | Cut | Call
+@dataclass(frozen=True)
+class LoopBegins:
+    """The head of a loop that is run once for the group; up to its end the steps are its body."""
+
+    text: str  # what stands between `for` and the body
+    counter: str
+    used: frozenset[str]
+
+
+@dataclass(frozen=True)
+class LoopEnds:
+    """Where the body of the innermost loop ends."""
+
+    used: frozenset[str] = frozenset()
+
+
+Step = Piece | Once | Cut | Call | LoopBegins | LoopEnds
 
 
 def group_function(
@@ -111,7 +132,7 @@ class _Writer:
         returns: bool,
     ) -> None:
         self.function, self.parameters, self.axis, self.steps = function, parameters, axis, steps
-        self.varying, self.returns = varying, returns
+        self.varying, self.returns, self.plane = varying, returns, axis == PLANE
         self.again = {
             name: item
             for step in steps
@@ -126,6 +147,10 @@ class _Writer:
             self.later.append(set(names))
             names |= self._with_again(step.used)
         self.later.reverse()
+        self.inside: dict[str, int] = {}  # the innermost loop, by its first step, in whose body a name is declared
+        self.open: list[int] = []  # loops that the step being written is in
+        for first, last in _loops(steps):
+            self._turns(first, last)
         self.arrays: dict[str, str] = {}
         self.unkept = {
             name
@@ -136,15 +161,33 @@ class _Writer:
             for name in item.declared
         }
 
+    def _turns(self, first: int, last: int) -> None:
+        """What a turn of a loop leaves in variables from before it, the next turn finds there."""
+        body = self.steps[first : last + 1]
+        own: set[str] = set()
+        for step in body:
+            if isinstance(step, Piece):
+                own.update(name for item in step.items for name in item.declared)
+            elif isinstance(step, Call):
+                own.add(step.result)
+        for name in own:
+            self.inside.setdefault(name, first)
+        again = self._with_again(frozenset().union(*(step.used for step in body))) - own
+        for number in range(first, last + 1):
+            self.later[number] |= again
+
     def lines(self) -> list[str]:
         """All of it, in braces."""
         lines = [
             "{",
             "const anymps_rt::Launch& anymps_l = *anymps_g.launch;",
-            f"const anymps_fission::Line anymps_line(anymps_g, {self.axis});",
+            f"const anymps_fission::Line anymps_line(anymps_g, {0 if self.plane else self.axis});",
             "const int anymps_n = int(anymps_g.threads);",
             "if (anymps_n < 0 || anymps_n > 1024) __builtin_unreachable();",
         ]
+        if self.plane:
+            lines.append("const int anymps_w = int(anymps_g.size[0]), anymps_h = int(anymps_g.size[1]);")
+            lines.append("if (anymps_w < 1 || anymps_w > 1024 || anymps_h < 1) __builtin_unreachable();")
         if self.returns:
             lines.append("unsigned char anymps_all[1024]; __builtin_memset(anymps_all, 1, sizeof(anymps_all));")
             lines.append("const unsigned char* anymps_alive = nullptr;  // until a thread returns")
@@ -166,6 +209,15 @@ class _Writer:
                 lines.append(step.text)
             elif isinstance(step, Call):
                 lines += self._call(step)
+            elif isinstance(step, LoopBegins):
+                self.open.append(number)
+                # The counter is a constant in the body: what would change it, through a reference, does not compile.
+                lines.append(f"for ({step.text}) {{ const auto& anymps_k{number} = {step.counter};")
+                lines.append(f"{{ [[maybe_unused]] const auto {step.counter} = anymps_k{number};")
+            elif isinstance(step, LoopEnds):
+                lines.append("} }")
+                gone = self.open.pop()
+                self.arrays = {name: array for name, array in self.arrays.items() if self.inside.get(name) != gone}
         return [*lines, "}"]
 
     def _position(self, index: int, thread: str) -> str:
@@ -178,8 +230,12 @@ class _Writer:
             where = "grid" if attribute == "thread_position_in_grid" else "group"
             places = [f"unsigned(anymps_line.{where}[{axis}])" for axis in range(3)]
             from_zero = self.axis == 1 or where == "group"  # along y there is one group
-            start = "" if from_zero else f"anymps_line.grid[{self.axis}] + "
-            places[self.axis] = f"unsigned({start}{thread})"
+            start = "" if from_zero or self.plane else f"anymps_line.grid[{self.axis}] + "
+            if self.plane:
+                for axis, own in enumerate(("anymps_x", "anymps_y") if thread != "0" else "00"):
+                    places[axis] = f"unsigned(anymps_line.{where}[{axis}] + {own})"
+            else:
+                places[self.axis] = f"unsigned({start}{thread})"
             value = f"anymps_launch::grid_position<{kind}>::from({', '.join(places)})"
         else:
             value = f"anymps_launch::attribute<{kind}>::from(anymps_launch::{attribute}(anymps_line.member))"
@@ -199,11 +255,16 @@ class _Writer:
     def _piece(self, number: int, piece: Piece) -> list[str]:
         own = {name for item in piece.items for name in item.declared}
         needed = self._with_again(piece.used)
-        lines = [f"auto anymps_p{number} = [&](int anymps_i, auto anymps_keep) __attribute__((always_inline)) {{"]
+        who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
+        who = who if self.plane else "int anymps_i"
+        lines = [f"auto anymps_p{number} = [&]({who}, auto anymps_keep) __attribute__((always_inline)) {{"]
         for index, (name, place) in enumerate(self.parameters):
             if place is None and name in self.varying and name in needed:
                 lines.append(self._position(index, "anymps_i"))
-        lines += [item.text for name, item in self.again.items() if name in needed - own]
+        there = (None, *self.open)
+        lines += [
+            item.text for name, item in self.again.items() if name in needed - own and self.inside.get(name) in there
+        ]
         changed = set().union(*(item.changed for item in piece.items)) - own
         for name, array in self.arrays.items():
             if name in needed - own:
@@ -224,18 +285,35 @@ class _Writer:
         lines += ["}", "};"]
         keep = "anymps_fission::Nowhere()"
         if kept:
-            lines.append(f"decltype(anymps_p{number}(0, anymps_fission::Probe()))::Stores anymps_s{number};")
+            none = "0, 0, 0" if self.plane else "0"
+            lines.append(f"decltype(anymps_p{number}({none}, anymps_fission::Probe()))::Stores anymps_s{number};")
             keep = f"anymps_fission::into(anymps_s{number})"
             for place, name in enumerate(kept):
                 self.arrays[name] = f"anymps_s{number}.template get<{place}>()"
         alive = "if (anymps_all[anymps_i]) " if self.returns else ""
-        call = f"{alive}anymps_p{number}(anymps_i, {keep});"
+        who = "anymps_i, anymps_x, anymps_y" if self.plane else "anymps_i"
+        if self.plane and piece.only:
+            who = "anymps_i, anymps_i % anymps_w, anymps_i / anymps_w"
+        call = f"{alive}anymps_p{number}({who}, {keep});"
         if piece.only:
             return [
                 *lines,
                 f"if (const int anymps_i = {piece.only}; anymps_i >= 0 && anymps_i < anymps_n) {{ {call} }}",
             ]
-        return [*lines, "ANYMPS_ANY_ORDER", f"for (int anymps_i = 0; anymps_i < anymps_n; ++anymps_i) {call}"]
+        if self.plane:
+            return [
+                *lines,
+                "for (int anymps_y = 0; anymps_y < anymps_h; ++anymps_y) {",
+                "const int anymps_o = anymps_y * anymps_w;",
+                "ANYMPS_ANY_ORDER",
+                "for (int anymps_x = 0; anymps_x < anymps_w; ++anymps_x) {",
+                f"const int anymps_i = anymps_o + anymps_x; {call} }} }}",
+            ]
+        end = "anymps_n"
+        if piece.bound:
+            end = f"anymps_m{number}"
+            lines.append(f"const int {end} = anymps_fission::at_most(anymps_n, {piece.bound});")
+        return [*lines, "ANYMPS_ANY_ORDER", f"for (int anymps_i = 0; anymps_i < {end}; ++anymps_i) {call}"]
 
     def _call(self, call: Call) -> list[str]:
         number = call.result.removeprefix("anymps_r")
@@ -271,3 +349,14 @@ class _Writer:
             f"decltype(anymps_f{number}(0)) anymps_c{number}[1024];",
             f"anymps_fission::{name}(anymps_n, anymps_alive, anymps_f{number}, anymps_c{number}{values});",
         ]
+
+
+def _loops(steps: Sequence[Step]) -> list[tuple[int, int]]:
+    """The first and the last step of each loop, inner ones first."""
+    found, begun = [], []
+    for number, step in enumerate(steps):
+        if isinstance(step, LoopBegins):
+            begun.append(number)
+        elif isinstance(step, LoopEnds):
+            found.append((begun.pop(), number))
+    return found

@@ -12,6 +12,7 @@ import torch
 
 from anymps.metal._arguments import Arguments, Constant, Table
 from anymps.metal._error_buffer import ErrorBuffer
+from anymps.metal._fission_text import PLANE
 from anymps.metal._runtime import KernelEntry, Report, runtime
 
 _ALIGNED = 16  # where constants begin
@@ -125,5 +126,10 @@ def _shape(grid: Sizes3, group: Sizes3) -> bytes:
 
 @functools.lru_cache(4096)
 def lies_along(axis: int, grid: Sizes3, group: Sizes3) -> bool:
-    """Whether groups have more than one thread along that axis alone. Along y there must be one group, too."""
+    """Whether groups have more than one thread along that axis alone. Along y there must be one group, too.
+
+    Axis 2 stands for x and y.
+    """
+    if axis == PLANE:
+        return min(grid[2], group[2]) == 1
     return all(min(grid[i], group[i]) == 1 for i in range(3) if i != axis) and (axis == 0 or grid[1] <= group[1])

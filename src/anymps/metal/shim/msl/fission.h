@@ -47,6 +47,12 @@ struct Line {
   }
 };
 
+// The threads that have something to do where all from `bound` on have nothing: as the comparison with an index takes it.
+template <class T> ANYMPS_INLINE int at_most(int n, T bound) {
+  if constexpr (metal::is_integral_v<T>) return bound < T(0) || (unsigned long)(bound) > (unsigned long)(n) ? n : int(bound);
+  else return n;
+}
+
 // Calls `f` for each thread, as fibers.
 template <class F> void by_fibers(int n, const unsigned char* alive, F& f) {
   struct Context { F& f; const unsigned char* alive; } context{f, alive};
