@@ -24,11 +24,11 @@ kernel void beyond(device float* x, constant long& by, uint i [[thread_position_
   x[i + by] = 1.0;
 }
 kernel void beyond_in_group(device float* x, constant long& by, uint i [[thread_position_in_grid]]) {
-  for (int n = 0; n < 2; ++n) threadgroup_barrier(mem_flags::mem_none);
+  for (uint n = 0; n < 2 + i / 4096; ++n) threadgroup_barrier(mem_flags::mem_none);  // of each thread its own: fibers
   if (i == 35) x[i + by] = 1.0;
 }
 kernel void divides(device int* x, constant int& by, uint i [[thread_position_in_grid]]) {
-  for (int n = 0; n < 2; ++n) threadgroup_barrier(mem_flags::mem_none);
+  for (uint n = 0; n < 2 + i / 4096; ++n) threadgroup_barrier(mem_flags::mem_none);  // of each thread its own: fibers
   x[i] = x[i] / by;
 }
 kernel void endless(device atomic_int* x) {

@@ -25,6 +25,7 @@ _MARK = "anymps::shader"
 _KEPT = 1000  # faults that nobody has taken
 
 _turn = threading.Lock()  # the checker follows one launch at a time
+_turn_of = 0  # the thread that has it
 _told: dict[tuple[Path, str, str, int, int], ShaderFault] = {}
 _untaken: deque[ShaderFault] = deque(maxlen=_KEPT)
 
@@ -66,6 +67,7 @@ class CheckedLaunch:
         report: Report,
     ) -> str:
         """Run it, with `errors` as the argument of that index. Returns why it was stopped, if the checker knows."""
+        global _turn_of
         memory = _Memory()
         count = buffer_count(entry, bound, errors)
         places: list[Callable[[], int] | None] = [None] * count
@@ -85,7 +87,13 @@ class CheckedLaunch:
             )
         memory.add("threadgroup memory", None, int(entry.shared_bytes()), None)
         events = (Event * MOST_EVENTS)()
+        if _turn.locked() and _turn_of == threading.get_ident():
+            raise RuntimeError(
+                f"anymps: a signal's handler launched the Metal kernel '{self.kernel}' while another one was checked: "
+                "the checker follows one at a time"
+            )
         with _turn:
+            _turn_of = threading.get_ident()
             areas = memory.areas()
             if checker().anymps_check_begin(areas, len(areas), len(areas) - 1, entry.thread):
                 raise MemoryError(f"anymps: there is no memory to check the Metal kernel '{self.kernel}'")
@@ -95,6 +103,7 @@ class CheckedLaunch:
                 runtime().anymps_rt_launch(entry, pointers, Triple(*grid), Triple(*group), 1, ctypes.byref(report))
             finally:
                 found = checker().anymps_check_end(events, MOST_EVENTS)
+                _turn_of = 0
         missing = int(entry.buffers) - len(bound.slots) - (errors is not None)
         launched = Launched(self.kernel, self.source, self.library, memory.names, missing)
         self.faults = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text, stray_text
 from anymps.metal._launch import Launcher, Sizes3, lies_along
-from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels
+from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels, raise_interrupt
 from anymps.metal._tape import launch_on_tape, straight, through_line
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
@@ -213,9 +212,8 @@ class MetalKernel:
         else:
             report = Report()
             why = check.run(self._entry, bound, tensors, grid, group, errors, report)
-        if report is not None and report.signal == signal.SIGINT:
-            raise KeyboardInterrupt
         if report is not None and report.signal:
+            raise_interrupt(report)
             missing = int(self._entry.buffers) - len(bound.slots) - (errors is not None)
             raise RuntimeError(why or fault_text(self._name, report, _ranges(bound), missing))
         message = errors[1].first() if errors is not None else None

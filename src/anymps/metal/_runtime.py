@@ -67,6 +67,8 @@ class Report(ctypes.Structure):
     )
 
 
+RAISED = 1000  # in the place of a signal: `kRaised` of runtime/ask.h
+_OF_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch", "PyErr_Restore")
 SECONDS_VARIABLE = "ANYMPS_SHADER_SECONDS"
 GROUPS = 2  # `anymps_rt::Form::Groups`
 Triple = ctypes.c_uint * 3
@@ -110,7 +112,10 @@ def runtime() -> ctypes.CDLL:
     Raises BuildError without a compiler or a place to keep the result.
     """
     begin_runtime().join()
-    library = ctypes.CDLL(str(compile_runtime()), mode=ctypes.RTLD_GLOBAL)
+    path = str(compile_runtime())
+    library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    functions = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _OF_PYTHON]
+    library.anymps_rt_python((ctypes.c_void_p * len(functions))(*functions))
     ctypes.c_double.in_dll(library, "anymps_rt_limit").value = shader_seconds()
     library.anymps_rt_launch.restype = ctypes.c_int
     library.anymps_rt_launch.argtypes = (
@@ -132,6 +137,16 @@ def runtime() -> ctypes.CDLL:
     library.anymps_rt_last_report.restype = None
     library.anymps_rt_last_report.argtypes = (ctypes.POINTER(Report),)
     return library
+
+
+def raise_interrupt(report: Report) -> None:
+    """Raises what a signal's handler of the program raised while a kernel ran, and KeyboardInterrupt after a Ctrl-C."""
+    if report.signal == RAISED:
+        again = ctypes.PyDLL(runtime()._name).anymps_rt_raise
+        again.restype = None
+        again()
+    if report.signal == signal.SIGINT:
+        raise KeyboardInterrupt
 
 
 def load_kernels(path: Path) -> tuple[ctypes.CDLL, dict[str, KernelEntry | str]]:

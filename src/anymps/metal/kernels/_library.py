@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from anymps.metal._device import Device
 from anymps.metal._faults import fault_text
 from anymps.metal._launch import Packed, Sizes3
 from anymps.metal._library import MetalKernel
-from anymps.metal._runtime import KernelEntry, Report, runtime
+from anymps.metal._runtime import KernelEntry, Report, raise_interrupt, runtime
 from anymps.metal.kernels._metadata import BufferArgument, Signature
 from anymps.metal.kernels._metallib import Metallib
 from anymps.metal.kernels._objects import LoadedKernel, load_object
@@ -139,8 +138,7 @@ class CompiledKernel(MetalKernel):
         """Raises what stopped the last launch of this thread; `ranges` are argument, address and bytes of buffers."""
         report = Report()
         runtime().anymps_rt_last_report(ctypes.byref(report))
-        if report.signal == signal.SIGINT:
-            raise KeyboardInterrupt
+        raise_interrupt(report)
         raise RuntimeError(fault_text(self._name, report, ranges, 0))
 
     def packed(self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None) -> Packed | None:

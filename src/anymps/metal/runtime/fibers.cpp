@@ -70,6 +70,28 @@ void Fibers::drop() {
   }
 }
 
+Fibers::Aside Fibers::set_aside() {
+  const Aside aside{owner.threads, owner.groups, the_fibers};
+  owner.threads = owner.groups = the_fibers = nullptr;
+  return aside;
+}
+
+void Fibers::put_back(const Aside& aside) {
+  delete owner.threads;
+  delete owner.groups;
+  owner.threads = aside.threads;
+  owner.groups = aside.groups;
+  the_fibers = aside.running;
+}
+
+char* Fibers::below() {
+  constexpr size_t kRed = 512;  // what a function may use below its stack's pointer
+  for (const Fibers* const fibers : {owner.groups, owner.threads}) {  // the outer ones first
+    if (fibers != nullptr && fibers->running) return static_cast<char*>(fibers->main_) - kRed;
+  }
+  return nullptr;
+}
+
 Fibers::Fibers(size_t stack, unsigned count, size_t shared_each) : shared_each_(shared_each), stacks_(stack, count) {
   shared_ = static_cast<char*>(std::aligned_alloc(64, shared_each == 0 ? kSharedBytes : count * shared_each));
   if (shared_ == nullptr) {

@@ -50,6 +50,14 @@ class Fibers {
   static Fibers& of_groups();
   // Leaves all fibers of this OS thread where they are.
   static void drop();
+  // Those of this OS thread, to be put back when others have run there.
+  struct Aside {
+    Fibers *threads, *groups, *running;
+  };
+  static Aside set_aside();
+  static void put_back(const Aside& aside);
+  // Where the OS thread's own stack is free while fibers run; null if none do.
+  static char* below();
 
   Fibers(size_t stack, unsigned count, size_t shared_each);
   Fibers(const Fibers&) = delete;

@@ -3,12 +3,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
+#include <link.h>
 #include <mutex>
 #include <sys/mman.h>
 #include <thread>
+#include <ucontext.h>
 #include <unistd.h>
 #include <vector>
+
+#include "ask.h"
+#include "fibers.h"
 
 double anymps_rt_limit = 0;
 
@@ -103,7 +109,87 @@ void on_interrupt(int number, siginfo_t* info, void* context) {
   errno = saved;
 }
 
-void install(int number, void (*handler)(int, siginfo_t*, void*)) {
+int tick_signal() {
+  return SIGRTMAX - 4;
+}
+
+double now();
+
+// Where a signal came in between.
+void interrupted(const void* context, uintptr_t& code, uintptr_t& stack) {
+  const mcontext_t& at = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  code = static_cast<uintptr_t>(at.gregs[REG_RIP]);
+  stack = static_cast<uintptr_t>(at.gregs[REG_RSP]);
+#else
+  code = at.pc;
+  stack = at.sp;
+#endif
+}
+
+// What a launch leaves on its thread, put aside while handlers in Python run, which may launch kernels themselves.
+class Aside {
+ public:
+  explicit Aside(Guard& guard) : guard_(guard), of_(guard.of), base_(guard.base), fibers_(Fibers::set_aside()) {
+    std::memcpy(&out_, &guard.out, sizeof(out_));
+    of_->asking.store(true);
+  }
+  ~Aside() {
+    Fibers::put_back(fibers_);
+    std::memcpy(&guard_.out, &out_, sizeof(out_));
+    guard_.of = of_;
+    guard_.base = base_;
+    of_->asked.store(now());
+    of_->asking.store(false);
+  }
+
+ private:
+  Guard& guard_;
+  Stoppable* const of_;
+  char* const base_;
+  Fibers::Aside fibers_;
+  sigjmp_buf out_;
+};
+
+// Comes to the caller of a long launch from time to time. Only the kernel's own code is interrupted for it, which holds no
+// lock. Handlers run on the thread's own stack, below what is in use there: a fiber's has no room for them. This handler is
+// not on the stack for signals, so that others that come meanwhile have that.
+void on_tick(int, siginfo_t*, void* context) {
+  constexpr uintptr_t kOwn = 16 << 20;
+  Guard* const here = the_guard;
+  if (here == nullptr || here->guarded == 0) {
+    return;
+  }
+  Stoppable* const launch = here->of;
+  uintptr_t code, stack;
+  interrupted(context, code, stack);
+  if (!launch->asks || code < launch->code_low.load() || code >= launch->code_high.load()) {
+    return;
+  }
+  const bool own = reinterpret_cast<uintptr_t>(here->base) - stack < kOwn;
+  char* const top = own ? nullptr : Fibers::below();
+  if (!own && top == nullptr) {
+    return;
+  }
+  const int saved = errno;
+  here->guarded = 0;
+  bool well;
+  {
+    const Aside aside(*here);
+    well = own ? ask_python() : ask_python_on(top);
+  }
+  if (!well) {
+    stop(*launch, kRaised);
+  }
+  errno = saved;
+  here->guarded = 1;
+  if (launch->stopped.load()) {  // or a Ctrl-C came meanwhile, or the time is over
+    here->caught = launch->why.load();
+    siglongjmp(here->out, 1);
+  }
+}
+
+void install(int number, void (*handler)(int, siginfo_t*, void*), int flags = SA_ONSTACK) {
   struct sigaction now{};
   sigaction(number, nullptr, &now);
   if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == handler) {
@@ -119,7 +205,7 @@ void install(int number, void (*handler)(int, siginfo_t*, void*)) {
   }
   struct sigaction ours{};
   ours.sa_sigaction = handler;
-  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  ours.sa_flags = SA_SIGINFO | SA_NODEFER | flags;
   sigemptyset(&ours.sa_mask);
   sigaction(number, &ours, nullptr);
 }
@@ -144,6 +230,7 @@ void install_handlers(double time) {
     install(number, on_fault);
   }
   install(stop_signal(), on_stop);
+  install(tick_signal(), on_tick, SA_RESTART);
   install(SIGINT, on_interrupt);
   looked.store(time, std::memory_order_relaxed);
 }
@@ -156,9 +243,41 @@ struct Watcher {
 };
 Watcher* watcher = new Watcher;  // never destroyed: its thread may outlive `main`
 
+// The library that a kernel is in.
+int find_library(dl_phdr_info* info, size_t, void* data) {
+  Stoppable& launch = *static_cast<Stoppable*>(data);
+  uintptr_t low = ~uintptr_t(0), high = 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
+    const uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+    low = std::min(low, start);
+    high = std::max(high, start + info->dlpi_phdr[i].p_memsz);
+  }
+  const auto code = reinterpret_cast<uintptr_t>(launch.code);
+  if (code < low || code >= high) return 0;
+  launch.code_low.store(low);
+  launch.code_high.store(high);
+  return 1;
+}
+
+constexpr double kAsks = 0.1;  // seconds between two looks for handlers
+
+// Whether it has been sent a tick, which it may not have been able to follow.
+bool tick(Stoppable& launch) {
+  if (!launch.asks || launch.asking.load() || now() - launch.asked.load() < kAsks) {
+    return false;
+  }
+  if (launch.code_high.load() == 0) {
+    dl_iterate_phdr(find_library, &launch);
+  }
+  pthread_kill(launch.caller, tick_signal());
+  return true;
+}
+
 void watch() {
-  for (;;) {
-    usleep(100000);
+  for (bool hurry = false;;) {
+    usleep(hurry ? 2000 : 100000);
+    hurry = false;
     const std::lock_guard<std::mutex> lock(watcher->mutex);
     if (!watcher->launches.empty()) {
       install_handlers(now());
@@ -167,6 +286,7 @@ void watch() {
       if (anymps_rt_limit > 0 && !launch->stopped.load() && now() - launch->since > anymps_rt_limit) {
         stop(*launch, SIGXCPU);
       }
+      hurry = tick(*launch) || hurry;
     }
   }
 }
@@ -217,6 +337,8 @@ Guard::~Guard() {
 Watch::Watch(Stoppable& launch) : launch_(launch) {
   launch.caller = pthread_self();
   launch.since = now();
+  launch.asked.store(launch.since, std::memory_order_relaxed);
+  launch.asks = is_first_thread();
   {
     const std::lock_guard<std::mutex> lock(watcher->mutex);
     if (!watcher->started) {
@@ -238,6 +360,21 @@ Watch::~Watch() {
   }
   Stoppable* mine = &launch_;
   running.compare_exchange_strong(mine, nullptr);
+}
+
+void ask_meanwhile(Stoppable& launch) {
+  if (!launch.asks) {
+    return;
+  }
+  Guard& here = Guard::mine();
+  bool well;
+  {
+    const Aside aside(here);
+    well = ask_python();
+  }
+  if (!well) {
+    stop(launch, kRaised);
+  }
 }
 
 sigset_t own_signals() {

@@ -12,9 +12,14 @@ namespace anymps_rt {
 // What can be stopped from outside: one launch.
 struct Stoppable {
   std::atomic<bool> stopped{false};
-  std::atomic<int> why{0};  // SIGINT, or SIGXCPU where it ran too long
+  std::atomic<int> why{0};  // SIGINT, SIGXCPU where it ran too long, or kRaised
   pthread_t caller{};
   double since = 0;
+  bool asks = false;  // whether its caller is the thread on which Python runs handlers of signals
+  std::atomic<bool> asking{false};  // that it does so now
+  std::atomic<double> asked{0};     // when it last did
+  const void* code = nullptr;       // the kernel
+  std::atomic<uintptr_t> code_low{0}, code_high{0};  // of its library, once it runs for long
 };
 
 // The guard of one OS thread. Between `guarded = 1` and `guarded = 0` a signal of the kernel jumps to `out`.
@@ -26,6 +31,7 @@ class Guard {
 
   sigjmp_buf out;
   Stoppable* of = nullptr;  // the launch that this thread works for
+  char* base = nullptr;     // where that begins on the thread's own stack
   volatile sig_atomic_t guarded = 0;
   int caught = 0;  // the signal
   uintptr_t address = 0;
@@ -45,6 +51,9 @@ class Watch {
  private:
   Stoppable& launch_;
 };
+
+// For the caller of a launch that waits for others: has Python run handlers of signals, and stops the launch if one raises.
+void ask_meanwhile(Stoppable& launch);
 
 // The signals that a thread of the pool must not block, and where it says that it is there.
 sigset_t own_signals();

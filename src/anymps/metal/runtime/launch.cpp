@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "ask.h"
 #include "fibers.h"
 #include "guard.h"
 #include "pool.h"
@@ -108,6 +109,7 @@ void work(void* context) {
   Batch batch{&job, 0, {}};
   if (sigsetjmp(guard.out, 0) == 0) {
     guard.of = &job;
+    guard.base = static_cast<char*>(__builtin_frame_address(0));
     guard.guarded = 1;
     while (!job.stopped.load(std::memory_order_relaxed)) {
       const uint64_t piece = job.next.fetch_add(job.at_once, std::memory_order_relaxed);
@@ -193,8 +195,8 @@ extern "C" int anymps_rt_launch(
     workers = static_cast<unsigned>(job.pieces);
   }
   const uint64_t few = kernel->form == anymps_rt::Form::Fibers ? 0 : kernel->form == anymps_rt::Form::Resumed ? 4096 : 32768;
-  if (threads < few) {
-    workers = 1;  // to wake another thread takes longer
+  if (threads < few || anymps_rt::is_asking()) {
+    workers = 1;  // to wake another thread takes longer, or the others are within a launch that waits for this one
   }
   if (kernel->form == anymps_rt::Form::Groups && workers != 0) {
     // Where there are many groups a worker comes for eight parts of its share, so that all end at about the same time.
@@ -202,11 +204,18 @@ extern "C" int anymps_rt_launch(
     const uint64_t each = job.pieces / (workers * parts);
     job.at_once = static_cast<unsigned>(each < 1 ? 1 : each < most ? each : most);
   }
+  job.code = kernel->form == anymps_rt::Form::Plain    ? reinterpret_cast<const void*>(kernel->plain)
+             : kernel->form == anymps_rt::Form::Groups ? reinterpret_cast<const void*>(kernel->group)
+                                                       : reinterpret_cast<const void*>(kernel->thread);
   const anymps_rt::Watch watch(job);
   if (workers > 1) {
-    anymps_rt::share_work(anymps_rt::work, &job, workers);
+    const auto meanwhile = [](void* context) { anymps_rt::ask_meanwhile(*static_cast<anymps_rt::Job*>(context)); };
+    anymps_rt::share_work(anymps_rt::work, &job, workers, meanwhile);
   } else if (job.pieces != 0) {
     anymps_rt::work(&job);
+  }
+  if (job.stopped.load() && job.why.load() == anymps_rt::kRaised) {
+    job.report.signal = anymps_rt::kRaised;  // also where all work was done by then
   }
   *report = job.report;
   return job.report.signal;

@@ -1,6 +1,7 @@
 // A pool of threads that grows to what launches ask for.
 #include "pool.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace {
 // The pool: as many workers as a launch asks for, less the calling thread, which works too.
 class Pool {
  public:
-  void run(void (*work)(void*), void* context, unsigned workers) {
+  void run(void (*work)(void*), void* context, unsigned workers, void (*meanwhile)(void*)) {
     const std::lock_guard<std::mutex> one(turn_);
     grow(workers - 1);
     {
@@ -31,7 +32,11 @@ class Pool {
     work(context);
     std::unique_lock<std::mutex> lock(mutex_);
     work_ = nullptr;  // who has not come yet need not come any more
-    done_.wait(lock, [&] { return busy_ == 0; });
+    while (!done_.wait_for(lock, std::chrono::milliseconds(100), [&] { return busy_ == 0; })) {
+      lock.unlock();
+      meanwhile(context);
+      lock.lock();
+    }
   }
 
  private:
@@ -96,8 +101,8 @@ Pool& pool() {
 
 }  // namespace
 
-void share_work(void (*work)(void*), void* context, unsigned workers) {
-  pool().run(work, context, workers);
+void share_work(void (*work)(void*), void* context, unsigned workers, void (*meanwhile)(void*)) {
+  pool().run(work, context, workers, meanwhile);
 }
 
 }  // namespace anymps_rt

@@ -4,6 +4,7 @@
 namespace anymps_rt {
 
 // Calls `work(context)` on up to `workers` threads, this one included. Returns when all calls have.
-void share_work(void (*work)(void*), void* context, unsigned workers);
+// `meanwhile(context)` is called from time to time while this thread waits for the others.
+void share_work(void (*work)(void*), void* context, unsigned workers, void (*meanwhile)(void*));
 
 }  // namespace anymps_rt

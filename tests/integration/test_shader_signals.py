@@ -1,0 +1,146 @@
+"""Handlers of signals that a program has run while a kernel keeps the main thread, in each form that kernels have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SOURCE = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void alone(volatile device float* x, uint i [[thread_position_in_grid]]) {
+  while (x[0] == 0) {}
+  x[i + 8] = 1;
+}
+kernel void cut(volatile device float* x, uint i [[thread_position_in_grid]]) {
+  threadgroup float all[32];
+  all[i % 32] = 1;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  while (x[0] == 0) {}
+  x[i + 8] = all[(i + 1) % 32];
+}
+kernel void fibers(volatile device float* x, uint i [[thread_position_in_grid]]) {
+  while (x[0] == 0) simdgroup_barrier(mem_flags::mem_none);
+  x[i + 8] = 1;
+}
+kernel void first(volatile device float* x, uint i [[thread_position_in_grid]]) {
+  if (i == 70000) while (x[0] == 0) {}
+  x[i + 8] = 1;
+}
+kernel void more(device float* x, uint i [[thread_position_in_grid]]) {
+  threadgroup float all[32];
+  all[i % 32] = x[i];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  x[i] = all[i % 32] + simd_sum(1);
+}
+"""
+BEGIN = f"""
+import signal, sys, torch, anymps
+anymps.enable(quiet=True)
+torch.set_num_threads(int(sys.argv[1]))
+library = torch.mps.compile_shader({SOURCE!r})
+x = torch.zeros(100000, device="mps")
+y = torch.zeros(65536, device="mps")
+library.more(y, group_size=32)
+forms = [("alone", 64), ("cut", 64), ("fibers", 64), ("first", 90000)]
+"""
+RAISES = (
+    BEGIN
+    + """
+class Alarm(Exception):
+    pass
+
+def on_alarm(number, frame):
+    raise Alarm(number)
+
+signal.signal(signal.SIGALRM, on_alarm)
+for name, threads in forms:
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        getattr(library, name)(x, threads=threads, group_size=32)
+    except Alarm as error:
+        print(name, error.args == (signal.SIGALRM,), error.__traceback__.tb_frame.f_code.co_name)
+x += 1
+library.cut(x, threads=64, group_size=32)
+print(x[8:72].sum().item(), signal.getitimer(signal.ITIMER_REAL))
+"""
+)
+GOES_ON = (
+    BEGIN
+    + """
+def on_alarm(number, frame):
+    global heard
+    heard += 1
+    library.more(y, group_size=32)
+    if heard == 3:
+        x[0] = 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+signal.signal(signal.SIGALRM, on_alarm)
+for name, threads in forms:
+    heard = 0
+    x.zero_()
+    before = y[0].item()
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    getattr(library, name)(x, threads=threads, group_size=32)
+    print(name, heard, int(x[8:].sum().item()) == threads, (y - before).unique().tolist())
+"""
+)
+
+
+def run(script: str, threads: int, **variables: str) -> str:
+    """What a process prints. No limit ends a launch that no handler ends."""
+    environment = {**os.environ, "ANYMPS_SHADER_SECONDS": "0", **variables}
+    answer = subprocess.run(
+        [sys.executable, "-c", script, str(threads)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    return answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_handler_that_raises_ends_an_endless_kernel(threads: int) -> None:
+    """SIGALRM, as `signal.alarm` and timeouts of tests have it: the program sees its own exception, and goes on."""
+    told = "".join(f"{name} True <module>\n" for name in ("alone", "cut", "fibers", "first"))
+    assert run(RAISES, threads) == told + "64.0 (0.0, 0.0)\n"
+
+
+def test_a_handler_that_raises_ends_a_checked_kernel() -> None:
+    """The checker takes the next one."""
+    told = "".join(f"{name} True <module>\n" for name in ("alone", "cut", "fibers", "first"))
+    assert run(RAISES, 1, ANYMPS_CHECK_SHADERS="1") == told + "64.0 (0.0, 0.0)\n"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_kernel_goes_on_behind_a_handler(threads: int) -> None:
+    """It runs kernels itself, and writes what the waiting one reads: that ends as it would have without signals."""
+    told = "".join(f"{name} 3 True [96.0]\n" for name in ("alone", "cut", "fibers", "first"))
+    assert run(GOES_ON, threads) == told
+
+
+def test_a_handler_cannot_launch_a_checked_kernel_within_another() -> None:
+    """The checker follows one at a time: it says so, and neither waits for itself nor mixes them up."""
+    script = (
+        BEGIN
+        + """
+signal.signal(signal.SIGALRM, lambda *_: library.more(y, group_size=32))
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    library.alone(x, threads=64, group_size=32)
+except RuntimeError as error:
+    print(error)
+library.more(y, group_size=32)
+print(y[0].item())
+"""
+    )
+    assert run(script, 1, ANYMPS_CHECK_SHADERS="1") == (
+        "anymps: a signal's handler launched the Metal kernel 'more' while another one was checked: the checker "
+        "follows one at a time\n64.0\n"
+    )
