@@ -35,6 +35,9 @@ kernel void race(device float* x, uint i [[thread_index_in_threadgroup]]) {
   a[i] = x[i];
   x[i] = a[63 - i];
 }
+kernel void shifted(device float* y, device const float* x, uint i [[thread_position_in_grid]]) {
+  y[i] = x[(i + 1) % 64];
+}
 kernel void wrong_flag(device float* x, uint i [[thread_index_in_threadgroup]]) {
   x[i] = 1;
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -202,6 +205,17 @@ def test_a_race_in_threadgroup_memory(faulty: Any) -> None:
         "stands between: 4 bytes at byte 124 (first in thread 32, group 0; 32 times in the launch).",
         f"The Metal kernel `race` writes threadgroup memory {write}, which thread 31 has read {read}, and no barrier "
         "stands between: 4 bytes at byte 128 (first in thread 32, group 0; 32 times in the launch).",
+    ]
+
+
+def test_a_race_in_a_buffer_that_is_given_twice(faulty: Any) -> None:
+    """What a parameter only reads races with nobody, unless another one writes the same memory."""
+    at = _at("y[i] = x[(i + 1) % 64];")
+    x = _floats()
+    assert _said(faulty.shifted, _floats(), x, **GROUP) == []
+    assert _said(faulty.shifted, x, x, **GROUP) == [
+        f"The Metal kernel `shifted` writes argument 0 {at}, which thread 0 has read there, too, and no barrier stands "
+        "between: 4 bytes at byte 4 (first in thread 1, group 0; 64 times in the launch)."
     ]
 
 

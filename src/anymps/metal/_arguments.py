@@ -74,7 +74,7 @@ class Arguments:
     def tensors(self) -> list[torch.Tensor]:
         """All tensors in order."""
         if self.flat:
-            return cast(list[torch.Tensor], self.slots)
+            return cast("list[torch.Tensor]", self.slots)
         found: list[torch.Tensor] = []
         for slot in self.slots:
             if isinstance(slot, torch.Tensor):

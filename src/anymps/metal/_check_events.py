@@ -40,6 +40,7 @@ class Area(ctypes.Structure):
         ("host", ctypes.c_void_p),
         ("bytes", ctypes.c_uint64),
         ("start", ctypes.c_void_p),
+        ("fixed", ctypes.c_uint64),
     )
 
 

@@ -78,7 +78,7 @@ class CheckedLaunch:
                 data = ctypes.create_string_buffer(slot.data, len(slot.data))
                 places[index] = memory.add(name, ctypes.addressof(data), len(slot.data) - PADDING, data)
             elif isinstance(slot, torch.Tensor):
-                places[index] = memory.add_tensor(name, next(rest))
+                places[index] = memory.add_tensor(name, next(rest), not entry.written >> index & 1)
             else:
                 places[index] = memory.add_table(name, [next(rest) for _ in slot])
         if errors is not None:
@@ -139,6 +139,7 @@ class _Memory:
         self._hosts: list[int | None] = []
         self._keep: list[object] = []
         self._storages: dict[int, int] = {}
+        self._fixed: dict[int, bool] = {}
         self._tables: list[tuple[ctypes.Array[ctypes.c_void_p], list[Callable[[], int]]]] = []
         self._areas: ctypes.Array[Area] | None = None
 
@@ -149,13 +150,16 @@ class _Memory:
         self._keep.append(keep)
         return functools.partial(self._start, index, 0)
 
-    def add_tensor(self, name: str, tensor: torch.Tensor) -> Callable[[], int]:
+    def add_tensor(self, name: str, tensor: torch.Tensor, fixed: bool = False) -> Callable[[], int]:
+        """The area of a tensor; `fixed`: the kernel only reads it there."""
         storage = tensor.untyped_storage()
         start = storage.data_ptr()
         if start not in self._storages or not start:
             self._storages[start] = len(self.names)
             self.add(name, start or None, storage.nbytes() if start else 0, storage)
-        return functools.partial(self._start, self._storages[start], tensor.data_ptr() - start if start else 0)
+        index = self._storages[start]
+        self._fixed[index] = self._fixed.get(index, True) and fixed
+        return functools.partial(self._start, index, tensor.data_ptr() - start if start else 0)
 
     def add_table(self, name: str, tensors: Sequence[torch.Tensor]) -> Callable[[], int]:
         table = (ctypes.c_void_p * len(tensors))()
@@ -167,6 +171,8 @@ class _Memory:
         areas = (Area * len(self.names))()
         for area, host, (_, size) in zip(areas, self._hosts, self.names, strict=True):
             area.host, area.bytes = host, size
+        for index, fixed in self._fixed.items():
+            areas[index].fixed = fixed
         return areas
 
     def placed(self, areas: ctypes.Array[Area]) -> None:

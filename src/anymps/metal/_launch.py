@@ -49,8 +49,8 @@ class Launcher:
     ) -> Report | None:
         """Runs it on tensors whose addresses are this machine's. What stopped it, or None."""
         addresses = [tensor.data_ptr() for tensor in tensors]
-        if errors is None and len(addresses) == len(bound.slots) >= self._buffers and bound.flat:
-            count = len(addresses)
+        count = len(addresses)
+        if errors is None and bound.flat and count >= self._buffers:
             packed = _words(count).pack(*addresses)
         else:
             count, packed = self._packed(bound, iter(addresses), errors)

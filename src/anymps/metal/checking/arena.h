@@ -16,6 +16,7 @@ struct Area {
   void* host;      // what is copied in; null: nothing is, as for threadgroup memory
   uint64_t bytes;
   char* start;     // of the copy
+  uint64_t fixed;  // whether the kernel only reads it, by the types of its parameters
 };
 
 class Arena {

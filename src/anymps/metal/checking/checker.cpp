@@ -55,6 +55,7 @@ int Checker::begin(Area* areas, unsigned count, unsigned shared_area, const void
   code_low_ = found.low;
   code_span_ = found.high - found.low;
   shared_ = shared_area;
+  races_.begin(arena_.area(shared_area).start, arena_.area(shared_area).bytes);
   group_ = nullptr;
   same_.pending = false;
   stacks_low_ = 0;
@@ -82,8 +83,8 @@ void Checker::thread_begins(const Thread& thread) {
   }
   if (thread.index == 0 || group_ == nullptr) {
     races_.new_group();
-    initialised_.reset();
     const Area& area = arena_.area(shared_);
+    std::memset(initialised_, 0, area.bytes);
     for (size_t i = 0; i < area.bytes; ++i) area.start[i] = unwritten(i);
     opened_ = 0;
     for (Waiting& waiting : waiting_) waiting.calls = 0;
@@ -187,14 +188,17 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
   }
   const bool writes = (how & 1) != 0;
   const bool shared = index == shared_;
-  if (shared) {
+  if (area.fixed != 0 && !writes) return;  // whoever reads beside others races with nobody
+  uint32_t four;
+  std::memcpy(&four, initialised_ + (shared && size == 4 ? offset : 0), sizeof(four));
+  if (shared && (size != 4 || four != 0x01010101)) {
     unsigned unknown = 0;
     for (unsigned i = 0; i < size; ++i) {
       // Written, though nobody told of it: by a store that the compiler does not instrument.
       const bool changed = area.start[offset + i] != unwritten(static_cast<size_t>(offset) + i);
-      unknown += initialised_[static_cast<size_t>(offset) + i] || changed ? 0 : 1;
-      if (writes) initialised_[static_cast<size_t>(offset) + i] = true;
+      unknown += initialised_[static_cast<size_t>(offset) + i] != 0 || changed ? 0 : 1;
     }
+    if (writes) std::memset(initialised_ + offset, 1, size);
     // Whole structs and vectors of three are read with their gaps, which nobody writes.
     if (!writes && unknown > (size > 8 ? size / 2 : 0)) {
       Event found = blank(Uninitialised, frames(caller));
@@ -203,7 +207,7 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
       found.area = static_cast<int>(index);
       found.offset = offset;
       events.add(found);
-      for (unsigned i = 0; i < size; ++i) initialised_[static_cast<size_t>(offset) + i] = true;  // told once
+      std::memset(initialised_ + offset, 1, size);  // told once
     }
   }
   bool by_writes = false;

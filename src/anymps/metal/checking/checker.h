@@ -5,8 +5,6 @@
 
 #include <msl/runtime.h>
 
-#include <bitset>
-
 #include "arena.h"
 #include "events.h"
 #include "races.h"
@@ -90,7 +88,7 @@ class Checker {
   Waiting waiting_[kMaxThreads];
   Lane* lanes_[32] = {};  // of the SIMD call that is done now
   Same same_;
-  std::bitset<(64 << 10)> initialised_;  // by byte of threadgroup memory
+  unsigned char initialised_[64 << 10] = {};  // by byte of threadgroup memory
 };
 
 extern Checker checker;

@@ -27,6 +27,11 @@ class Races {
  public:
   static constexpr unsigned kBytes = 4;
 
+  // Where threadgroup memory lies, whose words have a place each.
+  void begin(const void* shared, size_t bytes) {
+    shared_ = reinterpret_cast<uintptr_t>(shared);
+    places_.resize((bytes + kBytes - 1) / kBytes);
+  }
   void new_group() {
     now_ = 1;
     orders_[0] = orders_[1] = Order();
@@ -53,7 +58,7 @@ class Races {
     by_write_only = how == 1;
     for (unsigned i = 0; i < size;) {
       const uintptr_t at = address + i;
-      Word* const word = find(at / kBytes);
+      Word* const word = shared ? place_of(at) : find(at / kBytes);
       if (word == nullptr) return found;
       if (at % kBytes == 0 && size - i >= kBytes && !word->split) {  // the common case: one look for all four
         touch(word->bytes[0], mine, order, found, by_write_only);
@@ -115,6 +120,17 @@ class Races {
     if (reads[0].thread / 32 == reads[1].thread / 32 || (mine.how & 2u) < (reads[1].how & 2u)) reads[1] = mine;
   }
 
+  Word* place_of(uintptr_t address) {
+    Word& word = places_[(address - shared_) / kBytes];
+    if (word.generation != generation_) begin(word, 0);
+    return &word;
+  }
+  void begin(Word& word, uintptr_t key) const {
+    word.key = key;
+    word.generation = generation_;
+    word.split = false;
+    word.bytes[0] = Byte();
+  }
   Word* find(uintptr_t key) {
     if (used_ * 2 >= table_.size()) {
       if (used_ >= kMost) return known(key);
@@ -123,10 +139,7 @@ class Races {
     for (size_t i = place(key);; i = (i + 1) & (table_.size() - 1)) {
       Word& word = table_[i];
       if (word.generation != generation_) {
-        word.key = key;
-        word.generation = generation_;
-        word.split = false;
-        word.bytes[0] = Byte();
+        begin(word, key);
         ++used_;
         return &word;
       }
@@ -156,6 +169,8 @@ class Races {
   uint32_t generation_ = 1;
   size_t used_ = 0;
   std::vector<Word> table_;
+  std::vector<Word> places_;  // of threadgroup memory
+  uintptr_t shared_ = 0;
 };
 
 }  // namespace anymps_check
