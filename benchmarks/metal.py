@@ -36,13 +36,14 @@ kernel void exp_tanh(device float* out, constant float* a, uint i [[thread_posit
   out[i] = exp(a[i]) * tanh(a[i]);
 }
 kernel void nothing(device float* out) {}
+// In a loop of each thread's own length, so that threads are fibers.
 kernel void barriers(device int* out, constant int& count, uint i [[thread_position_in_grid]]) {
-  for (int n = 0; n < count; ++n) threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint n = 0; n < count + i / 4096; ++n) threadgroup_barrier(mem_flags::mem_threadgroup);
   out[i] = count;
 }
 kernel void votes(device int* out, constant int& count, uint i [[thread_position_in_grid]]) {
   int sum = 0;
-  for (int n = 0; n < count; ++n) sum += simd_sum(1);
+  for (uint n = 0; n < count + i / 4096; ++n) sum += simd_sum(1);
   out[i] = sum;
 }
 // One row a SIMD group: each lane a part of the row, then the lanes together.
