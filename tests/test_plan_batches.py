@@ -142,7 +142,7 @@ def test_table_chart_and_page() -> None:
     one = planned("M5 16GB")
     assert batch_rows(one).columns == ("batch", "a step", "80 %", "samples/s", "80 %", "speed", "bound by")
     assert [row[0] for row in batch_rows(one).rows] == ["2", "4", "8 (script's)", "16", "32", "64", "100"]
-    shown = render_plan(one)
+    shown = render_plan(one, verbose=True)
     assert "Batch against samples a second  on M5 16GB, predicted, with 80 % intervals" in shown
     assert "batch 100  " in shown
     two = planned("M5 16GB", "M3 Pro 18GB")
@@ -162,7 +162,7 @@ def test_where_it_cannot_be_told() -> None:
     )
     other = replace(planned(), batches=(), other_calls=True)
     assert without_batches(other) == sentence
-    assert sentence in " ".join(render_plan(other).split())
+    assert sentence in " ".join(render_plan(other, verbose=True).split())
     assert sentence in plan_page(other)
     assert without_batches(planned()) == ""
     assert without_batches(replace(other, times=())) == ""

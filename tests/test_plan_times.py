@@ -76,10 +76,10 @@ def test_the_table_tells_what_binds_and_what_fails() -> None:
     assert rows.rows[0][3] == "1.0x"
     assert rows.rows[0][-1] == "compute"
     assert rows.rows[-1] == ("M1 8GB", "", "", "", "", "memory: it fails")
-    assert "A step on each chip  predicted, with 80 % intervals" in render_plan(planned())
-    assert "A step on these Macs" in render_plan(planned("M5 16GB", "M3 Pro 18GB"))
+    assert "A step on each chip  predicted, with 80 % intervals" in render_plan(planned(), verbose=True)
+    assert "A step on these Macs" in render_plan(planned("M5 16GB", "M3 Pro 18GB"), verbose=True)
     assert "How long a step takes" in plan_page(planned())
-    assert "A step on" not in render_plan(replace(planned(), times=()))
+    assert "A step on" not in render_plan(replace(planned(), times=()), verbose=True)
     assert "How long a step takes" not in plan_page(replace(planned(), times=()))
 
 

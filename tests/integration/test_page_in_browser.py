@@ -229,7 +229,7 @@ def test_plan_by_keyboard_and_on_paper(browser: Browser, tmp_path: Path) -> None
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('aria-labelledby')") == "mac-table-caption"
+    assert page.evaluate("document.activeElement.getAttribute('aria-labelledby')") == "choice-table-caption"
     page.emulate_media(media="print")
     assert page.locator("nav").is_hidden()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

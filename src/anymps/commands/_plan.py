@@ -62,8 +62,9 @@ from anymps.commands._torch_option import torch_option
     "--report-to",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the plan to this file: .html, .json, else text.",
+    help="Write all of the plan to this file: .html, .json, else text.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show all that the plan knows, not only which Mac.")
 @click.option("--measure", hidden=True)
 @click.option("-m", "module", metavar="MODULE", help="Plan a module, as `python -m` runs it; the rest is for it.")
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
@@ -80,6 +81,7 @@ def plan(
     cuda_as_mps: bool,
     allow_writes: bool,
     report_to: Path | None,
+    verbose: bool,
     measure: str | None,
     module: str | None,
     words: tuple[str, ...],
@@ -125,5 +127,5 @@ def plan(
         larger=larger,
         say=lambda text: say(text) if sys.stderr.isatty() else None,
     )
-    write_plan(found, report_to)
+    write_plan(found, report_to, verbose=verbose)
     return 0

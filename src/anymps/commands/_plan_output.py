@@ -14,17 +14,20 @@ from anymps.plan import Plan
 from anymps.report import plan_json, plan_page, print_plan
 
 
-def write_plan(plan: Plan, path: Path | None) -> None:
-    """Show the plan on stdout, or write it to `path`. Raises UsageError if the file cannot be written."""
+def write_plan(plan: Plan, path: Path | None, *, verbose: bool = False) -> None:
+    """Show the plan on stdout, short unless `verbose`, or write all of it to `path`.
+
+    Raises UsageError if the file cannot be written.
+    """
     if path is None:
-        print_plan(plan, sys.stdout)
+        print_plan(plan, sys.stdout, verbose=verbose)
         return
     if path.suffix == ".json":
         text = plan_json(plan)
     elif path.suffix in (".html", ".htm"):
         text = plan_page(plan)
     else:
-        print_plan(plan, shown := StringIO())
+        print_plan(plan, shown := StringIO(), verbose=True)
         text = shown.getvalue()
     try:
         replace_text(path, text)

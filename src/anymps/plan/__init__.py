@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anymps.plan._batches import KNEE, Batches, BatchTime, Growth, batch_times
+from anymps.plan._choice import Choice
 from anymps.plan._fixes import Fix, FixKind, first_fixes, growth_a_step
 from anymps.plan._measure import Assumption, Dropped, Measured, end_all, measure, run_apart
 from anymps.plan._others import Kind, Others, others
@@ -20,6 +21,7 @@ __all__ = [
     "BatchTime",
     "Batches",
     "Change",
+    "Choice",
     "Dropped",
     "Fix",
     "FixKind",

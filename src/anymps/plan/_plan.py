@@ -12,6 +12,7 @@ from enum import Enum
 from anymps._errors import PlanError
 from anymps.mac import Mac, all_macs
 from anymps.plan._batches import Batches, Growth, batch_times
+from anymps.plan._choice import Choice, choices
 from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, end_all, measure
 from anymps.plan._others import Others, others
@@ -98,6 +99,11 @@ class Plan:
     """The release of torch whose times these are, where it is another one than `torch`."""
     other_calls: bool = False
     """Whether a step with twice the batch makes other calls, so that `batches` are not known."""
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """Which Mac? The Macs that were asked about, else each chip, in one row each."""
+        return choices([(row.outcome, row.largest_batch) for row in self.rows], self.times)
 
 
 def make_plan(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._text import duration, duration_range, duration_short
 from anymps.report import _text as text
 from anymps.report._lanes import round_
+from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _words as words
 from anymps.report.plan._chart import LogScale
 from anymps.report.plan._words import rate
 
 if TYPE_CHECKING:
-    from anymps.plan import Plan
+    from anymps.plan import Choice, Plan
 
 _WIDEST: Final = 1.9
 """Times the working set, at the right edge of the Macs' bars: a little beyond torch's limit."""
@@ -53,6 +55,55 @@ def macs_drawing(plan: Plan) -> dict[str, Any]:
         "low": f"{words.LOW:g}",
         "high": f"{words.HIGH:g}",
     }
+
+
+def choice_drawing(plan: Plan) -> dict[str, Any] | None:
+    """How fast each Mac is: a bar from nothing, with its interval; None where no time is predicted.
+
+    The bars are samples a second, or steps a second where the batch is not known.
+    """
+    rows: list[dict[str, Any]] = []
+    values = [_pace(it) for it in plan.choices]
+    widest = max((high for _, _, high in filter(None, values)), default=0.0)
+    if not widest:
+        return None
+    for place, (it, value) in enumerate(zip(plan.choices, values, strict=True)):
+        low, at, high = (round_(100 * part / widest) for part in value or (0.0, 0.0, 0.0))
+        rows.append(
+            {
+                "top": _FIRST_ROW + _ROW * place,
+                "name": choice_words.said(it),
+                "verdict": it.verdict.value,
+                "timed": value is not None,
+                "low": low,
+                "width": round_(high - low),
+                "at": at,
+            }
+        )
+    what = "Samples a second" if any(it.samples is not None for it in plan.choices) else "Steps a second"
+    said = "; ".join(row["name"] for row in rows)
+    return {
+        "label": f"{what} on each Mac. {said}. The table holds the numbers.",
+        "what": what,
+        "height": _FIRST_ROW + _ROW * len(rows),
+        "rows": rows,
+        "ticks": [{"at": round_(100 * it / widest), "name": f"{it:,g}/s"} for it in _ticks(widest)],
+    }
+
+
+def _pace(it: Choice) -> tuple[float, float, float] | None:
+    """What a Mac does in a second, with the ends of its interval: samples, else steps."""
+    if it.time is None:
+        return None
+    at = it.samples if it.samples is not None else 1 / it.time.seconds
+    return at * it.time.seconds / it.time.high, at, at * it.time.seconds / it.time.low
+
+
+def _ticks(widest: float) -> list[float]:
+    """Round values on a scale from nothing, so far apart that their names have room."""
+    power = 10.0 ** math.floor(math.log10(widest))
+    step = next(it * power for it in (0.2, 0.5, 1, 2, 5) if 100 * it * power / widest >= _TICK)
+    return [step * number for number in range(1, int(0.96 * widest / step) + 1)]
 
 
 def times_drawing(plan: Plan) -> dict[str, Any] | None:

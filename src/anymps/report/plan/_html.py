@@ -10,8 +10,9 @@ from anymps.report._drawings import memory_drawing
 from anymps.report._memory_rows import beyond
 from anymps.report._page import assets, templates
 from anymps.report.plan import _batch_words as batch_words
+from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._drawings import batch_drawings, macs_drawing, times_drawing
+from anymps.report.plan._drawings import batch_drawings, choice_drawing, macs_drawing, times_drawing
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _STATES = {"fits": "clean", "tight": "warning", "pages": "warning", "fails": "error"}
 
 _SECTIONS = {
+    "choice": "Which Mac",
     "macs": "Macs",
     "times": "Times",
     "batches": "Batch",
@@ -57,6 +59,9 @@ def _page(plan: Plan) -> dict[str, Any]:
         "messages": words.messages(plan),
         "dropped": words.dropped(plan),
         "figures": _figures(plan, peak),
+        "choice_title": choice_words.TITLE,
+        "choice_drawing": choice_drawing(plan),
+        "choice": choice_words.choice_rows(plan),
         "macs_drawing": macs_drawing(plan),
         "macs": words.mac_rows(plan),
         "times_drawing": times_drawing(plan),

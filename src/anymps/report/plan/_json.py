@@ -9,7 +9,7 @@ from anymps._version import __version__
 from anymps.record import Category, Site
 
 if TYPE_CHECKING:
-    from anymps.plan import Batches, Change, Fix, MacTime, Plan, Row
+    from anymps.plan import Batches, Change, Choice, Fix, MacTime, Plan, Row
     from anymps.record import Moment
 
 _POINTS: Final = 200
@@ -48,6 +48,7 @@ def plan_json(plan: Plan) -> str:
             }
             for sample in story.samples(_POINTS)
         ],
+        "which_mac": [_choice(it) for it in plan.choices],
         "macs": [_mac(row) for row in plan.rows],
         "largest_batch_unknown": {"why": plan.no_larger.value, "problem": plan.problem} if plan.no_larger else None,
         "times": [_time(it) for it in plan.times],
@@ -88,6 +89,22 @@ def _peak(peak: Moment, reserved: int) -> dict[str, Any]:
 
 def _place(site: Site) -> dict[str, Any]:
     return {"file": site.file, "line": site.line}
+
+
+def _choice(it: Choice) -> dict[str, Any]:
+    time = it.time
+    return {
+        "mac": it.mac.name,
+        "gpu_cores": it.mac.gpu_cores,
+        "verdict": it.verdict.value,
+        "largest_batch": it.largest_batch,
+        "larger_unknown": it.larger_unknown,
+        "seconds": time.seconds if time else None,
+        "seconds_low": time.low if time else None,
+        "seconds_high": time.high if time else None,
+        "samples_per_second": it.samples,
+        "bound": time.bound if time else None,
+    }
 
 
 def _mac(row: Row) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A plan as text: its verdict, what fills the memory, on which Macs it fits, what changes do, what to do first."""
+"""A plan as text: its verdict and which Mac; on demand what fills the memory, each Mac's limits, what to do first."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from anymps.report import _text as text
 from anymps.report._console import DEFAULT_WIDTH, QUIET, fitting, heading, indented, printed
 from anymps.report._memory_rows import beyond
 from anymps.report.plan import _batch_words as batch_words
+from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _words as words
 from anymps.report.plan._chart import BLOCKS, Glyphs, batch_chart, glyphs_for, mac_chart, memory_chart, time_chart
 
@@ -28,31 +29,67 @@ _BAR = 28
 _TIMES_REMARK = "predicted, with 80 % intervals"
 
 
-def print_plan(plan: Plan, stream: TextIO | None = None) -> None:
-    """Write the plan to `stream` (by default standard output), as wide as its terminal and coloured if it is one."""
+def print_plan(plan: Plan, stream: TextIO | None = None, *, verbose: bool = False) -> None:
+    """Write the plan to `stream` (by default standard output), as wide as its terminal and coloured if it is one.
+
+    With `verbose` all of it, else what a person needs to decide.
+    """
     target = sys.stdout if stream is None else stream
     terminal = target.isatty()
     color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns if terminal else DEFAULT_WIDTH
     encoding = getattr(target, "encoding", None) or "utf-8"
-    shown = render_plan(plan, width=fitting(width), color=color, glyphs=glyphs_for(encoding))
+    shown = render_plan(plan, width=fitting(width), color=color, glyphs=glyphs_for(encoding), verbose=verbose)
     target.write(shown.encode(encoding, "replace").decode(encoding))
 
 
-def render_plan(plan: Plan, *, width: int = DEFAULT_WIDTH, color: bool = False, glyphs: Glyphs = BLOCKS) -> str:
-    """The plan as text; without colour there are no control sequences and no spaces at the ends of lines."""
-    return printed(_parts(plan, width, glyphs), width, color=color)
+def render_plan(
+    plan: Plan,
+    *,
+    width: int = DEFAULT_WIDTH,
+    color: bool = False,
+    glyphs: Glyphs = BLOCKS,
+    verbose: bool = False,
+) -> str:
+    """The plan as text; without colour there are no control sequences and no spaces at the ends of lines.
+
+    With `verbose` all of it, else what a person needs to decide.
+    """
+    return printed(_parts(plan, width, glyphs, verbose), width, color=color)
 
 
-def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
+def _parts(plan: Plan, width: int, glyphs: Glyphs, verbose: bool) -> Iterator[RenderableType]:
     peak = plan.base.story.peak
     assert peak is not None
+    yield from _first(plan, peak, width)
+    if verbose:
+        yield from _rest(plan, peak, width, glyphs)
+        return
+    if words.growth(plan):
+        yield Text()
+        yield Text(words.growth(plan))
+    yield from _what_if(plan)
+    for fix in words.fixes(plan):
+        if fix.begin:
+            yield Text()
+            yield Text.assemble(("Change first. ", "bold"), " ".join(filter(None, (fix.text, fix.here))))
+    yield Text()
+    yield Text(choice_words.more(plan), QUIET)
+
+
+def _first(plan: Plan, peak: Moment, width: int) -> Iterator[RenderableType]:
+    """The first screen: the verdict, the peak, and which Mac."""
     yield Text(words.headline(plan), style=_STYLES[words.worst(plan)])
     for message in words.messages(plan):
         yield Text(message)
     yield Text(words.summary(plan, peak))
     if words.dropped(plan):
         yield Text(words.dropped(plan))
+    yield from _section(choice_words.TITLE, choice_words.REMARK, choice_words.choice_rows(plan, width - 4))
+
+
+def _rest(plan: Plan, peak: Moment, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
+    """What the answer rests on."""
     yield from _title("Memory over the measured steps", "allocations in their order, highest moments")
     yield from _drawing(memory_chart(plan.base.story, width - 2, glyphs))
     yield from _peak(peak)
@@ -73,7 +110,7 @@ def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
         yield Text()
         yield from _drawing(time_chart(plan, width - 2, glyphs))
     yield from _batches(plan, width, glyphs)
-    yield from _section("What if", "each change alone, measured the same way", words.change_rows(plan))
+    yield from _what_if(plan)
     yield from _fixes(plan)
     yield from _section(
         "Values that the script read",
@@ -83,6 +120,10 @@ def _parts(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
     yield from _title("Limits of this plan")
     for sentence in words.limits(plan):
         yield indented(Text(f"- {sentence}"))
+
+
+def _what_if(plan: Plan) -> Iterator[RenderableType]:
+    yield from _section("What if", "each change alone, measured the same way", words.change_rows(plan))
 
 
 def _batches(plan: Plan, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:

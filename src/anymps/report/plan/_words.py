@@ -41,7 +41,7 @@ _MEANING: Final = {
 
 _NO_TIME: Final = {"pages": "memory: it pages", "fails": "memory: it fails"}
 
-_FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
+FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
 
 _ABOUT_TIMES: Final = (
     "The program's own code and data loading are not in it: a plan does not run them at speed. Speeds compare with the "
@@ -246,18 +246,23 @@ def time_rows(plan: Plan) -> Rows:
         )
     columns = ("Mac", "a step", "80 %", "speed", "samples/s", "tokens/s", "bound by")
     kept = [place for place, name in enumerate(columns) if place < 2 or any(row[place] for row in rows)]
-    told = dict.fromkeys(_calibration(it.mac.name, it.time.calibration) for it in plan.times if it.time is not None)
-    release = ""
-    if plan.times_of:
-        of, made_by = (text.clean(it).partition("+")[0] for it in (plan.times_of, plan.torch))
-        release = f"These are the times of torch {of}, for the calls that torch {made_by} makes here."
-    rest = " ".join(filter(None, ("" if plan.asked else _FEWEST, _ABOUT_TIMES, release, *told)))
+    rest = " ".join(filter(None, ("" if plan.asked else FEWEST, _ABOUT_TIMES, *about_times(plan))))
     return Rows(
         tuple(columns[place] for place in kept),
         tuple(number for number, place in enumerate(kept) if 0 < place < 6),
         tuple(tuple(row[place] for place in kept) for row in rows),
         rest,
     )
+
+
+def about_times(plan: Plan) -> tuple[str, ...]:
+    """Of which release of torch the times are, where it is another one, and which Macs were calibrated."""
+    told = dict.fromkeys(_calibration(it.mac.name, it.time.calibration) for it in plan.times if it.time is not None)
+    if not plan.times_of:
+        return tuple(filter(None, told))
+    of, made_by = (text.clean(it).partition("+")[0] for it in (plan.times_of, plan.torch))
+    release = f"These are the times of torch {of}, for the calls that torch {made_by} makes here."
+    return release, *filter(None, told)
 
 
 def _calibration(mac: str, told: str) -> str:
@@ -279,10 +284,17 @@ def _on_macs(plan: Plan) -> Iterator[str]:
         much = text.size(max(row.outcome.others for row in plan.rows))
         yield f"Others are what MPSGraph and Metal take beside the heaps: up to {much} here, by public logs."
     if plan.no_larger is not None:
-        unknown = _UNKNOWN[plan.no_larger.value]
-        yield unknown % text.clean(plan.problem).rstrip(".") if "%s" in unknown else unknown
+        yield larger_unknown(plan)
     if plan.base.retries and not plan.asked and any(row.outcome.verdict.value == "fails" for row in plan.rows):
         yield "The script's code tells of memory that runs out: --mac tries what it does then."
+
+
+def larger_unknown(plan: Plan) -> str:
+    """Why the largest batch is not known; nothing where it is."""
+    if plan.no_larger is None:
+        return ""
+    unknown = _UNKNOWN[plan.no_larger.value]
+    return unknown % text.clean(plan.problem).rstrip(".") if "%s" in unknown else unknown
 
 
 def verdict(outcome: Outcome) -> str:

@@ -1,0 +1,145 @@
+"""Which Mac? The table that a plan begins with: one row a Mac, in the text, on the page and in JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anymps.commands._plan_output import write_plan
+from anymps.plan import NoLarger, Outcome, Plan, Row, Verdict, representative, step_times
+from anymps.report import plan_json, plan_page, render_plan
+from anymps.report.plan._choice_words import by_memory, choice_rows, more, said
+from plans import GIB, planned, resting
+from test_report_forms import validator
+from test_report_html import Page
+
+
+def every(least: int = 16) -> Plan:
+    """A plan for each chip: it fails below `least` GB and is tight with so many; the batch grows with the memory."""
+    plan = planned()
+    peak = plan.base.story.peak_reserved
+    rows = []
+    for mac in representative():
+        size = mac.ram_gib
+        verdict = Verdict.FAILS if size < least else Verdict.TIGHT if size == least else Verdict.FITS
+        largest = 0 if size < least else 8 if size == least else 2 * size
+        rows.append(Row(Outcome(mac, verdict, peak, peak, mac.recommended_max_memory - peak, GIB), largest))
+    times = step_times(plan.base, [row.outcome for row in rows], "2.13.0")
+    return replace(plan, rows=tuple(rows), times=times)
+
+
+def test_each_chip_is_one_row_with_the_batch_of_its_memory() -> None:
+    """Times, samples and what binds come from the times; the largest batch from the memory that the chip has there."""
+    plan = every()
+    assert [it.mac for it in plan.choices] == [it.mac for it in plan.times]
+    rows = choice_rows(plan)
+    assert rows.columns == ("Mac", "batch 8", "largest", "a step", "80 %", "samples/s", "bound by")
+    table = {row[0]: row[1:] for row in rows.rows}
+    assert table["M1 16GB"] == ("tight", "8", "299 ms", "153 to 607 ms", "27", "compute")
+    assert table["M3 Ultra 96GB"][:3] == ("fits", "192", "31.6 ms")
+    assert table["A18 Pro 8GB"] == ("fails", "none", "", "", "", "")
+
+
+def test_the_answer_is_the_first_screen() -> None:
+    """All chips within the first 30 lines of a terminal, and no drawing; what is left is behind `-v`."""
+    lines = render_plan(every(), width=80).splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("Which Mac?"))
+    assert [line.split()[0] for line in lines[first + 2 : first + 21]] == [
+        it.mac.name.split()[0] for it in every().times
+    ]
+    assert first + 21 <= 30
+    short, whole = render_plan(planned()), render_plan(planned(), verbose=True)
+    assert whole.startswith(short.partition("\nWhat if")[0])
+    for section in ("What fills the memory", "The peak on each Mac", "A step on each chip", "Limits of this plan"):
+        assert section in whole
+        assert section not in short
+    assert not set("█░●┃") & set(short)
+    assert "What if  each change alone" in short
+    assert "-v shows" not in whole
+
+
+def test_where_the_intervals_have_no_room_a_sentence_stands_for_them() -> None:
+    """The widest of all Macs, as factors."""
+    narrow = choice_rows(every(), 76)
+    assert "80 %" not in narrow.columns
+    assert "80 % intervals: 0.51 to 2 times that." in narrow.rest
+    assert "intervals" not in choice_rows(every()).rest
+
+
+def test_the_largest_batch_by_memory() -> None:
+    """Each memory size in one sentence; for Macs that were asked about the table says it."""
+    told = by_memory(every())
+    assert told.startswith(
+        "Largest batch by memory: 8 GB fails; 16 GB tight, batch 8; 18 GB batch 36; 24 GB batch 48; "
+    )
+    assert by_memory(planned("M5 16GB")) == ""
+    unknown = every()
+    rows = tuple(replace(row, largest_batch=None) for row in unknown.rows)
+    unknown = replace(unknown, rows=rows, no_larger=NoLarger.NOT_MEASURED)
+    assert by_memory(unknown).startswith("By memory: 8 GB fails; 16 GB tight; 18 GB fits; ")
+    assert choice_rows(unknown).rest.endswith("The largest batch was not measured (--no-larger).")
+
+
+def test_without_times_the_macs_stand_by_memory() -> None:
+    """Whether it fits is known without any time."""
+    rows = choice_rows(replace(every(), times=()))
+    assert rows.columns == ("Mac", "batch 8", "largest")
+    assert [row[1] for row in rows.rows] == ["fails", "tight", *["fits"] * 11]
+    assert choice_rows(resting()).columns == ("Mac", "as written")
+
+
+def test_what_hangs_on_values_is_told_in_the_short_form() -> None:
+    """A plan has no values: who decides by the first screen must know."""
+    assert more(planned()).startswith(
+        "The script reads values on 1 line, and memory may hang on them: -v lists them. -v "
+    )
+    assert more(resting()).startswith("-v shows what fills the memory, ")
+
+
+def test_json_has_the_table() -> None:
+    """Unrounded, by the published schema."""
+    document = json.loads(plan_json(every()))
+    validator("plan-1.json").validate(document)
+    first, *_, last = document["which_mac"]
+    assert (first["mac"], first["verdict"], first["largest_batch"]) == ("M1 16GB", "tight", 8)
+    assert first["seconds"] == next(it["seconds"] for it in document["times"] if it["mac"] == "M1 16GB")
+    assert (last["mac"], last["seconds"], last["bound"]) == ("A18 Pro 8GB", None, None)
+
+
+def test_the_picture_has_a_bar_for_each_mac_with_a_time() -> None:
+    """From nothing to the samples a second, with the interval; a Mac that fails has its name alone."""
+    plan = every()
+    page = Page(plan_page(plan))
+    label = next(
+        attrs["aria-label"] for tag, attrs in page.tags if tag == "svg" and "each Mac." in attrs.get("aria-label", "")
+    )
+    assert label.startswith("Samples a second on each Mac. M1 16GB: tight, batch up to 8, 27/s; ")
+    assert "A18 Pro 8GB: fails" in label
+    bars = [attrs for tag, attrs in page.tags if tag == "rect" and attrs.get("class", "").startswith("bar ")]
+    assert len(bars) == sum(it.time is not None for it in plan.times)
+    assert [bar["class"] for bar in bars][:2] == ["bar tight", "bar tight"]
+    widths = [float(bar["width"].rstrip("%")) for bar in bars]
+    assert widths == sorted(widths)
+    seconds = [it.time.seconds for it in plan.times if it.time is not None]
+    assert widths[-1] / widths[0] == pytest.approx(seconds[0] / seconds[-1], rel=1e-3)
+
+
+def test_a_mac_above_its_bar() -> None:
+    """Samples a second where the batch is known, else the time of a step."""
+    one = every().choices[0]
+    assert said(one) == "M1 16GB: tight, batch up to 8, 27/s"
+    assert said(replace(one, samples=None, largest_batch=None)) == "M1 16GB: tight, 299 ms a step"
+    assert said(replace(one, samples=None, time=None, largest_batch=0, verdict=Verdict.FAILS)) == "M1 16GB: fails"
+
+
+def test_a_file_has_the_whole_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the terminal it is short unless `-v` is given; a text file is not read on one screen."""
+    write_plan(planned(), None)
+    assert capsys.readouterr().out == render_plan(planned())
+    write_plan(planned(), None, verbose=True)
+    assert capsys.readouterr().out == render_plan(planned(), verbose=True)
+    write_plan(planned(), tmp_path / "plan.txt")
+    assert (tmp_path / "plan.txt").read_text(encoding="utf-8") == render_plan(planned(), verbose=True)
