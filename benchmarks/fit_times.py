@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from times_fit import INDEX, ROWS, TIMES, Arrays, Row, as_data, fit, mac_of, read_steps
 from times_page import page
+from times_ratios import Pairs, same_steps
 
-from anymps.cost import Happening, OperatorCall
+from anymps.cost import Happening, OperatorCall, WalkedStep, speed_ratio
 from anymps.cost._coefficients import from_json, torch_release
 from anymps.cost._walk import walked_step
 
@@ -132,6 +133,10 @@ def evaluate() -> dict[str, Any]:
         name: wider(unknown[also & (kinds == name)], unknown[also & new]) if timings >= FEW else WIDER_FOR_FEW
         for name, timings in data["rows"].items()
     }
+    pairs = Pairs(ROWS, unknown, also & new)
+    off = round(float(np.exp(pairs.interval())), 2)
+    data["intervals"]["ratio"] = (round(1 / off, 4), off)
+    data["between"] = pairs.wider(FEW, WIDER_FOR_FEW, WIDEST)
     data["accuracy"] = {
         "rows": len(ROWS),
         "scored": int(np.sum(scored)),
@@ -147,14 +152,16 @@ def evaluate() -> dict[str, Any]:
         "chip": {str(chip): figures(known, scored & (chips == chip)) for chip in np.unique(chips[scored])},
         "held": held(unknown, small, also & new),
     }
-    data["accuracy"]["steps"] = steps(data)
+    walked = walked_steps(data)
+    data["accuracy"]["steps"] = steps(walked)
+    data["accuracy"]["ratio"] = {**pairs.figures(data["between"]), "steps": ratios(walked)}
     return data
 
 
-def steps(data: dict[str, Any]) -> list[dict[str, Any]]:
+def walked_steps(data: dict[str, Any]) -> list[tuple[dict[str, str], WalkedStep]]:
     """Every public step time, none of which is in the fit, and what is predicted for it."""
     coefficients = from_json(data)
-    found = []
+    found: list[tuple[dict[str, str], WalkedStep]] = []
     for line in read_steps():
         happenings: list[Happening] = []
         for text in (TIMES / "steps" / f"{line['tape']}.txt").read_text(encoding="utf-8").splitlines():
@@ -164,18 +171,43 @@ def steps(data: dict[str, Any]) -> list[dict[str, Any]]:
         mac = mac_of(line["chip"], line["gpu_cores"])
         time = walked_step(happenings, mac, torch_release(line["torch"]), coefficients)
         assert time.predicted == time.calls, (line["tape"], time.left_out)
+        found.append((line, time))
+    return found
+
+
+def steps(walked: list[tuple[dict[str, str], WalkedStep]]) -> list[dict[str, Any]]:
+    """The steps as the page tells them."""
+    return [
+        {
+            "tape": line["tape"],
+            "mac": f"{line['chip']}, {line['gpu_cores']} cores",
+            "torch": line["torch"],
+            "loader": line["loader"] == "yes",
+            "source": line["source_url"],
+            "measured": float(line["milliseconds"]),
+            "predicted": float(f"{1e3 * time.seconds:.3g}"),
+            "low": float(f"{1e3 * time.low:.3g}"),
+            "high": float(f"{1e3 * time.high:.3g}"),
+            "bound": time.bound,
+        }
+        for line, time in walked
+    ]
+
+
+def ratios(walked: list[tuple[dict[str, str], WalkedStep]]) -> list[dict[str, Any]]:
+    """How many times as fast the second Mac of each pair is as the first: measured, and predicted."""
+    found = []
+    for a, b in same_steps([line for line, _ in walked]):
+        (first, slow), (second, fast) = walked[a], walked[b]
+        ratio = speed_ratio(fast, slow)
         found.append(
             {
-                "tape": line["tape"],
-                "mac": f"{line['chip']}, {line['gpu_cores']} cores",
-                "torch": line["torch"],
-                "loader": line["loader"] == "yes",
-                "source": line["source_url"],
-                "measured": float(line["milliseconds"]),
-                "predicted": float(f"{1e3 * time.seconds:.3g}"),
-                "low": float(f"{1e3 * time.low:.3g}"),
-                "high": float(f"{1e3 * time.high:.3g}"),
-                "bound": time.bound,
+                "tape": first["tape"],
+                "macs": [f"{line['chip']}, {line['gpu_cores']} cores" for line in (first, second)],
+                "measured": float(f"{float(first['milliseconds']) / float(second['milliseconds']):.3g}"),
+                **{
+                    name: float(f"{value:.3g}") for name, value in zip(("predicted", "low", "high"), ratio, strict=True)
+                },
             }
         )
     return found

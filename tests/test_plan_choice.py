@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from anymps import parse_mac
 from anymps.commands._plan_output import write_plan
-from anymps.plan import NoLarger, Outcome, Plan, Row, Verdict, representative, step_times
+from anymps.cost import speed_ratio
+from anymps.plan import Choice, NoLarger, Outcome, Own, Plan, Row, Verdict, representative, step_times
+from anymps.plan._times import mac_time
 from anymps.report import plan_json, plan_page, render_plan
 from anymps.report.plan._choice_words import by_memory, choice_rows, more, said
 from plans import GIB, planned, resting
+from processes import run_command
 from test_report_forms import validator
 from test_report_html import Page
 
@@ -65,7 +69,7 @@ def test_where_the_intervals_have_no_room_a_sentence_stands_for_them() -> None:
     """The widest of all Macs, as factors."""
     narrow = choice_rows(every(), 76)
     assert "80 %" not in narrow.columns
-    assert "80 % intervals: 0.51 to 2 times that." in narrow.rest
+    assert "80 % intervals of the steps: 0.51 to 2.03 times that." in narrow.rest
     assert "intervals" not in choice_rows(every()).rest
 
 
@@ -143,3 +147,82 @@ def test_a_file_has_the_whole_plan(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == render_plan(planned(), verbose=True)
     write_plan(planned(), tmp_path / "plan.txt")
     assert (tmp_path / "plan.txt").read_text(encoding="utf-8") == render_plan(planned(), verbose=True)
+
+
+def against(name: str, verdict: Verdict = Verdict.TIGHT) -> Plan:
+    """The plan of each chip beside one's own Mac."""
+    plan, mac = every(), parse_mac(name)
+    timed, free = (mac_time(plan.base, mac, it, "2.13.0") for it in (verdict, Verdict.FITS))
+    largest = 8 if verdict is Verdict.TIGHT else 0
+    return replace(plan, own=Own(Choice(mac, verdict, largest, timed.time, timed.samples), free.time))
+
+
+def test_ones_own_mac_comes_first_and_others_are_compared_with_it() -> None:
+    """Each ratio has its own interval, narrower than those of the times; there is one row of the own Mac."""
+    plan = against("M1 16GB")
+    rows = choice_rows(plan)
+    assert rows.columns[-2:] == ("speed", "80 %")
+    assert rows.numbers == (2, 3, 4, 5, 7, 8)
+    assert rows.rows[0] == ("M1 16GB (yours)", "tight", "8", "262 ms", "134 to 531 ms", "31", "compute", "1x", "")
+    assert [row[0] for row in rows.rows].count("M1 16GB") == 0
+    assert len(rows.rows) == len(every().choices)
+    own, *others = plan.choices
+    for it in others:
+        if it.time is not None:
+            assert plan.own is not None and plan.own.step is not None
+            assert it.speed == speed_ratio(it.time, plan.own.step)
+            assert it.speed.high / it.speed.low < it.time.high / it.time.low
+    assert own.speed == (1, 1, 1)
+    shown = render_plan(plan, width=80)
+    assert "Which Mac?  speed against M1 16GB; predicted" in shown
+    assert "  M4 16GB          tight          8   217 ms  compute    1.2x  0.91 to 1.6x" in shown
+
+
+def test_ones_own_mac_may_be_too_small() -> None:
+    """It has no time, and the others are compared with the one that it would have with memory enough."""
+    plan = against("M1 8GB", Verdict.FAILS)
+    rows = choice_rows(plan)
+    assert rows.rows[0] == ("M1 8GB (yours)", "fails", "none", "", "", "", "", "", "")
+    slowest, own = plan.choices[1], plan.own
+    assert slowest.time is not None and own is not None and own.step is not None
+    assert slowest.speed is not None and slowest.speed.value == own.step.seconds / slowest.time.seconds
+    sentence = "On M1 8GB the run fails: speeds compare with the step that it would take there with memory enough."
+    assert sentence in rows.rest
+
+
+def test_a_mac_without_a_time_compares_with_nothing() -> None:
+    """The clock of its GPU is not public."""
+    plan = against("MacBook Neo")
+    rows = choice_rows(plan)
+    assert "speed" not in rows.columns
+    assert "No time is predicted for A18 Pro 8GB, so nothing is compared with it." in rows.rest
+    assert "Which Mac?  times are predicted" in render_plan(plan)
+    assert json.loads(plan_json(plan))["which_mac"][1]["speed"] is None
+
+
+def test_speeds_on_the_page_and_in_json() -> None:
+    """The bars are of the speeds, with their intervals; JSON has them unrounded."""
+    plan = against("M1 16GB")
+    page = Page(plan_page(plan))
+    labels = [attrs.get("aria-label", "") for tag, attrs in page.tags if tag == "svg"]
+    assert labels[0].startswith(
+        "Speed against M1 16GB on each Mac. M1 16GB (yours): tight, batch up to 8, 31/s; "
+        "M2 16GB: tight, batch up to 8, 1.1x; "
+    )
+    document = json.loads(plan_json(plan))
+    validator("plan-1.json").validate(document)
+    assert document["against"] == "M1 16GB"
+    assert json.loads(plan_json(every()))["against"] is None
+    second = plan.choices[1].speed
+    assert second is not None
+    row = document["which_mac"][1]
+    assert (row["speed"], row["speed_low"], row["speed_high"]) == second
+
+
+@pytest.mark.parametrize("option", ["--mac", "--against"])
+def test_a_mac_that_was_never_sold(option: str, tmp_path: Path) -> None:
+    """One line with the nearest ones, and nothing runs."""
+    (tmp_path / "train.py").write_text("raise SystemExit", encoding="utf-8")
+    result = run_command("-m", "anymps", "plan", option, "M1 12GB", "train.py", cwd=tmp_path)
+    message = 'anymps: no Mac "M1 12GB" was sold; nearest: M1 8GB, M1 16GB'
+    assert (result.status, result.out, result.err) == (2, "", f"{message}\n")

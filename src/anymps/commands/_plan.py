@@ -31,6 +31,11 @@ from anymps.commands._torch_option import torch_option
     multiple=True,
     help='Only this Mac: "M3 Pro 18GB"; given more than once, these. Without it, one Mac of each memory size.',
 )
+@click.option(
+    "--against",
+    metavar="MAC",
+    help='Your own Mac: how many times as fast the others are ("M1 16GB"), with an interval of its own.',
+)
 @torch_option
 @click.option(
     "--what-if",
@@ -70,6 +75,7 @@ from anymps.commands._torch_option import torch_option
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def plan(
     macs: tuple[str, ...],
+    against: str | None,
     torch_release: str,
     what_if: tuple[str, ...],
     larger: bool,
@@ -110,6 +116,7 @@ def plan(
         os.environ[CUDA_VARIABLE] = "1"  # the measured processes are this one's children
     changes = [parse_scenario(text) for text in what_if]
     chosen = [parse_mac(mac) for mac in dict.fromkeys(macs)]
+    own = parse_mac(against) if against is not None else None
     enable(
         chosen[0] if chosen else None, require="virtual", quiet=True, start_method="system"
     )  # for the allocator of the replay
@@ -125,6 +132,7 @@ def plan(
         fallback=fallback,
         allow_writes=allow_writes,
         larger=larger,
+        against=own,
         say=lambda text: say(text) if sys.stderr.isatty() else None,
     )
     write_plan(found, report_to, verbose=verbose)

@@ -8,6 +8,7 @@ from anymps.cost._calibration_fit import Mode, Timed, expected_seconds, fit, ref
 from anymps.cost._clocks import Busy, StepBound
 from anymps.cost._coefficients import Coefficients, check_release, shipped
 from anymps.cost._predict import OperatorTime, StepTime, predict_operator, predict_step
+from anymps.cost._ratio import Ratio, speed_ratio
 from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.cost._walk import Happening, HappeningKind, WaitCost, WalkedStep, walk_step
 
@@ -20,6 +21,7 @@ __all__ = [
     "Mode",
     "OperatorCall",
     "OperatorTime",
+    "Ratio",
     "StepBound",
     "StepTime",
     "Timed",
@@ -37,5 +39,6 @@ __all__ = [
     "read_tensor",
     "refusal",
     "shipped",
+    "speed_ratio",
     "walk_step",
 ]

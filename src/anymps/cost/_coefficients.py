@@ -70,7 +70,8 @@ class Coefficients:
     an M1's CPU by era of torch: `host` is a dispatch through MPSGraph, `kernel_host`, the same in all eras, one of a
     Metal kernel of PyTorch's own; those of a view and of a wait are the same for both. `rows` counts the timings that
     a class rests on, and `wider` is how much wider its interval is, in logarithms. `intervals` are factors on a
-    prediction, 10 % and 90 % quantiles: of an operator's time by its length, and of a step's.
+    prediction, 10 % and 90 % quantiles: of an operator's time by its length, of a step's, and of the ratio between two
+    Macs (`ratio`), which is wider by `between` in a class whose ratios are harder to predict.
     """
 
     matrix: dict[str, MatrixClass]
@@ -86,6 +87,7 @@ class Coefficients:
     wait_base_chip: float
     rows: dict[str, int]
     wider: dict[str, float]
+    between: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     machine: dict[str, float] = field(default_factory=dict)
     transfer: Transfer = field(default_factory=Transfer)
@@ -115,6 +117,7 @@ def from_json(data: dict[str, Any]) -> Coefficients:
         wait_base_chip=data["common"]["wait_base_chip"],
         rows={name: int(number) for name, number in data["rows"].items()},
         wider=data["wider"],
+        between=data["between"],
         intervals={name: (low, high) for name, (low, high) in data["intervals"].items()},
     )
 

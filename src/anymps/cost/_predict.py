@@ -224,7 +224,16 @@ def moved_bytes(call: OperatorCall) -> int:
 
 def width(kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
     """What widens an interval, in logarithms: a class that is hard to predict, half types on an M5."""
-    squares = coefficients.wider[kind] ** 2
+    return _width(coefficients.wider[kind], kind, call, mac, coefficients)
+
+
+def width_between(kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
+    """As `width`, of the interval of a ratio to another Mac's time."""
+    return _width(coefficients.between[kind], kind, call, mac, coefficients)
+
+
+def _width(known: float, kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
+    squares = known**2
     if kind in coefficients.matrix and dtype_group(mac, read_tensor(call.inputs[0]).dtype) == "half types, M5":
         squares += _WIDER_FOR_M5**2
     return math.sqrt(squares)

@@ -31,6 +31,7 @@ from anymps.cost._predict import (
     wait_seconds,
     widened,
     width,
+    width_between,
     works_of,
 )
 from anymps.cost._tensors import OperatorCall
@@ -96,6 +97,7 @@ class WalkedStep:
     Of both, only what the rest has to wait for takes a step's time: `shares` says what that is, the largest part first,
     and `bound` is that part. `parts` is the same time by the happenings' parts.
     `lead` is for how long the GPU still works for the step before when the host begins.
+    `between` is how far the ratio to another Mac's time may be off, 80 %, in logarithms.
     `waits` has the costliest places first, and `all_waits` is what a step without any wait would save.
 
     `calls` are those to predict, `predicted` those that have a time; `left_out` tells why the others have none, with
@@ -123,6 +125,7 @@ class WalkedStep:
     graphs: int = 0
     calibration: str = ""
     lead: float = 0.0
+    between: float = 0.0
     _stretches: tuple[Stretch, ...] = field(default=(), repr=False, compare=False)
     _moves: Sequence[Move] = field(default=(), repr=False, compare=False)
     _start: tuple[float, float] = field(default=(0.0, 0.0), repr=False, compare=False)
@@ -191,6 +194,9 @@ def walked_step(
     device = fsum(move.device for move in moves)
     classes = book.uncertain / device if device else 0.0
     low, high = widened(coefficients.intervals["step"], _wider(walked.shares, classes, busy))
+    _, apart = widened(
+        coefficients.intervals["ratio"], _wider(walked.shares, book.apart / device if device else 0.0, busy)
+    )
     device_low, device_high = widened(coefficients.intervals["step"], classes)
     return WalkedStep(
         seconds=walked.seconds,
@@ -212,6 +218,7 @@ def walked_step(
         graphs=book.graphs,
         calibration=coefficients.calibration,
         lead=walked.lead,
+        between=math.log(apart),
         _stretches=tuple(rows),
         _moves=moves,
         _start=walked.start,
@@ -245,12 +252,12 @@ class _Book:
         self._wait = wait_seconds(mac, release, coefficients)
         self._dispatch = dispatch_seconds(None, mac, release, coefficients)
         self._view = coefficients.view[release.era] * 1e-6 / self._speed
-        self._known: dict[int, tuple[OperatorTime, float] | str] = {}
-        self._kernels: dict[tuple[int, bool], tuple[Move, float]] = {}  # without code of the program's own
+        self._known: dict[int, tuple[OperatorTime, float, float] | str] = {}
+        self._kernels: dict[tuple[int, bool], tuple[Move, float, float]] = {}  # without code of the program's own
         self._calls: list[OperatorCall] = []  # kept, as they are known by their address
         self._graphs: set[tuple[str, tuple[str, ...], tuple[str, ...]]] = set()
         self.calls = 0
-        self.uncertain = 0.0
+        self.uncertain = self.apart = 0.0  # seconds, each by what widens the interval of a time, and of a ratio
         self.left_out: Counter[str] = Counter()
         self.unpredicted: Counter[str] = Counter()
 
@@ -270,9 +277,10 @@ class _Book:
             if known is None:
                 append(self._move(it))
                 continue
-            move, uncertain = known
+            move, uncertain, apart = known
             self.calls += 1
             self.uncertain += uncertain
+            self.apart += apart
             code = host_code / speed - move.host
             append(tuple.__new__(Move, (code, *move[1:])) if code > 0.0 else move)
         return found
@@ -294,16 +302,17 @@ class _Book:
         if it.kind == "fallback":
             return self._fallback(it, code)
         # A program's own code overlaps with nothing of the dispatch; that of one call stands in for both.
-        time, wider = self._time(it.call, told=True)
+        time, wider, between = self._time(it.call, told=True)
         wait = self._wait if it.waits else 0.0
         if time is None:
             return Move(max(0.0, code - self._dispatch), self._dispatch, "launch", 0.0, "nothing", it.waits, wait)
         self.uncertain += time.device * wider
+        self.apart += time.device * between
         if it.call is not None and time.device and not runs_own_kernel(it.call, self._release):
             self._graphs.add((it.call.operator, it.call.inputs, it.call.outputs))
         works: StepBound = time.bound if time.device else "nothing"
         move = Move(0.0, time.host, "launch", time.device, works, it.waits, wait)
-        self._kernels[id(it.call), it.waits] = move, time.device * wider
+        self._kernels[id(it.call), it.waits] = move, time.device * wider, time.device * between
         return move._replace(code=max(0.0, code - time.host))
 
     def _fallback(self, it: Happening, code: float) -> Move:
@@ -312,7 +321,7 @@ class _Book:
             operator = it.call.operator if it.call else "a call"
             self.left_out[f"{operator} runs on the CPU, and its time was not seen"] += 1
             self.unpredicted[operator] += 1
-        native, _ = self._time(it.call, told=False)
+        native, *_ = self._time(it.call, told=False)
         after = self._transfer.latency + self._transfer.seconds(it.moved) + (seconds or 0.0)
         instead = (native.host, native.device) if native is not None else (self._dispatch, 0.0)
         return Move(code, 0.0, "CPU fallback", 0.0, "nothing", True, self._wait, after, instead)
@@ -327,10 +336,10 @@ class _Book:
         products = sum(work.operations for work in works) / (_CPU_PRODUCTS * self._speed)
         return max(products, sum(work.size for work in works) / bandwidth) if works else None
 
-    def _time(self, call: OperatorCall | None, *, told: bool) -> tuple[OperatorTime | None, float]:
-        """The time of a call, and what it adds to the interval; None for one that cannot be predicted."""
+    def _time(self, call: OperatorCall | None, *, told: bool) -> tuple[OperatorTime | None, float, float]:
+        """The time of a call, and what it adds to the intervals; None for one that cannot be predicted."""
         if call is None:
-            return None, 0.0
+            return None, 0.0, 0.0
         known = self._known.get(id(call))
         if known is None:
             known = self._known[id(call)] = self._look_up(call)
@@ -340,12 +349,14 @@ class _Book:
         if told:
             self.left_out[known] += 1
             self.unpredicted[call.operator] += 1
-        return None, 0.0
+        return None, 0.0, 0.0
 
-    def _look_up(self, call: OperatorCall) -> tuple[OperatorTime, float] | str:
+    def _look_up(self, call: OperatorCall) -> tuple[OperatorTime, float, float] | str:
         try:
             time = operator_time(call, self._mac, self._release, self._coefficients)
         except CostError as error:
             return str(error).removeprefix("anymps: ")
-        wider = width(time.kind, call, self._mac, self._coefficients) if time.device else 0.0
-        return time, wider
+        if not time.device:
+            return time, 0.0, 0.0
+        about = time.kind, call, self._mac, self._coefficients
+        return time, width(*about), width_between(*about)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from anymps.plan._batches import KNEE, Batches, BatchTime, Growth, batch_times
-from anymps.plan._choice import Choice
+from anymps.plan._choice import Choice, Own
 from anymps.plan._fixes import Fix, FixKind, first_fixes, growth_a_step
 from anymps.plan._measure import Assumption, Dropped, Measured, end_all, measure, run_apart
 from anymps.plan._others import Kind, Others, others
-from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
+from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, own_mac, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
 from anymps.plan._times import MacTime, step_times
 from anymps.plan._trace import COMFORT, Outcome, Stretch, Trace, Verdict
@@ -32,6 +32,7 @@ __all__ = [
     "NoLarger",
     "Others",
     "Outcome",
+    "Own",
     "Plan",
     "Recovery",
     "Row",
@@ -47,6 +48,7 @@ __all__ = [
     "make_plan",
     "measure",
     "others",
+    "own_mac",
     "parse_scenario",
     "representative",
     "run_apart",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anymps.cost import WalkedStep
+from anymps.cost import Ratio, WalkedStep, speed_ratio
 from anymps.mac import Mac
 from anymps.plan._times import MacTime
 from anymps.plan._trace import LARGEST_BATCH, Outcome, Verdict
@@ -15,7 +15,8 @@ from anymps.plan._trace import LARGEST_BATCH, Outcome, Verdict
 class Choice:
     """One Mac. `largest_batch` is None where it is not known, `time` where none is predicted or the run does not fit.
 
-    `samples` are a second's, None where the batch is not known.
+    `samples` are a second's, None where the batch is not known. `speed` is how many times as fast a step is as on one's
+    own Mac, None where there is none to compare with; `own` says that this is it.
     """
 
     mac: Mac
@@ -23,6 +24,8 @@ class Choice:
     largest_batch: int | None
     time: WalkedStep | None = None
     samples: float | None = None
+    speed: Ratio | None = None
+    own: bool = False
 
     @property
     def larger_unknown(self) -> bool:
@@ -30,11 +33,36 @@ class Choice:
         return self.largest_batch == LARGEST_BATCH
 
 
-def choices(outcomes: Sequence[tuple[Outcome, int | None]], times: Sequence[MacTime]) -> tuple[Choice, ...]:
-    """The Macs in the order of their times, the slowest first; without any time, in that of their memory.
+@dataclass(frozen=True)
+class Own:
+    """One's own Mac, with which the others are compared.
+
+    `step` is its time as if the memory did, which it has where it pages or fails, too; None where none is predicted.
+    """
+
+    choice: Choice
+    step: WalkedStep | None
+
+
+def choices(
+    outcomes: Sequence[tuple[Outcome, int | None]], times: Sequence[MacTime], own: Own | None
+) -> tuple[Choice, ...]:
+    """The Macs in the order of their times, the slowest first, one's own before them; without times by memory.
 
     `outcomes` are of the Macs asked about, else of one of each memory size, each with the largest batch there.
     """
+    found = _choices(outcomes, times)
+    if own is None:
+        return found
+    mine = replace(own.choice, own=True, speed=Ratio(1.0, 1.0, 1.0) if own.choice.time is not None else None)
+    rest = [it for it in found if it.mac.name != own.choice.mac.name]
+    step = own.step
+    if step is None:
+        return (replace(mine, speed=None), *rest)
+    return (mine, *(replace(it, speed=speed_ratio(it.time, step)) if it.time is not None else it for it in rest))
+
+
+def _choices(outcomes: Sequence[tuple[Outcome, int | None]], times: Sequence[MacTime]) -> tuple[Choice, ...]:
     if not times:
         return tuple(Choice(outcome.mac, outcome.verdict, largest) for outcome, largest in outcomes)
     by_mac = {outcome.mac: largest for outcome, largest in outcomes}

@@ -12,12 +12,12 @@ from enum import Enum
 from anymps._errors import PlanError
 from anymps.mac import Mac, all_macs
 from anymps.plan._batches import Batches, Growth, batch_times
-from anymps.plan._choice import Choice, choices
+from anymps.plan._choice import Choice, Own, choices
 from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, end_all, measure
 from anymps.plan._others import Others, others
 from anymps.plan._scenario import Scenario
-from anymps.plan._times import MacTime, step_times
+from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
@@ -99,11 +99,13 @@ class Plan:
     """The release of torch whose times these are, where it is another one than `torch`."""
     other_calls: bool = False
     """Whether a step with twice the batch makes other calls, so that `batches` are not known."""
+    own: Own | None = None
+    """One's own Mac, where the others are compared with one."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """Which Mac? The Macs that were asked about, else each chip, in one row each."""
-        return choices([(row.outcome, row.largest_batch) for row in self.rows], self.times)
+        """Which Mac? The Macs that were asked about, else each chip, in one row each; one's own comes first."""
+        return choices([(row.outcome, row.largest_batch) for row in self.rows], self.times, self.own)
 
 
 def make_plan(
@@ -119,12 +121,14 @@ def make_plan(
     fallback: bool | None = None,
     allow_writes: bool = False,
     larger: bool = True,
+    against: Mac | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Plan:
     """Measure the script and give its trace to the allocators of the Macs asked about, else of one of each memory size.
 
     `times_of` is another release of torch, whose times are predicted. With `larger` a second measurement tells the
-    largest batch; that it fails is no failure of the plan. What the script writes is dropped, unless `allow_writes`.
+    largest batch; that it fails is no failure of the plan. `against` is the Mac with which the others are compared.
+    What the script writes is dropped, unless `allow_writes`.
     Raises PlanError, in one line, if the script cannot be measured as it is written.
     """
     minor = int(torch_version.split(".")[1])
@@ -193,7 +197,17 @@ def make_plan(
         times=times,
         batches=batches,
         other_calls=stretch is not None and larger_run.growth is None,
+        own=own_mac(measured, against, stretch, torch_version, times_of) if against is not None else None,
     )
+
+
+def own_mac(measured: Measured, mac: Mac, stretch: Stretch | None, torch: str, times_of: str = "") -> Own:
+    """What a plan knows of one's own Mac; `times_of` is the release whose times are predicted, if another one."""
+    minor = int(torch.split(".")[1])
+    verdict = measured.trace.replay(mac, minor).verdict
+    largest = stretch.largest(mac, minor) if stretch is not None else None
+    timed, free = (mac_time(measured, mac, it, times_of or torch) for it in (verdict, Verdict.FITS))
+    return Own(Choice(mac, verdict, largest, timed.time, timed.samples), free.time)
 
 
 def representative() -> tuple[Mac, ...]:

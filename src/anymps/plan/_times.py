@@ -42,7 +42,7 @@ def step_times(
         pairs = [(outcome.mac, outcome.verdict) for outcome in outcomes]
     else:
         pairs = _by_chip({outcome.mac.ram_gib: outcome.verdict for outcome in outcomes})
-    found = [_time(measured, mac, verdict, torch) for mac, verdict in pairs]
+    found = [mac_time(measured, mac, verdict, torch) for mac, verdict in pairs]
     if all(it.time is None for it in found):
         return ()
     return tuple(sorted(found, key=lambda it: (it.time is None, -it.time.seconds if it.time is not None else 0.0)))
@@ -65,7 +65,8 @@ def _by_chip(verdicts: dict[int, Verdict]) -> list[tuple[Mac, Verdict]]:
     return pairs
 
 
-def _time(measured: Measured, mac: Mac, verdict: Verdict, torch: str) -> MacTime:
+def mac_time(measured: Measured, mac: Mac, verdict: Verdict, torch: str) -> MacTime:
+    """A step on one Mac, as far as its memory does and a time is predicted."""
     work = measured.work
     if work is None or verdict in (Verdict.PAGES, Verdict.FAILS):
         return MacTime(mac, verdict, None)

@@ -15,28 +15,30 @@ if TYPE_CHECKING:
     from anymps.plan import Choice, Plan
 
 TITLE: Final = "Which Mac?"
-REMARK: Final = "times are predicted"
 
-_INTERVAL: Final = "80 %"
+_INTERVAL, _SAMPLES, _SPEED = 4, 5, 7  # columns
 _TIGHT: Final = "Tight: it fits only without other allocations."
 _HOST: Final = "The program's own code and data loading are not in the times."
 
 
 def choice_rows(plan: Plan, width: int | None = None) -> Rows:
-    """Each Mac: whether the run fits, the largest batch, a step, samples a second and what binds it.
+    """Each Mac: whether the run fits, the largest batch, a step, samples a second, what binds it, and its speed.
 
-    Where `width` characters are too few, a sentence stands for the intervals of the steps.
+    The speed is against one's own Mac. Where `width` characters are too few, a sentence stands for the intervals of the
+    steps, and beside speeds samples a second are left out.
     """
     batch = f"batch {plan.base.batch:,}" if plan.base.batch else "as written"
-    columns = ("Mac", batch, "largest", "a step", _INTERVAL, "samples/s", "bound by")
+    columns = ("Mac", batch, "largest", "a step", "80 %", "samples/s", "bound by", "speed", "80 %")
     rows = [_row(it) for it in plan.choices]
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
     short = width is not None and _wide(columns, rows, kept) > width
     if short:
-        kept = [place for place in kept if columns[place] != _INTERVAL]
+        kept.remove(_INTERVAL)
+    if short and _SPEED in kept and width is not None and _wide(columns, rows, kept) > width:
+        kept.remove(_SAMPLES)
     return Rows(
         tuple(columns[place] for place in kept),
-        tuple(number for number, place in enumerate(kept) if 2 <= place <= 5),
+        tuple(number for number, place in enumerate(kept) if place >= 2 and columns[place] != "bound by"),
         tuple(tuple(row[place] for place in kept) for row in rows),
         " ".join(filter(None, _below(plan, intervals=short))),
     )
@@ -69,11 +71,13 @@ def said(it: Choice) -> str:
     parts = [it.verdict.value]
     if it.largest_batch:
         parts.append(f"batch up to {largest}")
-    if it.samples is not None:
+    if it.speed is not None and not it.own:
+        parts.append(times(it.speed.value))
+    elif it.samples is not None:
         parts.append(f"{rate(it.samples)}/s")
     elif it.time is not None:
         parts.append(f"{duration(1e9 * it.time.seconds)} a step")
-    return f"{it.mac.name}: {', '.join(parts)}"
+    return f"{_name(it)}: {', '.join(parts)}"
 
 
 def more(plan: Plan) -> str:
@@ -87,19 +91,39 @@ def more(plan: Plan) -> str:
     )
 
 
+def remark(plan: Plan) -> str:
+    """What stands beside the title."""
+    compared = any(it.speed is not None for it in plan.choices)
+    return f"speed against {plan.own.choice.mac.name}; predicted" if plan.own and compared else "times are predicted"
+
+
+def times(number: float) -> str:
+    """`1.6x`, `0.85x`, `12x`: two digits."""
+    return f"{rate(number)}x"
+
+
+def _name(it: Choice) -> str:
+    return f"{it.mac.name} (yours)" if it.own else it.mac.name
+
+
 def _row(it: Choice) -> tuple[str, ...]:
     largest = largest_batch(it.largest_batch, it.larger_unknown)
-    time = it.time
+    time, name = it.time, _name(it)
     if time is None:
-        return it.mac.name, it.verdict.value, largest, "", "", "", ""
+        return name, it.verdict.value, largest, "", "", "", "", "", ""
+    speed = ("", "")
+    if it.speed is not None:
+        low, high = rate(it.speed.low), rate(it.speed.high)
+        speed = ("1x", "") if it.own else (times(it.speed.value), f"{low} to {high}x")
     return (
-        it.mac.name,
+        name,
         it.verdict.value,
         largest,
         duration(1e9 * time.seconds),
         duration_range(1e9 * time.low, 1e9 * time.high),
         rate(it.samples),
         bound_words(time.bound),
+        *speed,
     )
 
 
@@ -107,6 +131,7 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
     """What stands below the table."""
     yield by_memory(plan)
     if plan.times:
+        yield _own(plan)
         yield "" if plan.asked else words.FEWEST
         yield _interval(plan) if intervals else ""
         yield _HOST
@@ -116,12 +141,25 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
     yield words.larger_unknown(plan)
 
 
+def _own(plan: Plan) -> str:
+    """What is to be known of one's own Mac where it has no row with a time."""
+    if plan.own is None:
+        return ""
+    own, name = plan.own, plan.own.choice.mac.name
+    if own.step is None:
+        return f"No time is predicted for {name}, so nothing is compared with it."
+    if own.choice.time is None:
+        what = "pages" if own.choice.verdict.value == "pages" else "fails"
+        return f"On {name} the run {what}: speeds compare with the step that it would take there with memory enough."
+    return ""
+
+
 def _interval(plan: Plan) -> str:
     """`80 % intervals: 0.51 to 2.03 times the step.`: the widest of the Macs."""
-    times = [it.time for it in plan.choices if it.time is not None]
-    low = min((time.low / time.seconds for time in times), default=1.0)
-    high = max((time.high / time.seconds for time in times), default=1.0)
-    return f"80 % intervals: {low:.2g} to {high:.2g} times that." if times else ""
+    walked = [it.time for it in plan.choices if it.time is not None]
+    low = min((time.low / time.seconds for time in walked), default=1.0)
+    high = max((time.high / time.seconds for time in walked), default=1.0)
+    return f"80 % intervals of the steps: {low:.2f} to {high:.2f} times that." if walked else ""
 
 
 def _wide(columns: tuple[str, ...], rows: list[tuple[str, ...]], kept: list[int]) -> int:

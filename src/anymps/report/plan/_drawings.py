@@ -60,7 +60,8 @@ def macs_drawing(plan: Plan) -> dict[str, Any]:
 def choice_drawing(plan: Plan) -> dict[str, Any] | None:
     """How fast each Mac is: a bar from nothing, with its interval; None where no time is predicted.
 
-    The bars are samples a second, or steps a second where the batch is not known.
+    The bars are how many times as fast it is as one's own Mac, else samples a second, or steps a second where the batch
+    is not known.
     """
     rows: list[dict[str, Any]] = []
     values = [_pace(it) for it in plan.choices]
@@ -80,21 +81,26 @@ def choice_drawing(plan: Plan) -> dict[str, Any] | None:
                 "at": at,
             }
         )
+    own = plan.own.choice.mac.name if plan.own is not None and plan.own.step is not None else ""
     what = "Samples a second" if any(it.samples is not None for it in plan.choices) else "Steps a second"
+    what = f"Speed against {own}" if own else what
+    unit = "x" if own else "/s"
     said = "; ".join(row["name"] for row in rows)
     return {
         "label": f"{what} on each Mac. {said}. The table holds the numbers.",
         "what": what,
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
-        "ticks": [{"at": round_(100 * it / widest), "name": f"{it:,g}/s"} for it in _ticks(widest)],
+        "ticks": [{"at": round_(100 * it / widest), "name": f"{it:,g}{unit}"} for it in _ticks(widest)],
     }
 
 
 def _pace(it: Choice) -> tuple[float, float, float] | None:
-    """What a Mac does in a second, with the ends of its interval: samples, else steps."""
+    """Its speed against one's own, else samples or steps a second, with the ends of the interval."""
     if it.time is None:
         return None
+    if it.speed is not None:
+        return it.speed.low, it.speed.value, it.speed.high
     at = it.samples if it.samples is not None else 1 / it.time.seconds
     return at * it.time.seconds / it.time.high, at, at * it.time.seconds / it.time.low
 

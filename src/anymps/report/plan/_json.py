@@ -48,6 +48,7 @@ def plan_json(plan: Plan) -> str:
             }
             for sample in story.samples(_POINTS)
         ],
+        "against": plan.own.choice.mac.name if plan.own is not None else None,
         "which_mac": [_choice(it) for it in plan.choices],
         "macs": [_mac(row) for row in plan.rows],
         "largest_batch_unknown": {"why": plan.no_larger.value, "problem": plan.problem} if plan.no_larger else None,
@@ -104,6 +105,9 @@ def _choice(it: Choice) -> dict[str, Any]:
         "seconds_high": time.high if time else None,
         "samples_per_second": it.samples,
         "bound": time.bound if time else None,
+        "speed": it.speed.value if it.speed else None,
+        "speed_low": it.speed.low if it.speed else None,
+        "speed_high": it.speed.high if it.speed else None,
     }
 
 

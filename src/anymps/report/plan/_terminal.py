@@ -85,7 +85,7 @@ def _first(plan: Plan, peak: Moment, width: int) -> Iterator[RenderableType]:
     yield Text(words.summary(plan, peak))
     if words.dropped(plan):
         yield Text(words.dropped(plan))
-    yield from _section(choice_words.TITLE, choice_words.REMARK, choice_words.choice_rows(plan, width - 4))
+    yield from _section(choice_words.TITLE, choice_words.remark(plan), choice_words.choice_rows(plan, width - 4))
 
 
 def _rest(plan: Plan, peak: Moment, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:

@@ -45,7 +45,7 @@ FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that 
 
 _ABOUT_TIMES: Final = (
     "The program's own code and data loading are not in it: a plan does not run them at speed. Speeds compare with the "
-    "first Mac; they are better known than times."
+    "first Mac; --against gives them intervals."
 )
 
 _UNKNOWN: Final = {

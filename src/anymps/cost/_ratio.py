@@ -1,0 +1,28 @@
+"""How many times as fast one Mac does a step as another, with an interval that was scored for ratios.
+
+Part of what is wrong with a prediction is wrong on all Macs alike, and goes out of a ratio; the rest of both adds up.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from anymps.cost._walk import WalkedStep
+
+
+class Ratio(NamedTuple):
+    """How many times as fast, and the ends of the 80 % interval of that."""
+
+    value: float
+    low: float
+    high: float
+
+
+def speed_ratio(of: WalkedStep, against: WalkedStep) -> Ratio:
+    """How many times as fast the first step is as the second: the same happenings by the same torch on two Macs."""
+    if not of.seconds or not against.seconds:
+        return Ratio(1.0, 1.0, 1.0)
+    value = against.seconds / of.seconds
+    off = math.exp(max(of.between, against.between))
+    return Ratio(value, value / off, value * off)
