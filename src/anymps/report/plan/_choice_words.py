@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from anymps._text import duration, duration_range
@@ -12,7 +13,7 @@ from anymps.report.plan import _words as words
 from anymps.report.plan._words import Rows, rate
 
 if TYPE_CHECKING:
-    from anymps.plan import Choice, Plan
+    from anymps.plan import Choice, Plan, Row
 
 TITLE: Final = "Which Mac?"
 
@@ -49,13 +50,21 @@ def by_memory(plan: Plan) -> str:
     if plan.asked or not plan.times:
         return ""
     parts = []
-    for row in plan.rows:
-        verdict = row.outcome.verdict.value
-        largest = largest_batch(row.largest_batch, row.larger_unknown) if row.largest_batch else ""
-        said = [*([verdict] if verdict != "fits" or not largest else []), *([f"batch {largest}"] if largest else [])]
-        parts.append(f"{row.outcome.mac.ram_gib} GB {', '.join(said)}")
+    for told, rows in groupby(plan.rows, key=_memory_row):
+        sizes = [row.outcome.mac.ram_gib for row in rows]
+        span = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else f"{sizes[0]}"
+        parts.append(f"{span} GB {told}")
     lead = "Largest batch by memory" if any(row.largest_batch for row in plan.rows) else "By memory"
     return f"{lead}: {'; '.join(parts)}."
+
+
+def _memory_row(row: Row) -> str:
+    """`fails`, `tight, batch 8`, or `batch 36` where it fits."""
+    verdict = row.outcome.verdict.value
+    largest = largest_batch(row.largest_batch, row.larger_unknown) if row.largest_batch else ""
+    if not largest:
+        return verdict
+    return f"batch {largest}" if verdict == "fits" else f"{verdict}, batch {largest}"
 
 
 def largest_batch(number: int | None, larger_unknown: bool) -> str:
@@ -98,8 +107,8 @@ def remark(plan: Plan) -> str:
 
 
 def times(number: float) -> str:
-    """`1.6x`, `0.85x`, `12x`: two digits."""
-    return f"{rate(number)}x"
+    """`1.6x`, `0.85x`, `12x`: two digits, and `1.0x` for what is as fast."""
+    return "1.0x" if 0.95 <= number < 1.05 else f"{rate(number)}x"
 
 
 def _name(it: Choice) -> str:
