@@ -92,10 +92,11 @@ def quantiles(residuals: Any) -> tuple[float, float]:
 
 def wider(own: Any, overall: Any) -> float:
     """What a class's interval needs beside that of all, in logarithms that are added as squares."""
-    if len(own) < 4:
+    if not len(own):
         return WIDER_FOR_FEW
     spread, usual = (float(np.mean(np.abs(np.quantile(part, [0.1, 0.9])))) for part in (own, overall))
-    return round(min(WIDEST, max(0.0, spread**2 - usual**2) ** 0.5), 2)
+    least = WIDER_FOR_FEW if len(own) < 4 else 0.0
+    return round(max(least, min(WIDEST, max(0.0, spread**2 - usual**2) ** 0.5)), 2)
 
 
 def held(residuals: Any, groups: Any, chosen: Any) -> float:

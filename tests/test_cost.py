@@ -13,7 +13,7 @@ import pytest
 from anymps import CostError, Mac, parse_mac
 from anymps.cost import OperatorCall, predict_operator, predict_step
 from anymps.cost._coefficients import torch_release
-from anymps.cost._predict import runs_own_kernel
+from anymps.cost._predict import runs_own_kernel, works_of
 from anymps.mac import all_macs
 
 ROOT = Path(__file__).parents[1]
@@ -84,6 +84,42 @@ def test_in_place_counts_what_is_written() -> None:
     in_place = predict_operator(call("aten::relu_(float32[4096, 4096]) -> ()"), M1, TORCH)
     assert there == in_place
     assert predict_operator(call("aten::zero_(float32[4096, 4096]) -> ()"), M1, TORCH).device < there.device
+
+
+def moved(text: str) -> list[tuple[str, int]]:
+    """The kernels of a call and the bytes that each moves."""
+    return [(work.kind, work.size) for work in works_of(call(text))]
+
+
+def test_a_scatter_moves_what_its_index_holds() -> None:
+    """One column of sixteen: index, values and places; a table that is not worked on in place is copied."""
+    copied = ("copy", 2 * 4 * 64 * 16)
+    kept, rows = "float32[64, 16], int64[1000, 1], float32[1000, 16]", "int64[1000], float32[1000, 16]"
+    assert moved(f"aten::scatter_reduce.two({kept}) -> (float32[64, 16])") == [copied, ("scatter_reduce", 16 * 1000)]
+    assert moved(f"aten::scatter_add_({kept}) -> ()") == [("scatter_reduce", 16 * 1000)]
+    assert moved(f"aten::scatter_.src({kept}) -> ()") == [("scatter", 16 * 1000)]
+    assert moved("aten::scatter_.value(float32[64, 16], int64[1000, 1]) -> ()") == [("scatter", 12 * 1000)]
+    whole = 8 * 1000 + 2 * 4 * 1000 * 16
+    assert moved(f"aten::index_add_(float32[64, 16], {rows}) -> ()") == [("scatter_reduce", whole)]
+    assert moved(f"aten::index_put_(float32[64, 16], {rows}) -> ()") == [("scatter", whole)]
+    assert moved(f"aten::index_copy(float32[64, 16], {rows}) -> (float32[64, 16])") == [copied, ("scatter", whole)]
+
+
+def test_a_scatter_of_one_value_writes_its_places() -> None:
+    """A value alone is read once; rows that are filled are whole ones; a mask takes no more than its source has."""
+    one = "aten::index_put_(float32[64, 16], int64[10], float32[]) -> ()"
+    assert moved(one) == [("scatter", 8 * 10 + 4 + 4 * 10)]
+    filled = "aten::index_fill_.int_Scalar(float32[64, 16], int64[10]) -> () {axis=1}"
+    assert moved(filled) == [("scatter", 8 * 10 + 4 * 10 * 64)]
+    masked = "aten::masked_scatter_(float32[64, 16], bool[64, 16], float32[100]) -> ()"
+    assert moved(masked) == [("scatter", 64 * 16 + 2 * 4 * 100)]
+
+
+def test_the_gradient_of_an_embedding_fills_its_table() -> None:
+    """The table is filled; of it, the rows of the tokens are added to."""
+    text = "aten::embedding_dense_backward(float32[2, 128, 768], int64[2, 128]) -> (float32[30000, 768])"
+    rows = 2 * 128 * 768 * 4
+    assert moved(text) == [("fill", 4 * 30000 * 768), ("scatter_reduce", 2 * rows + 8 * 2 * 128)]
 
 
 def test_a_convolution_counts_as_a_product() -> None:
@@ -346,7 +382,7 @@ def test_few_timings_make_a_wide_interval() -> None:
     )
     gemm = predict_operator(product(2048), M1, TORCH)
     assert norm.rows == 0 < 100 < gemm.rows
-    assert norm.high / norm.low > 1.15 * gemm.high / gemm.low
+    assert norm.high / norm.low > 1.14 * gemm.high / gemm.low
     half = predict_operator(product(2048, "float16"), parse_mac("M5 16GB"), TORCH)
     assert half.high / half.low > 1.2 * gemm.high / gemm.low
 
@@ -359,8 +395,9 @@ def test_coefficients_are_within_what_is_possible() -> None:
     for row in COEFFICIENTS["kernel"].values():
         assert 0.01 < row["bandwidth"] <= 1.05
         assert row["operations"] > 0
-    for groups in COEFFICIENTS["change"].values():
-        assert all(0.3 < change < 6 for change in groups.values())
+    for name, groups in COEFFICIENTS["change"].items():
+        # An M1 Ultra's adding scatters took twelve times as long as an M4 Pro's; no other Mac's are known.
+        assert all(0.3 < change < (9 if name == "scatter_reduce" else 6) for change in groups.values())
     assert 0.4 < COEFFICIENTS["dtype"]["bfloat16, emulated"] < 0.7
     assert 1.5 < COEFFICIENTS["dtype"]["half types, M5"] < 4.5
     for times in COEFFICIENTS["microseconds"].values():

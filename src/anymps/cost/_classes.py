@@ -89,9 +89,10 @@ _SUMS: Final = _words(
 # Bytes are counted by hand for those that read or write rows by an index: the table itself is not read as a whole.
 _GATHERS: Final = _words("index index_select gather embedding take")
 _SCATTERS: Final = _words("index_put _index_put_impl scatter index_copy index_fill masked_scatter")
-_ADDING_SCATTERS: Final = _words(
-    "scatter_add index_add embedding_dense_backward scatter_reduce index_reduce gather_backward"
-)
+_ADDING_SCATTERS: Final = _words("scatter_add index_add embedding_dense_backward scatter_reduce index_reduce")
+_ELEMENT_BY_ELEMENT: Final = _words("scatter scatter_add scatter_reduce")
+"""Scatters whose index has a place for each element that they take of the source; the others take whole rows."""
+
 _CLASSES: Final = {
     "softmax": "_softmax _log_softmax _safe_softmax",
     "softmax_backward": "_softmax_backward_data _log_softmax_backward_data",
@@ -138,24 +139,20 @@ def operands(call: OperatorCall) -> Operands:
     return Operands(*(tuple(t for t in tensors if not (t.on_cpu and not t.shape)) for tensors in (inputs, outputs)))
 
 
-def plain_work(call: OperatorCall, tensors: Operands) -> Work | None:
-    """The work of an operator that is no product of matrices; None if it has no class."""
+def plain_works(call: OperatorCall, tensors: Operands) -> tuple[Work, ...] | None:
+    """The kernels of an operator that is no product of matrices; None if it has no class."""
     name = call.name
     if call.operator.startswith(_OF_INDUCTOR):
-        return Work("elementwise", tensors.size, tensors.largest.dtype)
+        return (Work("elementwise", tensors.size, tensors.largest.dtype),)
     kind = _kind(call, tensors)
     if kind is None:
         return None
+    if name in _SCATTERS | _ADDING_SCATTERS and len(tensors.inputs) > 1:
+        return _scatter(kind, call, tensors)
     size = tensors.size
     dtype = tensors.largest.dtype
     if name in _GATHERS:
         size = 2 * sum(t.size for t in tensors.outputs) + sum(t.size for t in tensors.inputs[1:])
-    elif name in _SCATTERS | _ADDING_SCATTERS and len(tensors.inputs) > 1:
-        # Rows go into a table: index and rows are read, the rows' places are written (and read, where they add up).
-        rows = (
-            max(tensors.inputs[1:], key=lambda t: t.size) if name != "embedding_dense_backward" else tensors.inputs[0]
-        )
-        size = sum(t.size for t in tensors.inputs) + rows.size + sum(t.size for t in tensors.outputs)
     elif name.startswith("nll_loss"):
         # One value of each row is read forward; backward writes the whole gradient.
         size = tensors.outputs[0].size if "backward" in name else 2 * tensors.inputs[-1].size
@@ -163,7 +160,32 @@ def plain_work(call: OperatorCall, tensors: Operands) -> Work | None:
         # In place: what is written was read as the first input. Fills only write.
         written = 0 if name in _FILLS | {"bernoulli", "uniform", "normal", "random"} else tensors.inputs[0].size
         size = (tensors.inputs[0].size if not written else size) + written
-    return Work(kind, size, dtype)
+    return (Work(kind, size, dtype),)
+
+
+def _scatter(kind: str, call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    """A scatter moves its indices, what they take of the source, and the places that they write, and nothing else.
+
+    Where the result is another tensor than the table, the table is copied first; that of an embedding's gradient is
+    filled.
+    """
+    name, (table, *others) = call.name, tensors.inputs
+    if name == "embedding_dense_backward":
+        made = sum(t.size for t in tensors.outputs)
+        return Work("fill", made, table.dtype), Work(kind, 2 * table.size + sum(t.size for t in others), table.dtype)
+    source = others.pop() if len(others) > 1 and others[-1].dtype == table.dtype else None
+    places = max(t.elements for t in others)
+    if name == "masked_scatter" and source is not None:
+        places = min(places, source.elements)  # the mask is as large as the table
+    elif name == "index_fill":
+        places *= table.elements // max(1, table.shape[call.axis or 0] if table.shape else 1)
+    elif source is not None and name not in _ELEMENT_BY_ELEMENT:
+        places = max(places, source.elements)  # whole rows, or one value for all of them
+    moved = places * (table.size // max(1, table.elements))
+    read = min(source.size, moved) if source is not None else 0
+    scatter = Work(kind, sum(t.size for t in others) + read + moved, table.dtype)
+    copied = table.size + sum(t.size for t in tensors.outputs)
+    return (Work("copy", copied, table.dtype), scatter) if tensors.outputs else (scatter,)
 
 
 def _kind(call: OperatorCall, tensors: Operands) -> str | None:

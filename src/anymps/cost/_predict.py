@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from anymps._errors import CostError
 from anymps.cost._calibration_file import coefficients_for
-from anymps.cost._classes import VIEWS, Work, operands, plain_work
+from anymps.cost._classes import VIEWS, Work, operands, plain_works
 from anymps.cost._coefficients import Coefficients, TorchRelease, dtype_group, torch_release
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
 from anymps.cost._kernel import kernel_time, rates
@@ -89,14 +89,13 @@ def works_of(call: OperatorCall) -> tuple[Work, ...]:
         raise CostError(f"anymps: the results of {call.operator} were not recorded: its time is not predicted")
     try:
         works = matrix_work(call, tensors)
-        if works is not None:
-            return works
-        work = plain_work(call, tensors)
+        if works is None:
+            works = plain_works(call, tensors)
     except (IndexError, ValueError):
         raise CostError(f"anymps: {call.operator} does not take these tensors: {', '.join(call.inputs)}") from None
-    if work is None:
+    if works is None:
         raise CostError(f"anymps: {call.operator} has no class of cost: its time is not predicted")
-    return (work,)
+    return works
 
 
 def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
