@@ -187,7 +187,7 @@ def commit(folder: Path) -> None:
 
 
 def fix(folder: Path, *words: str) -> Result:
-    return run_command("-m", "anymps", "fix", "--mac", "M2 16GB", *words, cwd=folder)
+    return run_command("-m", "anymps", "fix", "--mac", "M2 16GB", "--runs", "50", *words, cwd=folder)
 
 
 def runs_of(result: Result) -> list[str]:
