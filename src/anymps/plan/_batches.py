@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from anymps._errors import CostError
-from anymps.cost import Happening, OperatorCall, WalkedStep, walk_step
+from anymps.cost import Happening, OperatorCall, WalkedStep
 from anymps.forecast import StepWork
 from anymps.mac import Mac
+from anymps.plan._times import walked
 
 KNEE: Final = 0.9
 """Share of the most samples a second from which on a larger batch gives next to nothing more (our choice)."""
@@ -160,12 +160,7 @@ def _sizes(own: int, largest: int) -> list[int]:
 
 
 def _row(work: StepWork | None, batch: int, mac: Mac, torch: str) -> BatchTime | None:
-    if work is None:
-        return None
-    try:
-        time = walk_step(work.happenings, mac, torch)
-    except CostError:
-        return None
-    if not time.device or not time.covered:
+    time = walked(work, mac, torch)
+    if work is None or time is None:
         return None
     return BatchTime(batch, time, batch * max(1, work.batches) / time.seconds)

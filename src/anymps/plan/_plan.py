@@ -206,8 +206,11 @@ def own_mac(measured: Measured, mac: Mac, stretch: Stretch | None, torch: str, t
     minor = int(torch.split(".")[1])
     verdict = measured.trace.replay(mac, minor).verdict
     largest = stretch.largest(mac, minor) if stretch is not None else None
-    timed, free = (mac_time(measured, mac, it, times_of or torch) for it in (verdict, Verdict.FITS))
-    return Own(Choice(mac, verdict, largest, timed.time, timed.samples), free.time)
+    free = mac_time(measured, mac, Verdict.FITS, times_of or torch)
+    choice = Choice(mac, verdict, largest)
+    if verdict in ACCEPTED:
+        choice = replace(choice, time=free.time, samples=free.samples)
+    return Own(choice, free.time)
 
 
 def representative() -> tuple[Mac, ...]:

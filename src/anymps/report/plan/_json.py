@@ -9,6 +9,7 @@ from anymps._version import __version__
 from anymps.record import Category, Site
 
 if TYPE_CHECKING:
+    from anymps.cost import WalkedStep
     from anymps.plan import Batches, Change, Choice, Fix, MacTime, Plan, Row
     from anymps.record import Moment
 
@@ -92,6 +93,14 @@ def _place(site: Site) -> dict[str, Any]:
     return {"file": site.file, "line": site.line}
 
 
+def _seconds(time: WalkedStep | None) -> dict[str, float | None]:
+    return {
+        "seconds": time.seconds if time else None,
+        "seconds_low": time.low if time else None,
+        "seconds_high": time.high if time else None,
+    }
+
+
 def _choice(it: Choice) -> dict[str, Any]:
     time = it.time
     return {
@@ -100,9 +109,7 @@ def _choice(it: Choice) -> dict[str, Any]:
         "verdict": it.verdict.value,
         "largest_batch": it.largest_batch,
         "larger_unknown": it.larger_unknown,
-        "seconds": time.seconds if time else None,
-        "seconds_low": time.low if time else None,
-        "seconds_high": time.high if time else None,
+        **_seconds(time),
         "samples_per_second": it.samples,
         "bound": time.bound if time else None,
         "speed": it.speed.value if it.speed else None,
@@ -138,9 +145,7 @@ def _time(it: MacTime) -> dict[str, Any]:
         "chip": it.mac.chip,
         "gpu_cores": it.mac.gpu_cores,
         "verdict": it.verdict.value,
-        "seconds": time.seconds if time else None,
-        "seconds_low": time.low if time else None,
-        "seconds_high": time.high if time else None,
+        **_seconds(time),
         "device_seconds": time.device if time else None,
         "host_seconds": time.host if time else None,
         "wait_seconds": time.all_waits if time else None,
@@ -161,9 +166,7 @@ def _batches(it: Batches) -> dict[str, Any]:
         "sizes": [
             {
                 "batch": row.batch,
-                "seconds": row.time.seconds,
-                "seconds_low": row.time.low,
-                "seconds_high": row.time.high,
+                **_seconds(row.time),
                 "samples_per_second": row.samples,
                 "samples_per_second_low": row.low,
                 "samples_per_second_high": row.high,
