@@ -128,8 +128,9 @@ held, by intervals that span a factor of {span_ratios:.1f} from end to end; thos
 An operator without a class, a product of matrices of integers or complex numbers, a call that runs on the CPU, and a Mac whose GPU clock is
 not public (MacBook Neo) have no number: `predict_operator` raises `CostError` and says why, `predict_step` counts such calls in `left_out`.
 A recording tells how a call's inputs lie and along which axes it works. Without that, in one of an earlier version or in a call that you write
-down, the usual case is taken: inputs without permuted strides, and of two axes of the same size the last one is reduced. A kernel that `torch.compile` fused is taken to read or write each of its buffers once, as an elementwise one does, which is
-judgement; a Metal kernel of your own has no class. Laptops that are hot run up to a third slower, and nothing here knows that.
+down, the usual case is taken: inputs without permuted strides, and of two axes of the same size the last one is reduced. A kernel that
+`torch.compile` fused is taken to read or write each of its buffers once, as an elementwise one does, which is judgement;
+a Metal kernel of your own has no class. Laptops that are hot run up to a third slower, and nothing here knows that.
 
 ## Sources
 
