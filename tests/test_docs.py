@@ -26,9 +26,10 @@ from anymps.rules import SUPPORTED
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     path
-    for folder in ("", "docs", "docs/recipes", "docs/rules", "examples", "tests/data")
+    for folder in ("", "docs", "docs/architecture", "docs/recipes", "docs/rules", "examples", "tests/data")
     for path in (ROOT / folder).glob("*.md")
 )
+ARCHITECTURE = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "architecture").glob("*.md"))
 SHELLS = ("console", "bash", "sh", "")
 
 
@@ -149,7 +150,7 @@ def test_every_command_is_on_the_front_page() -> None:
     assert [name for name in _commands.commands if f"`anymps {name}" not in text] == []
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", *ARCHITECTURE])
 def test_files_that_are_named_exist(page: str) -> None:
     """A file that a page about the source names, with a folder or without, is there."""
     folders = ("src", "tests", "docs", "benchmarks")
@@ -184,7 +185,7 @@ def test_words_fit_into_their_boxes(drawing: Path) -> None:
     assert wide == []
 
 
-@pytest.mark.parametrize("page", ["settings.md", "architecture.md"])
+@pytest.mark.parametrize("page", ["settings.md", "architecture/report.md"])
 def test_every_form_of_a_report_is_listed(page: str) -> None:
     """In the table of forms for users, and where the house is described."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")

@@ -53,7 +53,7 @@ def anymps(capsys: pytest.CaptureFixture[str], *arguments: object) -> Result:
 
 
 def test_the_table_is_the_documented_format() -> None:
-    """docs/architecture.md names both for those who read a recording without us."""
+    """docs/architecture/recording-file.md names both for those who read a recording without us."""
     assert (ENTRY.format, ENTRY.size) == ("<qqqqIIIIIBBBBII", 64)
     assert (ALLOCATION.format, ALLOCATION.size) == ("<QQQqqQQQQIIIIIBBB1x", 96)
     packed = ENTRY.pack(*range(15))

@@ -389,7 +389,7 @@ def test_totals_that_lag_behind_are_not_used() -> None:
 
 
 def test_packed_entry_has_the_documented_layout() -> None:
-    """64 bytes, little endian, in the order that docs/architecture.md gives."""
+    """64 bytes, little endian, in the order that docs/architecture/recording-file.md gives."""
     packed = ENTRY.pack(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
     assert len(packed) == 64
     assert packed[:8] == (1).to_bytes(8, "little")

@@ -10,7 +10,7 @@ class _Vocabulary(IntEnum):
 
     @property
     def label(self) -> str:
-        """The word as `docs/architecture.md` lists it: `loss read`; the empty text for NONE."""
+        """The word as `docs/architecture/recording-file.md` lists it: `loss read`; the empty text for NONE."""
         return "" if self.name == "NONE" else self.name.lower().replace("_", " ")
 
 

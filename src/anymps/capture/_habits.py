@@ -1,7 +1,7 @@
 """Habits without an operator: how batches are loaded, which optimizer steps, where precision is chosen, what is timed.
 
 Each is a mark on the tape, `anymps::<what> {"fact": value}`, written when a loader's iterator, a scaler or the like is
-made, or once a line: nothing here runs for every operator. `docs/architecture.md` lists the marks.
+made, or once a line: nothing here runs for every operator. `docs/architecture/recording-file.md` lists the marks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The file format of a recording, version 3: tables, and how spooled entries become rows.
 
-`docs/architecture.md` states the format for people; this module is its one implementation.
+`docs/architecture/recording-file.md` states the format for people; this module is its one implementation.
 """
 
 from __future__ import annotations
