@@ -194,6 +194,31 @@ def test_losses_are_counted() -> None:
     assert loaded("out.pt")["a"][:3].tolist() == [math.inf, -math.inf, math.inf]
 
 
+def test_losses_beside_values_that_fit() -> None:
+    """A value at the bound is exact; one beyond it is counted, whatever else lies in the same piece of the file."""
+    bound = 2.0**24
+    for values, remarks in (
+        ([bound, -bound, 0.1], []),
+        ([bound, math.nan], []),
+        ([-(bound + 1), 0.1], ["w: 1 whole number above 2**24 changed, float32 cannot hold them"]),
+        ([math.nan, 1e39], ["w: 1 value beyond float32 became inf"]),
+    ):
+        torch.save({"w": torch.tensor(values, dtype=F64)}, "in.pt")
+        assert convert(Path("in.pt"), Path("out.pt"), force=True).files[0].remarks == remarks
+
+
+def test_the_number_of_threads_is_left_as_it_was() -> None:
+    """Pieces are converted by one thread of torch's; the program that asked keeps its own number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        torch.save({"w": torch.ones(2, dtype=F64)}, "in.pt")
+        convert(Path("in.pt"), Path("out.pt"))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_types_that_are_values_are_kept() -> None:
     """A float64 that is a setting and no tensor stays, and is pointed at."""
     torch.save({"config": {"dtype": F64}}, "in.pt")
