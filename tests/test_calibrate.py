@@ -12,20 +12,12 @@ import pytest
 import torch
 
 from anymps import parse_mac
-from anymps.commands import _calibrate, _calibrate_cases, main
-from anymps.commands._calibrate_cases import CASES, Case, prepare
-from anymps.commands._calibrate_measure import measure
-from anymps.cost import (
-    Calibration,
-    OperatorCall,
-    Timed,
-    calibrated,
-    calibration_path,
-    expected_seconds,
-    fit,
-    predict_operator,
-    shipped,
-)
+from anymps.commands import main
+from anymps.commands.calibrate import _calibrate, _cases
+from anymps.commands.calibrate._cases import CASES, Case, prepare
+from anymps.commands.calibrate._measure import measure
+from anymps.cost import OperatorCall, predict_operator, shipped
+from anymps.cost.calibration import Calibration, Timed, calibrated, calibration_path, expected_seconds, fit
 from anymps.train.timing import Stopwatch
 from processes import MAC as MAC_NAME
 
@@ -65,7 +57,7 @@ def test_each_case_is_the_call_that_its_text_says(case: Case) -> None:
     time = predict_operator(case.call, MAC, TORCH)
     if time.kind == "transfer":
         return
-    inputs = [_calibrate_cases._tensor(torch, text, "meta") for text in case.call.inputs]
+    inputs = [_cases._tensor(torch, text, "meta") for text in case.call.inputs]
     made = case.make(torch, inputs)
     results = [made] if isinstance(made, torch.Tensor) else [it for it in made if it is not None]
     texts = tuple(f"{str(it.dtype).removeprefix('torch.')}[{', '.join(map(str, it.shape))}]" for it in results)
@@ -142,7 +134,7 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
         return expected_seconds(case.call, case.mode, MAC, TORCH, machine)
 
     monkeypatch.setattr(_calibrate, "_stopwatch", clock.watch)
-    monkeypatch.setattr(_calibrate_cases, "prepare", plays(clock, seconds))
+    monkeypatch.setattr(_cases, "prepare", plays(clock, seconds))
     rows = home / "rows.csv"
     command = ["bench", "--calibrate", "--calibrate-virtual", MAC_NAME, "--out", str(rows)]
     assert main(command) == 0
@@ -203,9 +195,9 @@ def test_a_noisy_machine_keeps_nothing(
         return 0.1 if calls % 2 else 0.3
 
     cases = CASES[:2]
-    monkeypatch.setattr(_calibrate_cases, "CASES", cases)
+    monkeypatch.setattr(_cases, "CASES", cases)
     monkeypatch.setattr(_calibrate, "_stopwatch", clock.watch)
-    monkeypatch.setattr(_calibrate_cases, "prepare", plays(clock, seconds))
+    monkeypatch.setattr(_cases, "prepare", plays(clock, seconds))
     assert main(["bench", "--calibrate", "--calibrate-virtual", MAC_NAME, "--out", str(home / "rows.csv")]) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -9,20 +9,16 @@ from pathlib import Path
 import pytest
 
 from anymps import CostError, parse_mac
-from anymps.cost import (
+from anymps.cost import Happening, OperatorCall, predict_operator, shipped, walk_step
+from anymps.cost.calibration import (
     Calibration,
-    Happening,
-    OperatorCall,
     Timed,
     calibrated,
     calibration_path,
     expected_seconds,
     fit,
     keep_calibration,
-    predict_operator,
     refusal,
-    shipped,
-    walk_step,
 )
 from anymps.forecast import forecast
 from timed_steps import Steps

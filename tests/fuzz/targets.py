@@ -104,7 +104,7 @@ def _settings(data: bytes) -> list[Words]:
 
 
 def _calibrations() -> list[bytes]:
-    from anymps.cost._calibration import coefficients_name
+    from anymps.cost.calibration._calibration import coefficients_name
     from anymps.mac import parse_mac
 
     mac = parse_mac("M3 Pro 18GB")

@@ -12,11 +12,11 @@ import click
 from anymps._errors import UsageError
 from anymps.commands._bench_function import BenchFunction
 from anymps.commands._bench_session import BenchSession
-from anymps.commands._calibrate import calibrate
 from anymps.commands._run import ScriptCommand
 from anymps.commands._runner import run_target
 from anymps.commands._target import Target
 from anymps.commands._torch_option import torch_option
+from anymps.commands.calibrate import calibrate
 
 _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
 

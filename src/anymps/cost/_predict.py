@@ -1,18 +1,17 @@
-"""Predicted times: of one call of an operator on a Mac, and of a step of many calls."""
+"""Times by given coefficients: of one call of an operator on a Mac, and of a step of many calls."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import fsum
 from typing import Final, Literal
 
 from anymps._errors import CostError
-from anymps.cost._calibration_file import coefficients_for
 from anymps.cost._classes import VIEWS, Work, operands, plain_works
-from anymps.cost._coefficients import Coefficients, TorchRelease, dtype_group, torch_release
+from anymps.cost._coefficients import Coefficients, TorchRelease, dtype_group
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
 from anymps.cost._kernel import kernel_time, rates
 from anymps.cost._matrix import matrix_work
@@ -98,35 +97,10 @@ def works_of(call: OperatorCall) -> tuple[Work, ...]:
     return works
 
 
-def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
-    """The time of one call on a Mac by a release of torch (`2.13`).
-
-    Raises CostError, in one line, for an operator or a dtype without a class, for a Mac whose rates are not known, for
-    texts that are no tensors, and for a torch before 1.13.
-    """
-    return operator_time(call, mac, torch_release(torch), coefficients_for(mac, torch))
-
-
-def predict_step(
-    calls: Iterable[OperatorCall] | Mapping[OperatorCall, int], mac: Mac, torch: str, *, waits: int = 0
-) -> StepTime:
-    """The time of calls that a program makes one after the other, `waits` of which it waits for.
-
-    `calls` may map each call to how often it comes. What cannot be predicted is left out and told in the result. Host
-    and device overlap: the sum of both is the fourth root of the sum of fourth powers.
-
-    Raises CostError for a Mac whose rates are not known, for a torch before 1.13 and for a negative number of waits.
-    """
-    if waits < 0:
-        raise CostError(f"anymps: {waits} waits make no sense")
-    counts = calls if isinstance(calls, Mapping) else Counter(calls)
-    return step_time(counts, mac, torch_release(torch), waits, coefficients_for(mac, torch))
-
-
 def step_time(
     counts: Mapping[OperatorCall, int], mac: Mac, release: TorchRelease, waits: int, coefficients: Coefficients
 ) -> StepTime:
-    """As `predict_step`, with coefficients that need not be the shipped ones."""
+    """The time of calls, each with how often it comes, `waits` of which the program waits for."""
     rates(mac)  # raises for a Mac without them, also where there is no call
     device = host = 0.0
     uncertain = 0.0
@@ -168,7 +142,7 @@ def step_time(
 
 
 def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> OperatorTime:
-    """As `predict_operator`, with coefficients that need not be the shipped ones."""
+    """The time of one call. Raises CostError as `predict_operator` does."""
     _, speed = rates(mac)
     if call.name in VIEWS:
         return OperatorTime(0.0, 0.0, 0.0, coefficients.view[release.era] * 1e-6 / speed, "view", "nothing", 0)

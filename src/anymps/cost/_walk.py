@@ -19,9 +19,8 @@ from operator import eq
 from typing import Final, Literal, NamedTuple
 
 from anymps._errors import CostError
-from anymps.cost._calibration_file import coefficients_for
 from anymps.cost._clocks import Busy, Move, StepBound, Stretch, seconds_without, stretches, tracks, walk_through
-from anymps.cost._coefficients import Coefficients, TorchRelease, torch_release
+from anymps.cost._coefficients import Coefficients, TorchRelease
 from anymps.cost._kernel import rates
 from anymps.cost._predict import (
     OperatorTime,
@@ -158,17 +157,6 @@ class WalkedStep:
         return max(0.0, self.seconds - without)
 
 
-def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, busy: float = 0.0) -> WalkedStep:
-    """The time of a step on a Mac by a release of torch (`2.13`). What cannot be predicted is left out and told.
-
-    `busy` is the share of its own code's time in which the program was kept from running where it was seen, which is
-    not in the happenings: what was left of it is less sure.
-
-    Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
-    """
-    return walked_step(happenings, mac, torch_release(torch), coefficients_for(mac, torch), busy)
-
-
 def walked_step(
     happenings: Sequence[Happening],
     mac: Mac,
@@ -176,7 +164,7 @@ def walked_step(
     coefficients: Coefficients,
     busy: float = 0.0,
 ) -> WalkedStep:
-    """As `walk_step`, with coefficients that need not be the shipped ones."""
+    """The time of a step by given coefficients; else as `walk_step`."""
     book = _Book(mac, release, coefficients)
     moves = book.moves(happenings)
     places = [it.place for it in happenings]

@@ -17,8 +17,8 @@ from typing import Any, Final
 from anymps._atomic import replace_text
 from anymps._cache import CACHE_VARIABLE, cache_home
 from anymps._errors import CostError, UsageError
-from anymps.cost._calibration import Calibration, calibrated, coefficients_name, release_of
 from anymps.cost._coefficients import Coefficients, Transfer, shipped
+from anymps.cost.calibration._calibration import Calibration, calibrated, coefficients_name, release_of
 from anymps.mac import Mac
 
 FORMAT: Final = "anymps-calibration"

@@ -14,13 +14,13 @@ from statistics import median
 from typing import Final, Literal, NamedTuple
 
 from anymps._errors import CostError
-from anymps.cost._calibration import Calibration, coefficients_name, release_of
 from anymps.cost._classes import VIEWS
 from anymps.cost._coefficients import Coefficients, TorchRelease, Transfer, torch_release
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
 from anymps.cost._kernel import kernel_time, rates
 from anymps.cost._predict import dispatch_seconds, moved_bytes, operator_time, runs_own_kernel, wait_seconds, works_of
 from anymps.cost._tensors import OperatorCall
+from anymps.cost.calibration._calibration import Calibration, coefficients_name, release_of
 from anymps.mac import Mac
 
 Mode = Literal["pipe", "sync"]

@@ -7,7 +7,8 @@ __all__ = ["CASES", "Case", "prepare"]
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from anymps.cost import Mode, OperatorCall
+from anymps.cost import OperatorCall
+from anymps.cost.calibration import Mode
 
 Tensors = list[Any]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from anymps.commands._calibrate_cases import Case
-from anymps.cost import Timed
+from anymps.commands.calibrate._cases import Case
+from anymps.cost.calibration import Timed
 
 if TYPE_CHECKING:
     from anymps.train.timing import Stopwatch

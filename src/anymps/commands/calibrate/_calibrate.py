@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from anymps._errors import UsageError
-from anymps.commands import _calibrate_cases, _calibrate_measure
-from anymps.commands._calibrate_measure import RUNS, Measurement
-from anymps.cost import (
+from anymps.commands.calibrate import _cases, _measure
+from anymps.commands.calibrate._measure import RUNS, Measurement
+from anymps.cost import OperatorCall, predict_operator, shipped
+from anymps.cost.calibration import (
     Calibration,
-    OperatorCall,
     Timed,
     calibrated,
     calibration_path,
@@ -26,9 +26,7 @@ from anymps.cost import (
     expected_seconds,
     fit,
     keep_calibration,
-    predict_operator,
     refusal,
-    shipped,
 )
 from anymps.mac import Mac, parse_mac
 
@@ -100,8 +98,8 @@ def _today() -> str:
 def _measured(watch: Stopwatch, mac: Mac, torch: str) -> list[Measurement]:
     """Time all cases; one line on stderr for each that cannot be used."""
     seen = []
-    cases = _calibrate_cases.CASES
-    for found in _calibrate_measure.measure(cases, watch, _calibrate_cases.prepare, _calibrate_measure.swapped_out):
+    cases = _cases.CASES
+    for found in _measure.measure(cases, watch, _cases.prepare, _measure.swapped_out):
         seen.append(found)
         why = found.failure if found.timed is None else refusal(found.timed, mac, torch, shipped())
         if why:

@@ -1,0 +1,50 @@
+"""Predictions for a Mac: by its own calibration if it has one for that release of torch, else by what is shipped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from anymps._errors import CostError
+from anymps.cost._coefficients import torch_release
+from anymps.cost._predict import OperatorTime, StepTime, operator_time, step_time
+from anymps.cost._tensors import OperatorCall
+from anymps.cost._walk import Happening, WalkedStep, walked_step
+from anymps.cost.calibration import coefficients_for
+from anymps.mac import Mac
+
+
+def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
+    """The time of one call on a Mac by a release of torch (`2.13`).
+
+    Raises CostError, in one line, for an operator or a dtype without a class, for a Mac whose rates are not known, for
+    texts that are no tensors, and for a torch before 1.13.
+    """
+    return operator_time(call, mac, torch_release(torch), coefficients_for(mac, torch))
+
+
+def predict_step(
+    calls: Iterable[OperatorCall] | Mapping[OperatorCall, int], mac: Mac, torch: str, *, waits: int = 0
+) -> StepTime:
+    """The time of calls that a program makes one after the other, `waits` of which it waits for.
+
+    `calls` may map each call to how often it comes. What cannot be predicted is left out and told in the result. Host
+    and device overlap: the sum of both is the fourth root of the sum of fourth powers.
+
+    Raises CostError for a Mac whose rates are not known, for a torch before 1.13 and for a negative number of waits.
+    """
+    if waits < 0:
+        raise CostError(f"anymps: {waits} waits make no sense")
+    counts = calls if isinstance(calls, Mapping) else Counter(calls)
+    return step_time(counts, mac, torch_release(torch), waits, coefficients_for(mac, torch))
+
+
+def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, busy: float = 0.0) -> WalkedStep:
+    """The time of a step on a Mac by a release of torch (`2.13`). What cannot be predicted is left out and told.
+
+    `busy` is the share of its own code's time in which the program was kept from running where it was seen, which is
+    not in the happenings: what was left of it is less sure.
+
+    Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
+    """
+    return walked_step(happenings, mac, torch_release(torch), coefficients_for(mac, torch), busy)
