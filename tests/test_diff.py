@@ -11,9 +11,8 @@ import pytest
 from anymps.commands import main
 from anymps.findings import find
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, RecordingWriter, Wait
-from anymps.report import Diff, compare, render_diff_json, render_diff_terminal
+from anymps.report import Diff, compare, diff_document, render_diff_json, rendered
 from anymps.report.diff._compare import Change
-from anymps.report.diff._html import render_diff_html
 from anymps.report.diff._words import numbers
 from recordings import META, MODEL, SCRIPT, training
 
@@ -21,6 +20,11 @@ from recordings import META, MODEL, SCRIPT, training
 def diff_of(before: Recording, after: Recording) -> Diff:
     """The comparison of two recordings with their own findings."""
     return compare(before, after, find(before), find(after))
+
+
+def text_of(diff: Diff) -> str:
+    """The comparison as text."""
+    return "".join(rendered(diff_document(diff), "terminal"))
 
 
 def reads(
@@ -81,14 +85,14 @@ Operators without an MPS kernel
 def test_whole_comparison() -> None:
     """The whole text of a comparison in which two findings went away."""
     diff = diff_of(training().close(), training(clean=True).close())
-    assert render_diff_terminal(diff) == BETTER
+    assert text_of(diff) == BETTER
 
 
 def test_moved_lines_and_longer_runs_are_no_change() -> None:
     """A finding whose line moved, in a run of another length, is the same one."""
     diff = diff_of(reads(1).close(), reads(1, line=40, steps=9).close())
     assert (diff.new, diff.gone, diff.changed, diff.same) == ((), (), (), 1)
-    assert render_diff_terminal(diff).startswith("Findings: 1 as before.\n")
+    assert text_of(diff).startswith("Findings: 1 as before.\n")
 
 
 @pytest.mark.parametrize(
@@ -108,15 +112,15 @@ def test_the_step_is_called_what_it_is(loops: tuple[str, str], title: str) -> No
         builder.end_step(10)
         sides.append(builder.close())
     diff = diff_of(*sides)
-    assert f"\n{title}  before, after, and after / before of the times\n" in render_diff_terminal(diff)
-    assert f'<h2 id="step-title">{title}</h2>' in render_diff_html(diff)
+    assert f"\n{title}  before, after, and after / before of the times\n" in text_of(diff)
+    assert f'<h2 id="step-title">{title}</h2>' in "".join(rendered(diff_document(diff), "html"))
 
 
 def test_other_numbers() -> None:
     """A finding that happens more often in a step is a change and not a new one."""
     diff = diff_of(reads(1).close(), reads(3).close())
     assert (diff.new, diff.gone, len(diff.changed), diff.same) == ((), (), 1, 0)
-    shown = render_diff_terminal(diff)
+    shown = text_of(diff)
     assert shown.startswith("Findings: 1 changed.\n")
     assert "Findings in other numbers\n\n  MPS201 warning  train.py:36  " in shown
     assert "1 a step before, 3 after (x 3.00)\n" in shown
@@ -141,8 +145,8 @@ def test_memory_peaks() -> None:
     before, after = reads(1), reads(1)
     before.memory(5, 1 << 20, 2 << 20)
     after.memory(5, 3 << 20, 4 << 20)
-    assert "  1 MiB before, 3 MiB after (x 3.00)\n" in render_diff_terminal(diff_of(before.close(), after.close()))
-    assert "3 MiB before, unknown after\n" in render_diff_terminal(diff_of(after._writer.recording(), reads(1).close()))
+    assert "  1 MiB before, 3 MiB after (x 3.00)\n" in text_of(diff_of(before.close(), after.close()))
+    assert "3 MiB before, unknown after\n" in text_of(diff_of(after._writer.recording(), reads(1).close()))
 
 
 def test_numbers_that_read_the_same() -> None:
@@ -150,7 +154,7 @@ def test_numbers_that_read_the_same() -> None:
     before, after = reads(1), reads(1)
     before.memory(5, 1 << 20, 2 << 30)
     after.memory(5, (1 << 20) + 1, 2 << 30)
-    assert "  1 MiB, as before\n" in render_diff_terminal(diff_of(before.close(), after.close()))
+    assert "  1 MiB, as before\n" in text_of(diff_of(before.close(), after.close()))
     (worse,) = diff_of(reads(1).close(), reads(3).close()).changed
     assert numbers(replace(worse, after=worse.before)) == "1 a step, as before"
     many, more = (replace(worse.before, count=count, per_step=0) for count in (10_000, 10_001))
@@ -159,7 +163,7 @@ def test_numbers_that_read_the_same() -> None:
 
 def test_without_steps() -> None:
     """Without a complete step on one side the step is not compared, and the text says so."""
-    shown = render_diff_terminal(diff_of(RecordingBuilder().close(), reads(1).close()))
+    shown = text_of(diff_of(RecordingBuilder().close(), reads(1).close()))
     assert "Not compared: a recording without a complete step has none.\n" in shown
 
 

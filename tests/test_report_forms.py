@@ -17,8 +17,8 @@ from anymps.findings import RULES, find
 from anymps.findings.advice._user_line import without_read
 from anymps.findings.edits import Insert, LineEdit, Place, Rewritten, Safety, Splice
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
-from anymps.report import FORMATS, Renderer, compare, render_diff_json, renderer
-from anymps.report.diff._html import render_diff_html
+from anymps.report import FORMATS, Renderer, compare, diff_document, render_diff_json, renderer
+from anymps.report import rendered as as_form
 from recordings import META, hostile, refusing, small, training
 
 DATA = Path(__file__).parent / "data"
@@ -50,17 +50,18 @@ def expected_file(form: str, name: str) -> Path:
 DIFFS = {"better": lambda: (training(), training(clean=True)), "worse": lambda: (training(clean=True), training())}
 
 
-def diff_page(before: RecordingBuilder, after: RecordingBuilder) -> str:
-    """The page that compares two recordings."""
+def diff_in(form: str, before: RecordingBuilder, after: RecordingBuilder) -> str:
+    """The comparison of two recordings in a form."""
     first, second = before.close(), after.close()
-    return render_diff_html(compare(first, second, find(first), find(second)))
+    return "".join(as_form(diff_document(compare(first, second, find(first), find(second))), form))
 
 
+@pytest.mark.parametrize("form", ["html", "markdown"])
 @pytest.mark.parametrize("name", DIFFS)
-def test_whole_diff(name: str) -> None:
-    """The whole page of a comparison is the expected one."""
-    shown = comparable("html", diff_page(*DIFFS[name]()))
-    assert shown == expected_file("diff.html", name).read_text(encoding="utf-8")
+def test_whole_diff(name: str, form: str) -> None:
+    """The whole comparison is the expected one."""
+    shown = comparable(form, diff_in(form, *DIFFS[name]()))
+    assert shown == expected_file(f"diff.{form}", name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -336,8 +337,9 @@ if __name__ == "__main__":
             text = comparable(form_name, rendered(form_name, make()))
             expected_file(form_name, recording_name).write_text(text, encoding="utf-8")
     for diff_name, pair in DIFFS.items():
-        text = comparable("html", diff_page(*pair()))
-        expected_file("diff.html", diff_name).write_text(text, encoding="utf-8")
+        for form_name in ("html", "markdown"):
+            text = comparable(form_name, diff_in(form_name, *pair()))
+            expected_file(f"diff.{form_name}", diff_name).write_text(text, encoding="utf-8")
 
 
 def test_phases_of_a_trace_do_not_overlap() -> None:

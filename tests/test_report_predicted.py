@@ -14,9 +14,16 @@ from anymps.cost import OperatorCall, predict_operator
 from anymps.findings import RULES
 from anymps.forecast import forecast
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, Site, Wait
-from anymps.report import compare, render_diff_json, render_diff_terminal, render_summary, render_terminal, renderer
+from anymps.report import (
+    compare,
+    diff_document,
+    render_diff_json,
+    render_summary,
+    render_terminal,
+    rendered,
+    renderer,
+)
 from anymps.report._predicted import predicted_sentence, predicted_step
-from anymps.report.diff._html import render_diff_html
 from recordings import META
 from timed_steps import Steps
 
@@ -154,7 +161,7 @@ def test_a_comparison_has_the_macs_times() -> None:
     """Before and after by phase, where both recordings have a time; the JSON keeps to its schema."""
     before, after, without = recording(20, 0), recording(10, 0), recording(8, 2)
     diff = compare(before, after, [], [])
-    shown = render_diff_terminal(diff)
+    shown = "".join(rendered(diff_document(diff), "terminal"))
     (whole,) = (line for line in shown.splitlines() if line.strip().startswith("whole step"))
     assert "on the Mac  its ratio" in shown
     assert whole.rstrip().endswith("63.6 ms -> 30.2 ms       0.48")
@@ -162,9 +169,9 @@ def test_a_comparison_has_the_macs_times() -> None:
     schema = json.loads((SCHEMAS / "diff-1.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(document)
     assert document["step"][-1]["predicted_seconds"]["before"] == pytest.approx(forecast(before).time.seconds)
-    assert ">on the Mac</th>" in render_diff_html(diff)
+    assert ">on the Mac</th>" in "".join(rendered(diff_document(diff), "html"))
     other = compare(before, without, [], [])
-    assert "on the Mac" not in render_diff_terminal(other)
+    assert "on the Mac" not in "".join(rendered(diff_document(other), "terminal"))
     assert json.loads(render_diff_json(other))["step"][-1]["predicted_seconds"] is None
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from anymps.findings import find
 from anymps.record import Recording
-from anymps.report import compare, plan_page, renderer
-from anymps.report.diff._html import render_diff_html
+from anymps.report import compare, diff_document, plan_page, rendered, renderer
 from plans import evil, planned, resting
 from recordings import hostile, refusing, small, training
 
@@ -149,7 +148,7 @@ def test_page(browser: Browser, tmp_path: Path, name: str, width: int, scheme: A
 def test_diff_page(browser: Browser, tmp_path: Path, hostility: bool, width: int, scheme: Any) -> None:
     """The page of a comparison is as readable, and interprets nothing of a script's either."""
     before, after = (training(clean=True).close(), hostile()) if hostility else (training().close(), small())
-    text = render_diff_html(compare(before, after, find(before), find(after)))
+    text = "".join(rendered(diff_document(compare(before, after, find(before), find(after))), "html"))
     context = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     page, troubles = opened_text(browser, tmp_path / "diff.html", text, **context)
     assert troubles == []

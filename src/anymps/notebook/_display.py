@@ -13,7 +13,7 @@ from anymps.plan import Plan
 from anymps.record import Recording
 
 with own_imports():  # a notebook may have a `rich.py` beside it
-    from anymps.report import Diff, plan_page, render_diff_html, render_plan, render_summary, renderer
+    from anymps.report import Diff, diff_document, plan_page, render_plan, render_summary, rendered, renderer
 
 # Scripts of the page itself run, and reach nothing of the notebook.
 _STYLE = "width: 100%; height: 640px; border: 1px solid #8884"
@@ -28,7 +28,7 @@ def html(thing: Recording | Plan | Diff) -> str:
         elif isinstance(thing, Plan):
             page = plan_page(thing)
         else:
-            page = render_diff_html(thing)
+            page = "".join(rendered(diff_document(thing), "html"))
     return _FRAME.format(escape(page))
 
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from anymps.report._outputs import STDOUT, Output, Outputs, write_file, write_stream
     from anymps.report._real_kernels import RealShare
     from anymps.report._rule_page import rule_page
-    from anymps.report.diff import Diff, compare, render_diff_html, render_diff_json, render_diff_terminal
+    from anymps.report.diff import Diff, compare, diff_document, render_diff_json
+    from anymps.report.document import READ_FORMS, Document, print_document, rendered
     from anymps.report.plan import plan_json, plan_page, print_plan, render_plan
     from anymps.report.run import (
         FORMATS,
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS",
+    "READ_FORMS",
     "STDOUT",
     "Diff",
+    "Document",
     "Output",
     "Outputs",
     "RealShare",
@@ -38,19 +41,20 @@ __all__ = [
     "TerminalRenderer",
     "clean",
     "compare",
+    "diff_document",
     "page_renderer",
     "plan_json",
     "plan_page",
     "plural",
+    "print_document",
     "print_plan",
     "print_summary",
     "print_terminal",
-    "render_diff_html",
     "render_diff_json",
-    "render_diff_terminal",
     "render_plan",
     "render_summary",
     "render_terminal",
+    "rendered",
     "renderer",
     "rule_page",
     "size",
@@ -65,7 +69,8 @@ if not TYPE_CHECKING:
             "_outputs": "Output Outputs STDOUT write_file write_stream",
             "_real_kernels": "RealShare",
             "_rule_page": "rule_page",
-            "diff": "Diff compare render_diff_html render_diff_json render_diff_terminal",
+            "diff": "Diff compare diff_document render_diff_json",
+            "document": "READ_FORMS Document print_document rendered",
             "plan": "plan_json plan_page print_plan render_plan",
             "run": (
                 "FORMATS Renderer Running TerminalRenderer page_renderer print_summary print_terminal "

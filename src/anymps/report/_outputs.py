@@ -49,6 +49,13 @@ class Output:
         """Whether it goes to standard output."""
         return self.path == STDOUT
 
+    def write(self, pieces: Iterable[str], stdout: TextIO) -> None:
+        """Write a report there, to a file whole or not at all. Raises UsageError if that cannot be."""
+        if self.to_stdout:
+            write_stream(pieces, stdout)
+        else:
+            write_file(pieces, Path(self.path))
+
 
 @dataclass(frozen=True)
 class Outputs:
@@ -90,18 +97,19 @@ class Outputs:
 
         Raises UsageError for the first that could not be written.
         """
-        failures = []
-        for output in self.items:
-            pieces = renderer(output.form, self.root).pieces(recording, findings)
-            try:
-                if output.to_stdout:
-                    write_stream(pieces, stdout)
-                else:
-                    write_file(pieces, Path(output.path))
-            except UsageError as error:
-                failures.append(error)
+        tried = (_failure(it, renderer(it.form, self.root).pieces(recording, findings), stdout) for it in self.items)
+        failures = [failure for failure in tried if failure is not None]
         if failures:
             raise failures[0]
+
+
+def _failure(output: Output, pieces: Iterable[str], stdout: TextIO) -> UsageError | None:
+    """Write a report; what kept it from being written, if anything did."""
+    try:
+        output.write(pieces, stdout)
+    except UsageError as error:
+        return error
+    return None
 
 
 def write_file(pieces: Iterable[str], path: Path) -> None:

@@ -1,0 +1,106 @@
+"""Tables for a terminal in which no word and no number is cut: columns leave room for each other, or are left out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from anymps.report._text import without_folders
+from anymps.report.document._console import QUIET, VERDICTS
+from anymps.report.document._tree import Cell, Column, Cut, Table
+
+_BETWEEN: Final = 2  # blanks
+_NARROWEST: Final = 8  # of a cell that may be cut where no room is left
+_BAR: Final = 28  # characters of a whole
+
+
+def fitted_table(table: Table, room: int) -> RichTable:
+    """The table at most `room` wide: its rows, those `beyond` them, and an empty row before its sums.
+
+    Cells that wrap break between words, other cells stay on one line. Where that does not fit, columns are left out in
+    their order, then paths lose folders, and only a file's name that is longer than what is left is cut into lines.
+    """
+    rows = [*table.rows, *table.beyond, *table.sums]
+    columns = [_Fitting(column, [row[at] for row in rows], table.headed) for at, column in enumerate(table.columns)]
+    if table.bars:
+        bars = ["#" * max(1, round(_BAR * share)) for share in table.bars]
+        columns.append(_Fitting(Column(""), [*bars, *[""] * (len(rows) - len(bars))], table.headed))
+    for least_first in sorted((it for it in columns if it.column.left_out), key=lambda it: it.column.left_out):
+        if _sum([it.least for it in columns]) > room:
+            columns.remove(least_first)
+    for it in columns:
+        it.fit(room - _sum([other.least for other in columns if other is not it]) - (_BETWEEN if columns[1:] else 0))
+    while _sum([it.width for it in columns]) > room:
+        shrinking = [it for it in columns if it.column.wraps and it.width > it.least]
+        if not shrinking:
+            break
+        max(shrinking, key=lambda it: it.width).width -= 1
+    grid = RichTable(
+        box=None,
+        padding=(0, _BETWEEN, 0, 0),
+        pad_edge=False,
+        header_style=QUIET,
+        show_header=table.headed,
+        show_edge=False,
+    )
+    for it in columns:
+        grid.add_column(
+            it.column.name,
+            justify="right" if it.column.kind == "number" else "left",
+            style=it.column.style if table.headed else QUIET,
+            width=it.width,
+            no_wrap=not it.column.wraps and it.column.kind != "path",
+            overflow="fold",
+        )
+    first_sum = len(rows) - len(table.sums)
+    for number in range(len(rows)):
+        if number == first_sum:
+            grid.add_row()
+        style = "" if number < len(table.rows) else "bold" if number == first_sum else QUIET
+        grid.add_row(*(it.styled(number) for it in columns), style=style)
+    return grid
+
+
+class _Fitting:
+    """A column with its cells as text, and how wide it must and will be."""
+
+    def __init__(self, column: Column, cells: list[Cell], headed: bool) -> None:
+        self.column, self._cells = column, cells
+        self._header = column.name if headed else ""
+        self.texts = [str(cell) for cell in cells]
+        self.least = self._least()
+        self.width = max(map(len, (self._header, *self.texts)), default=0)
+        self.width = max(self.width, column.width)
+
+    def fit(self, room: int) -> None:
+        """Shorten what may be shorter."""
+        room = max(room, _NARROWEST)
+        if self.column.kind == "path":
+            self.texts = [without_folders(text, room) for text in self.texts]
+        elif any(isinstance(cell, Cut) for cell in self._cells):
+            self.texts = [cell.within(room) if isinstance(cell, Cut) else str(cell) for cell in self._cells]
+        else:
+            return
+        self.width = min(max(map(len, (self._header, *self.texts))), room)
+
+    def styled(self, number: int) -> Text:
+        """A cell; a verdict in its colour."""
+        text = self.texts[number]
+        return Text(text, VERDICTS.get(text.split(" ")[0], "") if self.column.kind == "verdict" else "")
+
+    def _least(self) -> int:
+        """The narrowest that the column may be."""
+        header, column = self._header, self.column
+        if column.kind == "path":
+            return max(len(header), *(len(without_folders(text, 0)) for text in self.texts))
+        if any(isinstance(cell, Cut) for cell in self._cells):
+            return max(len(header), _NARROWEST)
+        cells = (header, *self.texts)
+        words = max(len(word) for cell in cells for word in (cell.split() or [""] if column.wraps else [cell]))
+        return max(words, column.width)
+
+
+def _sum(widths: list[int]) -> int:
+    return sum(widths) + _BETWEEN * (len(widths) - 1)

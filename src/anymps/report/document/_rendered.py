@@ -1,0 +1,36 @@
+"""A document in the form that a command was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TextIO
+
+from anymps.report.document._console import DEFAULT_WIDTH, look_of, written_to
+from anymps.report.document._glyphs import glyphs_for
+from anymps.report.document._html import as_page
+from anymps.report.document._markdown import as_markdown
+from anymps.report.document._terminal import as_text
+from anymps.report.document._tree import Document
+
+READ_FORMS: Final = ("terminal", "html", "markdown")
+"""The forms that people read, by the names that commands know them by."""
+
+
+def rendered(document: Document, form: str, target: TextIO | None = None) -> Iterator[str]:
+    """The pieces of one of `READ_FORMS`; text as wide and coloured as fits `target`, else 100 columns and plain."""
+    if form == "html":
+        return as_page(document)
+    if form == "markdown":
+        return as_markdown(document)
+    width, color = look_of(target) if target is not None else (DEFAULT_WIDTH, False)
+    return iter((as_text(document, width=width, color=color),))
+
+
+def print_document(document: Document, target: TextIO, *, width: int | None = None, color: bool | None = None) -> None:
+    """Write it to `target`, as wide as its terminal and coloured if it is one, drawn with what it can encode.
+
+    `NO_COLOR` (no-color.org) and `TERM=dumb` switch colour off. Characters that it cannot encode are replaced.
+    """
+    width, color = look_of(target, width, color)
+    glyphs = glyphs_for(getattr(target, "encoding", None) or "utf-8")
+    written_to(target, as_text(document, width=width or DEFAULT_WIDTH, color=color, glyphs=glyphs))

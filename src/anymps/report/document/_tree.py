@@ -1,0 +1,287 @@
+"""What a report is, whatever its form: a verdict, and sections of sentences, tables, drawings, facts and findings.
+
+A builder makes one `Document` of a run, a plan or a comparison; a renderer walks it. All text is plain: words between
+backquotes are code, and each renderer escapes for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Any, Literal, Protocol
+
+from anymps.report._text import shorten
+from anymps.report.document._glyphs import Glyphs
+
+State = Literal["error", "warning", "info", "clean"]
+Look = Literal["", "quiet", "fix"]
+
+
+class Form(Flag):
+    """The forms that people read; a section or block names those that show it."""
+
+    TERMINAL = auto()
+    PAGE = auto()
+    MARKDOWN = auto()
+    TEXT = TERMINAL | MARKDOWN
+    ALL = TERMINAL | PAGE | MARKDOWN
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Sentences of one kind, after words that lead to them; `joined` ones are one paragraph in a terminal."""
+
+    sentences: tuple[str, ...]
+    lead: str = ""
+    look: Look = ""
+    joined: bool = False
+    forms: Form = Form.ALL
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A cell that sorts by its value."""
+
+    text: str
+    value: float
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A cell of source that is cut to the room there is, down to `least` characters, and never its `tail`."""
+
+    text: str
+    tail: str = ""
+    least: int = 24
+
+    def within(self, room: int) -> str:
+        """At most `room` characters, as far as `least` allows."""
+        return shorten(self.text, max(room - len(self.tail), self.least)) + self.tail
+
+    def __str__(self) -> str:
+        return self.within(160)
+
+
+Cell = str | Measured | Cut
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: what its cells are, and what becomes of it in a terminal that is too narrow.
+
+    A `path` loses folders, cells that `wraps` break between words, and columns are `left_out` from 1 on. `width` is the
+    least that it takes, `style` its colour.
+    """
+
+    name: str
+    kind: Literal["text", "number", "path", "remark", "verdict"] = "text"
+    wraps: bool = False
+    left_out: int = 0
+    width: int = 0
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, then `sums`, or rows `beyond` them; `head` is the column that names a row.
+
+    The words: `caption` on a page, `title` in text, `intro` before and `rest` after the table. A table that is not
+    `headed` shows no names of columns in a terminal, `bars` are shares that a terminal draws behind the rows. A page
+    lets its reader sort by the columns of one that is `sorted_by` one of them, and folds one with a `fold`.
+    """
+
+    anchor: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    title: str = ""
+    remark: str = ""
+    intro: str = ""
+    rest: str = ""
+    sums: tuple[tuple[Cell, ...], ...] = ()
+    beyond: tuple[tuple[Cell, ...], ...] = ()
+    head: int | None = 0
+    headed: bool = True
+    bars: tuple[float, ...] = ()
+    sorted_by: str = ""
+    fold: str = ""
+    forms: Form = Form.ALL
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, side by side; a value of several texts is a list of code."""
+
+    rows: tuple[tuple[str, str | tuple[str, ...]], ...]
+    forms: Form = Form.ALL
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of sentences."""
+
+    sentences: tuple[str, ...]
+    forms: Form = Form.ALL
+
+
+@dataclass(frozen=True)
+class Link:
+    """Words that lead to an anchor of the document."""
+
+    text: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something to change: what to do, and what is known of it here."""
+
+    prose: tuple[Prose, ...]
+    link: Link | None = None
+    severity: State | None = None
+    aside: str = ""
+    badge: str = ""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What to change, in this order."""
+
+    changes: tuple[Change, ...]
+    forms: Form = Form.ALL
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """One line of an excerpt; `marked` is the one it is about. Number 0 is none."""
+
+    number: int
+    text: str
+    marked: bool
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place in the program: its name, the function, the line itself and those around it."""
+
+    where: str
+    function: str = ""
+    line: str = ""
+    excerpt: tuple[SourceLine, ...] = ()
+
+
+@dataclass(frozen=True)
+class Note:
+    """A finding; what is empty is left out. `brief` is all that a terminal says of one that is short."""
+
+    anchor: str
+    id: str
+    severity: State
+    title: str
+    spot: Spot
+    what: str
+    times: str
+    related_as: str = ""
+    related: tuple[Spot, ...] = ()
+    seen_in: str = ""
+    cost: str = ""
+    why: str = ""
+    fix: str = ""
+    source: str = ""
+    brief: str = ""
+    forms: Form = Form.ALL
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Everything but the place, by name, in the order of reading."""
+        named = ("what", "times", "seen in", "cost", "why", "fix", "source")
+        rows = ((name, str(getattr(self, name.replace(" ", "_")))) for name in named)
+        return tuple(row for row in rows if row[1])
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture: its `kind` and numbers for a page, and its lines in characters where there are such."""
+
+    kind: str
+    data: Mapping[str, Any] | None = None
+    lines: Callable[[int, Glyphs], Sequence[str]] | None = None
+    title: str = ""
+    sentence: str = ""
+
+    @property
+    def forms(self) -> Form:
+        """Those that it can be drawn in."""
+        return (Form.PAGE if self.data is not None else Form(0)) | (Form.TEXT if self.lines is not None else Form(0))
+
+
+Block = Prose | Table | Facts | Items | Changes | Note | Drawing
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a title; a terminal and Markdown may call it by a shorter `heading`, with a `remark`.
+
+    `nav` is its name in the page's list of sections, `folded` whether Markdown shows it after a click, behind those
+    that it shows at once.
+    """
+
+    anchor: str
+    title: str
+    blocks: tuple[Block, ...]
+    nav: str = ""
+    heading: str | None = None
+    remark: str = ""
+    folded: bool = True
+    forms: Form = Form.ALL
+
+    @property
+    def called(self) -> str:
+        """Its heading where room is short."""
+        return self.title if self.heading is None else self.heading
+
+
+class Progress(Protocol):
+    """How far something is of which a page tells while it goes on."""
+
+    @property
+    def words(self) -> str:
+        """One sentence."""
+        ...
+
+    @property
+    def refresh_s(self) -> int:
+        """Seconds until the page looks again."""
+        ...
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report: its verdict and what else is said at once, numbers that matter most, and sections.
+
+    `kind` is what it is called, `made_from` what it was made of, `eyebrow` what it is about. A `dense` one has no empty
+    line below its headings.
+    """
+
+    title: str
+    kind: str
+    made_from: str
+    eyebrow: tuple[str, ...]
+    state: State
+    verdict: str
+    sections: tuple[Section, ...]
+    messages: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+    figures: tuple[tuple[str, str], ...] = ()
+    running: Progress | None = None
+    dense: bool = False
+
+    def shown(self, form: Form) -> Iterator[tuple[Section, tuple[Block, ...]]]:
+        """The sections of a form, each with its blocks that are shown there."""
+        for section in self.sections:
+            if form in section.forms:
+                yield section, tuple(block for block in section.blocks if form in block.forms)
