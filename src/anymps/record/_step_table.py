@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
 
 from anymps._vocabulary import Phase
 from anymps.record._facts import PhaseShare, RareWork, StepTable
 from anymps.record._rows import Rows, interval, median_of, read_walls
-from anymps.record._walk import Walk
+from anymps.record._walk import PhaseSums, Walk
 
 _FEW = 2  # steps that cannot be said to be alike
 
@@ -15,10 +16,10 @@ _FEW = 2  # steps that cannot be said to be alike
 def read_step_table(rows: Rows, walk: Walk, *, only_detailed: bool) -> StepTable:
     """The table from what a walk through all calls found. With `only_detailed`, without steps that lack detail."""
     walls = read_walls(rows, only_detailed=only_detailed)
-    sums = {step: {phase: list(numbers) for phase, numbers in walk.shares[step].items()} for step in walls}
+    sums = {step: {phase: replace(share) for phase, share in walk.shares[step].items()} for step in walls}
     for step, phases in sums.items():
-        rest = walls[step] - sum(numbers[-1] for numbers in phases.values())
-        phases[walk.last_phases.get(step, Phase.OTHER)][-1] += rest
+        rest = walls[step] - sum(share.time_ns for share in phases.values())
+        phases[walk.last_phases.get(step, Phase.OTHER)].time_ns += rest
     steps = list(sums.values())
     median = _shares(steps[1:], lambda column: median_of(column, len(column)))
     return StepTable(
@@ -30,23 +31,23 @@ def read_step_table(rows: Rows, walk: Walk, *, only_detailed: bool) -> StepTable
     )
 
 
-def _shares(steps: list[dict[Phase, list[float]]], of: Callable[[Sequence[float]], float]) -> tuple[PhaseShare, ...]:
+def _shares(steps: list[dict[Phase, PhaseSums]], of: Callable[[Sequence[float]], float]) -> tuple[PhaseShare, ...]:
     """One share per phase, each number made `of` those of `steps`; nothing for no step."""
     if not steps:
         return ()
-    shares = []
-    for phase in Phase:
-        columns = zip(*(step[phase] for step in steps), strict=True)
-        shares.append(PhaseShare(phase, *(of(column) for column in columns)))
-    return tuple(shares)
+    names = [field.name for field in fields(PhaseSums)]
+    return tuple(
+        PhaseShare(phase, **{name: of([getattr(step[phase], name) for step in steps]) for name in names})
+        for phase in Phase
+    )
 
 
-def _rare(sums: dict[int, dict[Phase, list[float]]], median: Sequence[PhaseShare]) -> RareWork | None:
+def _rare(sums: dict[int, dict[Phase, PhaseSums]], median: Sequence[PhaseShare]) -> RareWork | None:
     """What few steps do beyond the median; None where most differ anyway, as they do in a text generation."""
-    usual = [sum(column) for column in zip(*((it.on_mps, it.on_cpu, it.waits) for it in median), strict=True)]
-    counts = {step: [sum(row[field] for row in rows.values()) for field in (0, 2, 3)] for step, rows in sums.items()}
+    usual = _counts(median)
+    counts = {step: _counts(shares.values()) for step, shares in sums.items()}
     first, *later = counts or [0]
-    more = [step for step in later if any(it > had for it, had in zip(counts[step], usual, strict=True))]
+    more = [step for step in later if any(has > had for has, had in zip(counts[step], usual, strict=True))]
     if not more or 2 * sum(counts[step] == usual for step in later) < len(later):
         return None
     beyond = [max(0.0, *(counts[step][field] - usual[field] for step in more)) for field in range(3)]
@@ -55,3 +56,8 @@ def _rare(sums: dict[int, dict[Phase, list[float]]], median: Sequence[PhaseShare
     # What one of many does is none of what they do: a validation beside a log of every tenth step.
     most = [sum(2 * (counts[step][field] - usual[field]) >= beyond[field] for step in more) for field in range(3)]
     return RareWork(len(more), every if len(more) <= _FEW or min(most) > 1 else 0, *map(int, beyond))
+
+
+def _counts(shares: Iterable[PhaseSums | PhaseShare]) -> list[float]:
+    """How many operators ran on mps and on the CPU, and how many calls waited, over all phases."""
+    return [sum(column) for column in zip(*((one.on_mps, one.on_cpu, one.waits) for one in shares), strict=True)]

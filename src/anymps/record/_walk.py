@@ -42,25 +42,39 @@ class WaitAt:
     elapsed_ns: int
 
 
+@dataclass(slots=True)
+class PhaseSums:
+    """What one step does in one phase; the fields are those of `PhaseShare`, which is made of many of these."""
+
+    on_mps: float = 0
+    views: float = 0
+    on_cpu: float = 0
+    waits: float = 0
+    bytes_to_mps: float = 0
+    bytes_to_cpu: float = 0
+    fallback_bytes: float = 0
+    time_ns: float = 0
+
+
 @dataclass(frozen=True)
 class Walk:
-    """`shares` are the eight numbers of a phase's row in the step table, by step and phase, of complete steps.
+    """`shares` are the rows of the step table, by step and phase, of complete steps.
 
     `left` is how many operators were queued after the last wait.
     """
 
-    shares: dict[int, dict[Phase, list[float]]]
+    shares: dict[int, dict[Phase, PhaseSums]]
     last_phases: dict[int, Phase]
     waits: tuple[WaitAt, ...]
     left: int
 
     def fallbacks(self, step: int) -> int:
         """How many calls of a complete step ran on the CPU."""
-        return int(sum(row[2] for row in self.shares[step].values()))
+        return int(sum(share.on_cpu for share in self.shares[step].values()))
 
     def waited(self, step: int) -> int:
         """How many calls of a complete step waited."""
-        return int(sum(row[3] for row in self.shares[step].values()))
+        return int(sum(share.waits for share in self.shares[step].values()))
 
 
 @dataclass(slots=True)
@@ -111,28 +125,33 @@ def walk(rows: Rows, stream: Callable[[str], Iterable[tuple[Any, ...]]], within:
             sums.clock = until
     return Walk(
         shares={step: _shares(steps[step]) for step, _, _ in complete},
-        last_phases={step: Phase(it.last_phase) for step, it in steps.items() if it.last_phase is not None},
+        last_phases={step: Phase(found.last_phase) for step, found in steps.items() if found.last_phase is not None},
         waits=tuple(waits),
         left=operators,
     )
 
 
-def _shares(sums: _Sums) -> dict[Phase, list[float]]:
-    """A step's rows, in the order of the fields of `PhaseShare`."""
-    shares = {phase: [0.0] * 8 for phase in Phase}
+def _shares(sums: _Sums) -> dict[Phase, PhaseSums]:
+    shares = {phase: PhaseSums() for phase in Phase}
     for kind, count in sums.counts.items():
         if kind & _PAIR:
             continue
-        row = shares[Phase(kind >> 24 & 0xFF)]
+        share = shares[Phase(kind >> 24 & 0xFF)]
         direction, size = kind >> 8 & 0xFF, sums.moved.get(kind, 0)
         if kind & _ON_MPS:
-            row[0] += count
-            row[1] += count if kind & _VIEW else 0
-        row[2] += count if kind & _ON_CPU else 0
-        row[3] += count if kind & _WAIT else 0
-        row[4] += size if direction == Direction.CPU_TO_MPS else 0
-        row[5] += size if direction == Direction.MPS_TO_CPU else 0
-        row[6] += size if kind & _ON_CPU and direction == Direction.NONE else 0
+            share.on_mps += count
+            if kind & _VIEW:
+                share.views += count
+        if kind & _ON_CPU:
+            share.on_cpu += count
+        if kind & _WAIT:
+            share.waits += count
+        if direction == Direction.CPU_TO_MPS:
+            share.bytes_to_mps += size
+        elif direction == Direction.MPS_TO_CPU:
+            share.bytes_to_cpu += size
+        elif direction == Direction.NONE and kind & _ON_CPU:
+            share.fallback_bytes += size
     for number, time in sums.times.items():
-        shares[Phase(number)][7] += time
+        shares[Phase(number)].time_ns += time
     return shares
