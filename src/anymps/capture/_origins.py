@@ -219,14 +219,30 @@ def resolve(node: ast.expr, frame: FrameType) -> tuple[bool, Any]:
 
 def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[[str], bool]) -> Origin | None:
     """The last assignment to the name before the failing line, in this frame or, for an argument, in a caller's."""
-    name = ast.unparse(node)
-    code = frame.f_code
-    tree = parsed(code.co_filename)
+    tree = parsed(frame.f_code.co_filename)
     if tree is None:
         return None
-    scope = function_at(tree, code.co_name, code.co_firstlineno) or tree
+    scope = function_at(tree, frame.f_code.co_name, frame.f_code.co_firstlineno) or tree
     if isinstance(node, ast.Name) and scope is not tree and node.id not in frame.f_locals:
         return _made_in_module(tree, frame, node.id, path)
+    return (
+        _made_in_scope(scope, frame, node, path)
+        or _made_by_caller(frame, node, path, is_internal)
+        or _made_in_owner(frame, node, path, is_internal)
+        or _only_named(node, path)
+    )
+
+
+def _only_named(node: ast.expr, path: str) -> Origin:
+    return Origin("", 0, "", ast.unparse(node) + path, "", False)
+
+
+def _made_in_scope(scope: ast.AST, frame: FrameType, node: ast.expr, path: str) -> Origin | None:
+    """The last assignment in a function, or in a module, before the line that it stands at; None without one.
+
+    Where a branch holds the assignment, it may not have run: then only the name is told.
+    """
+    name = ast.unparse(node)
     best: tuple[int, ast.expr | None] | None = None
     for statement in ast.walk(scope):
         if not isinstance(statement, (ast.stmt, ast.withitem, ast.comprehension)):
@@ -236,33 +252,45 @@ def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[
                 continue
             if line < frame.f_lineno or value is None or not contains(value, name):
                 best = (line, value)
-    if best is not None and not _has_run(scope, best[0], frame.f_lineno):
-        return Origin("", 0, "", name + path, "", False)
-    if best is not None:
-        expression = ast.unparse(best[1]) if best[1] is not None else ""
-        return Origin(
-            code.co_filename, best[0], code.co_name, name + path, expression, _is_numpy_default(best[1], frame)
-        )
-    unknown = Origin("", 0, "", name + path, "", False)
+    if best is None:
+        return None
+    line, value = best
+    if not _has_run(scope, line, frame.f_lineno):
+        return _only_named(node, path)
+    code, expression = frame.f_code, ast.unparse(value) if value is not None else ""
+    return Origin(code.co_filename, line, code.co_name, name + path, expression, _is_numpy_default(value, frame))
+
+
+def _made_by_caller(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[[str], bool]) -> Origin | None:
+    """Where an argument was made: under its name in a caller, else at the line of the call, `f(torch.zeros(3))`."""
+    code = frame.f_code
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     found, value = resolve(node, frame)
-    if isinstance(node, ast.Name) and node.id in parameters and found:
-        callers = [it for it in _outwards(frame.f_back) if not is_internal(it.f_code.co_filename)]
-        for outer in callers:
-            for candidate in _names_on_line(outer):
-                present, held = resolve(candidate, outer)
-                if present and held is value:
-                    return _made_at(outer, candidate, path, is_internal)
-        if callers and not is_library(callers[0].f_code.co_filename):  # it has no name there: `f(torch.zeros(3))`
-            caller = callers[0].f_code
-            return Origin(caller.co_filename, callers[0].f_lineno, caller.co_name, name + path, "", False)
-    if isinstance(node, ast.Attribute):
-        found, owner = resolve(node.value, frame)
-        made = _made_in_class(type(owner), node.attr, is_internal) if found else None
-        if made is not None:
-            file, line, function, given = made
-            return Origin(file, line, function, name + path, ast.unparse(given), _is_numpy_default(given, frame))
-    return unknown
+    if not (isinstance(node, ast.Name) and node.id in parameters and found):
+        return None
+    callers = [outer for outer in _outwards(frame.f_back) if not is_internal(outer.f_code.co_filename)]
+    for outer in callers:
+        for candidate in _names_on_line(outer):
+            present, held = resolve(candidate, outer)
+            if present and held is value:
+                return _made_at(outer, candidate, path, is_internal)
+    if callers and not is_library(callers[0].f_code.co_filename):
+        caller = callers[0].f_code
+        return Origin(caller.co_filename, callers[0].f_lineno, caller.co_name, ast.unparse(node) + path, "", False)
+    return None
+
+
+def _made_in_owner(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[[str], bool]) -> Origin | None:
+    """The one assignment to an attribute in the methods of its object's class."""
+    if not isinstance(node, ast.Attribute):
+        return None
+    found, owner = resolve(node.value, frame)
+    made = _made_in_class(type(owner), node.attr, is_internal) if found else None
+    if made is None:
+        return None
+    file, line, function, given = made
+    name = ast.unparse(node) + path
+    return Origin(file, line, function, name, ast.unparse(given), _is_numpy_default(given, frame))
 
 
 def _made_in_module(tree: ast.Module, frame: FrameType, name: str, path: str) -> Origin:

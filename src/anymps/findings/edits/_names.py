@@ -74,92 +74,100 @@ class Names:
 
 def names_in_file(tree: ast.Module, line: int) -> Names:
     """The names that are bound where a line of a file runs: those of its functions, and those of the module."""
-    imports: dict[str, str] = {}
-    bound: set[str] = set()
-    given: dict[str, list[Given]] = {}
-    _collect(tree, line, imports, bound, given, visible=True, in_function=False)
+    found = _Collector(line)
+    found.collect(tree, visible=True, in_function=False)
     return Names(
-        imports,
-        frozenset(bound),
+        found.imports,
+        frozenset(found.bound),
         True,
-        {name: tuple(all_of) for name, all_of in given.items()},
-        frozenset(given),
+        {name: tuple(all_of) for name, all_of in found.given.items()},
+        frozenset(found.given),
         limited_names(ast.walk(tree)),
     )
 
 
-def _collect(
-    node: ast.AST,
-    line: int,
-    imports: dict[str, str],
-    bound: set[str],
-    given: dict[str, list[Given]],
-    *,
-    visible: bool,
-    in_function: bool,
-) -> None:
-    """Names of one scope and of those within it; only a scope around the line is seen from there."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.Import, ast.ImportFrom)):
-            for name, meaning in _imported(child):
-                if visible:
-                    imports[name] = meaning
-                    bound.add(name)
-                given.setdefault(name, []).append(Given(None, child.lineno, in_function))
-        elif isinstance(child, _SCOPES):
-            if not isinstance(child, ast.Lambda) and visible:
-                bound.add(child.name)
-            inside = child.lineno <= line <= (child.end_lineno or child.lineno)
-            if isinstance(child, _FUNCTIONS):
-                arguments = child.args
-                for each in (
-                    *arguments.posonlyargs,
-                    *arguments.args,
-                    *arguments.kwonlyargs,
-                    arguments.vararg,
-                    arguments.kwarg,
-                ):
-                    if each is not None:
-                        given.setdefault(each.arg, []).append(Given(None, child.lineno, True))
-                        if inside and visible:
-                            bound.add(each.arg)
-                            imports.pop(each.arg, None)
-            # Names of a class are not seen from its methods.
-            around = child.body if isinstance(child, ast.ClassDef) else []
-            if any(_reaches(method, line) for method in around):
-                own: set[str] = set()
-                for part in around:
-                    seen = _reaches(part, line)
-                    scope = bound if seen else own
-                    _collect(ast.Module([part], []), line, imports, scope, given, visible=seen, in_function=True)
+class _Collector:
+    """Names of scopes and of those within them; only a scope around the line is seen from there.
+
+    `imports` and `bound` are what is seen from the line, `given` what any scope gives a name.
+    """
+
+    def __init__(self, line: int) -> None:
+        self._line = line
+        self.imports: dict[str, str] = {}
+        self.bound: set[str] = set()
+        self.given: dict[str, list[Given]] = {}
+
+    def collect(self, node: ast.AST, *, visible: bool, in_function: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.Import, ast.ImportFrom)):
+                self._import(child, visible, in_function)
+            elif isinstance(child, _SCOPES):
+                self._scope(child, visible)
             else:
-                _collect(child, line, imports, bound, given, visible=visible and inside, in_function=True)
-        else:
-            if isinstance(child, ast.Assign):
-                for target in child.targets:
-                    _give(target, child.value, child.lineno, given, in_function)
-            elif isinstance(child, (ast.AnnAssign, ast.NamedExpr)):
-                _give(child.target, child.value, child.lineno, given, in_function)
-            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-                if visible:
-                    bound.add(child.id)
-                if not any(it.line == child.lineno for it in given.get(child.id, ())):
-                    given.setdefault(child.id, []).append(Given(None, child.lineno, in_function))
-            elif isinstance(child, ast.ExceptHandler) and child.name and visible:
-                bound.add(child.name)
-            _collect(child, line, imports, bound, given, visible=visible, in_function=in_function)
+                self._assignment(child, visible, in_function)
+                self.collect(child, visible=visible, in_function=in_function)
+
+    def _give(self, name: str, value: ast.expr | None, line: int, in_function: bool) -> None:
+        self.given.setdefault(name, []).append(Given(value, line, in_function))
+
+    def _import(self, node: ast.Import | ast.ImportFrom, visible: bool, in_function: bool) -> None:
+        for name, meaning in _imported(node):
+            if visible:
+                self.imports[name] = meaning
+                self.bound.add(name)
+            self._give(name, None, node.lineno, in_function)
+
+    def _scope(self, node: ast.AST, visible: bool) -> None:
+        """A function, a lambda or a class: its own name, its arguments, and what is in it."""
+        assert isinstance(node, _SCOPES)
+        if not isinstance(node, ast.Lambda) and visible:
+            self.bound.add(node.name)
+        inside = node.lineno <= self._line <= (node.end_lineno or node.lineno)
+        if isinstance(node, _FUNCTIONS):
+            self._arguments(node.args, node.lineno, seen=inside and visible)
+        # Names of a class are not seen from its methods.
+        around = node.body if isinstance(node, ast.ClassDef) else []
+        if not any(_reaches(method, self._line) for method in around):
+            self.collect(node, visible=visible and inside, in_function=True)
+            return
+        bound = self.bound
+        for part in around:
+            seen = _reaches(part, self._line)
+            self.bound = bound if seen else set()
+            self.collect(ast.Module([part], []), visible=seen, in_function=True)
+        self.bound = bound
+
+    def _arguments(self, arguments: ast.arguments, line: int, *, seen: bool) -> None:
+        plain = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        for argument in (*plain, arguments.vararg, arguments.kwarg):
+            if argument is None:
+                continue
+            self._give(argument.arg, None, line, True)
+            if seen:
+                self.bound.add(argument.arg)
+                self.imports.pop(argument.arg, None)
+
+    def _assignment(self, node: ast.AST, visible: bool, in_function: bool) -> None:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    self._give(target.id, node.value, node.lineno, in_function)
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+            if isinstance(node.target, ast.Name):
+                self._give(node.target.id, node.value, node.lineno, in_function)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            if visible:
+                self.bound.add(node.id)
+            if not any(given.line == node.lineno for given in self.given.get(node.id, ())):
+                self._give(node.id, None, node.lineno, in_function)
+        elif isinstance(node, ast.ExceptHandler) and node.name and visible:
+            self.bound.add(node.name)
 
 
 def _reaches(statement: ast.stmt, line: int) -> bool:
     """Whether a line is within a function."""
     return isinstance(statement, _FUNCTIONS) and statement.lineno <= line <= (statement.end_lineno or statement.lineno)
-
-
-def _give(
-    target: ast.expr, value: ast.expr | None, line: int, given: dict[str, list[Given]], in_function: bool
-) -> None:
-    if isinstance(target, ast.Name):
-        given.setdefault(target.id, []).append(Given(value, line, in_function))
 
 
 def names_in_lines(statements: Iterable[tuple[int, ast.AST]]) -> Names:
@@ -184,7 +192,8 @@ def names_in_lines(statements: Iterable[tuple[int, ast.AST]]) -> Names:
                 guessed.add(node.value.value.id)  # type: ignore[attr-defined]
             if isinstance(node, ast.Assign):
                 for target in node.targets:
-                    _give(target, node.value, line, given, in_function=False)
+                    if isinstance(target, ast.Name):
+                        given.setdefault(target.id, []).append(Given(node.value, line, False))
     for name in guessed - imports.keys():
         imports[name] = "torch"
     every = frozenset(bound | imports.keys())
