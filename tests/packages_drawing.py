@@ -10,8 +10,9 @@ TABLE = ROOT / "docs" / "architecture.md"
 SOURCE = ROOT / "src" / "anymps"
 DRAWING = ROOT / "docs" / "images" / "packages.svg"
 
-_LEFT, _RIGHT, _TOP, _FLOOR, _HEIGHT, _GAP = 70.0, 720.0, 16, 62, 46, 6.0
+_LEFT, _RIGHT, _TOP, _FLOOR, _HEIGHT, _GAP = 70.0, 720.0, 16, 74, 58, 6.0
 _LARGE = 5  # packages of a floor that still have room for large names
+_LONG = 30  # letters of wings that still stand in one line
 _HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 740 {height}" role="img" aria-labelledby="title">
 <title id="title">The packages of anymps by floor</title>
@@ -54,7 +55,7 @@ def drawing() -> str:
     arrows = []
     for place, floor in enumerate(sorted(rows, reverse=True)):
         top = _TOP + place * _FLOOR
-        pieces.append(f'<text class="n" x="10" y="{top + 29}">floor {floor}</text>\n')
+        pieces.append(f'<text class="n" x="10" y="{top + 34}">floor {floor}</text>\n')
         pieces += _row(rows[floor], top)
         if place:
             arrows.append(
@@ -65,11 +66,11 @@ def drawing() -> str:
 
 
 def _row(packages: list[tuple[str, bool]], top: int) -> list[str]:
-    """The boxes of a floor; each has room for the longer of its two lines."""
+    """The boxes of a floor; each has room for the longest of its lines."""
     large = len(packages) <= _LARGE
-    inside = {name: " · ".join(f"{wing}/" for wing in wings(name)) for name, _ in packages}
+    inside = {name: _lines(wings(name)) for name, _ in packages}
     letter = 0.66 * (15 if large else 11.5)
-    needed = [max(len(name) * letter, len(inside[name]) * 6) for name, _ in packages]
+    needed = [max(len(name) * letter, *(len(line) * 6 for line in inside[name]), 0) for name, _ in packages]
     spare = (_RIGHT - _LEFT - _GAP * (len(packages) - 1) - sum(needed)) / len(packages)
     pieces, left = [], _LEFT
     for (name, torch), need in zip(packages, needed, strict=True):
@@ -77,12 +78,23 @@ def _row(packages: list[tuple[str, bool]], top: int) -> list[str]:
         center = f"{left + width / 2:.1f}"
         box = f'x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_HEIGHT}" rx="6"'
         pieces.append(f'<rect class="{"r" if torch else "b"}" {box}/>\n')
-        line = top + (20 if inside[name] else 28)
+        line = top + (34, 26, 19)[len(inside[name])]
         pieces.append(f'<text class="{"t" if large else "m"}" x="{center}" y="{line}">{name}</text>\n')
-        if inside[name]:
-            pieces.append(f'<text class="s" x="{center}" y="{top + 38}">{inside[name]}</text>\n')
+        for number, words in enumerate(inside[name], start=1):
+            pieces.append(f'<text class="s" x="{center}" y="{line + 16 * number}">{words}</text>\n')
         left += width + _GAP
     return pieces
+
+
+def _lines(folders: list[str]) -> list[str]:
+    """The wings of a package in one line, or in the two that are shortest."""
+    whole = " · ".join(f"{folder}/" for folder in folders)
+    if len(whole) <= _LONG:
+        return [whole] if whole else []
+    pairs = [
+        [" · ".join(f"{it}/" for it in part) for part in (folders[:n], folders[n:])] for n in range(1, len(folders))
+    ]
+    return min(pairs, key=lambda pair: max(map(len, pair)))
 
 
 def write() -> None:

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from anymps.metal import CHECK_VARIABLE, ShaderFaultWarning, take_shader_faults
-from anymps.metal._compile import FIBERS_VARIABLE
+from anymps.metal.compilation._compile import FIBERS_VARIABLE
 
 VARIABLE = "ANYMPS_PUBLIC_KERNELS"
 COMMITS = {  # what was tried; another state of a repository may serve as well

@@ -13,14 +13,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from anymps.metal._compile import POISONED, prepare, refused_globals, refused_host_code
-from anymps.metal._compiler import SHIM, find_compiler
-from anymps.metal._function_constants import NeedsConstant
-from anymps.metal._headers import includes_torch, precompiled, torch_headers, translated_headers
-from anymps.metal._launchers import launchers
-from anymps.metal._parameters import Unsupported
-from anymps.metal._preprocess import SOURCE_NAME, PreprocessorError
-from anymps.metal._rewrite import translate
+from anymps.metal._shim import SHIM
+from anymps.metal.compilation._compile import POISONED, prepare, refused_globals, refused_host_code
+from anymps.metal.compilation._compiler import find_compiler
+from anymps.metal.compilation._headers import includes_torch, precompiled, torch_headers, translated_headers
+from anymps.metal.compilation._preprocess import SOURCE_NAME, PreprocessorError
+from anymps.metal.translation._function_constants import NeedsConstant
+from anymps.metal.translation._launchers import launchers
+from anymps.metal.translation._parameters import Unsupported
+from anymps.metal.translation._rewrite import translate
 from public_kernels import VARIABLE, joined
 
 FAMILIES = {  # repository: where its sources lie, and its folders of headers for each

@@ -20,7 +20,7 @@ IN_STEPS_OF_THEIR_OWN = {
     "_atomic.py",
     "checkpoints/_place.py",  # a folder
     "device/_build.py",  # a folder
-    "metal/_headers.py",  # a folder
+    "metal/compilation/_headers.py",  # a folder
     "plan/sandbox/_layer.py",  # a script's own calls
     "plan/sandbox/_seal.py",
     "record/_place.py",  # a recording with its journal

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps.metal import _ahead
+from anymps.metal.compilation import _compile_ahead
 
 NAMES = ("one", "two", "three", "four", "five")
 
@@ -36,18 +36,18 @@ def compiled(
 ) -> Iterator[list[tuple[str, str]]]:
     """An empty cache and two cores; each compiled kernel with the thread that did it."""
     done: list[tuple[str, str]] = []
-    compile_shader = _ahead.compile_shader
+    compile_shader = _compile_ahead.compile_shader
 
     def told(text: str, checked: bool = False) -> Path:
         done.append((text.split()[2].partition("(")[0], threading.current_thread().name))
         return compile_shader(text, checked)
 
     monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(_ahead, "compile_shader", told)
+    monkeypatch.setattr(_compile_ahead, "compile_shader", told)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    monkeypatch.setattr(_ahead, "_seen", set())
+    monkeypatch.setattr(_compile_ahead, "_seen", set())
     yield done
-    _ahead._drop()
+    _compile_ahead._drop()
 
 
 def test_the_others_are_compiled_beside_the_first(compiled: list[tuple[str, str]], tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_others_are_compiled_beside_the_first(compiled: list[tuple[str, str]
     for number, name in enumerate(NAMES):
         getattr(found[f"lib_{number}"], name)(out.zero_())
         assert out.tolist() == [7.0] * 3
-    assert _ahead._begun == {}
+    assert _compile_ahead._begun == {}
 
 
 def test_what_does_not_compile_is_said_where_it_is_asked_for(compiled: list[tuple[str, str]], tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_what_does_not_compile_is_said_where_it_is_asked_for(compiled: list[tupl
             lines.append(entry.tb_lineno)
         entry = entry.tb_next
     assert lines == [4]
-    assert _ahead._begun == {}
+    assert _compile_ahead._begun == {}
 
 
 def test_a_module_of_the_users_own_is_not_looked_at(compiled: list[tuple[str, str]], tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ def test_with_one_core_nothing_is_begun(
 def test_a_child_waits_for_no_thread_of_its_parent(compiled: list[tuple[str, str]]) -> None:
     """A forked child compiles for itself what its parent has begun."""
     gate = threading.Event()
-    _ahead._pools[:] = [_ahead.ThreadPoolExecutor(1)]
-    _ahead._begun["kept"] = _ahead._pools[0].submit(gate.wait)  # type: ignore[arg-type]
+    _compile_ahead._pools[:] = [_compile_ahead.ThreadPoolExecutor(1)]
+    _compile_ahead._begun["kept"] = _compile_ahead._pools[0].submit(gate.wait)  # type: ignore[arg-type]
     child = os.fork()
     if not child:
-        os._exit(0 if not _ahead._begun and not _ahead._pools else 1)
+        os._exit(0 if not _compile_ahead._begun and not _compile_ahead._pools else 1)
     gate.set()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert list(_ahead._begun) == ["kept"]
-    _ahead._pools.pop().shutdown()
+    assert list(_compile_ahead._begun) == ["kept"]
+    _compile_ahead._pools.pop().shutdown()

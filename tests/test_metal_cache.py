@@ -72,7 +72,7 @@ def test_a_file_that_is_not_whole_is_made_anew(small_cache: Path) -> None:
 
 def test_another_compiler_has_files_of_its_own(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it made is not taken for this one's."""
-    from anymps.metal import _compile, _compiler
+    from anymps.metal.compilation import _compile, _compiler
 
     value()
     real = _compiler.find_compiler()
@@ -98,7 +98,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_full_disk(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left that a later process could take for a shader."""
-    from anymps.metal import _cache
+    from anymps.metal.compilation import _cache
 
     def full(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
@@ -144,7 +144,7 @@ def test_the_cache_has_a_limit(small_cache: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_used_stays(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shader that was made long ago and is used now is not the oldest."""
-    from anymps.metal._cache_limit import prune
+    from anymps.metal.compilation._cache_limit import prune
 
     value()
     (made,) = kernels(small_cache)
@@ -195,7 +195,7 @@ def test_the_runtime_is_compiled_beside_the_first_shader(monkeypatch: pytest.Mon
         raise SyntaxError("of the shader")
 
     monkeypatch.setattr("anymps.metal._runtime.compile_runtime", runtime)
-    monkeypatch.setattr("anymps.metal._ahead.compile_shader", shader)
+    monkeypatch.setattr("anymps.metal.compilation._compile_ahead.compile_shader", shader)
     begin_runtime.cache_clear()
     try:
         with pytest.raises(SyntaxError, match="of the shader"):
@@ -219,7 +219,7 @@ def test_two_processes_at_once(small_cache: Path) -> None:
 
 def test_loops_gather_nothing() -> None:
     """Loads one by one are faster than the processors' instruction for many."""
-    from anymps.metal import _compiler
+    from anymps.metal.compilation import _compiler
 
     compiler = _compiler.find_compiler()
     if compiler.is_clang:
@@ -233,7 +233,7 @@ def test_loops_gather_nothing() -> None:
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One line that says what to install."""
-    from anymps.metal import _compiler
+    from anymps.metal.compilation import _compiler
 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -247,7 +247,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_a_compiler_that_is_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is passed over for a newer one; if there is none, the line names it. Clang 14 has no halves on x86."""
-    from anymps.metal import _compiler
+    from anymps.metal.compilation import _compiler
 
     old = tmp_path / "clang++"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "clang version 14.0.6"\nexit 0\n', encoding="utf-8")

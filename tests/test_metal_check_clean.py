@@ -205,7 +205,7 @@ def test_two_threads_of_the_program_launch_at_once(kernels: Any) -> None:
 
 def test_without_addr2line_the_line_is_left_out(kernels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is said."""
-    monkeypatch.setattr("anymps.metal._check_lines.shutil.which", lambda name: None)
+    monkeypatch.setattr("anymps.metal.checking._lines.shutil.which", lambda name: None)
     kernels.tables(torch.zeros(1, device="mps"), [1.0])
     (fault,) = take_shader_faults()
     assert fault.what == (

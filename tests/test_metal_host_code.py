@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps.metal import _host_code
-from anymps.metal._headers import torch_headers
+from anymps.metal.compilation import _host_code
+from anymps.metal.compilation._headers import torch_headers
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -77,7 +77,7 @@ IN_THE_OBJECT = {
 @pytest.mark.parametrize("source", BEFORE_COMPILING)
 def test_what_is_refused_before_a_compiler_sees_it(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A SyntaxError in the form of Metal's, and no C++ compiler has run."""
-    monkeypatch.setattr("anymps.metal._compiler.Compiler.run", _forbidden)
+    monkeypatch.setattr("anymps.metal.compilation._compiler.Compiler.run", _forbidden)
     with pytest.raises(SyntaxError) as raised:
         torch.mps.compile_shader(source + KERNEL)
     assert str(raised.value).partition("error: ")[2].splitlines()[0] == BEFORE_COMPILING[source]

@@ -15,9 +15,9 @@ from clang import cindex
 
 import random_shaders
 from anymps.metal import law
-from anymps.metal._compiler import find_compiler
-from anymps.metal._headers import torch_headers
-from anymps.metal._preprocess import prepare
+from anymps.metal.compilation._compiler import find_compiler
+from anymps.metal.compilation._headers import torch_headers
+from anymps.metal.compilation._preprocess import prepare
 from metal_shaders import HEAD
 
 FIRST = HEAD.count("\n") + 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.metal._rewrite import translate
+from anymps.metal.translation._rewrite import translate
 from anymps.rules import installed_torch
 from metal_shaders import HEAD
 

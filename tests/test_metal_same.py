@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import random_loops
 import random_shaders
 from anymps.metal import ShaderFaultWarning, take_shader_faults
-from anymps.metal._compile import FIBERS_VARIABLE, compile_shader
 from anymps.metal._runtime import GROUPS as GROUPS_FORM
+from anymps.metal.compilation._compile import FIBERS_VARIABLE, compile_shader
 from metal_shaders import BASICS, GROUPS, HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")

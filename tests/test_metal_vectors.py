@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps.metal._compiler import find_compiler
-from anymps.metal._headers import precompiled
+from anymps.metal.compilation._compiler import find_compiler
+from anymps.metal.compilation._headers import precompiled
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.metal._ahead import compile_ahead
-    from anymps.metal._cache_limit import cache_bytes, cache_limit, shader_cache
     from anymps.metal._check_setting import CHECK_VARIABLE
-    from anymps.metal._check_words import ShaderFault
-    from anymps.metal._checked_launch import ShaderFaultWarning, take_shader_faults
     from anymps.metal._device import Device
     from anymps.metal._library import MetalKernel, ShaderLibrary
+    from anymps.metal.checking import ShaderFault, ShaderFaultWarning, take_shader_faults
+    from anymps.metal.compilation import cache_bytes, cache_limit, compile_ahead, shader_cache
 
 __all__ = [
     "CHECK_VARIABLE",
@@ -36,12 +34,10 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_ahead": "compile_ahead",
-            "_cache_limit": "cache_bytes cache_limit shader_cache",
             "_check_setting": "CHECK_VARIABLE",
-            "_check_words": "ShaderFault",
-            "_checked_launch": "ShaderFaultWarning take_shader_faults",
             "_device": "Device",
             "_library": "MetalKernel ShaderLibrary",
+            "checking": "ShaderFault ShaderFaultWarning take_shader_faults",
+            "compilation": "cache_bytes cache_limit compile_ahead shader_cache",
         },
     )

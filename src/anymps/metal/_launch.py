@@ -12,8 +12,8 @@ import torch
 
 from anymps.metal._arguments import Arguments, Constant, Table
 from anymps.metal._error_buffer import ErrorBuffer
-from anymps.metal._fission_text import PLANE
 from anymps.metal._runtime import KernelEntry, Report, runtime
+from anymps.metal.translation import PLANE
 
 _ALIGNED = 16  # where constants begin
 

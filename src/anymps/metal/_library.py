@@ -9,18 +9,16 @@ from typing import Any
 
 import torch
 
-from anymps.metal._ahead import compiled_shader
 from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, group_of
-from anymps.metal._check_events import checker
 from anymps.metal._check_setting import checks_shaders
-from anymps.metal._checked_launch import CheckedLaunch
-from anymps.metal._compile import compile_shader
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text, stray_text
 from anymps.metal._launch import Launcher, Sizes3, lies_along
 from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels, raise_interrupt
 from anymps.metal._tape import launch_on_tape, straight, through_line
+from anymps.metal.checking import CheckedLaunch, checker
+from anymps.metal.compilation import compile_shader, compiled_shader
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from anymps._errors import UsageError
-from anymps.metal._compile import compile_runtime
-from anymps.metal._unset import UnsetVariable
+from anymps.metal.compilation import UnsetVariable, compile_runtime
 
 
 class KernelEntry(ctypes.Structure):

@@ -11,7 +11,7 @@
 
 namespace anymps_check {
 
-// Filled by Python: `Area` of _check_events.py.
+// Filled by Python: `Area` of _events.py.
 struct Area {
   void* host;      // what is copied in; null: nothing is, as for threadgroup memory
   uint64_t bytes;

@@ -6,7 +6,7 @@
 
 namespace anymps_check {
 
-// The numbers are those of _check_events.py.
+// The numbers are those of _events.py.
 enum Kind {
   Outside = 0,      // of a buffer, or of threadgroup memory
   Wild = 1,         // of everything
@@ -29,7 +29,7 @@ enum How { Read = 0, Write = 1, AtomicRead = 2, AtomicWrite = 3 };
 constexpr unsigned kFrames = 12;
 constexpr unsigned kMostEvents = 256;
 
-// Read by Python: `Event` of _check_events.py.
+// Read by Python: `Event` of _events.py.
 struct Event {
   int kind;
   int how;

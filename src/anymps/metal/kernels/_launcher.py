@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anymps._errors import KernelsError
-from anymps.metal.kernels._kept import Recipe, recipe_of
+from anymps.metal.kernels._launch_recipes import Recipe, recipe_of
 from anymps.metal.kernels._llvm import llvm
 from anymps.metal.kernels._support import support
 from anymps.metal.kernels.launches import BY_VALUES, DESCRIBED, Call, Work

@@ -16,7 +16,7 @@ from anymps.metal._library import MetalKernel
 from anymps.metal._runtime import KernelEntry, Report, raise_interrupt, runtime
 from anymps.metal.kernels._metadata import BufferArgument, Signature
 from anymps.metal.kernels._metallib import Metallib
-from anymps.metal.kernels._objects import LoadedKernel, load_object
+from anymps.metal.kernels._object_files import LoadedKernel, load_object
 from anymps.metal.kernels._packing import pack, table
 from anymps.metal.kernels._support import support
 

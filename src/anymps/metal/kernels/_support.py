@@ -8,9 +8,9 @@ import hashlib
 from pathlib import Path
 
 from anymps._errors import BuildError
-from anymps.metal._cache import cache_directory, find_or_make
-from anymps.metal._compiler import SHIM, find_compiler, tool_key
 from anymps.metal._runtime import runtime
+from anymps.metal._shim import SHIM
+from anymps.metal.compilation import cache_directory, find_compiler, find_or_make, tool_key
 
 _SOURCE = Path(__file__).with_name("support.cpp")
 _RUNTIME = ("anymps_rt_lane", "anymps_rt_shared", "anymps_rt_frame")

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 
 from anymps._errors import KernelsError
-from anymps.metal.kernels import _intrinsics, _together
-from anymps.metal.kernels._entries import entries, preamble
+from anymps.metal.kernels import _intrinsics, _synchronization
+from anymps.metal.kernels._entry_points import entries, preamble
 from anymps.metal.kernels._intrinsics import Declaration
 from anymps.metal.kernels._metadata import Signature
 
@@ -63,7 +63,7 @@ def translate(text: str, signature: Signature, key: str, layout: str, triple: st
     types: list[str] = []
     inserted: list[str] | None = None  # of the function that is read
     site = 0
-    together = bool(shared) or any(_together.waits(name) for name in re.findall(r"@(air\.[\w.]+)\(", text))
+    together = bool(shared) or any(_synchronization.waits(name) for name in re.findall(r"@(air\.[\w.]+)\(", text))
     for line in text.splitlines():
         if _is_left_out(line) or _SHARED.match(line):
             continue
@@ -182,7 +182,7 @@ def _with_shared(line: str, shared: dict[str, str], inserted: list[str]) -> str:
 
 
 def _definition(it: Declaration) -> str:
-    text = _intrinsics.define(it) or _together.define(it)
+    text = _intrinsics.define(it) or _synchronization.define(it)
     if text is None:
         raise KernelsError(f"{it.name} is a function of Apple's compiler that is not known here")
     return text

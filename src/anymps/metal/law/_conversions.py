@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from anymps.metal._buffer_limit import Refused
 from anymps.metal.law._tree import Said, Tree
+from anymps.metal.translation import Refused
 
 _SPACE = re.compile(r"__(private|global|local|constant|generic)\b")
 _METALS = {"global": "device ", "local": "threadgroup ", "constant": "constant ", "private": ""}  # `thread` is not said

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from anymps.metal._buffer_limit import MAX_BUFFERS, Refused
 from anymps.metal.law._conversions import type_words
 from anymps.metal.law._tree import Node, Tree
+from anymps.metal.translation import MAX_BUFFERS, Refused
 
 _POSITIONS = (
     *("thread_position_in_grid", "threads_per_grid", "thread_position_in_threadgroup", "threads_per_threadgroup"),

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from anymps.metal._buffer_limit import Refused
-from anymps.metal._structure import closing, is_attribute
-from anymps.metal._tokens import Token
 from anymps.metal.law._tree import Node, Tree
+from anymps.metal.translation import Refused, Token, closing, is_attribute
 
 _FUNCTIONS = frozenset({"FUNCTION_DECL", "CXX_METHOD", "FUNCTION_TEMPLATE", "CONSTRUCTOR", "DESTRUCTOR"})
 _NEW = re.compile(r"'default (new|delete)' is not supported in C\+\+ for OpenCL")

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from anymps.metal._buffer_limit import Refused
-from anymps.metal._structure import closing, closing_angle
-from anymps.metal._tokens import Token
 from anymps.metal.law._tree import SPACES, Node, Tree
+from anymps.metal.translation import Refused, Token, closing, closing_angle
 
 _UNSAID = frozenset({"auto", "decltype", "typename", "operator"})
 _SPACES = frozenset(

@@ -6,12 +6,12 @@ import functools
 import warnings
 from pathlib import Path
 
-from anymps.metal._buffer_limit import Refused
 from anymps.metal.law._conversions import refused_conversions
 from anymps.metal.law._kernels import refused_kernels
 from anymps.metal.law._language import refused_language
 from anymps.metal.law._pointers import refused_pointers
 from anymps.metal.law._tree import Tree, Unparsed, has_parser
+from anymps.metal.translation import Refused
 
 _RULES = (refused_pointers, refused_conversions, refused_language, refused_kernels)
 

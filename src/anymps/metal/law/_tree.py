@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anymps.metal._compiler import METAL_MACROS, SHIM
-from anymps.metal._structure import closing, is_attribute
-from anymps.metal._tokens import Token, tokenize
+from anymps.metal._shim import METAL_MACROS, SHIM
+from anymps.metal.translation import Token, closing, is_attribute, tokenize
 
 LIBRARY = Path(__file__).with_name("library.h")
 SPACES = {1: "device", 2: "threadgroup", 3: "constant", 4: "thread"}  # as clang_getAddressSpace counts them

@@ -1,0 +1,13 @@
+"""Metal kernels run under a checker (`--check-shaders`): what it is given, what it finds, and in which words."""
+
+from anymps.metal.checking._events import checker
+from anymps.metal.checking._launch import CheckedLaunch, ShaderFaultWarning, take_shader_faults
+from anymps.metal.checking._messages import ShaderFault
+
+__all__ = [
+    "CheckedLaunch",
+    "ShaderFault",
+    "ShaderFaultWarning",
+    "checker",
+    "take_shader_faults",
+]

@@ -1,0 +1,188 @@
+"""A launch under the checker: on copies of the buffers, amid empty memory, and what was found told afterwards."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from anymps.metal._arguments import PADDING, Arguments, Constant
+from anymps.metal._device import Device
+from anymps.metal._runtime import KernelEntry, Report, Triple, runtime
+from anymps.metal.checking._arguments import argument_faults, unset_faults
+from anymps.metal.checking._events import MOST_EVENTS, Area, Event, checker
+from anymps.metal.checking._messages import Launched, ShaderFault, describe
+
+_MARK = "anymps::shader"
+_KEPT = 1000  # faults that nobody has taken
+
+_turn = threading.Lock()  # the checker follows one launch at a time
+_turn_of = 0  # the thread that has it
+_told: dict[tuple[Path, str, str, int, int], ShaderFault] = {}
+_untaken: deque[ShaderFault] = deque(maxlen=_KEPT)
+
+
+class ShaderFaultWarning(RuntimeWarning):
+    """What the checker found in a kernel while nothing was recorded."""
+
+
+def take_shader_faults() -> list[ShaderFault]:
+    """What was found in this process since the last call: each fault of each launch."""
+    taken = []
+    while _untaken:
+        taken.append(_untaken.popleft())
+    return taken
+
+
+def buffer_count(entry: KernelEntry, bound: Arguments, errors: tuple[int, ctypes.Structure] | None) -> int:
+    """How many buffers a launch needs a place for."""
+    return max(int(entry.buffers), len(bound.slots), 0 if errors is None else errors[0] + 1, 1)
+
+
+@dataclass
+class CheckedLaunch:
+    """One launch of a kernel of a compiled source. `faults` are there once it has run."""
+
+    source: str
+    library: Path
+    kernel: str
+    faults: list[ShaderFault] = field(default_factory=list)
+
+    def run(
+        self,
+        entry: KernelEntry,
+        bound: Arguments,
+        tensors: Sequence[torch.Tensor],
+        grid: Sequence[int],
+        group: Sequence[int],
+        errors: tuple[int, ctypes.Structure] | None,
+        report: Report,
+    ) -> str:
+        """Run it, with `errors` as the argument of that index. Returns why it was stopped, if the checker knows."""
+        global _turn_of
+        memory = _Memory()
+        count = buffer_count(entry, bound, errors)
+        places: list[Callable[[], int] | None] = [None] * count
+        rest = iter(tensors)
+        for index, slot in enumerate(bound.slots):
+            name = f"argument {index}"
+            if isinstance(slot, Constant):
+                data = ctypes.create_string_buffer(slot.data, len(slot.data))
+                places[index] = memory.add(name, ctypes.addressof(data), len(slot.data) - PADDING, data)
+            elif isinstance(slot, torch.Tensor):
+                places[index] = memory.add_tensor(name, next(rest), not entry.written >> index & 1)
+            else:
+                places[index] = memory.add_table(name, [next(rest) for _ in slot])
+        if errors is not None:
+            places[errors[0]] = memory.add(
+                "the error buffer", ctypes.addressof(errors[1]), ctypes.sizeof(errors[1]), errors[1]
+            )
+        memory.add("threadgroup memory", None, int(entry.shared_bytes()), None)
+        events = (Event * MOST_EVENTS)()
+        if _turn.locked() and _turn_of == threading.get_ident():
+            raise RuntimeError(
+                f"anymps: a signal's handler launched the Metal kernel '{self.kernel}' while another one was checked: "
+                "the checker follows one at a time"
+            )
+        with _turn:
+            _turn_of = threading.get_ident()
+            areas = memory.areas()
+            if checker().anymps_check_begin(areas, len(areas), len(areas) - 1, entry.thread):
+                raise MemoryError(f"anymps: there is no memory to check the Metal kernel '{self.kernel}'")
+            try:
+                memory.placed(areas)
+                pointers = (ctypes.c_void_p * count)(*(None if place is None else place() for place in places))
+                runtime().anymps_rt_launch(entry, pointers, Triple(*grid), Triple(*group), 1, ctypes.byref(report))
+            finally:
+                found = checker().anymps_check_end(events, MOST_EVENTS)
+                _turn_of = 0
+        missing = int(entry.buffers) - len(bound.slots) - (errors is not None)
+        launched = Launched(self.kernel, self.source, self.library, memory.names, missing)
+        self.faults = [
+            *argument_faults(self.kernel, entry, bound),
+            *unset_faults(self.kernel, entry, self.source),
+            *describe(events[:found], launched),
+        ]
+        ending = next((fault for fault in reversed(self.faults) if fault.kind in ("wild", "division")), None)
+        if ending is None or not report.signal:
+            return ""
+        return f"anymps: {ending.what} On a Mac this is not caught, and the result is undefined"
+
+    def tell(self, device: Device) -> None:
+        """Note what was found: as marks at the running line while something records, else as warnings."""
+        _untaken.extend(self.faults)
+        recorded = device.shaders_by_operator()
+        site = device.current_site() if recorded else 0
+        for fault in self.faults:
+            key = (self.library, fault.kernel, fault.kind, fault.line, site)
+            first = _told.setdefault(key, fault)  # in its words, so that the same is the same
+            if recorded:
+                facts = {"kind": first.kind, "kernel": first.kernel, "line": first.line, "what": first.what}
+                device.note_pair(f"{_MARK} {json.dumps(facts, sort_keys=True)}", site, 0)
+            else:
+                warnings.warn(first.what, ShaderFaultWarning, stacklevel=5)
+
+
+class _Memory:
+    """The areas of a launch: each storage once, however many tensors show parts of it."""
+
+    def __init__(self) -> None:
+        self.names: list[tuple[str, int]] = []
+        self._hosts: list[int | None] = []
+        self._keep: list[object] = []
+        self._storages: dict[int, int] = {}
+        self._fixed: dict[int, bool] = {}
+        self._tables: list[tuple[ctypes.Array[ctypes.c_void_p], list[Callable[[], int]]]] = []
+        self._areas: ctypes.Array[Area] | None = None
+
+    def add(self, name: str, host: int | None, size: int, keep: object) -> Callable[[], int]:
+        index = len(self.names)
+        self.names.append((name, size))
+        self._hosts.append(host)
+        self._keep.append(keep)
+        return functools.partial(self._start, index, 0)
+
+    def add_tensor(self, name: str, tensor: torch.Tensor, fixed: bool = False) -> Callable[[], int]:
+        """The area of a tensor; `fixed`: the kernel only reads it there."""
+        storage = tensor.untyped_storage()
+        start = storage.data_ptr()
+        if start not in self._storages or not start:
+            self._storages[start] = len(self.names)
+            self.add(name, start or None, storage.nbytes() if start else 0, storage)
+        index = self._storages[start]
+        self._fixed[index] = self._fixed.get(index, True) and fixed
+        return functools.partial(self._start, index, tensor.data_ptr() - start if start else 0)
+
+    def add_table(self, name: str, tensors: Sequence[torch.Tensor]) -> Callable[[], int]:
+        table = (ctypes.c_void_p * len(tensors))()
+        place = self.add(name, ctypes.addressof(table), ctypes.sizeof(table), table)
+        self._tables.append((table, [self.add_tensor(name, tensor) for tensor in tensors]))
+        return place
+
+    def areas(self) -> ctypes.Array[Area]:
+        areas = (Area * len(self.names))()
+        for area, host, (_, size) in zip(areas, self._hosts, self.names, strict=True):
+            area.host, area.bytes = host, size
+        for index, fixed in self._fixed.items():
+            areas[index].fixed = fixed
+        return areas
+
+    def placed(self, areas: ctypes.Array[Area]) -> None:
+        """The areas have their places: the tables of pointers can be filled."""
+        self._areas = areas
+        for table, places in self._tables:
+            table[:] = [place() for place in places]
+            area = next(area for area in areas if area.host == ctypes.addressof(table))
+            ctypes.memmove(area.start, table, ctypes.sizeof(table))
+
+    def _start(self, index: int, offset: int) -> int:
+        assert self._areas is not None
+        return int(self._areas[index].start or 0) + offset

@@ -1,0 +1,70 @@
+"""Which line of the Metal source an address of checked code belongs to, by addr2line, which comes with the compiler."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anymps.metal.compilation import SOURCE_NAME
+
+_TOOLS = ("addr2line", "llvm-addr2line", *(f"llvm-addr2line-{version}" for version in range(24, 13, -1)))
+_HEADER = re.compile(r"(?:^|/)(c10/metal/[^/]+)$")
+_FRAME = re.compile(r"^(?P<file>.*):(?P<line>\d+)(?: \(discriminator \d+\))?$")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the user's source; of another file in it (`c10/metal/…`) if that is all that is known.
+
+    Line 0: it cannot be told.
+    """
+
+    line: int = 0
+    header: str = ""
+
+
+def find_places(library: Path, addresses: Iterable[int]) -> dict[int, tuple[Place, ...]]:
+    """For each return address the lines that it stands in, the innermost first, those of inlined functions included."""
+    wanted = sorted(set(addresses) - {0})
+    tool = next((tool for name in _TOOLS if (tool := shutil.which(name)) is not None), None)
+    if not wanted or tool is None:
+        return {}
+    # One less: the call itself, and not what comes after it.
+    given = "".join(f"{address - 1:#x}\n" for address in wanted)
+    try:
+        answer = subprocess.run(
+            [tool, "-a", "-i", "-e", str(library)],
+            input=given, capture_output=True, text=True, errors="replace", check=False, timeout=60,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found: dict[int, tuple[Place, ...]] = {}
+    address = 0
+    for line in answer.stdout.splitlines():
+        if line.startswith("0x"):
+            address = int(line, 16) + 1
+            found[address] = ()
+            continue
+        match = _FRAME.match(line)
+        place = _place(match["file"], int(match["line"])) if match is not None else None
+        if place is not None:
+            found[address] += (place,)
+    return found
+
+
+def user_place(frames: Sequence[int], places: dict[int, tuple[Place, ...]]) -> Place:
+    """The innermost line of the user's source on the way to an address, else the one in a header of PyTorch's."""
+    way = [place for address in frames for place in places.get(address, ())]
+    own = next((place for place in way if not place.header), None)
+    return own or next(iter(way), Place())
+
+
+def _place(file: str, line: int) -> Place | None:
+    if Path(file).name == SOURCE_NAME:
+        return Place(line)
+    header = _HEADER.search(file)
+    return Place(line, header[1]) if header is not None else None

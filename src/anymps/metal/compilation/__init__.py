@@ -1,0 +1,53 @@
+"""From a shader to a file that can be loaded: refusals, the compiler and its errors, the cache.
+
+A name is loaded when it is first asked for: who keeps files in the cache does not wait for the translation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anymps._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from anymps.metal.compilation._cache import cache_directory, find_or_make
+    from anymps.metal.compilation._cache_limit import cache_bytes, cache_limit, shader_cache
+    from anymps.metal.compilation._compile import compile_checker, compile_runtime, compile_shader
+    from anymps.metal.compilation._compile_ahead import compile_ahead, compiled_shader
+    from anymps.metal.compilation._compiler import find_compiler, tool_key
+    from anymps.metal.compilation._elf import undefined_symbols
+    from anymps.metal.compilation._preprocess import SOURCE_NAME
+    from anymps.metal.compilation._unset_variables import UnsetVariable
+
+__all__ = [
+    "SOURCE_NAME",
+    "UnsetVariable",
+    "cache_bytes",
+    "cache_directory",
+    "cache_limit",
+    "compile_ahead",
+    "compile_checker",
+    "compile_runtime",
+    "compile_shader",
+    "compiled_shader",
+    "find_compiler",
+    "find_or_make",
+    "shader_cache",
+    "tool_key",
+    "undefined_symbols",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_cache": "cache_directory find_or_make",
+            "_cache_limit": "cache_bytes cache_limit shader_cache",
+            "_compile": "compile_checker compile_runtime compile_shader",
+            "_compile_ahead": "compile_ahead compiled_shader",
+            "_compiler": "find_compiler tool_key",
+            "_elf": "undefined_symbols",
+            "_preprocess": "SOURCE_NAME",
+            "_unset_variables": "UnsetVariable",
+        },
+    )

@@ -1,0 +1,41 @@
+"""From Metal to C++: passes over the tokens of a shader. They need neither a compiler nor libclang."""
+
+from anymps.metal.translation._buffer_limit import MAX_BUFFERS, Refused, refused_buffers
+from anymps.metal.translation._call_places import CALLED
+from anymps.metal.translation._fission_text import PLANE
+from anymps.metal.translation._launchers import launchers
+from anymps.metal.translation._parameters import Unsupported
+from anymps.metal.translation._rewrite import call_names, closure, translate
+from anymps.metal.translation._structure import (
+    Structure,
+    closing,
+    closing_angle,
+    is_attribute,
+    names_a_class,
+    read_structure,
+)
+from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, tokenize
+
+__all__ = [
+    "CALLED",
+    "MAX_BUFFERS",
+    "PLANE",
+    "Edit",
+    "Refused",
+    "Rewritten",
+    "Structure",
+    "Token",
+    "Unsupported",
+    "apply",
+    "call_names",
+    "closing",
+    "closing_angle",
+    "closure",
+    "is_attribute",
+    "launchers",
+    "names_a_class",
+    "read_structure",
+    "refused_buffers",
+    "tokenize",
+    "translate",
+]

@@ -1,0 +1,397 @@
+"""Kernels whose threads meet at the top of the body alone, as loops over the threads of a group instead of fibers.
+
+The body is cut where threads need each other. Each piece becomes a loop; a value that lives across a cut is kept in an
+array, what follows from the thread's index alone is computed again, and what is the same for the whole group is
+computed once: so is a store of it, as where 32 lanes read before one of them writes. What does not fit runs as fibers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from anymps.metal.translation._fission_facts import Names
+from anymps.metal.translation._fission_loops import Loop, read_loop
+from anymps.metal.translation._fission_names import (
+    base,
+    dereferences,
+    directly_changed,
+    is_vector,
+    parameter_name,
+    signed_indices,
+)
+from anymps.metal.translation._fission_text import (
+    PLANE,
+    Call,
+    Cut,
+    Item,
+    LoopBegins,
+    LoopEnds,
+    NoText,
+    Once,
+    Piece,
+    Step,
+    group_function,
+)
+from anymps.metal.translation._parameters import Unsupported, buffer_places
+from anymps.metal.translation._statements import Statement, Unread, changed_names, read_statements
+from anymps.metal.translation._structure import Function, closing, closing_angle, split_commas
+from anymps.metal.translation._tokens import Token
+
+Render = Callable[[int, int, dict[tuple[int, int], str]], str]  # tokens from, to, and what stands for parts of them
+
+_BARRIERS = frozenset({"threadgroup_barrier", "simdgroup_barrier"})
+_SIMD = ("simd_", "quad_")
+_PLACES = frozenset(("thread_position_in_grid", "thread_position_in_threadgroup"))
+_OF_THREAD = _PLACES | {
+    "thread_index_in_threadgroup",
+    "thread_index_in_simdgroup",
+    "thread_index_in_quadgroup",
+    "simdgroup_index_in_threadgroup",
+    "quadgroup_index_in_threadgroup",
+}
+_CONSTANTS = frozenset({"simdgroup_size"})
+_OF_OPERATIONS = (["::", "identity"], ["::", "replace"])  # `MaxOp<float>::identity()`: what needs no other thread
+_KNOWN = {  # collectives of c10/metal/reduction_utils.h: which arguments differ by thread, and which is its index
+    "threadgroup_sum": ((1,), 2),
+    "threadgroup_prod": ((1,), 2),
+    "threadgroup_max": ((1,), 2),
+    "threadgroup_min": ((1,), 2),
+    "threadgroup_argmax": ((2, 3), 4),
+    "threadgroup_argmin": ((2, 3), 4),
+    "threadgroup_welford_reduce": ((), None),
+    "threadgroup_welford_combine": ((), None),
+}
+_TOGETHER = frozenset({"threadgroup_welford_reduce", "threadgroup_welford_combine"})
+
+
+class _Refused(Exception):
+    """Not a kernel for this form."""
+
+
+@dataclass(frozen=True)
+class GroupForm:
+    """How a whole group runs: the C++ body of a function, and the axis along which its threads must lie.
+
+    `together`: groups meet, and do what each would do element by element side by side.
+    """
+
+    text: str
+    axis: int
+    together: bool
+
+
+def group_form(
+    function: Function, code: list[Token], synced: Collection[str], own: Collection[str], render: Render
+) -> GroupForm | None:
+    """The form of a kernel that needs no fibers, or None if it needs them.
+
+    `synced` are the names that synchronise, `own` the functions of the source.
+    """
+    try:
+        return _Reader(function, code, synced, own, render).read()
+    except (_Refused, Unread, NoText, Unsupported):
+        return None
+
+
+class _Reader:
+    def __init__(
+        self, function: Function, code: list[Token], synced: Collection[str], own: Collection[str], render: Render
+    ) -> None:
+        self.function, self.code, self.synced, self.render = function, code, synced, render
+        first, last = function.body
+        self.body = code[first + 1 : last]
+        self.returns = any(token.text == "return" for token in self.body)
+        self.names = Names(own, changed_names(self.body))
+        self.steps: list[Step] = []
+        self.open: list[Item] = []
+        self.calls = self.depth = 0
+        self.arrays: set[str] = set()  # a thread's own arrays and references
+        vectors = [p for p in function.parameters if p.attribute in _PLACES and is_vector(p)]
+        axis = 0
+        if vectors:  # Inductor's groups are one thread wide, and its sources full of c10
+            axis = 1 if any(token.text == "c10" for token in self.body) else PLANE
+        self.axis = self.names.axis = axis
+
+    def read(self) -> GroupForm:
+        self._parameters()
+        for statement in read_statements(self.code, *self.function.body):
+            self._statement(statement)
+        self._close()
+        places = buffer_places(self.function.parameters)
+        names = [parameter_name(parameter) for parameter in self.function.parameters]
+        parameters = list(zip(names, places, strict=True))
+        text = group_function(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
+        together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
+        return GroupForm(text, self.axis, together)
+
+    def _parameters(self) -> None:
+        for parameter in self.function.parameters:
+            name = parameter_name(parameter)
+            if name in directly_changed(self.body):
+                raise _Refused
+            self.names.declared.add(name)
+            whole = parameter.attribute not in _OF_THREAD
+            along_x = parameter.attribute in _PLACES and not is_vector(parameter) and self.axis == 1
+            if whole or along_x:
+                self.names.uniform.add(name)
+                if any(token.text == "&" for token in parameter.tokens):
+                    self.names.memory.add(name)
+                    if any(token.text == "constant" for token in parameter.tokens):
+                        self.names.fixed.add(name)
+                continue
+            self.names.varying.add(name)
+            self.names.indices.add(name)
+            if parameter.attribute in _PLACES and self.axis == PLANE:
+                continue
+            if parameter.attribute in _PLACES and is_vector(parameter):
+                self.names.positions.add(name)
+                self.names.lanes[f"{name}.{'xyz'[self.axis]}"] = base(parameter, self.axis)
+            elif parameter.attribute in _PLACES or parameter.attribute == "thread_index_in_threadgroup":
+                self.names.lanes[name] = base(parameter, self.axis)
+
+    def _statement(self, statement: Statement) -> None:
+        if not any(self._is_sync(index) for index in range(statement.first, statement.last)):
+            self._add(statement, {})
+            return
+        words = [token.text for token in statement.tokens]
+        loop = read_loop(self.code, statement) if words[0] == "for" else None
+        if loop is not None:
+            self._loop(loop)
+            return
+        if statement.kind == "control" or {"?", "&&", "||"} & set(words):
+            raise _Refused
+        call = next((i for i, word in enumerate(words) if word in _BARRIERS), None)
+        if call is not None:
+            if statement.kind != "expression" or any(word not in ("metal", "::") for word in words[:call]):
+                raise _Refused
+            self._close()
+            self.steps.append(Cut())
+            return
+        replaced: dict[tuple[int, int], str] = {}
+        results: dict[str, bool] = {}
+        at = self._innermost(statement, replaced)
+        while at is not None:
+            name, uniform = self._call(statement, at, replaced)
+            results[name] = uniform
+            at = self._innermost(statement, replaced)
+        self._add(statement, replaced)
+
+    def _loop(self, loop: Loop) -> None:
+        """A loop whose head is the same for all threads: its body is cut, too."""
+        names = self.names
+        head = loop.parts(self.code)
+        steady = all(names.is_steady(tokens, loop.name, place == 2) for place, tokens in enumerate(head))
+        if loop.name in names.declared or not steady:
+            raise _Refused
+        self._close()
+        text = " ".join(
+            self.render(first, last, {})
+            for first, last in ((loop.start.first, loop.start.last), (loop.condition[0], loop.step[1]))
+        )
+        used = frozenset(token.text for tokens in head for token in tokens if token.kind == "name")
+        self.steps.append(LoopBegins(text, loop.name, used - {loop.name}))
+        before = names.within(loop.name)
+        self.depth += 1
+        for statement in read_statements(self.code, *loop.body):
+            self._statement(statement)
+        self._close()
+        self.depth -= 1
+        self.steps.append(LoopEnds())
+        names.leave(before)
+
+    def _is_sync(self, index: int) -> bool:
+        """Whether a token names something that synchronises."""
+        token = self.code[index]
+        text = token.text
+        if token.kind != "name" or text in _CONSTANTS or text in self.names.uniform | self.names.varying:
+            return False
+        if not (text in self.synced or text in _BARRIERS or text.startswith((*_SIMD, "simdgroup_"))):
+            return False
+        behind = closing_angle(self.code, index + 1) + 1 if self.code[index + 1].text == "<" else index + 1
+        return [token.text for token in self.code[behind : behind + 2]] not in _OF_OPERATIONS
+
+    def _innermost(self, statement: Statement, replaced: dict[tuple[int, int], str]) -> tuple[int, int, int] | None:
+        """The first call that holds no other: where its name begins, its bracket and its end, as indices of tokens."""
+        found = None
+        for index in range(statement.first, statement.last):
+            if not self._is_sync(index) or any(a <= index <= b for a, b in replaced):
+                continue
+            bracket = index + 1
+            if self.code[bracket].text == "<":
+                bracket = closing_angle(self.code, bracket) + 1
+            if self.code[bracket].text != "(":
+                raise _Refused
+            close = closing(self.code, bracket)
+            if found is None or close < found[2]:
+                found = (index, bracket, close)
+        return found
+
+    def _call(
+        self, statement: Statement, at: tuple[int, int, int], replaced: dict[tuple[int, int], str]
+    ) -> tuple[str, bool]:
+        """Cuts before a call, and has it made for all threads; returns the name of its result."""
+        index, bracket, close = at
+        word = self.code[index].text
+        start = index
+        while self.code[start - 1].text == "::" or (
+            self.code[start].text == "::" and self.code[start - 1].text in ("metal", "c10")
+        ):
+            start -= 1
+        path = "".join(token.text for token in self.code[start:bracket])
+        if word in self.names.own_functions or (word not in _KNOWN and not word.startswith(_SIMD)):
+            raise _Refused
+        if self.depth and word in _TOGETHER:  # groups that meet there may be in different turns
+            raise _Refused
+        number = self.calls
+        self.calls += 1
+        differing, lane = _KNOWN.get(word, ((), None))
+        arguments: list[str] = []
+        for position, tokens in enumerate(split_commas(self.code[bracket + 1 : close])):
+            first = next(i for i in range(bracket + 1, close) if self.code[i] is tokens[0])
+            if word in _KNOWN and position == lane:
+                arguments.append(self._lane_of(tokens))
+                continue
+            name = f"anymps_a{number}_{position}"
+            text = f"auto {name} = {self.render(first, first + len(tokens) - 1, replaced)};"
+            used = self._used(tokens, first, replaced)
+            same = word in _KNOWN and position not in differing
+            if same:
+                if not self.names.is_uniform(tokens, used):
+                    raise _Refused
+                self.steps.append(Once(text, used))
+                self.names.uniform.add(name)
+            else:
+                self.open.append(Item(text, used, (name,)))
+                self.names.varying.add(name)
+            arguments.append(name)
+        self._close()
+        result = f"anymps_r{number}"
+        uniform = word in _KNOWN
+        self.steps.append(Call(result, word, path, tuple(arguments), lane, uniform))
+        (self.names.uniform if uniform else self.names.varying).add(result)
+        for inner in [key for key in replaced if start <= key[0] and key[1] <= close]:
+            del replaced[inner]
+        replaced[start, close] = result
+        return result, uniform
+
+    def _lane_of(self, tokens: list[Token]) -> str:
+        """From where a thread counts its index, which an argument must be."""
+        words = [token.text for token in tokens]
+        if words[-2:] == ["*", "1"]:
+            words = words[:-2]
+        start = self.names.lanes.get("".join(words))
+        if start is None:
+            raise _Refused
+        return start
+
+    def _used(self, tokens: Collection[Token], first: int, replaced: dict[tuple[int, int], str]) -> frozenset[str]:
+        """The names of tokens, with results in the place of calls."""
+        names = set()
+        for offset, token in enumerate(tokens):
+            at = first + offset
+            inside = [name for (a, b), name in replaced.items() if a <= at <= b]
+            if inside:
+                names.add(inside[0])
+            elif token.kind == "name":
+                names.add(token.text)
+        return frozenset(names)
+
+    def _add(self, statement: Statement, replaced: dict[tuple[int, int], str]) -> None:
+        """A statement that needs no other thread."""
+        names = self.names
+        used = self._used(statement.tokens, statement.first, replaced)
+        counted = [name for name, start in names.lanes.items() if start == "0"]
+        signed = signed_indices(self.code, statement.first, statement.last, counted)
+        text = self.render(statement.first, statement.last, {**signed, **replaced})
+        if "#" in text and "#pragma" not in text:
+            raise _Refused
+        declared = frozenset(statement.declared)
+        if declared & (names.counters | names.declared) or (self.depth and statement.shared):
+            raise _Refused  # what is known of a name is known wherever it stands
+        names.declared |= declared
+        if statement.shared:
+            self.steps.append(Once(text.replace(">::get().", ">::in(anymps_g.shared)."), frozenset()))
+            names.uniform |= declared
+            names.memory |= declared
+            return
+        tokens = list(statement.tokens)
+        kept = [t for i, t in enumerate(tokens) if not any(a <= statement.first + i <= b for a, b in replaced)]
+        fixed = (
+            statement.kind == "declaration" and statement.plain and statement.valued and not declared & names.changed
+        )
+        loads = any(token.text in ("[", "->") for token in kept) or dereferences(kept) or bool(used & names.memory)
+        uniform = self.names.is_uniform(kept, used - declared) and (not self.returns or not loads)
+        if fixed and uniform:
+            if loads and any(item.stores for item in self.open):
+                self._close()
+            self.steps.append(Once(text, used - declared))
+            names.uniform |= declared
+        elif statement.kind == "expression" and uniform and not self.returns and self.names.is_store(kept):
+            self._close()
+            self.steps.append(Once(text, used))
+        elif fixed and not loads and not replaced and self.names.is_index(kept, used - declared):
+            lane = "".join(token.text for token in kept[kept.index(next(t for t in kept if t.text == "=")) + 1 : -1])
+            if lane in names.lanes:
+                names.lanes[statement.declared[0]] = names.lanes[lane]
+            names.varying |= declared
+            names.indices |= declared
+            self.open.append(Item(text, used - declared, tuple(declared), again=True))
+        elif statement.kind == "control" and (only := self._only_thread(tokens)) is not None:
+            self._close()
+            self.open.append(Item(text, used, (), stores=True))
+            self._close(only)
+        else:
+            names.varying |= declared
+            if not statement.plain:
+                self.arrays |= declared
+            self.open.append(
+                Item(
+                    text,
+                    used - declared,
+                    tuple(statement.declared),
+                    statement.kind != "declaration" or self.names.may_store(used),
+                    frozenset(used & names.changed),
+                    kept=statement.plain and not self._may_point(statement, used),
+                    bound=self._bound(statement),
+                )
+            )
+
+    def _may_point(self, statement: Statement, used: Collection[str]) -> bool:
+        """Whether a declared value may be the address of a thread's own variable, which is gone behind a cut."""
+        own = set(used) & self.names.varying - self.names.indices
+        words = [token.text for token in statement.tokens]
+        behind = words.index("=") if "=" in words else len(words)
+        arrays = own & self.arrays
+        return bool(own and ("*" in words[:behind] or "&" in words[behind:])) or bool(arrays)
+
+    def _close(self, only: str = "") -> None:
+        if self.open:
+            self.steps.append(Piece(self.open, only, self.open[0].bound if len(self.open) == 1 else ""))
+        self.open = []
+
+    def _only_thread(self, tokens: list[Token]) -> str | None:
+        """For `if (index == 3) ...` the one turn of the loop that does something."""
+        words = [token.text for token in tokens]
+        if words[:2] != ["if", "("] or "else" in words:
+            return None
+        condition = words[2 : closing(tokens, 1)]
+        if "==" not in condition or not condition[-1].isdigit() or condition[-2] != "==":
+            return None
+        start = self.names.lanes.get("".join(condition[:-2]))
+        return None if start is None else f"{condition[-1]} - int({start})"
+
+    def _bound(self, statement: Statement) -> str:
+        """For `if (index < n) ...` the text of n, where that is the same for all threads."""
+        tokens = list(statement.tokens)
+        words = [token.text for token in tokens]
+        if words[:2] != ["if", "("] or "else" in words:
+            return ""
+        end = closing(tokens, 1)
+        place = words.index("<") if "<" in words[:end] else 0
+        behind = tokens[place + 1 : end]
+        if self.names.lanes.get("".join(words[2:place])) != "0" or not behind or not self.names.is_steady(behind):
+            return ""
+        if {"<", ">", "<=", ">=", "==", "!=", "&&", "||", ","} & set(words[place + 1 : end]):
+            return ""
+        return self.render(statement.first + place + 1, statement.first + end - 1, {})

@@ -1,0 +1,362 @@
+"""The C++ text of a kernel that runs a whole group: loops over its threads, and between them what they do together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from anymps.metal.translation._structure import Function
+
+_RETURN = re.compile(r"\breturn\s*;")
+_DIE = (
+    "{ if constexpr (decltype(anymps_keep)::probe) __builtin_trap(); "
+    "else { anymps_all[anymps_i] = 0; anymps_alive = anymps_all; return; } }"
+)
+_PER_THREAD = {
+    "thread_index_in_threadgroup": "unsigned(anymps_i)",
+    "thread_index_in_simdgroup": "unsigned(anymps_i) % 32",
+    "thread_index_in_quadgroup": "unsigned(anymps_i) % 4",
+    "simdgroup_index_in_threadgroup": "unsigned(anymps_i) / 32",
+    "quadgroup_index_in_threadgroup": "unsigned(anymps_i) / 4",
+}
+
+
+PLANE = 2  # in place of an axis: the threads of a group lie along x and y
+
+
+class NoText(Exception):
+    """A value lives across a cut that cannot be kept in an array."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A statement of one thread."""
+
+    text: str
+    used: frozenset[str]
+    declared: tuple[str, ...] = ()
+    stores: bool = False
+    changed: frozenset[str] = frozenset()
+    again: bool = False  # what it declares is computed again wherever it is needed
+    kept: bool = True  # what it declares can be kept
+    bound: str = ""  # an expression: threads from that one on have nothing to do
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What threads do on their own; `only` is the one that has something to do, `bound` the first that has not."""
+
+    items: Sequence[Item]
+    only: str = ""
+    bound: str = ""
+
+    @property
+    def used(self) -> frozenset[str]:
+        """All names in it."""
+        return frozenset().union(*(item.used for item in self.items))
+
+
+@dataclass(frozen=True)
+class Once:
+    """A statement that is done once for the group."""
+
+    text: str
+    used: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A barrier."""
+
+    used: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function that all threads call together."""
+
+    result: str
+    word: str
+    path: str
+    arguments: tuple[str, ...]
+    lane: int | None  # which argument is the thread's index; its text is from where that counts
+    uniform: bool  # one result for the group
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The names of its arguments."""
+        return frozenset(self.arguments)
+
+
+@dataclass(frozen=True)
+class LoopBegins:
+    """The head of a loop that is run once for the group; up to its end the steps are its body."""
+
+    text: str  # what stands between `for` and the body
+    counter: str
+    used: frozenset[str]
+
+
+@dataclass(frozen=True)
+class LoopEnds:
+    """Where the body of the innermost loop ends."""
+
+    used: frozenset[str] = frozenset()
+
+
+Step = Piece | Once | Cut | Call | LoopBegins | LoopEnds
+
+
+def group_function(
+    function: Function,
+    parameters: Sequence[tuple[str, int | None]],
+    axis: int,
+    steps: Sequence[Step],
+    varying: Collection[str],
+    returns: bool,
+) -> str:
+    """The body of the function; `parameters` are names and buffers. Raises NoText."""
+    writer = _Writer(function, parameters, axis, steps, varying, returns)
+    return "\n".join(writer.lines())
+
+
+class _Writer:
+    def __init__(
+        self,
+        function: Function,
+        parameters: Sequence[tuple[str, int | None]],
+        axis: int,
+        steps: Sequence[Step],
+        varying: Collection[str],
+        returns: bool,
+    ) -> None:
+        self.function, self.parameters, self.axis, self.steps = function, parameters, axis, steps
+        self.varying, self.returns, self.plane = varying, returns, axis == PLANE
+        self.again = {
+            name: item
+            for step in steps
+            if isinstance(step, Piece)
+            for item in step.items
+            if item.again
+            for name in item.declared
+        }
+        self.later: list[set[str]] = []  # by step, the names used behind it
+        names: set[str] = set()
+        for step in reversed(steps):
+            self.later.append(set(names))
+            names |= self._with_again(step.used)
+        self.later.reverse()
+        self.inside: dict[str, int] = {}  # the innermost loop, by its first step, in whose body a name is declared
+        self.open: list[int] = []  # loops that the step being written is in
+        for first, last in _loops(steps):
+            self._turns(first, last)
+        self.arrays: dict[str, str] = {}
+        self.unkept = {
+            name
+            for step in steps
+            if isinstance(step, Piece)
+            for item in step.items
+            if not item.kept
+            for name in item.declared
+        }
+
+    def _turns(self, first: int, last: int) -> None:
+        """What a turn of a loop leaves in variables from before it, the next turn finds there."""
+        body = self.steps[first : last + 1]
+        own: set[str] = set()
+        for step in body:
+            if isinstance(step, Piece):
+                own.update(name for item in step.items for name in item.declared)
+            elif isinstance(step, Call):
+                own.add(step.result)
+        for name in own:
+            self.inside.setdefault(name, first)
+        again = self._with_again(frozenset().union(*(step.used for step in body))) - own
+        for number in range(first, last + 1):
+            self.later[number] |= again
+
+    def lines(self) -> list[str]:
+        """All of it, in braces."""
+        lines = [
+            "{",
+            "const anymps_rt::Launch& anymps_l = *anymps_g.launch;",
+            f"const anymps_fission::Line anymps_line(anymps_g, {0 if self.plane else self.axis});",
+            "const int anymps_n = int(anymps_g.threads);",
+            "if (anymps_n < 0 || anymps_n > 1024) __builtin_unreachable();",
+        ]
+        if self.plane:
+            lines.append("const int anymps_w = int(anymps_g.size[0]), anymps_h = int(anymps_g.size[1]);")
+            lines.append("if (anymps_w < 1 || anymps_w > 1024 || anymps_h < 1) __builtin_unreachable();")
+        if self.returns:
+            lines.append("unsigned char anymps_all[1024]; __builtin_memset(anymps_all, 1, sizeof(anymps_all));")
+            lines.append("const unsigned char* anymps_alive = nullptr;  // until a thread returns")
+        else:
+            lines.append("constexpr const unsigned char* anymps_alive = nullptr;")
+        for index, (name, place) in enumerate(self.parameters):
+            kind = f"anymps_types::at<{index}>"
+            if place is not None:
+                lines.append(
+                    f"anymps_launch::buffer<{kind}>::held {name} = "
+                    f"anymps_launch::buffer<{kind}>::bind(anymps_l.buffers[{place}]);"
+                )
+            elif self.function.parameters[index].attribute not in _PER_THREAD:
+                lines += [self._position(index, "0")]
+        for number, step in enumerate(self.steps):
+            if isinstance(step, Piece):
+                lines += self._piece(number, step)
+            elif isinstance(step, Once):
+                lines.append(step.text)
+            elif isinstance(step, Call):
+                lines += self._call(step)
+            elif isinstance(step, LoopBegins):
+                self.open.append(number)
+                # The counter is a constant in the body: what would change it, through a reference, does not compile.
+                lines.append(f"for ({step.text}) {{ const auto& anymps_k{number} = {step.counter};")
+                lines.append(f"{{ [[maybe_unused]] const auto {step.counter} = anymps_k{number};")
+            elif isinstance(step, LoopEnds):
+                lines.append("} }")
+                gone = self.open.pop()
+                self.arrays = {name: array for name, array in self.arrays.items() if self.inside.get(name) != gone}
+        return [*lines, "}"]
+
+    def _position(self, index: int, thread: str) -> str:
+        """A declaration of the parameter for a thread of the group."""
+        name, attribute = self.parameters[index][0], self.function.parameters[index].attribute
+        kind = f"anymps_types::at<{index}>"
+        if attribute in _PER_THREAD:
+            value = f"anymps_launch::grid_position<{kind}>::from({_PER_THREAD[attribute]}, 0, 0)"
+        elif attribute in ("thread_position_in_grid", "thread_position_in_threadgroup"):
+            where = "grid" if attribute == "thread_position_in_grid" else "group"
+            places = [f"unsigned(anymps_line.{where}[{axis}])" for axis in range(3)]
+            from_zero = self.axis == 1 or where == "group"  # along y there is one group
+            start = "" if from_zero or self.plane else f"anymps_line.grid[{self.axis}] + "
+            if self.plane:
+                for axis, own in enumerate(("anymps_x", "anymps_y") if thread != "0" else "00"):
+                    places[axis] = f"unsigned(anymps_line.{where}[{axis}] + {own})"
+            else:
+                places[self.axis] = f"unsigned({start}{thread})"
+            value = f"anymps_launch::grid_position<{kind}>::from({', '.join(places)})"
+        else:
+            value = f"anymps_launch::attribute<{kind}>::from(anymps_launch::{attribute}(anymps_line.member))"
+        return f"[[maybe_unused]] const auto {name} = {value};"
+
+    def _with_again(self, names: Collection[str]) -> set[str]:
+        """Names, and those from which they are computed again."""
+        found = set(names)
+        todo = list(names)
+        while todo:
+            item = self.again.get(todo.pop())
+            more = set(item.used) - found if item else set()
+            found |= more
+            todo += more
+        return found
+
+    def _piece(self, number: int, piece: Piece) -> list[str]:
+        own = {name for item in piece.items for name in item.declared}
+        needed = self._with_again(piece.used)
+        who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
+        who = who if self.plane else "int anymps_i"
+        lines = [f"auto anymps_p{number} = [&]({who}, auto anymps_keep) __attribute__((always_inline)) {{"]
+        for index, (name, place) in enumerate(self.parameters):
+            if place is None and name in self.varying and name in needed:
+                lines.append(self._position(index, "anymps_i"))
+        there = (None, *self.open)
+        lines += [
+            item.text for name, item in self.again.items() if name in needed - own and self.inside.get(name) in there
+        ]
+        changed = set().union(*(item.changed for item in piece.items)) - own
+        for name, array in self.arrays.items():
+            if name in needed - own:
+                constant = "" if name in changed else "const "
+                lines.append(f"[[maybe_unused]] {constant}auto {name} = {array}[anymps_i];")
+        lines += [_RETURN.sub(_DIE, item.text) if item.stores else item.text for item in piece.items]
+        kept = [name for item in piece.items if not item.again for name in item.declared if name in self.later[number]]
+        if self.unkept.intersection(kept):
+            raise NoText
+        types = ", ".join(f"decltype({name})" for name in kept)
+        lines.append(f"if constexpr (decltype(anymps_keep)::probe) return anymps_fission::Kept<{types}>(); else {{")
+        lines += [f"anymps_keep.template put<{place}>(anymps_i, {name});" for place, name in enumerate(kept)]
+        lines += [
+            f"{self.arrays[name]}[anymps_i] = {name};"
+            for name in sorted(changed)
+            if name in self.arrays and name in self.later[number]
+        ]
+        lines += ["}", "};"]
+        keep = "anymps_fission::Nowhere()"
+        if kept:
+            none = "0, 0, 0" if self.plane else "0"
+            lines.append(f"decltype(anymps_p{number}({none}, anymps_fission::Probe()))::Stores anymps_s{number};")
+            keep = f"anymps_fission::into(anymps_s{number})"
+            for place, name in enumerate(kept):
+                self.arrays[name] = f"anymps_s{number}.template get<{place}>()"
+        alive = "if (anymps_all[anymps_i]) " if self.returns else ""
+        who = "anymps_i, anymps_x, anymps_y" if self.plane else "anymps_i"
+        if self.plane and piece.only:
+            who = "anymps_i, anymps_i % anymps_w, anymps_i / anymps_w"
+        call = f"{alive}anymps_p{number}({who}, {keep});"
+        if piece.only:
+            return [
+                *lines,
+                f"if (const int anymps_i = {piece.only}; anymps_i >= 0 && anymps_i < anymps_n) {{ {call} }}",
+            ]
+        if self.plane:
+            return [
+                *lines,
+                "for (int anymps_y = 0; anymps_y < anymps_h; ++anymps_y) {",
+                "const int anymps_o = anymps_y * anymps_w;",
+                "ANYMPS_ANY_ORDER",
+                "for (int anymps_x = 0; anymps_x < anymps_w; ++anymps_x) {",
+                f"const int anymps_i = anymps_o + anymps_x; {call} }} }}",
+            ]
+        end = "anymps_n"
+        if piece.bound:
+            end = f"anymps_m{number}"
+            lines.append(f"const int {end} = anymps_fission::at_most(anymps_n, {piece.bound});")
+        return [*lines, "ANYMPS_ANY_ORDER", f"for (int anymps_i = 0; anymps_i < {end}; ++anymps_i) {call}"]
+
+    def _call(self, call: Call) -> list[str]:
+        number = call.result.removeprefix("anymps_r")
+        given = [
+            f"unsigned({argument} + anymps_i)"
+            if place == call.lane
+            else f"{self.arrays[argument]}[anymps_i]"
+            if argument in self.arrays
+            else argument
+            for place, argument in enumerate(call.arguments)
+        ]
+        one = f"auto anymps_f{number} = [&](int anymps_i) {{ return {call.path}({', '.join(given)}); }};"
+        function = f"anymps_fission::{call.word}"
+        whole = [
+            "int(" + argument + ") == 0" if place == call.lane else self.arrays.get(argument, argument)
+            for place, argument in enumerate(call.arguments)
+        ]
+        if call.uniform:
+            return [
+                one,
+                f"[[maybe_unused]] const auto {call.result} = "
+                f"{function}({', '.join(['anymps_n', 'anymps_alive', f'anymps_f{number}', *whole])});",
+            ]
+        self.arrays[call.result] = f"anymps_c{number}"
+        name = (
+            call.word
+            if call.word in ("simd_sum", "simd_product", "simd_min", "simd_max") and "c10" not in call.path
+            else "each"
+        )
+        values = f", {whole[0]}" if name != "each" else ""
+        return [
+            one,
+            f"decltype(anymps_f{number}(0)) anymps_c{number}[1024];",
+            f"anymps_fission::{name}(anymps_n, anymps_alive, anymps_f{number}, anymps_c{number}{values});",
+        ]
+
+
+def _loops(steps: Sequence[Step]) -> list[tuple[int, int]]:
+    """The first and the last step of each loop, inner ones first."""
+    found, begun = [], []
+    for number, step in enumerate(steps):
+        if isinstance(step, LoopBegins):
+            begun.append(number)
+        elif isinstance(step, LoopEnds):
+            found.append((begun.pop(), number))
+    return found

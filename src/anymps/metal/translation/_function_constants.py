@@ -1,0 +1,74 @@
+"""Which kernels read a function constant: `constant bool fast [[function_constant(0)]];`.
+
+A program gives them their values when it makes a pipeline, through `MTLFunctionConstantValues`. In torch nothing does
+(2.13: `compile_shader` takes the source alone), so such a kernel cannot be used, and the others of its library can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from anymps.metal.translation._parameters import Unsupported
+from anymps.metal.translation._structure import Function, Structure
+from anymps.metal.translation._tokens import Token
+
+# What a Mac says when the process ends, also where the constant may be missing (`is_function_constant_defined`): the
+# assertion of newComputePipelineStateWithFunction: in public logs of macOS 14 to 26; gfx-rs/gfx pull request 1703.
+_A_MAC = (
+    "function {} cannot be used to build a pipeline state. "
+    "Use newFunctionWithName:constantValues:... to get the specialized function"
+)
+
+
+def constant_name(declaration: Sequence[Token]) -> Token:
+    """The name that a declaration with `[[function_constant(n)]]` gives."""
+    return next(
+        (token for token, after in pairwise(declaration) if after.text == "[" and token.kind == "name"), declaration[0]
+    )
+
+
+def constants_read(
+    function: Function, arguments: Sequence[Token], structure: Structure, names: Mapping[str, set[str]]
+) -> tuple[Token, ...]:
+    """The constants that a kernel reads, itself or through what it names, by their declarations.
+
+    `arguments` are those of its template, `names` gives for macros the names within them. A field that has the
+    name of a constant is none.
+    """
+    if not structure.function_constants:
+        return ()
+    constants = {token.text: token for token in map(constant_name, structure.function_constants)}
+    defined = {one.name for one in structure.functions}
+    functions: dict[str, set[str]] = {}
+    for one in structure.functions:
+        if not one.kernel and not (one.scope and one.scope[-1] in structure.classes):  # those go with their classes
+            functions.setdefault(one.name, set()).update(one.own_names)
+
+    def inside(name: str) -> set[str]:
+        found = structure.variables.get(name, set()) | functions.get(name, set())
+        if name in structure.classes:
+            return found | (structure.classes[name] - structure.members)
+        return found if name in defined else found | names.get(name, set())
+
+    reached: set[str] = set()
+    open_names = {*function.own_names, *(token.text for token in arguments if token.kind == "name")}
+    while open_names:
+        reached |= open_names
+        open_names = set().union(*map(inside, open_names)) - reached
+    return tuple(token for name, token in constants.items() if name in reached)
+
+
+class NeedsConstant(Unsupported):
+    """A kernel that cannot be used, as it reads a function constant."""
+
+    def __init__(self, kernel: str, constant: Token) -> None:
+        super().__init__("function constants", constant.start)
+        self.kernel, self.constant = kernel, constant.text
+
+    def sentence(self, place: str) -> str:
+        """What is said of it; the constant is declared at `place`."""
+        return (
+            f"anymps: the kernel '{self.kernel}' reads the function constant '{self.constant}' ({place}), to which "
+            f'torch.mps.compile_shader gives no value; a Mac ends the process here: "{_A_MAC.format(self.kernel)}"'
+        )

@@ -1,0 +1,154 @@
+"""The C++ text that is put behind a translated source: how each kernel is called, and the table of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from anymps.metal.translation._function_constants import NeedsConstant
+from anymps.metal.translation._parameters import Unsupported, buffer_places
+from anymps.metal.translation._rewrite import KernelSource
+
+MAX_THREADS = 1024  # of a group, on every Apple GPU; what a kernel's registers allow of it is not known here
+
+
+def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str], checked: bool = False) -> str:
+    """The launchers of all kernels and the table `anymps_kernels`, which the runtime reads.
+
+    The threads of `checked` kernels are always fibers, and the checker is told of each.
+
+    A kernel that reads a function constant, or has a parameter that nothing can be bound to, stands there without code,
+    with what `say` makes of it in `anymps_refusals`: the others of its source can be used.
+    """
+    lines = ['\n#line 1 "anymps launchers"']
+    rows, refusals, written = [], [], []
+    described: list[str] = []
+    for number, kernel in enumerate(replace(kernel, synced=kernel.synced or checked) for kernel in kernels):
+        try:
+            if kernel.constants:
+                raise NeedsConstant(kernel.name, kernel.constants[0])
+            if kernel.unbound is not None:
+                raise kernel.unbound
+            lines += _launcher(number, kernel)
+        except Unsupported as missing:
+            rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0}}')
+            refusals.append(json.dumps(say(missing)))
+            written.append("0")
+            continue
+        refusals.append("nullptr")
+        written.append(_written(number, kernel))
+        described += _described(number, kernel) if checked else []
+        scope = "::".join(("", *kernel.function.scope))
+        form = "Groups" if kernel.group else "Fibers" if kernel.synced else "Plain"
+        maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
+        if kernel.function.template and not kernel.function.max_threads.isdigit():
+            maximum = str(MAX_THREADS)
+        rows.append(
+            f'{{"{kernel.name}", anymps_rt::Form::{form}, '
+            + ", ".join(
+                f"{scope if how == 'group' else ''}::anymps_{how}_{number}" if form == given else "nullptr"
+                for given, how in (("Plain", "plain"), ("Fibers", "thread"), ("Groups", "group"))
+            )
+            + ", "
+            f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}, "
+            f"{kernel.group.axis if kernel.group else 0}, {int(kernel.group.together) if kernel.group else 0}}}"
+        )
+    visible = 'extern "C" __attribute__((visibility("default"), used))'
+    lines.append(
+        f"{visible} const anymps_rt::Kernel anymps_kernels[] = "
+        f"{{{', '.join(rows) or '{}'}}};\n{visible} const unsigned anymps_kernel_count = {len(rows)};\n"
+        f"{visible} const char* const anymps_refusals[] = {{{', '.join(refusals) or 'nullptr'}}};\n"
+        f"{visible} const unsigned anymps_written[] = {{{', '.join(written) or '0'}}};"
+    )
+    if checked:
+        lines.append(
+            f"{visible} const anymps_launch::Parameter anymps_parameters[] = {{{', '.join([*described, '{}'])}}};\n"
+            f"{visible} const unsigned anymps_parameter_count = {len(described)};"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _described(number: int, kernel: KernelSource) -> list[str]:
+    """Expressions for what each of its buffers is made of."""
+    return [
+        f"anymps_launch::parameter<anymps_types_{number}::at<{index}>>::at({number}, {place})"
+        for index, place in enumerate(buffer_places(kernel.function.parameters))
+        if place is not None
+    ]
+
+
+def _written(number: int, kernel: KernelSource) -> str:
+    """An expression for the buffers that it may write, a bit each."""
+    bits = [
+        f"(anymps_launch::writes<anymps_types_{number}::at<{index}>> ? 1u << {place} : 0u)"
+        for index, place in enumerate(buffer_places(kernel.function.parameters))
+        if place is not None
+    ]
+    return " | ".join(bits) or "0"
+
+
+def _buffer_count(kernel: KernelSource) -> int:
+    return max((place + 1 for place in buffer_places(kernel.function.parameters) if place is not None), default=0)
+
+
+def _launcher(number: int, kernel: KernelSource) -> list[str]:
+    types = f"anymps_types_{number}"
+    parameters = kernel.function.parameters
+    named = kernel.pointer.startswith("&")
+    binds, arguments = [], []
+    for index, place in enumerate(buffer_places(parameters)):
+        kind = f"{types}::at<{index}>"
+        if place is None and not kernel.synced and parameters[index].attribute == "thread_position_in_grid":
+            position = "unsigned(anymps_x), anymps_y, anymps_z"
+            arguments.append(f"anymps_launch::grid_position<{kind}>::from({position})")
+        elif place is None:
+            arguments.append(f"ANYMPS_VALUE({kind}, {parameters[index].attribute})")
+        else:
+            binds.append(
+                f"typename anymps_launch::buffer<{kind}>::held anymps_{index} = "
+                f"anymps_launch::buffer<{kind}>::bind(anymps_l.buffers[{place}]);"
+            )
+            arguments.append(f"anymps_{index}")
+    # By its name where that is enough: a call through a pointer is inlined later, or not at all.
+    call = f"{kernel.pointer.removeprefix('&') if named else f'({kernel.pointer})'}({', '.join(arguments)});"
+    lines = [f"using {types} = anymps_launch::params<decltype({kernel.pointer})>;"]
+    if kernel.group:
+        # In the kernel's own namespace, as its statements are.
+        spaces = [f"namespace {name} {{" for name in kernel.function.scope]
+        lines += [
+            *spaces,
+            f"static void anymps_group_{number}(const anymps_rt::Group& anymps_g) {{",
+            f"using anymps_types = anymps_launch::params<decltype({kernel.pointer})>;",
+            kernel.group.text,
+            "}",
+            *("}" for _ in spaces),
+        ]
+    elif kernel.synced:
+        lines += [
+            f"static ANYMPS_UNCHECKED void anymps_thread_{number}(const anymps_rt::Thread& anymps_t) {{",
+            "ANYMPS_IF_CHECKED(anymps_check_thread(anymps_t);)",
+            "const anymps_rt::Launch& anymps_l = *anymps_t.launch;",
+            "const anymps_launch::Member anymps_me{anymps_l, *anymps_t.of, "
+            "{{anymps_t.local[0], anymps_t.local[1], anymps_t.local[2]}}, anymps_t.index};",
+            *binds,
+            call,
+            "}",
+        ]
+    else:
+        lines += [
+            f"static void anymps_plain_{number}(const anymps_rt::Launch& anymps_l, const anymps_rt::Box& anymps_b) {{",
+            *binds,
+            "for (unsigned anymps_z = anymps_b.from[2]; anymps_z < anymps_b.to[2]; ++anymps_z)",
+            "for (unsigned anymps_y = anymps_b.from[1]; anymps_y < anymps_b.to[1]; ++anymps_y) {",
+            "const int anymps_start = int(anymps_b.from[0]), anymps_end = int(anymps_b.to[0]);",
+            "if (anymps_start < 0 || anymps_end < 0) __builtin_unreachable();",  # so that `unsigned(x)` cannot wrap
+            "ANYMPS_ANY_ORDER",
+            "for (int anymps_x = anymps_start; anymps_x < anymps_end; ++anymps_x) {",
+            "const anymps_launch::Point anymps_me{anymps_l, {unsigned(anymps_x), anymps_y, anymps_z}};",
+            call,
+            "}",
+            "}",
+            "}",
+        ]
+    return lines

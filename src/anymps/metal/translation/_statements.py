@@ -1,0 +1,151 @@
+"""The statements of a kernel's body, as far as brackets and first words tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anymps.metal.translation._structure import closing, closing_angle, split_commas
+from anymps.metal.translation._tokens import Token
+
+ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
+_CONTROL = frozenset({"if", "for", "while", "do", "switch", "return", "break", "continue", "goto", "else", "case"})
+_BEFORE_TYPE = frozenset({"const", "constexpr", "volatile", "device", "constant", "thread", "threadgroup", "unsigned"})
+_NOT_STATEMENTS = frozenset({"struct", "class", "union", "enum", "using", "typedef", "template", "static", "namespace"})
+
+
+class Unread(Exception):
+    """A statement of a kind that is not read here."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement at the top of a body: its tokens from `first` up to and with `last`, and what it declares."""
+
+    kind: str  # declaration, expression, control
+    first: int
+    last: int
+    tokens: tuple[Token, ...]
+    declared: tuple[str, ...] = ()
+    plain: bool = True  # what it declares is a value: no array, no reference
+    valued: bool = True  # each of them has a value from the start
+    shared: bool = False  # threadgroup memory
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names in it."""
+        return frozenset(token.text for token in self.tokens if token.kind == "name")
+
+
+def read_statements(code: list[Token], opening: int, end: int) -> list[Statement]:
+    """The statements between the braces of a body. Raises Unread."""
+    return list(_statements(code, opening + 1, end))
+
+
+def changed_names(tokens: list[Token]) -> set[str]:
+    """Names that are assigned to, counted up or down, or whose address is taken."""
+    changed = set()
+    for index, token in enumerate(tokens):
+        if token.kind != "name":
+            continue
+        before = tokens[index - 1].text if index else ""
+        if index and ends_type(tokens[index - 1]):
+            continue  # its declaration
+        if before in ("++", "--") or (before == "&" and tokens[index - 2].kind == "punct" and index > 1):
+            changed.add(token.text)
+        after = index + 1
+        while after < len(tokens) and tokens[after].text in ("[", "."):  # `a[i] = `, `a.x = `
+            after = closing(tokens, after) + 1 if tokens[after].text == "[" else after + 2
+        if after < len(tokens) and tokens[after].text in (*ASSIGNMENTS, "++", "--"):
+            changed.add(token.text)
+    return changed
+
+
+def ends_type(token: Token) -> bool:
+    return token.text in (">", "*") or (token.kind == "name" and token.text not in _CONTROL)
+
+
+def _statements(code: list[Token], index: int, end: int) -> Iterator[Statement]:
+    while index < end:
+        if code[index].text == ";":
+            index += 1
+            continue
+        last = _last(code, index, end)
+        tokens = code[index : last + 1]
+        first = tokens[0].text
+        if first in _NOT_STATEMENTS or (len(tokens) > 1 and tokens[1].text == ":"):
+            raise Unread(first)
+        if first in _CONTROL or first == "{":
+            yield Statement("control", index, last, tuple(tokens))
+        else:
+            yield _declaration(index, last, tokens) or Statement("expression", index, last, tuple(tokens))
+        index = last + 1
+
+
+def _last(code: list[Token], index: int, end: int) -> int:
+    """The index of the last token of the statement that begins at `index`."""
+    text = code[index].text
+    if text == "{":
+        return closing(code, index)
+    if text in ("for", "while", "if", "switch"):
+        condition = index + 1
+        if condition >= end or code[condition].text != "(":
+            raise Unread(text)
+        last = _last(code, closing(code, condition) + 1, end)
+        if text == "if" and last + 1 < end and code[last + 1].text == "else":
+            last = _last(code, last + 2, end)
+        return last
+    if text == "do":
+        index = _last(code, index + 1, end) + 1
+    while index < end and code[index].text != ";":
+        index = closing(code, index) + 1 if code[index].text in ("(", "[", "{") else index + 1
+    if index >= end:
+        raise Unread(text)
+    return index
+
+
+def _declaration(first: int, last: int, tokens: list[Token]) -> Statement | None:
+    """The statement as a declaration, or None if it is none."""
+    index = 0
+    shared = False
+    while tokens[index].text in _BEFORE_TYPE:
+        shared = shared or tokens[index].text == "threadgroup"
+        index += 1
+    started = index
+    while index < len(tokens) and (tokens[index].kind == "name" or tokens[index].text == "::"):
+        if index > started and tokens[index].kind == "name" and tokens[index - 1].text != "::":
+            break
+        index += 1
+    if index < len(tokens) and tokens[index].text == "<" and closing_angle(tokens, index) > index:
+        index = closing_angle(tokens, index) + 1
+    words_before = index > 0
+    declared, plain, valued, pointer = [], True, True, False
+    for part in split_commas(tokens[index:-1]):
+        at = 0
+        while at < len(part) and part[at].text in ("*", "&", "const", "device", "thread", "constant", "threadgroup"):
+            plain = plain and part[at].text != "&"
+            pointer = pointer or part[at].text == "*"
+            at += 1
+        after = part[at + 1].text if at + 1 < len(part) else ""
+        if at >= len(part) or part[at].kind != "name" or after not in ("", "=", "[", "{", "("):
+            return None
+        plain = plain and after != "["
+        valued = valued and after != ""
+        declared.append(part[at].text)
+    if not declared or not words_before:
+        return None
+    return Statement(
+        "declaration",
+        first,
+        last,
+        tuple(tokens),
+        tuple(declared),
+        plain,
+        valued,
+        shared and not pointer and plain_type(tokens),
+    )
+
+
+def plain_type(tokens: list[Token]) -> bool:
+    """Whether a declaration gives nothing a value: threadgroup memory has none at the start."""
+    return all(token.text != "=" for token in tokens)

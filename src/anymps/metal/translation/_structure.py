@@ -1,0 +1,506 @@
+"""What a Metal source declares: functions, kernels, instances of templates and members, found by brackets alone.
+
+No grammar of C++ is needed for that. In a namespace or a class a declaration reaches from one `;` or `}` to the next
+`;` or `{`. What stands in the braces of a function is skipped, and only its names are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from anymps.metal.translation._tokens import Token
+
+SPACES = frozenset({"device", "thread", "constant", "threadgroup", "threadgroup_imageblock", "ray_data", "object_data"})
+_CLASSES = frozenset({"struct", "class", "union"})
+_OPEN, _CLOSE = {"(": ")", "[": "]", "{": "}"}, frozenset(")]}")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel: its attribute (`buffer`, a position, or none), that attribute's argument, its text."""
+
+    attribute: str
+    argument: str
+    tokens: tuple[Token, ...]
+
+
+@dataclass
+class Function:
+    """A function with a body. Offsets are indices of tokens."""
+
+    name: str
+    scope: tuple[str, ...]
+    head: list[Token]
+    body: tuple[int, int]  # the braces
+    names: frozenset[str]
+    own_names: frozenset[str]  # those of them that are not behind `.` or `->`
+    template: tuple[str, ...] | None = None  # names of its template's parameters
+    kernel: bool = False
+    host_name: str = ""
+    max_threads: str = ""
+    parameters: tuple[Parameter, ...] = ()
+
+
+@dataclass
+class Instance:
+    """`template [[host_name("x")]] kernel void f<float>(...);`"""
+
+    host_name: str
+    target: str  # `f`, or `::a::f`
+    arguments: tuple[Token, ...]  # of the template, with its angle brackets; none: deduced
+    parameters: tuple[Token, ...]
+    scope: tuple[str, ...]
+    tokens: tuple[Token, ...]
+
+
+@dataclass
+class Structure:
+    """All of a source."""
+
+    functions: list[Function] = field(default_factory=list)
+    instances: list[Instance] = field(default_factory=list)
+    forward_kernels: list[list[Token]] = field(default_factory=list)
+    members: set[str] = field(default_factory=set)
+    classes: dict[str, set[str]] = field(default_factory=dict)  # the names that appear in a class
+    doubles: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # first and last token of what address spaces told apart
+    function_constants: list[list[Token]] = field(default_factory=list)
+    specialized: list[tuple[int, int]] = field(default_factory=list)  # `template <>` of a class's own functions
+    of_constructors: set[int] = field(default_factory=set)  # where their objects' address spaces stand
+    variables: dict[str, set[str]] = field(default_factory=dict)  # of globals the names in their values
+    mutable_globals: list[Token] = field(default_factory=list)  # the first token of what declares one
+    balanced: bool = True
+
+
+def read_structure(tokens: list[Token]) -> Structure:
+    """Finds the declarations among the tokens, of which those of the preprocessor's lines are left out before."""
+    return _Reader(tokens).read()
+
+
+def closing(tokens: list[Token], opening: int) -> int:
+    """The index of the bracket that closes the one at `opening`, or the last index."""
+    depth = 0
+    for index in range(opening, len(tokens)):
+        text = tokens[index].text
+        if tokens[index].kind != "punct":
+            continue
+        if text in _OPEN:
+            depth += 1
+        elif text in _CLOSE:
+            depth -= 1
+            if depth == 0:
+                return index
+    return len(tokens) - 1
+
+
+def closing_angle(tokens: list[Token], opening: int) -> int:
+    """The index of the `>` for the `<` at `opening`, or `opening` if there is none. `>>` are two tokens here."""
+    depth = 0
+    index = opening
+    while index < len(tokens):
+        text = tokens[index].text
+        if text == "<":
+            depth += 1
+        elif text == ">":
+            depth -= 1
+            if depth == 0:
+                return index
+        elif text in _OPEN:
+            index = closing(tokens, index)
+        elif text == ";":
+            break
+        index += 1
+    return opening
+
+
+def is_attribute(tokens: list[Token], index: int) -> bool:
+    """Whether `[[` stands at `index`."""
+    return (
+        tokens[index].text == "["
+        and index + 1 < len(tokens)
+        and tokens[index + 1].text == "["
+        and tokens[index + 1].start == tokens[index].end
+    )
+
+
+def names_a_class(tokens: Sequence[Token], index: int) -> bool:
+    """Whether `extern "C" struct A {` stands at `index`, where the first two words mean nothing."""
+    words = [token.text for token in tokens[index + 1 : index + 5]]
+    return len(words) == 4 and words[0] == '"C"' and words[1] in _CLASSES and words[3] == "{"
+
+
+def split_commas(tokens: list[Token]) -> list[list[Token]]:
+    """The parts between commas that no bracket holds."""
+    parts: list[list[Token]] = [[]]
+    index = 0
+    while index < len(tokens):
+        text = tokens[index].text
+        end = index
+        if text in _OPEN:
+            end = closing(tokens, index)
+        elif text == "<":
+            end = closing_angle(tokens, index)
+        if text == ",":
+            parts.append([])
+        else:
+            parts[-1] += tokens[index : end + 1]
+        index = end + 1
+    return [part for part in parts if part]
+
+
+class _Reader:
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.found = Structure()
+        self.scopes: list[tuple[str, str]] = []  # (what, name)
+        self.typedefs: list[int] = []  # how deep the classes lie that a `typedef` begins
+        self.seen: dict[tuple[tuple[str, ...], str], str] = {}
+
+    def read(self) -> Structure:
+        index = start = 0
+        tokens = self.tokens
+        while index < len(tokens):
+            text = tokens[index].text
+            if text == ";":
+                self._declaration(start, index)
+                index = start = index + 1
+            elif text == "}":
+                if self.scopes:
+                    self.scopes.pop()
+                else:
+                    self.found.balanced = False
+                index = start = index + 1
+                if self.typedefs and self.typedefs[-1] == len(self.scopes):  # the names behind it are no variables
+                    self.typedefs.pop()
+                    while index < len(tokens) and tokens[index].text not in (";", "}"):
+                        index = start = index + 1
+            elif text == "{":
+                index = start = self._braces(start, index)
+            elif text in ("(", "["):
+                end = closing(tokens, index)
+                if tokens[end].text != _OPEN[text]:
+                    self.found.balanced = False
+                index = end + 1
+            elif text == ":" and start < index and tokens[start].text in ("public", "private", "protected"):
+                index = start = index + 1
+            else:
+                index += 1
+        self.found.balanced = self.found.balanced and not self.scopes
+        return self.found
+
+    @property
+    def _scope(self) -> tuple[str, ...]:
+        return tuple(name for _, name in self.scopes if name)
+
+    def _after_template(self, index: int, end: int) -> tuple[int, tuple[str, ...] | None]:
+        """The first token behind `template <...>`, and the names of the parameters."""
+        names: tuple[str, ...] | None = None
+        while index + 1 < end and self.tokens[index].text == "template" and self.tokens[index + 1].text == "<":
+            close = closing_angle(self.tokens, index + 1)
+            if close == index + 1:
+                break
+            names = tuple(_parameter_name(part) for part in split_commas(self.tokens[index + 2 : close]))
+            index = close + 1
+        return index, names
+
+    def _braces(self, start: int, brace: int) -> int:
+        """Reads what begins with the brace; returns where the next declaration begins."""
+        tokens = self.tokens
+        first, template = self._after_template(start, brace)
+        head = tokens[first:brace]
+        words = [token.text for token in head]
+        level = _top_level(head)
+        if "namespace" in words or words[:1] == ["extern"]:
+            path = [word for word in words if re.match(r"\w", word) and word not in ("namespace", "inline", "extern")]
+            self.scopes.append(("namespace", "::".join(path)))
+            return brace + 1
+        class_word = next((i for i, word in enumerate(words) if word in _CLASSES), None)
+        if class_word is not None and "(" not in level and "=" not in level:
+            name = _class_name(head[class_word + 1 :])
+            close = closing(tokens, brace)
+            if self._is_double(tokens[start:brace]):
+                end = close + 1 if close + 1 < len(tokens) and tokens[close + 1].text == ";" else close
+                self.found.doubles.append((start, end))
+                return end + 1
+            self.found.classes.setdefault(name, set()).update(
+                token.text for token in tokens[brace:close] if token.kind == "name"
+            )
+            if words[0] == "typedef":
+                self.typedefs.append(len(self.scopes))
+            self.scopes.append(("class", name))
+            return brace + 1
+        if "(" in level and "=" not in level[: level.index("(")] and "enum" not in words:
+            close = closing(tokens, brace)
+            # `: a_(1), b_{2} {`: braces of a constructor's list come before those of its body.
+            while close + 1 < len(tokens) and tokens[close + 1].text in (",", "{") and ":" in level:
+                following = close + 1
+                while following < len(tokens) and tokens[following].text != "{":
+                    following = closing(tokens, following) + 1 if tokens[following].text in _OPEN else following + 1
+                brace, close = following, closing(tokens, following)
+            if tokens[close].text != "}":
+                self.found.balanced = False
+            self._function(start, first, template, brace, close)
+            if close + 1 < len(tokens) and tokens[close + 1].text == ";":
+                close += 1
+            return close + 1
+        # An initializer, an enumeration: over at the next semicolon.
+        index = closing(tokens, brace) + 1
+        while index < len(tokens) and tokens[index].text not in (";", "}"):
+            index = closing(tokens, index) + 1 if tokens[index].text in _OPEN else index + 1
+        if index < len(tokens) and tokens[index].text == ";":
+            self._declaration(start, index)
+            return index + 1
+        return index
+
+    def _is_double(self, head: list[Token]) -> bool:
+        """Whether a definition was there before, and only an address space told the two apart.
+
+        The same head in two branches of an `#if` is none: there it is the same to the letter.
+        """
+        words: list[str] = []
+        # A constructor cannot be const: there an address space is none of its type at all.
+        constructor = bool(self.scopes) and self.scopes[-1][0] == "class" and _makes(head, self.scopes[-1][1])
+        for token in head:
+            word = "const" if token.text == "constant" and not constructor else token.text
+            if word not in SPACES and not (word == "const" and words[-1:] == ["const"]):
+                words.append(word)
+        raw = " ".join(token.text for token in head)
+        return self.seen.setdefault((self._scope, " ".join(words)), raw) != raw
+
+    def _function(self, start: int, first: int, template: tuple[str, ...] | None, brace: int, close: int) -> None:
+        tokens = self.tokens
+        head = tokens[first:brace]
+        opening = _parameters_at(head)
+        name = head[opening - 1].text if opening else ""
+        if "operator" in [token.text for token in head[:opening]]:
+            name = "operator"
+        names = frozenset(token.text for token in tokens[start : close + 1] if token.kind == "name")
+        own_names = frozenset(
+            token.text
+            for before, token in pairwise(tokens[max(start - 1, 0) : close + 1])
+            if token.kind == "name" and before.text not in (".", "->")
+        )
+        function = Function(name, self._scope, head, (brace, close), names, own_names, template)
+        attributes = _attributes(head[:opening] if opening else head)
+        function.kernel = any(token.text == "kernel" for token in head)
+        function.host_name = attributes.get("host_name", "")
+        function.max_threads = attributes.get("max_total_threads_per_threadgroup", "")
+        if opening:
+            inside = head[opening + 1 : closing(head, opening)]
+            if function.kernel:
+                trailing = _attributes(head[closing(head, opening) :])
+                function.max_threads = function.max_threads or trailing.get("max_total_threads_per_threadgroup", "")
+                parts = [part for part in split_commas(inside) if [token.text for token in part] != ["void"]]
+                function.parameters = tuple(_parameter(part) for part in parts)
+        if self._is_double(tokens[start:brace]) and not function.kernel:
+            self.found.doubles.append((start, close))
+            return
+        if self.scopes and self.scopes[-1][0] == "class":
+            self.found.classes.setdefault(self.scopes[-1][1], set()).update(names)
+            # Metal's compiler takes them in a class, g++ outside alone: as an overload it is what fits best, too.
+            if template == () and opening and head[opening - 1].text != ">":
+                self.found.specialized.append((start, first - 1))
+            if _makes(head, self.scopes[-1][1]):
+                self.found.of_constructors.update(t.start for t in head[closing(head, opening) :] if t.text in SPACES)
+        self.found.functions.append(function)
+
+    def _declaration(self, start: int, end: int) -> None:
+        tokens = self.tokens[start:end]
+        if not tokens:
+            return
+        words = [token.text for token in tokens]
+        if words[0] == "template" and words[1:2] != ["<"]:
+            self._instance(self.tokens[start : end + 1])
+            return
+        in_class = bool(self.scopes) and self.scopes[-1][0] == "class"
+        if all(kind == "namespace" for kind, _ in self.scopes) and _is_mutable(tokens):
+            self.found.mutable_globals.append(tokens[0])
+        if not in_class and "=" in words and "function_constant" not in words:
+            value = words.index("=")
+            name = next((token.text for token in reversed(tokens[:value]) if token.kind == "name"), "")
+            self.found.variables.setdefault(name, set()).update(t.text for t in tokens[value:] if t.kind == "name")
+        if in_class and words[-2:] in (["=", "default"], ["=", "delete"]) and self._is_double(tokens):
+            self.found.doubles.append((start, end))
+        elif "function_constant" in words:
+            self.found.function_constants.append(self.tokens[start : end + 1])
+        elif "kernel" in words:
+            self.found.forward_kernels.append(tokens)
+        if in_class:
+            self.found.members.update(
+                token.text
+                for token, after in zip(tokens, [*tokens[1:], None], strict=True)
+                if token.kind == "name" and (after is None or after.text in (",", "=", "[", "{", ":"))
+            )
+
+    def _instance(self, tokens: list[Token]) -> None:
+        attributes = _attributes(tokens)
+        rest = _without_attributes(tokens[1:-1])
+        words = [token.text for token in rest]
+        arguments: list[Token] = []
+        parameters: list[Token] = []
+        if "decltype" in words:
+            after = closing(rest, words.index("decltype") + 1) + 1
+            name_at = after
+        elif "void" in words:
+            name_at = words.index("void") + 1
+        else:  # `kernel kernel_t f<float>;`, where `kernel_t` is the type of such a function
+            name_at = words.index("<") - 1 if "<" in words else 0
+            while name_at > 1 and words[name_at - 1] == "::":
+                name_at -= 2 if rest[name_at - 2].kind == "name" else 1
+        index = name_at
+        target = ""
+        while index < len(rest) and (rest[index].kind == "name" or rest[index].text == "::"):
+            target += rest[index].text
+            index += 1
+        if index < len(rest) and rest[index].text == "<":
+            close = closing_angle(rest, index)
+            arguments = rest[index : close + 1]
+            index = close + 1
+        if index < len(rest) and rest[index].text == "(":
+            parameters = rest[index : closing(rest, index) + 1]
+        if "host_name" not in attributes and "kernel" not in words:
+            return  # an instance of an ordinary function
+        self.found.instances.append(
+            Instance(
+                attributes.get("host_name", target.split("::")[-1]),
+                target,
+                tuple(arguments),
+                tuple(parameters),
+                self._scope,
+                tuple(tokens),
+            )
+        )
+
+
+_NO_VARIABLES = frozenset({"using", "typedef", "static_assert", "namespace", "friend", "extern", "template", "enum"})
+_FIXED = frozenset({"constant", "constexpr", "const", "kernel", "operator"})
+
+
+def _is_mutable(tokens: list[Token]) -> bool:
+    """Whether a declaration outside of functions and classes makes a variable that is not constant."""
+    words = _top_level(tokens)
+    names = [
+        word for word in words if re.match(r"[A-Za-z_]", word) and word not in ("static", "inline", "thread", "device")
+    ]
+    if not names or names[0] in _NO_VARIABLES or not _FIXED.isdisjoint(words):
+        return False
+    if "=" in words:
+        return "(" not in words[: words.index("=")]
+    if "(" not in words:
+        elaborated = names[0] in _CLASSES
+        return len(names) > (2 if elaborated else 1) or (len(tokens) == 1 and not names[0].isupper())
+    opening = next(index for index, token in enumerate(tokens) if token.text == "(")
+    return len(names) > 1 and any(
+        token.kind in ("number", "string") for token in tokens[opening : closing(tokens, opening)]
+    )
+
+
+def _makes(head: list[Token], name: str) -> bool:
+    """Whether a declaration is of a constructor of the class of that name."""
+    opening = _parameters_at(head)
+    before = [token.text for token in head[:opening]]
+    return bool(opening) and name in before and "operator" not in before and before[-1] in (name, ">")
+
+
+def _top_level(tokens: list[Token]) -> list[str]:
+    """The texts outside of brackets; of a pair of brackets the opening one alone."""
+    texts = []
+    index = 0
+    while index < len(tokens):
+        texts.append(tokens[index].text)
+        if is_attribute(tokens, index):
+            texts.pop()
+        if tokens[index].text == "operator":
+            index += 1
+            while index < len(tokens) and tokens[index].text != "(":
+                index += 1
+            if [t.text for t in tokens[index : index + 3]] == ["(", ")", "("]:
+                index += 2
+            continue
+        index = closing(tokens, index) + 1 if tokens[index].text in _OPEN else index + 1
+    return texts
+
+
+def _class_name(tokens: list[Token]) -> str:
+    rest = _without_attributes(tokens)
+    index = 0
+    while index < len(rest) and rest[index].text in ("alignas", "__attribute__", "METAL_ALIGN"):
+        index = closing(rest, index + 1) + 1
+    return rest[index].text if index < len(rest) and rest[index].kind == "name" else ""
+
+
+def _parameters_at(head: list[Token]) -> int:
+    """The index of the bracket that opens the parameters; 0 if there is none."""
+    index = 0
+    while index < len(head):
+        text = head[index].text
+        if is_attribute(head, index):
+            index = closing(head, index) + 1
+        elif text in ("__attribute__", "alignas", "decltype", "noexcept") and index + 1 < len(head):
+            index = closing(head, index + 1) + 1
+        elif text == "operator":
+            index += 1
+            while index < len(head) and head[index].text != "(":
+                index += 1
+            return index + 2 if [t.text for t in head[index : index + 3]] == ["(", ")", "("] else index
+        elif text == "<":
+            index = closing_angle(head, index) + 1
+        elif text == "(":
+            return index
+        else:
+            index += 1
+    return 0
+
+
+def _attributes(tokens: list[Token]) -> dict[str, str]:
+    """Names of the attributes among tokens, with the texts of their arguments."""
+    found = {}
+    for index in range(len(tokens)):
+        if not is_attribute(tokens, index):
+            continue
+        close = closing(tokens, index)
+        for part in split_commas(tokens[index + 2 : close - 1]):
+            inner = part[2:-1] if len(part) > 2 and part[1].text == "(" else []
+            if inner and all(token.kind == "string" for token in inner):
+                found[part[0].text] = "".join(token.text[1:-1] for token in inner)
+            else:
+                found[part[0].text] = " ".join(token.text for token in inner)
+    return found
+
+
+def _without_attributes(tokens: list[Token]) -> list[Token]:
+    rest = []
+    index = 0
+    while index < len(tokens):
+        if is_attribute(tokens, index):
+            index = closing(tokens, index) + 1
+        else:
+            rest.append(tokens[index])
+            index += 1
+    return rest
+
+
+def _parameter(tokens: list[Token]) -> Parameter:
+    attributes = _attributes(tokens)
+    name = next(iter(attributes), "")
+    return Parameter(name, attributes.get(name, ""), tuple(tokens))
+
+
+def _parameter_name(tokens: list[Token]) -> str:
+    """The name of a template's parameter, with dots for a pack; empty if it has none."""
+    before = []
+    for token in tokens:
+        if token.text == "=":
+            break
+        before.append(token)
+    for index in range(len(before) - 3):  # `void (*f)(float)`
+        if [token.text for token in before[index : index + 2]] == ["(", "*"] and before[index + 3].text == ")":
+            return before[index + 2].text
+    names = [token.text for token in before if token.kind == "name"]
+    if len(names) < 2:
+        return ""
+    return names[-1] + ("..." if any(token.text == "..." for token in before) else "")

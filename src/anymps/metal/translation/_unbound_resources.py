@@ -1,0 +1,188 @@
+"""What torch binds to no kernel: textures, samplers, and structs with pointers and numbers (argument buffers).
+
+Each is refused in one sentence that names it. A struct of pointers alone is none of them: a list of tensors fills it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from anymps.metal.translation._parameters import Unsupported
+from anymps.metal.translation._structure import Parameter, closing, closing_angle, is_attribute, split_commas
+from anymps.metal.translation._tokens import Token
+
+_TEXTURE = re.compile(r"texture(?:1d|2d|3d|cube|_buffer)(?:_ms)?(?:_array)?|depth(?:2d|cube)(?:_ms)?(?:_array)?")
+_CLASSES = frozenset({"struct", "class", "union"})
+_NOT_THERE = (
+    "the virtual mps device has no {}s, and torch.mps.compile_shader binds none on a Mac either; pass the tensor as a "
+    "buffer (`device const float*`) and {} in the kernel"
+)
+
+
+class Unbound(Unsupported):
+    """Something that no argument from Python can be."""
+
+    def __init__(self, what: str, why: str, offset: int) -> None:
+        super().__init__(what, offset)
+        self.why = why
+
+    def sentence(self, place: str) -> str:
+        """What is said of it; it stands at `place`."""
+        return f"anymps: {self} ({place}): {self.why}"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A class that holds pointers into the device's memory: the first of them, and whether it holds other things."""
+
+    pointer: str
+    mixed: bool
+
+
+def decline_images(code: list[Token]) -> None:
+    """Raises Unbound for the first texture or sampler of a source."""
+    for index, token in enumerate(code):
+        if token.kind == "name" and _is_texture(code, index):
+            raise _image(code, index, "texture", "compute the index")
+        if token.text == "sampler" and _is_sampler(code, index):
+            raise _image(code, index, "sampler", "interpolate")
+
+
+def pointer_classes(code: list[Token]) -> dict[str, Holder]:
+    """The classes of a source that hold pointers, themselves or in a member."""
+    found: dict[str, Holder] = {}
+    for index, token in enumerate(code[:-2]):
+        if token.text in _CLASSES and code[index + 1].kind == "name" and code[index + 2].text == "{":
+            holder = _held(code[index + 3 : closing(code, index + 2)], found)
+            if holder is not None:
+                found[code[index + 1].text] = holder
+    return found
+
+
+def argument_buffer(kernel: str, parameters: Sequence[Parameter], holders: Mapping[str, Holder]) -> Unbound | None:
+    """What is wrong with the first parameter of a kernel that is an argument buffer."""
+    for parameter in parameters:
+        if parameter.attribute not in ("", "buffer"):
+            continue
+        kind, name = _typed(parameter.tokens)
+        used = next((t.text for t in parameter.tokens if t.text in holders and holders[t.text].mixed), "")
+        if used and kind.endswith(("&", "*")):
+            what = f"the parameter '{name}' of '{kernel}' is an argument buffer, '{kind}'"
+            why = (
+                f"its member '{holders[used].pointer}' is a pointer, and neither the virtual mps device nor "
+                "torch.mps.compile_shader on a Mac gives Python an address to put there; give each tensor a parameter "
+                "of its own, and the numbers another"
+            )
+            return Unbound(what, why, parameter.tokens[0].start)
+    return None
+
+
+def _is_texture(code: list[Token], index: int) -> bool:
+    """Whether the word is the type: `texture2d<...>`, and no variable that is compared."""
+    if not _TEXTURE.fullmatch(code[index].text) or index + 1 >= len(code) or code[index + 1].text != "<":
+        return False
+    return closing_angle(code, index + 1) > index + 1
+
+
+def _is_sampler(code: list[Token], index: int) -> bool:
+    """Whether the word is the type, and no name that a program gave."""
+    before = code[index - 1] if index else code[index]
+    after = code[index + 1] if index + 1 < len(code) else code[index]
+    return after.kind == "name" or (before.text in ("<", "::") and after.text in (">", ","))
+
+
+def _image(code: list[Token], index: int, kind: str, instead: str) -> Unbound:
+    why = _NOT_THERE.format(kind, instead)
+    opening = _opening(code, index)
+    if code[opening].text == "(" and opening > 0 and code[opening - 1].kind == "name":
+        parts = split_commas(code[opening + 1 : closing(code, opening)])
+        part = next((part for part in parts if any(token is code[index] for token in part)), [])
+        written, name = _typed(part)
+        if name:
+            what = f"the parameter '{name}' of '{code[opening - 1].text}' is a {kind}, '{written}'"
+            return Unbound(what, why, code[index].start)
+    start = index
+    while start > 0 and code[start - 1].text not in (";", "{", "}"):
+        start -= 1
+    end = index
+    while end < len(code) and code[end].text not in (";", "=", "{", "("):
+        end += 1
+    written, name = _typed(code[start:end])
+    what = f"'{name}' is a {kind}, '{written}'" if written else f"'{code[index].text}' is a {kind}"
+    return Unbound(what, why, code[index].start)
+
+
+def _opening(code: list[Token], index: int) -> int:
+    """The round bracket that holds a token, or where the statement begins."""
+    depth = 0
+    for at in range(index - 1, -1, -1):
+        text = code[at].text
+        if text == ")":
+            depth += 1
+        elif text == "(":
+            if depth == 0:
+                return at
+            depth -= 1
+        elif text in (";", "{", "}"):
+            return at
+    return 0
+
+
+def _held(body: list[Token], known: Mapping[str, Holder]) -> Holder | None:
+    """What the members between the braces of a class hold."""
+    pointer = ""
+    mixed = False
+    for member in _members(body):
+        kind, name = _typed(member)
+        words = [token.text for token in member]
+        inner = next((known[word] for word in words if word in known), None)
+        if "*" in kind and {"device", "constant"} & set(words):
+            pointer = pointer or name
+        elif inner is not None:
+            pointer = pointer or f"{name}.{inner.pointer}"
+            mixed = mixed or inner.mixed
+        else:
+            mixed = True
+    return Holder(pointer, mixed) if pointer else None
+
+
+def _members(body: list[Token]) -> list[list[Token]]:
+    """The declarations of variables between the braces of a class."""
+    found: list[list[Token]] = []
+    start = index = 0
+    while index < len(body):
+        if body[index].text == ";":
+            part = body[start:index]
+            bare = [token.text for token in part if not _in_attribute(part, token)]
+            if part and not {"(", "using", "typedef", "static", "enum", "friend", *_CLASSES} & set(bare):
+                found.append(part)
+            start = index = index + 1
+        elif body[index].text == "{":
+            index = closing(body, index) + 1
+            if index < len(body) and body[index].text != ";":  # a function's body, with no semicolon behind
+                start = index
+        else:
+            index += 1
+    return found
+
+
+def _in_attribute(part: list[Token], token: Token) -> bool:
+    opened = [i for i in range(len(part)) if is_attribute(part, i)]
+    return any(part[i].start <= token.start <= part[closing(part, i)].start for i in opened)
+
+
+def _typed(part: Sequence[Token]) -> tuple[str, str]:
+    """The type and the name of a declaration, as they are written, without attributes and sizes of arrays."""
+    tokens = list(part)
+    end = next((i for i, token in enumerate(tokens) if token.text in ("[", "=")), len(tokens))
+    named = [i for i in range(end) if tokens[i].kind == "name"]
+    if len(named) < 2 or named[-1] != end - 1:
+        return "", tokens[named[-1]].text if named else ""
+    kept = tokens[: named[-1]]
+    written = "".join(
+        token.text + (" " if token.end < after.start else "") for token, after in pairwise([*kept, tokens[named[-1]]])
+    )
+    return " ".join(written.split()), tokens[named[-1]].text
