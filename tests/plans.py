@@ -28,6 +28,8 @@ from anymps.plan import (
 )
 from anymps.record import Phase, Role, Site
 from anymps.record._memory import Allocation, Category, MemoryStory, tell
+from anymps.report import plan_document, rendered
+from anymps.report.document import BLOCKS, Glyphs, as_text
 
 GIB = 1024**3
 EVIL = "\"'><script>alert(1)</script></style><img src=x onerror=alert(1)>\u202e\n</title>"
@@ -150,3 +152,15 @@ def resting() -> Plan:
         times=(),
         batches=(),
     )
+
+
+def plan_page(plan: Plan) -> str:
+    """The plan as a page."""
+    return "".join(rendered(plan_document(plan), "html"))
+
+
+def render_plan(
+    plan: Plan, *, width: int = 100, color: bool = False, glyphs: Glyphs = BLOCKS, verbose: bool = False
+) -> str:
+    """The plan as text: short, or all of it."""
+    return as_text(plan_document(plan, short=not verbose), width=width, color=color, glyphs=glyphs)

@@ -11,10 +11,9 @@ from anymps import parse_mac
 from anymps.cost import Happening, OperatorCall, walk_step
 from anymps.forecast import StepWork
 from anymps.plan import Batches, Growth, batch_times
-from anymps.report import plan_page, render_plan
 from anymps.report.plan._batch_words import batch_rows, knee, without_batches
 from anymps.report.plan._json import plan_json
-from plans import planned, work
+from plans import plan_page, planned, render_plan, work
 
 MAC = parse_mac("M5 16GB")
 
@@ -143,7 +142,7 @@ def test_table_chart_and_page() -> None:
     assert batch_rows(one).columns == ("batch", "a step", "80 %", "samples/s", "80 %", "speed", "bound by")
     assert [row[0] for row in batch_rows(one).rows] == ["2", "4", "8 (script's)", "16", "32", "64", "100"]
     shown = render_plan(one, verbose=True)
-    assert "Batch against samples a second  on M5 16GB, predicted, with 80 % intervals" in shown
+    assert "Batch against samples a second  predicted, with 80 % intervals\n  M5 16GB\n  batch 2 " in shown
     assert "batch 100  " in shown
     two = planned("M5 16GB", "M3 Pro 18GB")
     assert {row[0] for row in batch_rows(two).rows} == {"M5 16GB", "M3 Pro 18GB"}

@@ -13,9 +13,9 @@ from anymps.commands._plan_output import write_plan
 from anymps.cost import speed_ratio
 from anymps.plan import Choice, NoLarger, Outcome, Own, Plan, Row, Verdict, representative, step_times
 from anymps.plan._times import mac_time
-from anymps.report import plan_json, plan_page, render_plan
+from anymps.report import plan_json
 from anymps.report.plan._choice_words import by_memory, choice_rows, more, said
-from plans import GIB, planned, resting
+from plans import GIB, plan_page, planned, render_plan, resting
 from processes import run_command
 from test_report_forms import validator
 from test_report_html import Page
@@ -57,7 +57,7 @@ def test_the_answer_is_the_first_screen() -> None:
     assert first + 21 <= 30
     short, whole = render_plan(planned()), render_plan(planned(), verbose=True)
     assert whole.startswith(short.partition("\nWhat if")[0])
-    for section in ("What fills the memory", "The peak on each Mac", "A step on each chip", "Limits of this plan"):
+    for section in ("What fills the memory", "What the memory allows", "A step on each chip", "Limits of this plan"):
         assert section in whole
         assert section not in short
     assert not set("█░●┃") & set(short)

@@ -15,10 +15,11 @@ import pytest
 
 from anymps.plan import NoLarger, Recovery
 from anymps.record import MemoryStory
-from anymps.report import plan_json, plan_page, print_plan, render_plan
-from anymps.report.plan._chart import ASCII, BLOCKS, glyphs_for, memory_chart
+from anymps.report import plan_document, plan_json, print_document, rendered
+from anymps.report.document import ASCII, BLOCKS, glyphs_for
+from anymps.report.plan._chart import memory_chart
 from anymps.report.plan._words import fixes
-from plans import EVIL, evil, planned, resting
+from plans import EVIL, evil, plan_page, planned, render_plan, resting
 from test_report_forms import comparable, validator
 from test_report_html import Page
 
@@ -34,11 +35,14 @@ def expected() -> dict[str, str]:
         "plan.txt": render_plan(planned(), width=80, verbose=True),
         "plan-ascii.txt": render_plan(planned("M1 8GB"), width=80, glyphs=ASCII, verbose=True),
         "plan.json": plan_json(planned()),
+        "plan.markdown": "".join(rendered(plan_document(planned()), "markdown")),
         "plan.html": comparable("html", plan_page(planned())),
     }
 
 
-@pytest.mark.parametrize("name", ["plan-short.txt", "plan.txt", "plan-ascii.txt", "plan.json", "plan.html"])
+@pytest.mark.parametrize(
+    "name", ["plan-short.txt", "plan.txt", "plan-ascii.txt", "plan.json", "plan.html", "plan.markdown"]
+)
 def test_a_plan_in_this_form_is_this(name: str) -> None:
     """Every section, whole."""
     assert expected()[name] == (EXPECTED / name).read_text(encoding="utf-8")
@@ -76,7 +80,7 @@ def test_what_cannot_be_encoded_is_drawn_in_ascii(encoding: str, glyphs: object)
     if encoding != "?":
         written = io.BytesIO()
         stream = io.TextIOWrapper(written, encoding=encoding)
-        print_plan(planned(), stream, verbose=True)
+        print_document(plan_document(planned()), stream)
         stream.flush()
         text = written.getvalue().decode(encoding)
         assert text == render_plan(planned(), glyphs=glyphs, verbose=True)  # type: ignore[arg-type]

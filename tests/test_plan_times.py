@@ -11,9 +11,8 @@ from anymps.cost import Happening, OperatorCall
 from anymps.forecast import StepWork
 from anymps.mac import all_macs
 from anymps.plan import Kind, Outcome, Verdict, representative, step_times
-from anymps.report import plan_page, render_plan
 from anymps.report.plan._words import time_rows
-from plans import planned
+from plans import plan_page, planned, render_plan
 
 BASE = planned().base
 

@@ -77,6 +77,7 @@ def test_a_cell_is_recorded_and_shows_its_report(cells: list[Any]) -> None:
     assert "Change first: cell 1, line 7" in data["text/plain"]
     assert data["text/html"].startswith('<iframe srcdoc="&lt;!doctype html&gt;')
     assert 'sandbox="allow-scripts"' in data["text/html"]
+    assert data["text/markdown"].startswith("### Would run on ")
 
 
 def test_a_cell_that_raises(cells: list[Any]) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from anymps.findings import find
 from anymps.record import Recording
-from anymps.report import compare, diff_document, plan_page, rendered, renderer
-from plans import evil, planned, resting
+from anymps.report import compare, diff_document, rendered, renderer
+from plans import evil, plan_page, planned, resting
 from recordings import hostile, refusing, small, training
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ from anymps.commands._torch_option import torch_option
     "--report-to",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write all of the plan to this file: .html, .json, else text.",
+    help="Write all of the plan to this file: .html, .md, .json, else text.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show all that the plan knows, not only which Mac.")
 @click.option("--measure", hidden=True)

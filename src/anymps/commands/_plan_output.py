@@ -5,13 +5,15 @@ from __future__ import annotations
 __all__ = ["write_plan"]
 
 import sys
-from io import StringIO
 from pathlib import Path
+from typing import Final
 
 from anymps._atomic import replace_text
 from anymps._errors import UsageError
 from anymps.plan import Plan
-from anymps.report import plan_json, plan_page, print_plan
+from anymps.report import plan_document, plan_json, print_document, rendered
+
+_FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a file's ending; else text
 
 
 def write_plan(plan: Plan, path: Path | None, *, verbose: bool = False) -> None:
@@ -20,16 +22,11 @@ def write_plan(plan: Plan, path: Path | None, *, verbose: bool = False) -> None:
     Raises UsageError if the file cannot be written.
     """
     if path is None:
-        print_plan(plan, sys.stdout, verbose=verbose)
+        print_document(plan_document(plan, short=not verbose), sys.stdout)
         return
-    if path.suffix == ".json":
-        text = plan_json(plan)
-    elif path.suffix in (".html", ".htm"):
-        text = plan_page(plan)
-    else:
-        print_plan(plan, shown := StringIO(), verbose=True)
-        text = shown.getvalue()
+    form = _FORMS.get(path.suffix, "terminal")
+    pieces = [plan_json(plan)] if path.suffix == ".json" else rendered(plan_document(plan), form)
     try:
-        replace_text(path, text)
+        replace_text(path, pieces)
     except OSError as error:
         raise UsageError(f"the plan cannot be written to {path}: {error.strerror or error}") from error

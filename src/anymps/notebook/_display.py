@@ -13,7 +13,7 @@ from anymps.plan import Plan
 from anymps.record import Recording
 
 with own_imports():  # a notebook may have a `rich.py` beside it
-    from anymps.report import Diff, diff_document, plan_page, render_plan, render_summary, rendered, renderer
+    from anymps.report import Diff, diff_document, plan_document, render_summary, rendered, renderer
 
 # Scripts of the page itself run, and reach nothing of the notebook.
 _STYLE = "width: 100%; height: 640px; border: 1px solid #8884"
@@ -23,19 +23,28 @@ _FRAME = '<iframe srcdoc="{}" sandbox="allow-scripts" style="' + _STYLE + '"></i
 def html(thing: Recording | Plan | Diff) -> str:
     """The page of a recording, a plan or a comparison as a frame for a notebook."""
     with as_it_was():
-        if isinstance(thing, Recording):
-            page = "".join(renderer("html").pieces(thing, _findings(thing)))
-        elif isinstance(thing, Plan):
-            page = plan_page(thing)
-        else:
-            page = "".join(rendered(diff_document(thing), "html"))
-    return _FRAME.format(escape(page))
+        return _FRAME.format(escape(_whole(thing, "html")))
+
+
+def markdown(thing: Recording | Plan | Diff) -> str:
+    """The same as Markdown, for viewers that show no frames."""
+    with as_it_was():
+        return _whole(thing, "markdown")
+
+
+def _whole(thing: Recording | Plan | Diff, form: str) -> str:
+    if isinstance(thing, Recording):
+        return "".join(renderer(form).pieces(thing, _findings(thing)))
+    return "".join(rendered(plan_document(thing) if isinstance(thing, Plan) else diff_document(thing), form))
 
 
 def text(thing: Recording | Plan) -> str:
     """The same for a terminal: of a recording the short report."""
     with as_it_was():
-        shown = render_plan(thing) if isinstance(thing, Plan) else render_summary(thing, _findings(thing))
+        if isinstance(thing, Plan):
+            shown = "".join(rendered(plan_document(thing, short=True), "terminal"))
+        else:
+            shown = render_summary(thing, _findings(thing))
     return shown.rstrip("\n")
 
 
@@ -43,6 +52,7 @@ def register(formatter: Any) -> None:
     """Show recordings, plans and comparisons so, wherever this IPython `DisplayFormatter` shows something."""
     for kind in (Recording, Plan, Diff):
         formatter.formatters["text/html"].for_type(kind, html)
+        formatter.formatters["text/markdown"].for_type(kind, markdown)
     for kind in (Recording, Plan):
         formatter.formatters["text/plain"].for_type(kind, lambda thing, printer, _: printer.text(text(thing)))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anymps.report._rule_page import rule_page
     from anymps.report.diff import Diff, compare, diff_document, render_diff_json
     from anymps.report.document import READ_FORMS, Document, print_document, rendered
-    from anymps.report.plan import plan_json, plan_page, print_plan, render_plan
+    from anymps.report.plan import plan_document, plan_json
     from anymps.report.run import (
         FORMATS,
         Renderer,
@@ -43,15 +43,13 @@ __all__ = [
     "compare",
     "diff_document",
     "page_renderer",
+    "plan_document",
     "plan_json",
-    "plan_page",
     "plural",
     "print_document",
-    "print_plan",
     "print_summary",
     "print_terminal",
     "render_diff_json",
-    "render_plan",
     "render_summary",
     "render_terminal",
     "rendered",
@@ -71,7 +69,7 @@ if not TYPE_CHECKING:
             "_rule_page": "rule_page",
             "diff": "Diff compare diff_document render_diff_json",
             "document": "READ_FORMS Document print_document rendered",
-            "plan": "plan_json plan_page print_plan render_plan",
+            "plan": "plan_document plan_json",
             "run": (
                 "FORMATS Renderer Running TerminalRenderer page_renderer print_summary print_terminal "
                 "render_summary render_terminal renderer"

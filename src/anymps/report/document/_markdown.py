@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from html import escape
 
 from anymps.report._text import clean, plural
 from anymps.report.document._glyphs import BLOCKS
@@ -59,8 +60,7 @@ def escaped(sentence: str) -> str:
 
 
 def _plain(part: str) -> str:
-    part = part.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _SPECIAL.sub(r"\\\1", part).replace("@", "&#64;")
+    return _SPECIAL.sub(r"\\\1", escape(part, quote=False)).replace("@", "&#64;")
 
 
 def _code(part: str) -> str:
@@ -81,7 +81,8 @@ def _fenced(lines: str, language: str) -> str:
 
 def _folded(heading: str, blocks: Sequence[str]) -> Iterator[str]:
     """What is read second: GitHub shows the heading, and the rest after a click."""
-    yield f"\n<details><summary>{_plain(heading)}</summary>\n"
+    title = escape(heading.replace("`", ""), quote=False).replace("@", "&#64;")  # Markdown means nothing amid HTML
+    yield f"\n<details><summary>{title}</summary>\n"
     for block in blocks:
         yield f"\n{block}"
     yield "\n</details>\n"

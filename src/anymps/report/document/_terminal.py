@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -44,10 +45,14 @@ def _parts(document: Document, width: int, glyphs: Glyphs) -> Iterator[Renderabl
     for section, blocks in document.shown(Form.TERMINAL):
         if section.called:
             yield from heading(section.called, section.remark, empty=document.dense or not blocks)
+        elif section is not document.sections[0]:
+            yield Text()
         for number, block in enumerate(blocks):
             if number and not (isinstance(block, Note) and block.brief):
                 yield Text()
-            yield from _block(block, width, glyphs)
+            parts = _block(block, width, glyphs)
+            flush = isinstance(block, Prose) and not section.called
+            yield from (part.renderable for part in parts if isinstance(part, Padding)) if flush else parts
 
 
 def _block(block: Block, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
@@ -78,6 +83,8 @@ def _prose(prose: Prose) -> Iterator[RenderableType]:
 
 
 def _table(table: Table, width: int) -> Iterator[RenderableType]:
+    if table.narrow is not None:
+        table = table.narrow(width - 4)
     if table.title:
         yield from list(heading(table.title, table.remark, empty=True))[1:]
     if table.intro:

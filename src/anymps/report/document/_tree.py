@@ -90,8 +90,9 @@ class Table:
     """Rows of cells, then `sums`, or rows `beyond` them; `head` is the column that names a row.
 
     The words: `caption` on a page, `title` in text, `intro` before and `rest` after the table. A table that is not
-    `headed` shows no names of columns in a terminal, `bars` are shares that a terminal draws behind the rows. A page
-    lets its reader sort by the columns of one that is `sorted_by` one of them, and folds one with a `fold`.
+    `headed` shows no names of columns in a terminal, `bars` are shares that a terminal draws behind the rows, `narrow`
+    gives the table for so many characters. A page lets its reader sort by the columns of one that is `sorted_by` one of
+    them, and folds one with a `fold`.
     """
 
     anchor: str
@@ -109,6 +110,7 @@ class Table:
     bars: tuple[float, ...] = ()
     sorted_by: str = ""
     fold: str = ""
+    narrow: Callable[[int], Table] | None = None
     forms: Form = Form.ALL
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from anymps._text import duration_short
 from anymps.record import Category, Sample
 from anymps.report import _text as text
+from anymps.report.document import Glyphs
 from anymps.report.plan._words import HIGH, LOW, needed
 
 if TYPE_CHECKING:
@@ -25,35 +26,6 @@ WIDEST: Final = 78
 
 _HEIGHT = 12
 _PAST_LIMIT = 4  # columns behind the limit's line, for peaks beyond it
-
-
-@dataclass(frozen=True)
-class Glyphs:
-    """The characters of the drawings; `bands` in the order of `Category`."""
-
-    bands: str
-    bar: str
-    more: str
-    working_set: str
-    low: str
-    limit: str
-    peak: str
-    floor: str
-    step: str
-    dot: str
-
-
-BLOCKS: Final = Glyphs("█▓▒╳░▞·?", "█", "▶", "│", "┊", "┃", "▼", "─", "┴", "●")
-ASCII: Final = Glyphs("PGOBAHT?", "#", ">", "|", ":", "!", "v", "-", "+", "o")
-
-
-def glyphs_for(encoding: str) -> Glyphs:
-    """Blocks where the encoding has them, else ASCII."""
-    try:
-        "".join(vars(BLOCKS).values()).encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return ASCII
-    return BLOCKS
 
 
 @dataclass(frozen=True)

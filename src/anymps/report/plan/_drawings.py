@@ -124,7 +124,8 @@ def times_drawing(plan: Plan) -> dict[str, Any] | None:
         )
         for name, time in timed
     ]
-    return _intervals(rows, "How long a step takes", lambda seconds: duration_short(1e9 * seconds))
+    what = "The predicted time of a step and its 80 % interval"
+    return _intervals(rows, "How long a step takes", what, lambda seconds: duration_short(1e9 * seconds))
 
 
 def batch_drawings(plan: Plan) -> list[dict[str, Any]]:
@@ -135,14 +136,15 @@ def batch_drawings(plan: Plan) -> list[dict[str, Any]]:
             (f"batch {it.batch:,}: {rate(it.samples)} samples a second", it.low, it.samples, it.high)
             for it in batches.rows
         ]
-        drawing = _intervals(rows, f"Samples a second on {batches.mac.name}", lambda number: f"{number:,g}/s")
+        what = "Predicted samples a second by batch size, and their 80 % interval"
+        drawing = _intervals(rows, f"Samples a second on {batches.mac.name}", what, lambda number: f"{number:,g}/s")
         if drawing is not None:
             drawings.append({"name": batches.mac.name, "drawing": drawing})
     return drawings
 
 
 def _intervals(
-    values: Sequence[tuple[str, float, float, float]], what: str, said_as: Callable[[float], str]
+    values: Sequence[tuple[str, float, float, float]], label: str, what: str, said_as: Callable[[float], str]
 ) -> dict[str, Any] | None:
     """A row for each name with its low, middle and high value, and the names of the axis."""
     if not values:
@@ -157,7 +159,8 @@ def _intervals(
         if 4 <= at <= 96 and (not kept or at - kept[-1][0] >= _TICK):
             kept.append((at, name))
     return {
-        "label": f"{what}. {'; '.join(str(row['name']) for row in rows)}. The table holds the numbers.",
+        "label": f"{label}. {'; '.join(str(row['name']) for row in rows)}. The table holds the numbers.",
+        "what": what,
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
         "ticks": [{"at": at, "name": name} for at, name in kept],
