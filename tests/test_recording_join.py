@@ -21,6 +21,7 @@ from anymps.record import (
     Wait,
     join,
 )
+from anymps.report._words import environment
 
 META: dict[str, object] = {"torch_version": "2.13.0", "mac": "M1 8GB", "environment": {"PYTORCH_X": "1"}}
 
@@ -78,6 +79,20 @@ def test_each_process_keeps_its_own() -> None:
         ("aten::to", "TypeError", 3, {"event": 1, "name": "x"}),
         ("aten::to", "TypeError", 4, {"event": 1, "name": "x"}),
     ]
+
+
+def test_the_card_of_each_process() -> None:
+    """Ranks on several NVIDIA cards, or on one: a report tells which computed for whom."""
+    h100 = "NVIDIA H100 80GB HBM3"
+    apart = joined(*(worker(card=f"cuda:{number % 2}, {h100}", virtual=True) for number in range(3)))
+    assert [part.card for part in apart.parts] == [f"cuda:{number}, {h100}" for number in (0, 1, 0)]
+    assert dict(environment(apart))["device"] == (
+        f"virtual: computed on cuda:0, {h100} (gw0, gw2), on cuda:1, {h100} (gw1) by the rules of MPS"
+    )
+    shared = joined(*(worker(card=f"cuda:0, {h100}", virtual=True) for _ in range(3)))
+    assert dict(environment(shared))["device"] == f"virtual: computed on cuda:0, {h100} by the rules of MPS"
+    plain = joined(worker(virtual=True), worker(virtual=True))
+    assert dict(environment(plain))["device"] == "virtual: computed on this machine by the rules of MPS"
 
 
 def test_queues_end_with_their_process() -> None:

@@ -330,6 +330,7 @@ class Capture:
             "rounds": self._habits,
             **({"steps": [self._part.first, self._part.last]} if self._part is not None else {}),
             "threads": torch.get_num_threads(),
+            **({"card": f"cuda:{card.number}, {card.name}"} if (card := current.card) is not None else {}),
             "environment": _environment(),
         }
 

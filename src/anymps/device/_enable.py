@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
+from anymps.device._cards import take_card, too_small
 from anymps.device._launched import (
     ON_A_MAC,
     check_kernels_again,
@@ -29,6 +30,7 @@ from anymps.rules import check_supported, installed_torch
 from anymps.rules.faults import hazard_table, hazards
 
 if TYPE_CHECKING:
+    from anymps.device._driver import Card
     from anymps.device._native import NativeCore
     from anymps.metal.kernels import Metallib
     from anymps.rules import TorchVersion
@@ -38,10 +40,12 @@ FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
 MAC_VARIABLE = "ANYMPS_MAC"
 STRICT_COPIES_VARIABLE = "ANYMPS_STRICT_COPIES"
 CUDA_VARIABLE = "ANYMPS_CUDA_AS_MPS"
+SUBSTRATE_VARIABLE = "ANYMPS_SUBSTRATE"
 ALONE_VARIABLE = "ANYMPS_ALONE"
 # What `substrate` may be, each a file `native/device/<name>_substrate.cpp`, with what the banner says of it.
 SUBSTRATES = {
     "host": "computed on this machine's CPU",
+    "cuda": "computed on an NVIDIA card",
     "shape": "shapes only, nothing is computed",
 }
 
@@ -52,8 +56,9 @@ class State:
 
     `virtual` tells a device made here from a Mac's own; `mac` is the Mac that the virtual device plays (None on a real
     one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version; `substrate` is
-    `host`, or `shape` where tensors have no values; `cuda_as_mps` whether mps answers for CUDA; `kernels` is `real`
-    where PyTorch's own kernels compute what their launches are described for, else `cpu`.
+    `host`, `cuda` where the NVIDIA card `card` computes, or `shape` where tensors have no values; `cuda_as_mps` whether
+    mps answers for CUDA; `kernels` is `real` where PyTorch's own kernels compute what their launches are described for,
+    else `cpu`.
     """
 
     virtual: bool
@@ -63,6 +68,7 @@ class State:
     substrate: str = "host"
     cuda_as_mps: bool = False
     kernels: str = "cpu"
+    card: Card | None = None
 
 
 _enabling = threading.Lock()
@@ -135,8 +141,9 @@ def enable(
     loaded, and plays `mac`: a `Mac`, a text such as `"M3 Pro 18GB, macOS 15.4"`, else the variable `ANYMPS_MAC`, else a
     default. `fallback` answers for `PYTORCH_ENABLE_MPS_FALLBACK`, which is read here (the real backend reads it when
     torch is loaded). `require` is `"real"` or `"virtual"`. `substrate` is `"host"`, where the CPU computes
-    (the default), or `"shape"`, where tensors have shapes and memory but no values: for plans. `quiet` leaves out the
-    line on stderr that says what the device is; it is for programs that run nothing of the user's on it.
+    (the default), `"cuda"`, where an NVIDIA card does (docs/gpu.md), or `"shape"`, where tensors have shapes and memory
+    but no values: for plans; else the variable `ANYMPS_SUBSTRATE`, which is host or cuda. `quiet` leaves out the line
+    on stderr that says what the device is; it is for programs that run nothing of the user's on it.
 
     `start_method` is how `multiprocessing` and the workers of a DataLoader start on the virtual device, where the
     program does not choose: `"spawn"`, `"fork"` or `"forkserver"`, else the variable `ANYMPS_START_METHOD`, else
@@ -160,12 +167,15 @@ def enable(
     if `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
     EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device),
     if another Mac, another substrate or other kernels are already in play, if there is nothing that real kernels could
-    run on, or for a start method that there is not; KernelsError for real kernels that were not added.
+    run on, if no NVIDIA card can compute, or for a start method that there is not; KernelsError for real kernels that
+    were not added.
     """
     if require not in (None, "real", "virtual"):
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
     if substrate is not None and substrate not in SUBSTRATES:
         raise EnableError(f"anymps: substrate must be {' or '.join(map(repr, SUBSTRATES))}, not {substrate!r}")
+    if _state is None:
+        substrate = _substrate_asked_for(substrate)
     wanted = kernels_asked_for(kernels, substrate)
     with _enabling:  # several threads may ask; one of them does it
         method, first = choose_start_method(start_method), _state is None
@@ -202,6 +212,16 @@ def _alone_asked_for() -> bool:
     if text not in ("", "0", "1"):
         raise EnableError(f"anymps: {ALONE_VARIABLE}={text!r} must be 1 or 0")
     return text == "1"
+
+
+def _substrate_asked_for(asked: str | None) -> str | None:
+    """The substrate asked for, else that of the environment; None where neither names one."""
+    if asked is not None:
+        return asked
+    text = os.environ.get(SUBSTRATE_VARIABLE, "")
+    if text not in ("", "host", "cuda"):
+        raise EnableError(f"anymps: {SUBSTRATE_VARIABLE}={text!r} must be host or cuda")
+    return text or None
 
 
 def _answer_cuda(wanted: bool) -> State:
@@ -252,12 +272,18 @@ def _enable(
         return _state
     if require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
+    card = take_card() if substrate == "cuda" else None  # before anything is built
     metallib = open_real_kernels(version) if kernels == "real" else None
     _install(version, chosen, allowed, substrate or "host", metallib)
     native().hold_back_copies(strict)
-    _state = State(True, chosen, allowed, torch.__version__, substrate or "host", kernels=kernels or "cpu")
+    _state = State(True, chosen, allowed, torch.__version__, substrate or "host", kernels=kernels or "cpu", card=card)
+    if substrate in ("host", "cuda"):
+        os.environ[SUBSTRATE_VARIABLE] = substrate  # child processes do the same
     if not quiet:
         print(banner(replace(_state, cuda_as_mps=cuda)), file=sys.stderr, flush=True)
+        note = "" if card is None else too_small(card, chosen.recommended_max_memory)
+        if note:
+            print(f"anymps: {note}", file=sys.stderr, flush=True)
     return _state
 
 
@@ -266,6 +292,7 @@ def banner(current: State) -> str:
     if not current.virtual or current.mac is None:
         return f"anymps: real mps device, torch {current.torch}"
     how = SUBSTRATES[current.substrate] + (" and by PyTorch's own kernels" if current.kernels == "real" else "")
+    how += f" (cuda:{current.card.number}, {current.card.name})" if current.card is not None else ""
     how += ", answers for cuda" if current.cuda_as_mps else ""
     return f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, {how}; not a real Mac"
 

@@ -24,7 +24,7 @@ _core: NativeCore | None = None
 def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
     """`real`, `cpu`, or None where nobody asked. What was asked for is the environment's for child processes.
 
-    Raises EnableError for another word, and for real kernels on a substrate that computes nothing.
+    Raises EnableError for another word, and for real kernels on a substrate that does not compute on the CPU.
     """
     text = asked if asked is not None else os.environ.get(KERNELS_VARIABLE, "").strip() or None
     if text is not None and text not in KERNELS:
@@ -34,6 +34,10 @@ def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
         if asked == "real":
             raise EnableError("anymps: kernels='real' computes, and substrate='shape' computes nothing: choose one")
         return None  # a plan of a program that runs so
+    if substrate == "cuda" and text == "real":
+        raise EnableError(
+            "anymps: real kernels run on this machine's CPU, and the cuda substrate computes on a card: choose one"
+        )
     if asked is not None:
         os.environ[KERNELS_VARIABLE] = asked
     return text

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anymps._errors import EnableError
+from anymps.device._cards import RANK_VARIABLE
 from anymps.mac import Mac
 
 START_METHOD_VARIABLE: Final = "ANYMPS_START_METHOD"
@@ -34,7 +35,7 @@ _SWITCH_ON: Final = (
     "import sys, pickle\n"
     "sys.path[:] = path\n"
     "from anymps.device._started import switch_on\n"
-    "switch_on(pickle.loads(mac), method, mark)\n"
+    "switch_on(pickle.loads(mac), method, mark, rank)\n"
 )
 
 _given: tuple[Mac, str] | None = None
@@ -73,10 +74,24 @@ def _hand_on() -> None:
     def with_device(name: str) -> dict[str, Any]:
         data: dict[str, Any] = original(name)
         if _given is not None:
-            data = {"anymps": _Device(*_given, data.get("sys_path", sys.path), _place_of_mark()), **data}
+            started = sys._getframe(1).f_locals.get("process_obj")  # as each way to start anew calls it
+            device = _Device(*_given, data.get("sys_path", sys.path), _place_of_mark(), _rank_of(started))
+            data = {"anymps": device, **data}
         return data
 
     vars(multiprocessing.spawn)["get_preparation_data"] = with_device
+
+
+def _rank_of(process: Any) -> str:
+    """The number of a new process among those that share NVIDIA cards; empty where it shares its parent's.
+
+    So do the workers of a DataLoader, and all that a process starts which has a number itself.
+    """
+    target = getattr(process, "_target", None)
+    if os.environ.get(RANK_VARIABLE) or getattr(target, "__module__", "") == "torch.utils.data._utils.worker":
+        return ""
+    identity = getattr(process, "_identity", ())
+    return str(identity[-1] - 1) if identity else ""
 
 
 def _place_of_mark() -> str:
@@ -107,10 +122,10 @@ def children_used_mps() -> bool:
 class _Device:
     """Switches the device on where it is unpickled."""
 
-    def __init__(self, mac: Mac, method: str, path: list[str], mark: str) -> None:
+    def __init__(self, mac: Mac, method: str, path: list[str], mark: str, rank: str) -> None:
         home = str(Path(__file__).resolve().parents[2])
         path = [home, *(it for it in path if it)]
-        self._names = {"mac": pickle.dumps(mac), "method": method, "path": path, "mark": mark}
+        self._names = {"mac": pickle.dumps(mac), "method": method, "path": path, "mark": mark, "rank": rank}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exec, (_SWITCH_ON, self._names)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from anymps._errors import AnympsError
+from anymps.device._cards import RANK_VARIABLE
 from anymps.device._enable import enable, native
 from anymps.device._sharing import tell_of_unsent_batches
 from anymps.device._start_method import leave_mark_of
 from anymps.mac import Mac
 
 
-def switch_on(mac: Mac, method: str, mark: str) -> None:
-    """Have the parent's device, and leave `mark` when it is used. Where that fails the process goes on without."""
+def switch_on(mac: Mac, method: str, mark: str, rank: str) -> None:
+    """Have the parent's device, and leave `mark` when it is used. Where that fails the process goes on without.
+
+    `rank` tells processes that share NVIDIA cards apart; empty for one that has its parent's card.
+    """
     leave_mark_of(mark)
+    if rank:
+        os.environ[RANK_VARIABLE] = rank
     try:
         enable(mac, quiet=True, start_method=method)
         native().mark_first_use(mark)

@@ -18,7 +18,7 @@ from anymps.record._recording import Recording
 from anymps.record._writer import RecordingWriter
 from anymps.record.format import ALLOCATION, ENTRY
 
-_OWN = ("process", "started", "wall_seconds", "ending")  # facts of each process
+_OWN = ("process", "started", "wall_seconds", "ending", "card")  # facts of each process
 _CHUNK = 16384  # entries: 1 MiB
 _NODE_LIMIT = 1 << 48  # of autograd: larger numbers are none, and adding to them could leave 64 bits
 

@@ -87,7 +87,7 @@ class Recording:
             self.close()
             raise
         parts = cast("list[dict[str, Any]]", self._meta.get("parts", []))
-        self.parts = tuple(Part(it["name"], it["begin_ns"], it["complete"]) for it in parts)
+        self.parts = tuple(Part(it["name"], it["begin_ns"], it["complete"], it.get("card", "")) for it in parts)
         self.complete = self._meta.get("complete") is True and all(part.complete for part in self.parts)
 
     @classmethod

@@ -245,6 +245,7 @@ def _parts(value: object) -> bool:
         and _text(part.get("name"))
         and _whole(part.get("begin_ns"))
         and _truth(part.get("complete"))
+        and _text(part.get("card", ""))
         for part in value
     )
 

@@ -165,7 +165,8 @@ def environment(recording: Recording) -> list[tuple[str, str]]:
     """What the recording was made with, as pairs of name and value; what is not known is left out."""
     meta = recording.meta
     virtual, fallback, arguments = meta.get("virtual"), meta.get("fallback"), meta.get("arguments")
-    device = "real" if virtual is False else "virtual: computed on this machine by the rules of MPS"
+    computed = _cards(recording) or "on this machine"
+    device = "real" if virtual is False else f"virtual: computed {computed} by the rules of MPS"
     words = [path(fact(recording, "script"), fact(recording, "directory"))]
     if isinstance(arguments, list):
         words += [clean(str(argument)) for argument in arguments]
@@ -184,6 +185,17 @@ def environment(recording: Recording) -> list[tuple[str, str]]:
         ("recorded", ", ".join(part for part in (fact(recording, "started"), recorded) if part)),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _cards(recording: Recording) -> str:
+    """Which NVIDIA cards have computed, each with its processes where several did; empty if the CPU has."""
+    ranks: dict[str, list[str]] = {}
+    for part in recording.parts:
+        ranks.setdefault(clean(part.card), []).append(clean(part.name))
+    card = fact(recording, "card")
+    if card or list(ranks) == [""]:
+        return f"on {card}" if card else ""
+    return "".join(f"on {card or 'the CPU'} ({', '.join(names)}), " for card, names in ranks.items()).removesuffix(", ")
 
 
 def _part_words(steps: object, seen: object, recording: Recording) -> str:

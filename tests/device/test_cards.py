@@ -1,0 +1,283 @@
+"""The NVIDIA card of a process: which it is, and in one line why there is none; a made-up driver answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from anymps import EnableError
+from anymps.device import _cards, _driver
+from anymps.device._cards import Cards, card_of, rank_here, take_card, too_small
+from anymps.device._driver import Card, Driver
+from processes import run_command
+
+GIB = 1 << 30
+CARD = Card(0, "NVIDIA H100 80GB HBM3", 80 * GIB, 79 * GIB, (9, 0))
+FOUND = Cards("2.11.0+cu130", "13.0", ("sm_75", "sm_80", "sm_90"), Driver((13, 0), (CARD,)))
+RANKS = (
+    *("LOCAL_RANK", "RANK", "PYTEST_XDIST_WORKER", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"),
+    *(_cards.RANK_VARIABLE, _cards.CARDS_VARIABLE),
+)
+
+Answer = Callable[[Cards], None]
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
+    """Says what the machine has; the process is no rank."""
+    for name in RANKS:
+        monkeypatch.delenv(name, raising=False)
+    return lambda found: monkeypatch.setattr(_cards, "look", lambda: found)
+
+
+def driver(**changes: object) -> Cards:
+    """The machine with another driver."""
+    assert FOUND.driver is not None
+    return replace(FOUND, driver=replace(FOUND.driver, **changes))
+
+
+NONE_TO_BE_HAD = [
+    pytest.param(
+        replace(FOUND, torch="2.13.0+cpu", torch_cuda=None, driver=None),
+        "anymps: the cuda substrate needs a torch that is built for CUDA, and 2.13.0+cpu is not: install that build "
+        "(pytorch.org/get-started), or use the host substrate",
+        id="torch without CUDA",
+    ),
+    pytest.param(
+        replace(FOUND, driver=None),
+        "anymps: the cuda substrate needs NVIDIA's driver, and libcuda.so.1 cannot be loaded: install the driver, or "
+        "start the container with its cards (docker run --gpus all)",
+        id="no driver",
+    ),
+    pytest.param(
+        driver(cuda=(12, 4)),
+        "anymps: NVIDIA's driver is too old: it serves CUDA 12.4, and torch 2.11.0+cu130 is built for 13.0: update the "
+        "driver, or install a torch for CUDA 12",
+        id="old driver",
+    ),
+    pytest.param(
+        driver(cards=(), error="error 803, system has unsupported display driver / cuda driver combination"),
+        "anymps: NVIDIA's driver gives no card (error 803, system has unsupported display driver / cuda driver "
+        "combination): run nvidia-smi, which asks the same driver",
+        id="driver fails",
+    ),
+    pytest.param(
+        driver(cards=()),
+        "anymps: the cuda substrate needs an NVIDIA card, and this machine has none: use the host substrate",
+        id="no card",
+    ),
+    pytest.param(
+        replace(driver(cards=()), visible=""),
+        "anymps: the cuda substrate needs an NVIDIA card, and CUDA_VISIBLE_DEVICES='' shows none: unset it, or name a "
+        "card by its number",
+        id="hidden cards",
+    ),
+    pytest.param(
+        driver(cards=(replace(CARD, free=GIB // 2),)),
+        "anymps: card 0 (NVIDIA H100 80GB HBM3) is full: other processes have 79.5 of 80.0 GiB. End them (nvidia-smi "
+        "names them), or choose another card with CUDA_VISIBLE_DEVICES",
+        id="full card",
+    ),
+    pytest.param(
+        driver(cards=(replace(CARD, name="Tesla V100", capability=(7, 0)),)),
+        "anymps: torch 2.11.0+cu130 has no kernels for card 0 (Tesla V100), whose instructions are of version 7.0: "
+        "install a torch that has (its own are sm_75, sm_80, sm_90), or choose another card with CUDA_VISIBLE_DEVICES",
+        id="old card",
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "text"), NONE_TO_BE_HAD)
+def test_no_card_can_be_had(answer: Answer, found: Cards, text: str) -> None:
+    """One line each says why, and what to do."""
+    answer(found)
+    with pytest.raises(EnableError) as raised:
+        take_card()
+    assert str(raised.value) == text
+
+
+@pytest.mark.parametrize(
+    ("architectures", "capability", "served"),
+    [
+        (("sm_80",), (8, 6), True),  # a newer card of the same generation
+        (("sm_86",), (8, 0), False),
+        (("sm_80",), (9, 0), False),
+        (("sm_80", "compute_80"), (9, 0), True),  # the driver translates
+        (("sm_90a",), (9, 0), True),
+        (("sm_100",), (10, 0), True),
+        (("sm_120", "compute_120"), (10, 0), False),
+        ((), (9, 0), True),  # a build that tells nothing
+    ],
+)
+def test_kernels_for_a_card(
+    answer: Answer, architectures: tuple[str, ...], capability: tuple[int, int], served: bool
+) -> None:
+    """A build has kernels for cards of its own generations, and for newer ones where the driver can translate."""
+    answer(replace(driver(cards=(replace(CARD, capability=capability),)), architectures=architectures))
+    if served:
+        assert take_card().capability == capability
+    else:
+        with pytest.raises(EnableError, match="has no kernels for card 0"):
+            take_card()
+
+
+def test_an_unknown_share_of_memory_is_no_reason(answer: Answer) -> None:
+    """Where NVML says nothing the card is tried."""
+    answer(driver(cards=(replace(CARD, free=None),)))
+    assert take_card().free is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank"),
+    [
+        ({}, 0),
+        ({"LOCAL_RANK": "3", "RANK": "11"}, 3),
+        ({"PYTEST_XDIST_WORKER": "gw12"}, 12),
+        ({"PYTEST_XDIST_WORKER": "master"}, 0),
+        ({"LOCAL_RANK": "1", "PYTEST_XDIST_WORKER": "gw5"}, 1),  # torchrun, in a test
+        ({_cards.RANK_VARIABLE: "2", "SLURM_LOCALID": "0"}, 2),  # mp.spawn, in a job
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "6", "RANK": "14"}, 6),
+        ({"SLURM_LOCALID": "4"}, 4),
+        ({"RANK": "5"}, 5),
+    ],
+)
+def test_the_number_of_a_process(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], rank: int
+) -> None:
+    """As its launcher says it; torchrun before pytest-xdist, that before the parent's."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert rank_here() == rank
+
+
+@pytest.mark.parametrize(
+    ("there", "made_up", "cards"),
+    [
+        (8, "", [0, 1, 2, 3, 4, 5, 6, 7]),
+        (1, "", [0] * 8),
+        (3, "", [0, 1, 2, 0, 1, 2, 0, 1]),
+        (8, "2", [0, 1, 0, 1, 0, 1, 0, 1]),  # only the first two
+        (2, "8", [0, 1, 0, 1, 0, 1, 0, 1]),  # more than there are
+    ],
+)
+def test_eight_ranks(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, there: int, made_up: str, cards: list[int]
+) -> None:
+    """Each takes card `rank % cards`; `ANYMPS_CARDS` is another number of cards."""
+    monkeypatch.setenv(_cards.CARDS_VARIABLE, made_up)
+    assert [card_of(rank, there) for rank in range(8)] == cards
+    answer(driver(cards=tuple(replace(CARD, number=number) for number in range(there))))
+    taken = []
+    for rank in range(8):
+        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        taken.append(take_card().number)
+    assert taken == cards
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two"])
+def test_a_wrong_number_of_cards(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """One line."""
+    monkeypatch.setenv(_cards.CARDS_VARIABLE, text)
+    with pytest.raises(EnableError) as raised:
+        card_of(0, 1)
+    assert str(raised.value) == f"anymps: ANYMPS_CARDS='{text}' must be a number of cards, 1 or more"
+
+
+def test_a_card_smaller_than_the_mac() -> None:
+    """It is said beforehand, with what is free where others share the card."""
+    assert too_small(CARD, 12 * GIB) == ""
+    assert too_small(replace(CARD, total=16 * GIB, free=None), 48 * GIB) == (
+        "card 0 (NVIDIA H100 80GB HBM3) has 16.0 GiB, the Mac's GPU may use 48.0 GiB: where the card is full before "
+        "the Mac is, the error says so"
+    )
+    assert too_small(replace(CARD, free=10 * GIB), 48 * GIB).startswith(
+        "card 0 (NVIDIA H100 80GB HBM3) has free 10.0 GiB, the Mac's GPU may use 48.0 GiB"
+    )
+
+
+def test_the_driver_here() -> None:
+    """It answers, or there is none; asking makes no context and takes nothing."""
+    found = _driver.ask_driver()
+    assert found is None or (found.cuda > (0, 0) and (found.cards or found.error or not found.cards))
+
+
+FAKE = """
+import sys
+from anymps.device import _cards
+from anymps.device._driver import Card, Driver
+H100 = "NVIDIA H100 80GB HBM3"
+cards = tuple(Card(number, H100, 80 << 30, 79 << 30, (9, 0)) for number in range(8))
+_cards.look = lambda: _cards.Cards("2.11.0+cu130", "13.0", ("sm_90",), Driver((13, 0), cards))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (("-m", "anymps", "run", "train.py"), {"ANYMPS_SUBSTRATE": "cuda"}),
+        (("-m", "anymps", "bench", "train.py"), {"ANYMPS_SUBSTRATE": "cuda"}),
+        (("-c", "import anymps\nanymps.enable(substrate='cuda')"), {}),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: object, words: tuple[str, ...], environment: dict[str, str]) -> None:
+    """A command ends with 2, before it builds anything or runs the script."""
+    import torch
+
+    if torch.version.cuda is not None:
+        pytest.skip("this torch is built for CUDA")
+    (tmp_path / "train.py").write_text("print('ran')\n")  # type: ignore[operator]
+    ended = run_command(*words, cwd=tmp_path, env=environment)  # type: ignore[arg-type]
+    assert ended.out == ""
+    last = ended.err.strip().splitlines()[-1]
+    assert last.removeprefix("anymps._errors.EnableError: ") == (
+        f"anymps: the cuda substrate needs a torch that is built for CUDA, and {torch.__version__} is not: install "
+        "that build (pytorch.org/get-started), or use the host substrate"
+    )
+    if words[0] == "-m":
+        assert (ended.status, ended.err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("text", ["gpu", "shape"])
+def test_a_wrong_variable(text: str) -> None:
+    """`ANYMPS_SUBSTRATE` is host or cuda; shapes alone are for plans."""
+    ended = run_command("-m", "anymps", "run", "train.py", env={"ANYMPS_SUBSTRATE": text})
+    assert ended.status == 2
+
+
+SPAWNED = """
+import os, sys
+import torch
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader, Dataset
+
+class Numbers(Dataset):
+    def __len__(self): return 2
+    def __getitem__(self, index): return os.environ.get("ANYMPS_CARD_RANK", "none")
+
+def loaded():
+    return "+".join(sorted(set(sum(DataLoader(Numbers(), num_workers=2), []))))
+
+def rank(number):
+    sys.stdout.write(f"{number} {os.environ['ANYMPS_CARD_RANK']} {loaded()}\\n")
+    sys.stdout.flush()
+
+if __name__ == "__main__":
+    print("main", os.environ.get("ANYMPS_CARD_RANK", "none"), loaded(), flush=True)
+    mp.spawn(rank, nprocs=3)
+"""
+
+
+@pytest.mark.integration
+def test_processes_that_multiprocessing_starts(tmp_path: object) -> None:
+    """Ranks of `mp.spawn` are told apart. A DataLoader's workers have the number of the process that reads them."""
+    script = tmp_path / "spawned.py"  # type: ignore[operator]
+    script.write_text("import anymps\nanymps.enable(quiet=True)\n" + SPAWNED)
+    told = run_command(str(script), cwd=tmp_path).lines  # type: ignore[arg-type]
+    assert told[0] == "main none none"
+    numbers = sorted(line.split()[1:] for line in told[1:])
+    assert len({number for number, _ in numbers}) == 3
+    assert all(number == of_workers for number, of_workers in numbers)
+    first = int(numbers[0][0])
+    assert [int(number) for number, _ in numbers] == [first, first + 1, first + 2]
