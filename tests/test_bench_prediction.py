@@ -5,8 +5,8 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from anymps.commands._bench_json import bench_json
-from anymps.commands._bench_prediction import Prediction, predict
+from anymps.commands.bench._json import bench_json
+from anymps.commands.bench._prediction import Prediction, predict
 from anymps.record import Recording
 from anymps.train.timing import Run, Timing
 from test_bench import follows_the_schema

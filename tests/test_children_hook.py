@@ -85,7 +85,7 @@ def test_a_process_that_is_terminated_while_it_ends() -> None:
     """A pool terminates workers that are about to end: what they are closing is closed first."""
     code = """
         import os, signal
-        from anymps.children import Ends
+        from anymps.children import ExitWatch
 
         def finish(ending):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -94,9 +94,9 @@ def test_a_process_that_is_terminated_while_it_ends() -> None:
             print("closed", flush=True)
             return 0
 
-        ends = Ends(finish, print, patient=True)
-        ends.install()
-        ends.finish({"status": 0})
+        watch = ExitWatch(finish, print, patient=True)
+        watch.install()
+        watch.finish({"status": 0})
         print("not reached")
     """
     result = run_python(code)
@@ -129,7 +129,7 @@ def test_a_worker_writes_where_its_parent_does(tmp_path: Path) -> None:
     code = f"""
         import multiprocessing, os
         from anymps.children import ChildParts, ChildSettings
-        from anymps.commands._apart import DIVERT_AGAIN, divert_writes
+        from anymps.commands.isolated._isolation import DIVERT_AGAIN, divert_writes
         divert_writes({str(private)!r})
         os.makedirs("r")
         open("r/a", "w").write("1")

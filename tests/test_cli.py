@@ -19,13 +19,14 @@ import anymps
 import anymps.commands
 import anymps.report
 from anymps._own_python import OwnPython
-from anymps.commands import _doctor, _judge, _run, main
-from anymps.commands._facts import Facts
+from anymps.commands import _judge, _run, main
 from anymps.commands._judge import Choice
 from anymps.commands._last_run import LastRun
 from anymps.commands._outputs import Output, Outputs
 from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._target import Target
+from anymps.commands.doctor import _command as _doctor
+from anymps.commands.doctor._facts import Facts
 from anymps.findings import Finding, Severity, find
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, Site, Wait
 from anymps.report import render_terminal

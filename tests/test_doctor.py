@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from anymps.commands import _facts
-from anymps.commands._diagnosis import Diagnosis, State, Status, diagnose
-from anymps.commands._doctor import lines, to_json
-from anymps.commands._environment import explain
-from anymps.commands._facts import Facts, relevant
-from anymps.commands._facts import _container as container_of
+from anymps.commands.doctor import _facts
+from anymps.commands.doctor._command import lines, to_json
+from anymps.commands.doctor._diagnosis import Diagnosis, State, Status, diagnose
+from anymps.commands.doctor._environment import explain
+from anymps.commands.doctor._facts import Facts, relevant
+from anymps.commands.doctor._facts import _container as container_of
 from anymps.rules import SUPPORTED
 
 MAC = Facts(

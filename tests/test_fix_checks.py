@@ -9,13 +9,12 @@ from typing import Any, cast
 import pytest
 import torch
 
-from anymps.commands import _fix_checks
-from anymps.commands._fix_checks import Checks
-from anymps.commands._fix_mend import Mender
-from anymps.commands._fix_progress import Progress
-from anymps.commands._fix_runs import Runs as RunsOfScript
-from anymps.commands._fix_runs import Tried, _of_worker
-from anymps.commands._proof_session import Order
+from anymps.commands.fix import _checks
+from anymps.commands.fix._checks import Checks
+from anymps.commands.fix._mend import Mender
+from anymps.commands.fix._runs import Progress, Tried, _of_worker
+from anymps.commands.fix._runs import Runs as RunsOfScript
+from anymps.commands.isolated._proof_session import Order
 from anymps.fix import Budget, Program, Ran
 
 RAN, EMPTY = Ran("", (0.5, 0.25), (), {}), Ran("", (), (), {})
@@ -204,7 +203,7 @@ def test_on_a_machine_with_cuda(
     programs: tuple[Program, Program], monkeypatch: pytest.MonkeyPatch, before: Tried, after: Tried, told: list[str]
 ) -> None:
     """A pair of runs more, with made-up results here: no test machine has such a GPU."""
-    monkeypatch.setattr(_fix_checks, "_has_cuda", lambda: True)
+    monkeypatch.setattr(_checks, "_has_cuda", lambda: True)
     tries = {"before_cpu": ON_CPU, "after_cpu": ON_CPU, "before_cuda": before, "after_cuda": after}
     assert judged(programs, **tries) == told
 
@@ -220,9 +219,9 @@ def test_whether_there_is_a_cuda_gpu(
     file = tmp_path / "nvidiactl"
     if device:
         file.touch()
-    monkeypatch.setattr(_fix_checks, "_CUDA_DEVICE", str(file))
-    monkeypatch.setattr(_fix_checks, "version", lambda name: {"torch": build}[name])
-    assert _fix_checks._has_cuda() is found
+    monkeypatch.setattr(_checks, "_CUDA_DEVICE", str(file))
+    monkeypatch.setattr(_checks, "version", lambda name: {"torch": build}[name])
+    assert _checks._has_cuda() is found
 
 
 def test_what_a_script_sees_of_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

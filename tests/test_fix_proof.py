@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from anymps.commands import _fix_checks
-from anymps.commands._fix_mend import Mender
-from anymps.commands._fix_runs import Tried
-from anymps.commands._proof_session import Order
+from anymps.commands.fix import _checks
+from anymps.commands.fix._mend import Mender
+from anymps.commands.fix._runs import Tried
+from anymps.commands.isolated._proof_session import Order
 from anymps.findings import RULES, Finding
 from anymps.findings.advice._user_line import without_read
 from anymps.findings.edits import LineEdit, Safety
@@ -249,7 +249,7 @@ class Runs:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(_fix_checks, "_CUDA_DEVICE", str(tmp_path / "none"))  # on any machine as on one without a GPU
+    monkeypatch.setattr(_checks, "_CUDA_DEVICE", str(tmp_path / "none"))  # on any machine as on one without a GPU
 
 
 @pytest.mark.usefixtures("cache")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from anymps.commands._live_page import elapsed, pause_after
-from anymps.commands._page_writer import write_pages
+from anymps.commands.live._page import elapsed, pause_after
+from anymps.commands.live._page_writer import write_pages
 from anymps.record import RecordingBuilder, RecordingWriter
 from anymps.report import Running
 from processes import PATIENCE, clean_environment
@@ -77,7 +77,7 @@ def test_a_recording_that_cannot_be_read_keeps_the_page(tmp_path: Path) -> None:
     page.write_text("as it was")
     damaged.write_text("no recording")
     answer = subprocess.run(
-        [sys.executable, "-m", "anymps.commands._page_writer"], input=json.dumps(order(damaged, page)),
+        [sys.executable, "-m", "anymps.commands.live._page_writer"], input=json.dumps(order(damaged, page)),
         env=clean_environment(), capture_output=True, check=False, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert (answer.returncode, answer.stdout, answer.stderr) == (1, "", "")

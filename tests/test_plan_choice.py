@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anymps import parse_mac
-from anymps.commands._plan_output import write_plan
+from anymps.commands._plan import write_plan
 from anymps.cost import speed_ratio
 from anymps.plan import Choice, NoLarger, Outcome, Own, Plan, Row, Verdict, representative, step_times
 from anymps.plan._times import mac_time

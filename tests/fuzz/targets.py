@@ -358,12 +358,12 @@ def _scripts() -> list[bytes]:
 
 def _script(data: bytes) -> list[Words]:
     from anymps._errors import UsageError
-    from anymps.commands import _fix_runs
+    from anymps.commands.fix import _runs
 
     def unexecuted(*_: object) -> Any:
         raise UsageError("the script is not run here")
 
-    _fix_runs.Runs.run = unexecuted  # type: ignore[method-assign]
+    _runs.Runs.run = unexecuted  # type: ignore[method-assign]
     Path("s.py").write_bytes(data)
     return [["fix", "s.py"]]
 

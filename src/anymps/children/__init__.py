@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.children._begin import begin, stand_aside
-    from anymps.children._ends import Ends
+    from anymps.children._exit_watch import ExitWatch
     from anymps.children._parts import CHILDREN_VARIABLE, ChildParts, ChildSettings, Joined
     from anymps.children._sources import serve_sources
+    from anymps.children._startup import begin, stand_aside
 
 __all__ = [
     "CHILDREN_VARIABLE",
     "ChildParts",
     "ChildSettings",
-    "Ends",
+    "ExitWatch",
     "Joined",
     "begin",
     "serve_sources",
@@ -27,8 +27,8 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_begin": "begin stand_aside",
-            "_ends": "Ends",
+            "_startup": "begin stand_aside",
+            "_exit_watch": "ExitWatch",
             "_parts": "CHILDREN_VARIABLE ChildParts ChildSettings Joined",
             "_sources": "serve_sources",
         },

@@ -1,4 +1,4 @@
-"""Recording a process that a recorded script has started, into a part of its own, until it ends."""
+"""Recording a process that a recorded script has started, into a part of its own, until it watch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from anymps.capture import Capture, ending_of
-from anymps.children._ends import Ends
+from anymps.children._exit_watch import ExitWatch
 from anymps.children._parts import RANK_VARIABLE, ChildSettings, finished_name, running_name
 from anymps.record import move_recording, remove_recording
 
@@ -39,18 +39,18 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
     def keep(ending: dict[str, object]) -> None:
         finish(ending)
 
-    ends = Ends(finish, keep, patient=True)
-    ends.install()
+    watch = ExitWatch(finish, keep, patient=True)
+    watch.install()
 
     def at_exit() -> None:
         error = getattr(sys, "last_value", None)  # what ended it, as Python printed it
-        ends.finish({"status": 0} if error is None else ending_of(error))
+        watch.finish({"status": 0} if error is None else ending_of(error))
 
     atexit.register(at_exit)
 
     def leave() -> None:
-        ends.finish({"status": 0})
-        ends.uninstall()
+        watch.finish({"status": 0})
+        watch.uninstall()
         for it in (path, finished_name(path, _rank(inherited))):
             with suppress(OSError):
                 remove_recording(it)

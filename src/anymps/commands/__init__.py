@@ -15,13 +15,10 @@ import click
 from anymps._errors import AnympsError, UsageError
 from anymps._version import __version__
 from anymps.children import stand_aside
-from anymps.commands._bench import bench
 from anymps.commands._convert import convert
 from anymps.commands._coverage import coverage
 from anymps.commands._diff import diff
-from anymps.commands._doctor import doctor
 from anymps.commands._explain import explain
-from anymps.commands._fix import fix
 from anymps.commands._join import join
 from anymps.commands._join_manifests import join_manifests
 from anymps.commands._kernels import kernels
@@ -31,6 +28,9 @@ from anymps.commands._run import run
 from anymps.commands._runner import FAULT
 from anymps.commands._show import say
 from anymps.commands._target import INTERRUPTED
+from anymps.commands.bench import bench
+from anymps.commands.doctor import doctor
+from anymps.commands.fix import fix
 
 _CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-__all__ = ["plan"]
+__all__ = ["plan", "write_plan"]
 
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from anymps._atomic import replace_text
 from anymps._errors import UsageError
-from anymps.commands._plan_session import PlanSession
-from anymps.commands._run import ScriptCommand
 from anymps.commands._runner import run_target
+from anymps.commands._script_command import ScriptCommand
 from anymps.commands._show import say
 from anymps.commands._target import Target
 from anymps.commands._torch_option import torch_option
+from anymps.commands.isolated import PlanSession
+
+if TYPE_CHECKING:
+    from anymps.plan import Plan
+
+_FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a file's ending; else text
 
 
 @click.command(
@@ -106,7 +113,6 @@ def plan(
     if measure is not None:
         return run_target(target, PlanSession(measure, fallback))
     target.check()
-    from anymps.commands._plan_output import write_plan
     from anymps.device import CUDA_VARIABLE, enable
     from anymps.mac import parse_mac
     from anymps.plan import Scenario, make_plan, parse_scenario
@@ -137,3 +143,21 @@ def plan(
     )
     write_plan(found, report_to, verbose=verbose)
     return 0
+
+
+def write_plan(found: Plan, path: Path | None, *, verbose: bool = False) -> None:
+    """Show the plan on stdout, short unless `verbose`, or write all of it to `path`.
+
+    Raises UsageError if the file cannot be written.
+    """
+    from anymps.report import plan_document, plan_json, print_document, rendered
+
+    if path is None:
+        print_document(plan_document(found, short=not verbose), sys.stdout)
+        return
+    form = _FORMS.get(path.suffix, "terminal")
+    pieces = [plan_json(found)] if path.suffix == ".json" else rendered(plan_document(found), form)
+    try:
+        replace_text(path, pieces)
+    except OSError as error:
+        raise UsageError(f"the plan cannot be written to {path}: {error.strerror or error}") from error

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["ScriptCommand", "run"]
+__all__ = ["run"]
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,45 +14,10 @@ from anymps.commands._judge import Choice, finding_options
 from anymps.commands._notebook import NotebookSession, NotebookTarget, is_notebook
 from anymps.commands._outputs import Output, Outputs, report_option, root_option
 from anymps.commands._runner import run_target
+from anymps.commands._script_command import ScriptCommand
 from anymps.commands._session import RunOptions, RunSession
 from anymps.commands._target import Target
 from anymps.commands._torch_option import torch_option
-
-
-class ScriptCommand(click.Command):
-    """Ends our own options where python would: at the script, or after `-m module`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._mark_end(args))
-
-    def _mark_end(self, args: Sequence[str]) -> list[str]:
-        """Put `--` before what is not ours."""
-        with_value = {
-            name
-            for option in self.params
-            if isinstance(option, click.Option) and not option.is_flag
-            for name in option.opts
-        }
-        result: list[str] = []
-        rest = list(args)
-        while rest:
-            word = rest.pop(0)
-            if word.startswith("-m") and not word.startswith("--"):
-                if word == "-m":
-                    if not rest:
-                        return [*result, word]
-                    word += rest.pop(0)
-                return [*result, word, "--", *rest]
-            if word == "--":
-                return [*result, word, *rest]
-            if word in with_value:
-                result += [word, *rest[:1]]
-                rest = rest[1:]
-            elif word.startswith("-") and word != "-":
-                result.append(word)
-            else:
-                return [*result, "--", word, *rest]
-        return result
 
 
 def _steps(text: str) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FAULT", "Session", "run_target"]
+__all__ = ["FAULT", "Session", "StepsDone", "run_target"]
 
 import traceback
 from typing import Protocol
@@ -10,11 +10,15 @@ from typing import Protocol
 from anymps._errors import AnympsError
 from anymps._own_imports import hide_from_script
 from anymps._own_python import OwnPython
-from anymps.children import Ends
+from anymps.children import ExitWatch
 from anymps.commands._show import say
 from anymps.commands._target import Target, execute
 
 FAULT = 70  # a fault of anymps itself (EX_SOFTWARE of sysexits.h)
+
+
+class StepsDone(SystemExit):
+    """The steps that a script was run for are done; ends it with status 0."""
 
 
 class Session(Protocol):
@@ -62,15 +66,15 @@ def run_target(target: Target, session: Session) -> int:
         with python.restored():
             session.keep(ending)
 
-    ends = Ends(finish, keep)
-    with ends.installed():
+    watch = ExitWatch(finish, keep)
+    with watch.installed():
         python = OwnPython()
         hide_from_script()
         try:
             status, ending = execute(target)
         except BaseException as error:  # the target was not found in its package
-            ends.finish({"status": 2, "exception": type(error).__name__, "message": str(error)}, shown=False)
+            watch.finish({"status": 2, "exception": type(error).__name__, "message": str(error)}, shown=False)
             raise
-        wanted = ends.finish(ending)
+        wanted = watch.finish(ending)
     python.close()
     return status or wanted

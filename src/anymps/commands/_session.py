@@ -15,11 +15,10 @@ from anymps._errors import RecordingError, UsageError
 from anymps.children import ChildParts, ChildSettings
 from anymps.commands._judge import NOTHING_CHOSEN, UNUSED, Choice, Judge, is_unused
 from anymps.commands._last_run import LastRun, last_recording
-from anymps.commands._live import Live
-from anymps.commands._live_page import LivePage
 from anymps.commands._outputs import Outputs
 from anymps.commands._show import say, show, show_summary
 from anymps.commands._target import Target
+from anymps.commands.live import Live, LivePage
 from anymps.findings import nothing_ran
 from anymps.report import plural
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from anymps.capture import ending_of, name_cell, record
-from anymps.notebook._own import as_it_was, remember
+from anymps.notebook._original_python import as_it_was, remember
 
 if TYPE_CHECKING:
     from anymps.capture import Capture

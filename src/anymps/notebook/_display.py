@@ -8,7 +8,7 @@ from typing import Any
 
 from anymps._own_imports import own_imports
 from anymps.findings import Finding, find, read_settings, roots, select
-from anymps.notebook._own import as_it_was
+from anymps.notebook._original_python import as_it_was
 from anymps.plan import Plan
 from anymps.record import Recording
 

@@ -11,7 +11,7 @@ from anymps._errors import AnympsError, UsageError
 from anymps.capture import ending_of, record
 from anymps.notebook._cells import cell_number, watch
 from anymps.notebook._display import register
-from anymps.notebook._own import as_it_was, remember
+from anymps.notebook._original_python import as_it_was, remember
 from anymps.record import Recording
 
 

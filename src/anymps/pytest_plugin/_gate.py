@@ -19,7 +19,7 @@ from anymps.pytest_plugin._late import LateErrors, told
 from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, shader_faults, unexpected_fallbacks
 from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
 from anymps.pytest_plugin._options import Settings
-from anymps.pytest_plugin._own import as_it_was
+from anymps.pytest_plugin._original_python import as_it_was
 from anymps.pytest_plugin._selection import Selection
 from anymps.pytest_plugin._verdict import Verdict
 

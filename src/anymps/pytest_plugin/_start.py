@@ -16,7 +16,7 @@ from anymps.device import State, enable
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._options import Settings, read_settings, runs_tests
-from anymps.pytest_plugin._own import remember
+from anymps.pytest_plugin._original_python import remember
 from anymps.pytest_plugin._summary import Expected, Summary
 
 

@@ -21,7 +21,7 @@ from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._limits import place, relative, times
 from anymps.pytest_plugin._options import Settings, runs_tests
-from anymps.pytest_plugin._own import as_it_was
+from anymps.pytest_plugin._original_python import as_it_was
 from anymps.pytest_plugin._verdict import Verdict
 from anymps.record import RefusalKind
 

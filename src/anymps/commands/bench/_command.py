@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 
 from anymps._errors import UsageError
-from anymps.commands._bench_function import BenchFunction
-from anymps.commands._bench_session import BenchSession
-from anymps.commands._run import ScriptCommand
 from anymps.commands._runner import run_target
+from anymps.commands._script_command import ScriptCommand
 from anymps.commands._target import Target
 from anymps.commands._torch_option import torch_option
+from anymps.commands.bench._function import BenchFunction
+from anymps.commands.bench._session import BenchSession
 from anymps.commands.calibrate import calibrate
 
 _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from anymps._version import __version__
 
 if TYPE_CHECKING:
-    from anymps.commands._bench_prediction import Prediction
+    from anymps.commands.bench._prediction import Prediction
     from anymps.train.timing import Ratio, Timing
 
 FORMAT: Final = "anymps-bench"

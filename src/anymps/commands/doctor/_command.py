@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from anymps.commands._another_python import run_in
-from anymps.commands._diagnosis import Diagnosis, State, diagnose
-from anymps.commands._facts import Facts, gather
+from anymps.commands.doctor._another_python import run_in
+from anymps.commands.doctor._diagnosis import Diagnosis, State, diagnose
+from anymps.commands.doctor._facts import Facts, gather
 
 _STATES = {
     State.NO_TORCH: "torch cannot be used",

@@ -17,8 +17,8 @@ from typing import Final
 import anymps
 from anymps.children import CHILDREN_VARIABLE
 from anymps.commands._judge import Choice
-from anymps.commands._live import Watched
 from anymps.commands._outputs import Output
+from anymps.commands.live._terminal import Watched
 
 _FIRST_S: Final = 5.0
 """From the start to the first page, and at least from one page to the next."""
@@ -100,7 +100,7 @@ class LivePage:
         try:
             # From the package's own folder, so that no file beside the script is taken for a module.
             writer = subprocess.Popen(
-                [sys.executable, "-m", "anymps.commands._page_writer"],
+                [sys.executable, "-m", "anymps.commands.live._page_writer"],
                 cwd=Path(anymps.__file__).parents[1], env=environment, stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, text=True,
             )  # fmt: skip

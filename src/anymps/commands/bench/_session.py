@@ -9,13 +9,13 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import AnympsError, UsageError
-from anymps.commands._bench_json import bench_json
-from anymps.commands._enough import Enough
+from anymps.commands._runner import StepsDone
 from anymps.commands._target import Target
+from anymps.commands.bench._json import bench_json
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
-    from anymps.commands._bench_prediction import Prediction
+    from anymps.commands.bench._prediction import Prediction
     from anymps.train.timing import StepTimer, Timing
 
 RECORDED: Final = 4
@@ -87,12 +87,12 @@ class BenchSession:
         if self._timing is not None:
             self._since += 1
             if self._since >= _MOST_WAITED or (self._capture is not None and self._capture.is_over):
-                raise Enough(0)
+                raise StepsDone(0)
         elif counted >= self._repeat:
             self._timer.stop()
             self._timing = self._timer.timing(self._name)
             if self._timing is None or not self._predicts or not self._timing.device.startswith("mps"):
-                raise Enough(0)
+                raise StepsDone(0)
             self._record_from_the_next_module()
 
     def _record_from_the_next_module(self) -> None:
@@ -117,7 +117,7 @@ class BenchSession:
         """What is predicted for the recorded steps, or why nothing is; None where none was asked for."""
         if not self._predicts or not timing.device.startswith("mps"):
             return None
-        from anymps.commands._bench_prediction import Prediction, predict
+        from anymps.commands.bench._prediction import Prediction, predict
 
         if self._capture is None:
             return Prediction(timing, None, self._unrecorded)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps._errors import UsageError
-from anymps.commands._apart import divert_writes, end_with_parent
-from anymps.commands._enough import Enough, identity
-from anymps.commands._script_folder import hidden_package, tells_of_retries
 from anymps.commands._target import Target
+from anymps.commands.isolated._isolation import divert_writes, end_with_parent
+from anymps.commands.isolated._script_folder import hidden_package, tells_of_retries
+from anymps.commands.isolated._step_limit import end_after
 from anymps.plan import Scenario, Turns
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class PlanSession:
         self._hollow.__enter__()  # type: ignore[no-untyped-call]
         capture = anymps.record(self._order["recording"], script=target.name, argv=list(target.arguments))
         self._capture = capture.__enter__()
-        self._count_steps()
+        end_after(self._turns, self._keep_facts)
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording."""
@@ -116,17 +116,8 @@ class PlanSession:
             return {"written": [], "removed": []}
         return {"written": list(self._layer.written), "removed": list(self._layer.removed)}
 
-    def _count_steps(self) -> None:
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
-        def after_step(optimizer: Any, *_: Any) -> None:
-            enough = self._turns.step(identity(optimizer))
-            if not Path(self._order["facts"]).exists():
-                with suppress(OSError):  # told of when the recording is closed
-                    self._write_facts("")  # in case that the script has to be killed
-            if enough:
-                sys.stdout.flush()
-                raise Enough(0)
-
-        # After the recording's own hook, which ends the step.
-        register_optimizer_step_post_hook(after_step)
+    def _keep_facts(self) -> None:
+        """Write them once early, in case that the script has to be killed."""
+        if not Path(self._order["facts"]).exists():
+            with suppress(OSError):  # told of when the recording is closed
+                self._write_facts("")

@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
-from anymps.commands._fix_progress import Progress
-from anymps.commands._fix_runs import Runs, Tried
+from anymps.commands.fix._runs import Progress, Runs, Tried
 from anymps.fix import Budget, Disagreement, Program, agree, names_device
 from anymps.plan import end_all
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 
-class Ends:
+class ExitWatch:
     """Calls `finish` or `keep` once, whichever end of the process comes first, and only in the process that made it.
 
     Both are told how it ended: `status`, and where they apply `exception`, `message` and `how`. `finish` returns the

@@ -10,16 +10,16 @@ import os
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anymps
 from anymps.children import ChildParts, ChildSettings, serve_sources
-from anymps.commands._apart import DIVERT_AGAIN, divert_writes, end_with_parent
-from anymps.commands._enough import Enough, identity
-from anymps.commands._reached_lines import ReachedLines
 from anymps.commands._target import Target
+from anymps.commands.isolated._isolation import DIVERT_AGAIN, divert_writes, end_with_parent
+from anymps.commands.isolated._reached_lines import ReachedLines
+from anymps.commands.isolated._step_limit import end_after
 from anymps.plan import Turns
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ FACTS = "facts.json"
 it, the outermost first), `reached` (of the watched lines), `places` (types of the devices on which the model was last),
 `error`, `used` (whether anything was on mps) and `modules` (files of the program's modules)."""
 _SEED = 0
-_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_ANYMPS = os.path.dirname(anymps.__file__) + os.sep
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,6 @@ class ProofSession:
         import torch
 
         if order.device == "mps":
-            import anymps
-
             state = anymps.enable(order.mac, fallback=order.fallback, quiet=True, cuda_as_mps=order.cuda_as_mps or None)
             self._is_in_memory = state.virtual and state.substrate == "host"
         else:
@@ -104,15 +102,13 @@ class ProofSession:
         torch.autograd.backward = self._watching(torch.autograd.backward)
         self._watch_places()
         if order.recorded:
-            import anymps
-
             capture = anymps.record(order.recording, script=target.name, argv=list(target.arguments))
             self._capture = capture.__enter__()
         prepare = (DIVERT_AGAIN, order.folder)
         settings = ChildSettings(order.mac, prepare=prepare, device=order.device == "mps")
         self._children.open(settings, order.changed)
         if order.steps is not None:
-            _end_after(order.steps)
+            end_after(Turns(order.steps))
         self._is_open = True
         self._reached.watch()
 
@@ -217,7 +213,7 @@ def _trail(ending: Mapping[str, object]) -> list[tuple[str, int]]:
     lines = []
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
-        if not name.startswith(("<", _HERE)):
+        if not name.startswith(("<", _ANYMPS)):
             lines.append((os.path.realpath(name), int(trace.tb_lineno)))
         trace = trace.tb_next
     return lines
@@ -248,19 +244,4 @@ def _modules() -> list[str]:
 
 
 def _is_own(file: str) -> bool:
-    return not file.startswith((_HERE, sys.prefix, sys.base_prefix))
-
-
-def _end_after(steps: int) -> None:
-    """End the script after so many steps of its loop: optimizers that take turns make one together."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    turns = Turns(steps)
-
-    def after_step(optimizer: Any, *_: Any) -> None:
-        if turns.step(identity(optimizer)):
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
-            raise Enough(0)
-
-    register_optimizer_step_post_hook(after_step)  # after the recording's own hook, which ends the step
+    return not file.startswith((_ANYMPS, sys.prefix, sys.base_prefix))

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps._errors import BuildError, EnableError, UsageError
-from anymps.commands._bench_json import bench_json
-from anymps.commands._bench_session import RECORDED
 from anymps.commands._target import Target, TargetNotFoundError, execute
+from anymps.commands.bench._json import bench_json
+from anymps.commands.bench._session import RECORDED
 
 if TYPE_CHECKING:
-    from anymps.commands._bench_prediction import Prediction
+    from anymps.commands.bench._prediction import Prediction
     from anymps.train.timing import Comparison, Contender, Timing
 
 
@@ -153,7 +153,7 @@ def _prepare(function: Callable[..., object], device: str, takes_device: bool) -
 def _predicted(timing: Timing, contender: Contender, torch: str) -> Prediction:
     """What is predicted for a function: some more calls of it are recorded, each as a step."""
     import anymps
-    from anymps.commands._bench_prediction import Prediction, predict
+    from anymps.commands.bench._prediction import Prediction, predict
     from anymps.record import RoundKind
 
     try:

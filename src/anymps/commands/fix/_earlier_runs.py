@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from anymps._atomic import replace_text, replacing
 from anymps._errors import AnympsError
 from anymps._version import __version__
-from anymps.commands._fix_runs import host_of, told_of
 from anymps.commands._judge import NOTHING_CHOSEN, Judge
 from anymps.commands._last_run import last_recording
-from anymps.commands._proof_session import Order, error_of
+from anymps.commands.fix._runs import host_of, told_of
+from anymps.commands.isolated import Order, error_of
 from anymps.findings import Finding
 from anymps.mac import DEFAULT_MAC, parse_mac
 from anymps.record import Recording

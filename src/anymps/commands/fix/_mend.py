@@ -7,11 +7,10 @@ __all__ = ["Mended", "Mender"]
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from anymps.commands._fix_checks import Checks
-from anymps.commands._fix_kept import KeptRun, last_run
-from anymps.commands._fix_progress import Progress
-from anymps.commands._fix_runs import Runs, Tried
 from anymps.commands._show import say
+from anymps.commands.fix._checks import Checks
+from anymps.commands.fix._earlier_runs import KeptRun, last_run
+from anymps.commands.fix._runs import Progress, Runs, Tried
 from anymps.findings import Finding
 from anymps.fix import (
     NOT_RUN,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from anymps._errors import UnsupportedTorchError
-from anymps.commands._environment import Note, explain
-from anymps.commands._facts import Facts
+from anymps.commands.doctor._environment import Note, explain
+from anymps.commands.doctor._facts import Facts
 from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version, version_rules
 from anymps.rules.texts import macos_too_old
 

@@ -19,7 +19,8 @@ from anymps._errors import UsageError
 from anymps._own_process import own_command
 from anymps._text import duration, duration_range
 from anymps.commands._judge import NOTHING_CHOSEN, Judge
-from anymps.commands._proof_session import FACTS, Order, error_of
+from anymps.commands._show import say
+from anymps.commands.isolated import FACTS, Order, error_of
 from anymps.findings import Finding
 from anymps.forecast import HostTimes, host_times, try_forecast
 from anymps.plan import run_apart
@@ -34,6 +35,21 @@ _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
+
+
+@dataclass
+class Progress:
+    """Numbers the runs: `run 2 of 3, about 30 s: with 4 changes`."""
+
+    planned: int = 3
+    number: int = 0
+
+    def run(self, what: str, seconds: float = 0.0) -> None:
+        """A run begins; `seconds` is how long it may take, 0 if nobody knows."""
+        self.number += 1
+        of = f" of {self.planned}" if self.number <= self.planned else ""
+        about = f", about {max(1, round(seconds))} s" if seconds else ""
+        say(f"run {self.number}{of}{about}: {what}")
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ import click
 
 from anymps._errors import UsageError
 from anymps._text import duration
-from anymps.commands._fix_runs import Runs, Tried
-from anymps.commands._proof_session import Order, ProofSession
-from anymps.commands._run import ScriptCommand
 from anymps.commands._runner import run_target
+from anymps.commands._script_command import ScriptCommand
 from anymps.commands._show import say
 from anymps.commands._target import Target
+from anymps.commands.fix._runs import Runs, Tried
+from anymps.commands.isolated import Order, ProofSession
 from anymps.report import clean, plural
 
 if TYPE_CHECKING:
-    from anymps.commands._fix_mend import Mended
+    from anymps.commands.fix._mend import Mended
     from anymps.fix import Edit, Ran, Script
 
 
@@ -87,7 +87,7 @@ def fix(
     if prove is not None:
         return run_target(target, ProofSession(Order(**json.loads(prove))))
     target.check()
-    from anymps.commands._fix_mend import Mender
+    from anymps.commands.fix._mend import Mender
     from anymps.device import build
     from anymps.findings import read_settings
     from anymps.fix import Budget, Program, check_may_write, write_all

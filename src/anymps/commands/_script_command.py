@@ -1,0 +1,45 @@
+"""A command whose own options end where python's would: what follows the script is the script's."""
+
+from __future__ import annotations
+
+__all__ = ["ScriptCommand"]
+
+from collections.abc import Sequence
+
+import click
+
+
+class ScriptCommand(click.Command):
+    """Ends our own options where python would: at the script, or after `-m module`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._mark_end(args))
+
+    def _mark_end(self, args: Sequence[str]) -> list[str]:
+        """Put `--` before what is not ours."""
+        with_value = {
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        result: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            if word.startswith("-m") and not word.startswith("--"):
+                if word == "-m":
+                    if not rest:
+                        return [*result, word]
+                    word += rest.pop(0)
+                return [*result, word, "--", *rest]
+            if word == "--":
+                return [*result, word, *rest]
+            if word in with_value:
+                result += [word, *rest[:1]]
+                rest = rest[1:]
+            elif word.startswith("-") and word != "-":
+                result.append(word)
+            else:
+                return [*result, "--", word, *rest]
+        return result

@@ -1,0 +1,43 @@
+"""The end of a script that has made the optimizer steps it was run for."""
+
+from __future__ import annotations
+
+__all__ = ["end_after"]
+
+import sys
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from anymps.commands._runner import StepsDone
+from anymps.plan import Turns
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+
+def end_after(turns: Turns, after_each: Callable[[], None] = lambda: None) -> None:
+    """End the script when `turns` has had enough: optimizers that take turns make a step together.
+
+    `after_each` is called after each step of an optimizer, the last one too.
+    """
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    def after_step(optimizer: Optimizer, *_: Any) -> None:
+        enough = turns.step(_key(optimizer))
+        after_each()
+        if enough:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+            raise StepsDone(0)
+
+    register_optimizer_step_post_hook(after_step)  # after the recording's own hook, which ends the step
+
+
+def _key(optimizer: Optimizer) -> Hashable:
+    """What an optimizer is counted by: one made anew for the same parameters is the same.
+
+    Its own id may have been another's before.
+    """
+    group = optimizer.param_groups[0]["params"]
+    return id(group[0]) if group else id(optimizer)
