@@ -23,7 +23,7 @@ from anymps.plan import (
     Verdict,
     batch_times,
     first_fixes,
-    others,
+    other_allocations,
     step_times,
 )
 from anymps.record import Phase, Role, Site
@@ -112,7 +112,16 @@ def planned(*macs: str) -> Plan:
     macs = asked or [it.mac for it in times if it.time is not None][:1]
     batches = batch_times(growth, 8, macs, lambda mac: {8: 0, 16: 100}.get(mac.ram_gib, 1 << 16), "2.13.0")
     return Plan(
-        "train.py", base, shown, changes, asked, "2.13.0", others(Kind.OTHER, 13), fixes, times=times, batches=batches
+        "train.py",
+        base,
+        shown,
+        changes,
+        asked,
+        "2.13.0",
+        other_allocations(Kind.OTHER, 13),
+        fixes,
+        times=times,
+        batches=batches,
     )
 
 

@@ -17,9 +17,9 @@ from anymps.findings import RULES, Finding
 from anymps.findings.advice._user_line import without_read
 from anymps.findings.edits import LineEdit, Safety
 from anymps.fix import Budget, Disagreement, Edit, Program, Ran, edits_for, prove
-from anymps.fix._ran import disagreement
+from anymps.fix._same_run import disagreement
 from anymps.forecast import HostTimes
-from anymps.forecast._alike import HostTime
+from anymps.forecast._same_work import HostTime
 from anymps.record import Site
 
 TEXT = "o = Adam(p)\no.zero_grad(set_to_none=False)\n"

@@ -8,7 +8,7 @@ from anymps import parse_mac
 from anymps._errors import UsageError
 from anymps.device import enable
 from anymps.plan import Kind, Scenario, Stretch, Trace, Verdict, parse_scenario, representative
-from anymps.plan._turns import Turns
+from anymps.plan._step_counter import StepCounter
 from anymps.record import Phase, Site
 from anymps.record._memory import Allocation, Category, MemoryStory
 
@@ -210,6 +210,6 @@ def test_one_mac_of_each_memory_size_is_shown() -> None:
 )
 def test_optimizers_that_take_turns_make_one_step_together(order: str, enough: int, taken: str) -> None:
     """A plan ends when each of them has stepped often enough, and does not wait for one that stepped before."""
-    turns = Turns(enough)
-    assert order[: next(number for number, it in enumerate(order, 1) if turns.step(it))] == taken
-    assert turns.taken == len(taken)
+    counter = StepCounter(enough)
+    assert order[: next(number for number, it in enumerate(order, 1) if counter.step(it))] == taken
+    assert counter.taken == len(taken)

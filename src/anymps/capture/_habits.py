@@ -25,13 +25,13 @@ import torch
 from torch.utils.data._utils.worker import _worker_loop
 from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
-from anymps.capture._births import find_birth, find_name
 from anymps.capture._clocks import watch_clocks
 from anymps.capture._compiling import CompileWatch
 from anymps.capture._core import Core
-from anymps.capture._keepers import Keepers
+from anymps.capture._memory_growth import MemoryGrowth
 from anymps.capture._origins import user_frames
 from anymps.capture._precision import Precision
+from anymps.capture._transfer_sources import find_birth, find_name
 from anymps.device.cuda import on_use
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
@@ -52,7 +52,7 @@ class Habits:
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._made: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._loaders: weakref.WeakKeyDictionary[DataLoader[Any], int] = weakref.WeakKeyDictionary()
-        self._keepers = Keepers(core.is_internal)
+        self._memory_growth = MemoryGrowth(core.is_internal)
         self._compiling = CompileWatch(core)
         self._precision = Precision(core, self._note_once)
         self._pace: weakref.ref[torch.optim.Optimizer] | None = None  # the optimizer whose steps count
@@ -79,9 +79,9 @@ class Habits:
         if self._pace is None:
             self._pace = weakref.ref(optimizer)
         if self._pace() is optimizer:
-            for keeper in self._keepers.step():
-                site = self._core.site(keeper.file, keeper.line, keeper.function, "")
-                self._write("keeps", site, 0, {"name": keeper.name, "graph": keeper.graph})
+            for grown in self._memory_growth.step():
+                site = self._core.site(grown.file, grown.line, grown.function, "")
+                self._write("keeps", site, 0, {"name": grown.name, "graph": grown.graph})
         if optimizer in self._optimizers:
             return
         self._optimizers.add(optimizer)

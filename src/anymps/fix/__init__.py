@@ -14,7 +14,7 @@ from anymps.fix._messages import comparable, numbers
 from anymps.fix._options import device_options
 from anymps.fix._program import Program
 from anymps.fix._proof import NOT_RUN, Outcome, Proof, names_device, prove
-from anymps.fix._ran import Disagreement, Ran, agree
+from anymps.fix._same_run import Disagreement, Ran, agree
 from anymps.fix._script import Script
 
 __all__ = [

@@ -11,7 +11,7 @@ from anymps.fix._budget import Budget
 from anymps.fix._edits import Edit, apply_all
 from anymps.fix._lines import changed_lines, new_line, statement_lines
 from anymps.fix._program import Program
-from anymps.fix._ran import Disagreement, Ran, disagreement
+from anymps.fix._same_run import Disagreement, Ran, disagreement
 
 NOT_TRIED = "{}; not tried alone within the time of {} runs (--runs gives more)"
 NOT_RUN = "the run did not come to its line (--unproved changes it all the same)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anymps.forecast._alike import HostTimes, host_times
 from anymps.forecast._fewer_kernels import with_fused_optimizer, without_fills
 from anymps.forecast._forecast import (
     Forecast,
@@ -14,6 +13,7 @@ from anymps.forecast._forecast import (
     why_no_forecast,
 )
 from anymps.forecast._happenings import Place, StepWork, step_work
+from anymps.forecast._same_work import HostTimes, host_times
 from anymps.forecast._timeline import BusySpan, PredictedTimeline, timeline_of
 
 __all__ = [

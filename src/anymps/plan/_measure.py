@@ -17,7 +17,7 @@ from anymps._errors import PlanError
 from anymps._own_process import own_command
 from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
-from anymps.plan._others import Kind
+from anymps.plan._other_allocations import Kind
 from anymps.plan._scenario import Scenario
 from anymps.plan._trace import Trace
 from anymps.plan.sandbox import CHANNEL, Supervisor

@@ -15,7 +15,7 @@ from anymps.plan._batches import Batches, Growth, batch_times
 from anymps.plan._choice import Choice, Own, choices
 from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, end_all, measure
-from anymps.plan._others import Others, others
+from anymps.plan._other_allocations import OtherAllocations, other_allocations
 from anymps.plan._scenario import Scenario
 from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
@@ -81,7 +81,7 @@ class Plan:
     changes: tuple[Change, ...]
     asked: tuple[Mac, ...]
     torch: str
-    others: Others
+    others: OtherAllocations
     """What other allocations are expected to take beside the heaps."""
     fixes: tuple[Fix, ...] = ()
     """What to change first, in this order; empty if the run fits every Mac of the plan."""
@@ -169,7 +169,7 @@ def make_plan(
             time.sleep(0.05)
         pool.shutdown()
     halved = _halved(stretch, minor) if measured.batch != 1 else None
-    beside = others(measured.kind, minor)
+    beside = other_allocations(measured.kind, minor)
     fixes = first_fixes(measured, halved, [row.outcome for row in rows])
     times = step_times(measured, [row.outcome for row in rows], times_of or torch_version, asked)
     batches: tuple[Batches, ...] = ()

@@ -9,7 +9,7 @@ from typing import Final
 
 from anymps.device import native
 from anymps.mac import Mac
-from anymps.plan._others import Kind, others
+from anymps.plan._other_allocations import Kind, other_allocations
 from anymps.record import Allocation, MemoryStory
 
 HIGH_WATERMARK: Final = 1.7
@@ -29,7 +29,7 @@ class Verdict(str, Enum):
     """How a run fits a Mac."""
 
     FITS = "fits"
-    """With other allocations as large as public logs let expect (`_others.py`)."""
+    """With other allocations as large as public logs let expect (`_other_allocations.py`)."""
     TIGHT = "tight"
     """Only without them, or above nine tenths of the working set."""
     PAGES = "pages"
@@ -98,7 +98,7 @@ class Trace:
             packed, torch_minor, mac.recommended_max_memory, mac.max_buffer_length, high, low
         )
         margin = mac.recommended_max_memory - reserved
-        beside = others(self.kind, torch_minor).beside(reserved)
+        beside = other_allocations(self.kind, torch_minor).beside(reserved)
         if failed >= 0:
             place = sum(1 for event in self.events[: failed + 1] if event >= 0) - 1
             return Outcome(mac, Verdict.FAILS, allocated, reserved, margin, beside, message, self.births[place])

@@ -16,7 +16,7 @@ from anymps.commands._target import Target
 from anymps.commands.isolated._isolation import divert_writes, end_with_parent
 from anymps.commands.isolated._script_folder import hidden_package, tells_of_retries
 from anymps.commands.isolated._step_limit import end_after
-from anymps.plan import Scenario, Turns
+from anymps.plan import Scenario, StepCounter
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
@@ -32,7 +32,7 @@ class PlanSession:
         self._order: dict[str, Any] = json.loads(order)
         self._fallback = fallback
         self._capture: Capture | None = None
-        self._turns = Turns(self._order["steps"])
+        self._turns = StepCounter(self._order["steps"])
         self._layer: Layer | None = None
         self._folder = ""
 

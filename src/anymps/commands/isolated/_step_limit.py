@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from anymps.commands._runner import StepsDone
-from anymps.plan import Turns
+from anymps.plan import StepCounter
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-def end_after(turns: Turns, after_each: Callable[[], None] = lambda: None) -> None:
+def end_after(turns: StepCounter, after_each: Callable[[], None] = lambda: None) -> None:
     """End the script when `turns` has had enough: optimizers that take turns make a step together.
 
     `after_each` is called after each step of an optimizer, the last one too.

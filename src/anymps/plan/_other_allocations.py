@@ -23,7 +23,7 @@ class Kind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Others:
+class OtherAllocations:
     """What to expect: a share of all memory in use, and at least so many bytes; how many of the logs stay below it."""
 
     kind: Kind
@@ -37,13 +37,13 @@ class Others:
         return max(self.least, round(heaps * self.share / (1 - self.share)))
 
 
-_TOKENS: Final = Others(Kind.TOKENS, 0.37, 0, 5, 7)
-_UP_TO_2_11: Final = {Kind.TOKENS: _TOKENS, Kind.OTHER: Others(Kind.OTHER, 0.18, 0, 10, 12)}
+_TOKENS: Final = OtherAllocations(Kind.TOKENS, 0.37, 0, 5, 7)
+_UP_TO_2_11: Final = {Kind.TOKENS: _TOKENS, Kind.OTHER: OtherAllocations(Kind.OTHER, 0.18, 0, 10, 12)}
 # From torch 2.12 on the logs are of trainings that never change their sizes: up to 86 MiB. What a language model takes
 # whose sizes change, only the older logs tell.
-_FROM_2_12: Final = {Kind.TOKENS: _TOKENS, Kind.OTHER: Others(Kind.OTHER, 0.0, 256 * _MIB, 3, 3)}
+_FROM_2_12: Final = {Kind.TOKENS: _TOKENS, Kind.OTHER: OtherAllocations(Kind.OTHER, 0.0, 256 * _MIB, 3, 3)}
 
 
-def others(kind: Kind, torch_minor: int) -> Others:
+def other_allocations(kind: Kind, torch_minor: int) -> OtherAllocations:
     """What to expect of a kind of model on torch 2.`torch_minor`."""
     return (_UP_TO_2_11 if torch_minor <= 11 else _FROM_2_12)[kind]

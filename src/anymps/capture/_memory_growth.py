@@ -27,7 +27,7 @@ Node = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Keeper:
+class GrowingVariable:
     """A variable that keeps tensors, the line that gives them to it, and whether it does so through a graph."""
 
     file: str
@@ -37,7 +37,7 @@ class Keeper:
     graph: bool
 
 
-class Keepers:
+class MemoryGrowth:
     """Compares what the loop's variables hold in two steps."""
 
     def __init__(self, is_internal: Callable[[str], bool]) -> None:
@@ -45,8 +45,8 @@ class Keepers:
         self._steps = 0
         self._held: dict[tuple[str, str, str], int | Node] = {}
 
-    def step(self) -> list[Keeper]:
-        """An optimizer is about to step; the keepers found, in one step of all."""
+    def step(self) -> list[GrowingVariable]:
+        """An optimizer is about to step; the growing variables found, in one step of all."""
         self._steps += 1
         if self._steps not in (_FIRST, _SECOND):
             return []
@@ -106,12 +106,12 @@ def _reaches(node: Any, wanted: Node) -> bool:
     return False
 
 
-def _lines(frame: FrameType, name: str, *, graph: bool) -> list[Keeper]:
+def _lines(frame: FrameType, name: str, *, graph: bool) -> list[GrowingVariable]:
     """The one line of the file that gives a variable more to hold; none if there are several."""
     code = frame.f_code
     tree = parsed(code.co_filename)
     lines = {line for node in ast.walk(tree) for line in _giving(node, name)} if tree is not None else set()
-    return [Keeper(code.co_filename, lines.pop(), code.co_name, name, graph)] if len(lines) == 1 else []
+    return [GrowingVariable(code.co_filename, lines.pop(), code.co_name, name, graph)] if len(lines) == 1 else []
 
 
 def _giving(node: ast.AST, name: str) -> Iterator[int]:

@@ -8,7 +8,7 @@ from typing import Final
 _MOST: Final = 8  # optimizers in a round: more are made anew in each, and none of them comes again
 
 
-class Turns:
+class StepCounter:
     """Counts the steps of optimizers until the loop has taken `enough` whole ones.
 
     One that has its first turn only after another has taken `enough` steps in a row comes too late to be waited for.
