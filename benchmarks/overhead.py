@@ -1,6 +1,9 @@
 """What the virtual device and its recording cost: ratios to plain CPU torch, beside torch.profiler and a dispatch mode.
 
     python benchmarks/overhead.py [--rounds N] [--small]
+    python benchmarks/overhead.py --substrate cuda [--rounds N] [--only WORDS] [--json FILE]
+
+With `--substrate cuda` the steps run on an NVIDIA card, beside plain CUDA: see overhead_cuda.py.
 
 One interleaved run: every round times one training step of each contender, one after the other, so that a change of
 the machine's speed meets them all alike. A ratio is the median over rounds of (contender / plain CPU) in the same
@@ -18,6 +21,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -174,7 +178,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=float, default=1.0, help="factor on the number of rounds")
     parser.add_argument("--small", action="store_true", help="only the smallest model")
+    parser.add_argument("--substrate", choices=("host", "cuda"), default="host", help="where the device computes")
+    parser.add_argument("--only", default="", help="with cuda: only steps whose name has these words")
+    parser.add_argument("--json", type=Path, help="with cuda: where to write the numbers")
     arguments = parser.parse_args()
+    if arguments.substrate == "cuda":
+        import overhead_cuda
+
+        overhead_cuda.main(arguments.rounds, arguments.only, arguments.json)
+        return
     torch.set_num_threads(1)
     anymps.enable()
     print(f"torch {torch.__version__}, one thread; ratios to plain CPU torch, medians of interleaved steps")

@@ -1,0 +1,58 @@
+#!/bin/bash
+# Everything that needs an NVIDIA card, on a machine that has one: tests/gpu.sh [build|tests|conformance|bench|night]...
+#
+# Works without a network, in a checkout: needs Python with torch for CUDA, pytest, pytest-xdist, click, rich, platformdirs,
+# ninja and a C++ compiler; the conformance needs expecttest, too. Each part has its own limit in seconds (GPU_LIMIT_TESTS=900,
+# ...) and says at its end how it went; the last line counts them. Results lie in $OUT, else in build/gpu.
+#
+# PYTHON        the Python to use (python3)
+# GPU_WORKERS   processes side by side (8)
+set -u
+cd "$(dirname "$0")/.." || exit 2
+PYTHON=${PYTHON:-python3}
+WORKERS=${GPU_WORKERS:-8}
+OUT=${OUT:-build/gpu}
+mkdir -p "$OUT"
+export PYTHONPATH="$PWD/src:$PWD/tests${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+export ANYMPS_CACHE_DIR=${ANYMPS_CACHE_DIR:-$PWD/build/gpu-cache}
+mkdir -p "$ANYMPS_CACHE_DIR"
+chmod 700 "$ANYMPS_CACHE_DIR"
+passed=0 failed=()
+
+part() { # NAME LIMIT COMMAND...
+  local name=$1 limit=$2 began=$SECONDS status
+  shift 2
+  echo "==> $name (at most $limit s)"
+  timeout --kill-after=10 "$limit" "$@" >"$OUT/$name.txt" 2>&1
+  status=$?
+  tail -n "${GPU_TAIL:-40}" "$OUT/$name.txt"
+  if [ $status = 0 ]; then
+    passed=$((passed + 1))
+    echo "gpu.sh: $name: ok, $((SECONDS - began)) s"
+  else
+    failed+=("$name")
+    [ $status = 124 ] && status="$status (its time was up)"
+    echo "gpu.sh: $name: FAILED with $status, $((SECONDS - began)) s; all of it is in $OUT/$name.txt"
+  fi
+}
+
+for name in ${@:-build tests conformance bench}; do
+  case $name in
+  build) part build "${GPU_LIMIT_BUILD:-420}" "$PYTHON" -c "
+import anymps.device, torch
+anymps.device.build()
+from anymps.device._cards import look, take_card
+print(torch.__version__, look().driver, take_card())
+import anymps
+anymps.enable('M2 16GB', substrate='cuda')
+print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).sum()))" ;;
+  tests) part tests "${GPU_LIMIT_TESTS:-500}" "$PYTHON" -m pytest -p no:cacheprovider -q -m gpu -n "$WORKERS" --dist loadgroup tests/gpu ;;
+  conformance) part conformance "${GPU_LIMIT_CONFORMANCE:-400}" "$PYTHON" -m tests.conformance --substrate cuda --shards "$((2 * WORKERS))" \
+    --rows "$OUT/conformance-rows.json" --write "$OUT/fidelity" ;;
+  bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --json "$OUT/overhead-cuda.json" ;;
+  night) part night "${GPU_LIMIT_NIGHT:-550}" "$PYTHON" benchmarks/gpu_night.py --out "$OUT" ;;
+  *) echo "gpu.sh: there is no part $name: build, tests, conformance, bench, night" && exit 2 ;;
+  esac
+done
+echo "gpu.sh: $passed ok, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"
+[ ${#failed[@]} = 0 ]

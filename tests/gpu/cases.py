@@ -1,0 +1,495 @@
+"""What each substrate is asked to do: functions whose results are plain data, and must be alike on both.
+
+Each runs in a process in which the device is on, with the CPU fallback, on a Mac of 16 GB. A case that ends in an
+exception gives its type and its first line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from gpu.models import SMALL, make_step
+
+CASES: dict[str, Callable[[], Any]] = {}
+"""By name; a result is compared bit for bit where it is text, else within a tolerance."""
+
+
+def case(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Adds a function to the cases."""
+    CASES[function.__name__] = function
+    return function
+
+
+def values(tensor: Tensor) -> list[float]:
+    """All of them, on the CPU."""
+    found: list[float] = tensor.detach().to("cpu", torch.float64).flatten().tolist()
+    return found
+
+
+def digest(tensor: Tensor) -> str:
+    """Bits: dtype, shape, the first few elements and a digest of all."""
+    here = tensor.detach().cpu().contiguous()
+    data = here.view(torch.uint8).numpy().tobytes() if here.dtype != torch.bool else here.numpy().tobytes()
+    first = here.flatten()[:4].tolist()
+    return f"{here.dtype} {list(here.shape)} {first} {hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def raised(call: Callable[[], Any]) -> str:
+    """The type and the first line of what a call raises."""
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return "nothing"
+
+
+def _losses(name: str, steps: int, **how: Any) -> list[float]:
+    make, sizes = SMALL[name]
+    dropout = None if name == "U-Net" else 0.1
+    step = make_step(make, "mps", *sizes, dropout=dropout, **how)
+    return [float(step()) for _ in range(steps)]
+
+
+@case
+def losses_gpt() -> Any:
+    return _losses("GPT", 20, foreach=False)
+
+
+@case
+def losses_convnet() -> Any:
+    return _losses("convolutional network", 20, foreach=False)
+
+
+@case
+def losses_lstm() -> Any:
+    return _losses("LSTM", 20, foreach=False)
+
+
+@case
+def losses_vit() -> Any:
+    return _losses("ViT", 20, foreach=False)
+
+
+@case
+def losses_unet() -> Any:
+    return _losses("U-Net", 10, foreach=False)
+
+
+@case
+def losses_default_optimizer() -> Any:
+    return _losses("GPT", 10)
+
+
+@case
+def losses_foreach_optimizer() -> Any:
+    return _losses("GPT", 10, foreach=True)
+
+
+@case
+def losses_fused_optimizer() -> Any:
+    return _losses("GPT", 10, fused=True)
+
+
+def _draws(draw: Callable[[torch.Generator | None], Tensor]) -> list[str]:
+    """The same draw from the device's generator, again, and from one of the program's own."""
+    torch.manual_seed(1234)
+    own = torch.Generator(device="mps").manual_seed(99)
+    return [digest(draw(None)), digest(draw(None)), digest(draw(own)), digest(torch.rand(5, device="mps"))]
+
+
+@case
+def random_rand() -> Any:
+    return _draws(lambda g: torch.rand(1001, 7, device="mps", generator=g))
+
+
+@case
+def random_rand_half() -> Any:
+    return _draws(lambda g: torch.rand(1001, device="mps", dtype=torch.float16, generator=g))
+
+
+@case
+def random_randn() -> Any:
+    return _draws(lambda g: torch.randn(1001, 7, device="mps", generator=g))
+
+
+@case
+def random_randn_bfloat16() -> Any:
+    return _draws(lambda g: torch.randn(1001, device="mps", dtype=torch.bfloat16, generator=g))
+
+
+@case
+def random_randint() -> Any:
+    return _draws(lambda g: torch.randint(-5, 1000, (1001,), device="mps", generator=g))
+
+
+@case
+def random_randperm() -> Any:
+    return _draws(lambda g: torch.randperm(777, device="mps", generator=g))
+
+
+@case
+def random_bernoulli() -> Any:
+    p = torch.linspace(0, 1, 1001, device="mps")
+    return _draws(lambda g: torch.bernoulli(p, generator=g))
+
+
+@case
+def random_dropout() -> Any:
+    x = torch.ones(513, 9, device="mps")
+    return _draws(lambda g: functional.dropout(x, 0.3))
+
+
+@case
+def random_multinomial() -> Any:
+    weights = torch.linspace(0.1, 1, 64, device="mps").repeat(8, 1)
+    again = _draws(lambda g: torch.multinomial(weights, 16, replacement=True, generator=g))
+    return again + _draws(lambda g: torch.multinomial(weights, 16, generator=g))
+
+
+@case
+def random_uniform_and_normal_in_place() -> Any:
+    def draw(g: torch.Generator | None) -> Tensor:
+        x = torch.empty(64, 31, device="mps")
+        x[:, ::2].uniform_(-2, 3, generator=g)
+        x[:, 1::2].normal_(1, 2, generator=g)
+        return x
+
+    return _draws(draw)
+
+
+@case
+def random_exponential() -> Any:
+    return _draws(lambda g: torch.empty(513, device="mps").exponential_(1.5, generator=g))
+
+
+@case
+def random_state() -> Any:
+    torch.manual_seed(7)
+    torch.randn(100, device="mps")
+    state = torch.mps.get_rng_state()
+    first = digest(torch.rand(11, device="mps"))
+    torch.mps.set_rng_state(state)
+    return [digest(state), first, digest(torch.rand(11, device="mps"))]
+
+
+def _late(call: Callable[[], Any]) -> list[str]:
+    """What a call with a bad index raises, at once or at the next wait; and that the device works on."""
+
+    def both() -> None:
+        call()
+        torch.mps.synchronize()
+
+    said = raised(both)
+    return [said, str(float(torch.ones(8, device="mps").sum()))]
+
+
+@case
+def index_embedding() -> Any:
+    table, wrong = torch.randn(10, 4, device="mps"), torch.tensor([3, 11], device="mps")
+    return _late(lambda: functional.embedding(wrong, table))
+
+
+@case
+def index_advanced() -> Any:
+    x, wrong = torch.randn(10, 4, device="mps"), torch.tensor([0, 10], device="mps")
+    return _late(lambda: x[wrong])
+
+
+@case
+def index_put() -> Any:
+    x, wrong = torch.zeros(10, device="mps"), torch.tensor([-11], device="mps")
+
+    def put() -> None:
+        x[wrong] = 1.0
+
+    return _late(put)
+
+
+@case
+def index_gather() -> Any:
+    x, wrong = torch.randn(3, 4, device="mps"), torch.full((3, 4), 9, device="mps")
+    return _late(lambda: x.gather(1, wrong))
+
+
+@case
+def index_scatter() -> Any:
+    x, wrong = torch.zeros(3, 4, device="mps"), torch.full((3, 4), 9, device="mps")
+    return _late(lambda: x.scatter_(1, wrong, 1.0))
+
+
+@case
+def index_select() -> Any:
+    x, wrong = torch.randn(5, 2, device="mps"), torch.tensor([7], device="mps")
+    return _late(lambda: x.index_select(0, wrong))
+
+
+@case
+def index_cross_entropy() -> Any:
+    x, wrong = torch.randn(4, 5, device="mps"), torch.tensor([0, 1, 7, 2], device="mps")
+    return _late(lambda: functional.cross_entropy(x, wrong))
+
+
+@case
+def index_in_backward() -> Any:
+    table = torch.randn(10, 4, device="mps", requires_grad=True)
+    good = torch.tensor([1, 1, 9], device="mps")
+    functional.embedding(good, table).sum().backward()
+    assert table.grad is not None
+    return values(table.grad)
+
+
+@case
+def refused_float64() -> Any:
+    return [
+        raised(lambda: torch.ones(2, device="mps", dtype=torch.float64)),
+        raised(lambda: torch.ones(2).double().to("mps")),
+    ]
+
+
+@case
+def refused_mixed_devices() -> Any:
+    return raised(lambda: torch.ones(2, device="mps") + torch.ones(2))
+
+
+@case
+def memory_of_the_mac() -> Any:
+    """The Mac's limit, not the card's; and after it the device works on."""
+    kept = []
+
+    def fill() -> None:
+        for _ in range(40):
+            kept.append(torch.empty(1 << 30, dtype=torch.uint8, device="mps"))
+
+    said = raised(fill)
+    number = len(kept)
+    kept.clear()
+    torch.mps.empty_cache()
+    return [said, str(number), str(float(torch.ones(4, device="mps").sum()))]
+
+
+@case
+def memory_buffer_limit() -> Any:
+    return raised(lambda: torch.empty(12 << 30, dtype=torch.uint8, device="mps"))
+
+
+@case
+def memory_counters() -> Any:
+    torch.mps.empty_cache()
+    kept, told = [], []
+    for size in (1, 1000, 1 << 20, 3 << 20, 40 << 20):
+        kept.append(torch.empty(size, dtype=torch.uint8, device="mps"))
+        told.append(f"{torch.mps.current_allocated_memory()} {torch.mps.driver_allocated_memory()}")
+    kept.clear()
+    told.append(f"{torch.mps.current_allocated_memory()} {torch.mps.recommended_max_memory()}")
+    return told
+
+
+@case
+def copies() -> Any:
+    x = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    there = x.to("mps", non_blocking=True)
+    back = torch.empty(6, 4)
+    back.copy_(there.T, non_blocking=True)
+    torch.mps.synchronize()
+    half = there.to("cpu", torch.float16)
+    there[1:3].copy_(torch.full((2, 6), 7.0))
+    bits = torch.zeros(3, dtype=torch.int64, device="mps")
+    bits.copy_(torch.tensor([1.9, -2.1, 3.0]))
+    return values(back) + values(half) + values(there) + values(bits)
+
+
+@case
+def pinned() -> Any:
+    x = torch.arange(1000.0).pin_memory()
+    return [str(x.is_pinned()), *values(x.to("mps", non_blocking=True).sum())]
+
+
+@case
+def items() -> Any:
+    x = torch.tensor([3.5, -1.0], device="mps")
+    return [x[0].item(), float(x.min()), int(x.argmax()), bool((x > 3).any()), x.tolist(), len(x.nonzero())]
+
+
+@case
+def resize() -> Any:
+    x = torch.arange(6.0, device="mps")
+    x.resize_(2, 5)
+    x[1, 1:] = 0
+    y = torch.empty(0, device="mps")
+    torch.add(torch.ones(3, device="mps"), 2, out=y)
+    return values(x) + values(y)
+
+
+@case
+def views() -> Any:
+    x = torch.arange(24.0, device="mps").reshape(2, 3, 4)
+    y = x.transpose(0, 2)[1:, ::2]
+    y.mul_(2)
+    z = torch.as_strided(x, (3, 3), (4, 1), 2)
+    z += 1
+    x.view(-1)[5] = -3
+    w = x.view(torch.int32)[0, 0, :2]
+    return values(x) + values(y) + values(z.unfold(0, 2, 1)) + values(w)
+
+
+@case
+def in_place() -> Any:
+    x = torch.linspace(-2, 2, 9, device="mps", requires_grad=True)
+    y = x * 3
+    y.relu_().add_(1)
+    y[2:4] = 0
+    y.masked_fill_(y > 4, 4.0).sum().backward()
+    assert x.grad is not None
+    return values(y) + values(x.grad)
+
+
+@case
+def complex_numbers() -> Any:
+    x = torch.view_as_complex(torch.arange(12.0, device="mps").reshape(6, 2))
+    y = (x.conj() * x + x.resolve_conj()).abs()
+    return values(y) + values(torch.fft.rfft(torch.arange(8.0, device="mps")).abs())
+
+
+@case
+def autocast_float16() -> Any:
+    return _autocast(torch.float16)
+
+
+@case
+def autocast_bfloat16() -> Any:
+    return _autocast(torch.bfloat16)
+
+
+def _autocast(dtype: torch.dtype) -> Any:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 4)).to("mps")
+    x = torch.randn(8, 16).to("mps")
+    with torch.autocast("mps", dtype):
+        y = model(x)
+    y.float().square().mean().backward()
+    return [str(y.dtype), *values(y), *(float(p.grad.norm()) for p in model.parameters() if p.grad is not None)]
+
+
+@case
+def checkpointing() -> Any:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Tanh()).to("mps")
+    x = torch.randn(4, 8).to("mps").requires_grad_()
+    y = checkpoint(model, x, use_reentrant=False).sum()
+    y.backward()
+    assert x.grad is not None
+    return [float(y), *values(x.grad)]
+
+
+@case
+def second_derivatives() -> Any:
+    x = torch.linspace(0.5, 2, 5, device="mps", requires_grad=True)
+    (first,) = torch.autograd.grad((x**3 * x.log()).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    return values(second)
+
+
+@case
+def widened() -> Any:
+    """What a Mac computes for integers and truth values where the CPU and CUDA have no kernel."""
+    x = torch.arange(16, device="mps").reshape(1, 1, 4, 4)
+    told: list[Any] = []
+
+    def pooled(pool: Callable[..., Tensor], dtype: torch.dtype) -> None:
+        told.append(raised(lambda: told.extend(values(pool(x.to(dtype), 2)))))
+
+    for dtype in (torch.int32, torch.uint8, torch.bool, torch.float16):
+        pooled(functional.max_pool2d, dtype)
+        pooled(functional.avg_pool2d, dtype)
+    a, b = torch.tensor([1, 5], device="mps"), torch.tensor([3, 9], device="mps")
+    told.append(raised(lambda: told.extend(values(torch.lerp(a, b, 0.5)))))
+    told.append(raised(lambda: told.extend(values(a.to(torch.int32) @ b.to(torch.int32)))))
+    return told
+
+
+@case
+def integer_products() -> Any:
+    a = torch.arange(12, device="mps").reshape(3, 4)
+    return [raised(lambda: a @ a.T), *(values(a @ a.T) if raised(lambda: a @ a.T) == "nothing" else [])]
+
+
+@case
+def fallbacks() -> Any:
+    """Operators that run on the CPU with the fallback on, between others that do not."""
+    torch.manual_seed(0)
+    x = torch.randn(6, 6).to("mps")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = torch.linalg.svdvals(x @ x.T + torch.eye(6, device="mps"))
+        z = found.sqrt().sum() + torch.linalg.eigvalsh(x @ x.T).clamp(min=0).sum()
+    return [*values(found), float(z)]
+
+
+@case
+def indexing() -> Any:
+    x = torch.arange(20.0, device="mps").reshape(4, 5)
+    rows = torch.tensor([3, 0, 3], device="mps")
+    y = torch.zeros(4, 5, device="mps").index_add_(0, rows, x[rows])
+    y.scatter_add_(1, torch.zeros(4, 2, dtype=torch.int64, device="mps"), x[:, :2])
+    return (
+        values(x[rows]) + values(y) + values(x[x > 7]) + values(torch.where(x > 9, x, -x)) + values(x.sort(1, True)[0])
+    )
+
+
+@case
+def reductions() -> Any:
+    torch.manual_seed(0)
+    x = torch.randn(33, 65).to("mps")
+    found = [x.sum(0), x.mean(1), x.var(1), x.cumsum(1)[:, -1], x.logsumexp(0), x.softmax(1)[0], x.amax(0), x.norm()]
+    return [it for each in found for it in values(each)]
+
+
+@case
+def norms_and_attention() -> Any:
+    torch.manual_seed(0)
+    q = torch.randn(2, 4, 16, 8).to("mps").requires_grad_()
+    y = functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+    z = functional.group_norm(y.reshape(2, 4, 128), 2) + functional.layer_norm(y, (8,)).reshape(2, 4, 128)
+    z.square().mean().backward()
+    assert q.grad is not None
+    return values(z) + values(q.grad)
+
+
+@case
+def saved_and_loaded() -> Any:
+    import io
+
+    file = io.BytesIO()
+    torch.save({"x": torch.arange(5.0, device="mps"), "y": nn.Linear(2, 2).to("mps").state_dict()}, file)
+    file.seek(0)
+    found = torch.load(file, map_location="mps")
+    return [str(found["x"].device), *values(found["x"]), str(sorted(found["y"]))]
+
+
+@case
+def nondeterministic_alert() -> Any:
+    torch.use_deterministic_algorithms(True)
+    try:
+        x = torch.zeros(4, device="mps")
+        where = torch.tensor([1, 1], device="mps")
+        return raised(lambda: x.index_put_((where,), torch.ones(2, device="mps"), accumulate=True))
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@case
+def events_and_streams() -> Any:
+    begin, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
+    begin.record()
+    x = torch.ones(256, 256, device="mps") @ torch.ones(256, 256, device="mps")
+    end.record()
+    end.synchronize()
+    return [str(begin.elapsed_time(end) >= 0), str(end.query()), *values(x[0, :2])]
