@@ -1,4 +1,7 @@
-"""`python -m tests.conformance [--write docs/fidelity] [OPERATOR ...]`: the whole run, or some operators of it."""
+"""`python -m tests.conformance [--write docs/fidelity] [OPERATOR ...]`: the whole run, or some operators of it.
+
+With `--substrate cuda` an NVIDIA card computes, and its numbers are a section of the page.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ def main() -> int:
     parser.add_argument(
         "--patience", type=float, default=shards.PATIENCE, help="seconds of silence that count as hanging"
     )
+    parser.add_argument("--substrate", choices=("host", "cuda"), default="host", help="where the device computes")
     given = parser.parse_args()
+    os.environ["ANYMPS_SUBSTRATE"] = given.substrate  # of the workers
+    card = _card() if given.substrate == "cuda" else ""
     begun = time.monotonic()
     rows = shards.run(
         given.shards,
@@ -53,9 +59,17 @@ def main() -> int:
         import torch
 
         limits = (worker.LIMIT, worker.LIMIT_REFUSED)
-        summary.save(summary.summarize(rows, torch.__version__, limits, datetime.date.today()), given.write)
-        given.write.with_suffix(".md").write_text(page.render(summary.load(given.write)))
+        found = summary.summarize(rows, torch.__version__, limits, datetime.date.today(), card)
+        summary.save(found, given.write)
+        given.write.with_suffix(".md").write_text(page.render_folder(given.write))
     return 1 if any(row["actual"] in ("crash", "hang") for row in rows) else 0
+
+
+def _card() -> str:
+    """The name of the card that will compute."""
+    from anymps.device._cards import take_card
+
+    return take_card().name
 
 
 if __name__ == "__main__":

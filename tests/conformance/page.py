@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from conformance.summary import Summary
+from conformance.summary import Summary, load
 
 
-def render(summaries: Sequence[Summary]) -> str:
-    """The page as Markdown."""
+def render_folder(folder: Path) -> str:
+    """The page of a folder's summaries."""
+    return render(load(folder), load(folder, "cuda"))
+
+
+def render(summaries: Sequence[Summary], cards: Sequence[Summary] = ()) -> str:
+    """The page as Markdown; `cards` are the runs on NVIDIA cards."""
     limits = sorted({tuple(summary["limits"]) for summary in summaries})
     lost = [f"{summary['lost']} ({_release(summary)})" for summary in summaries]
     lines = [
@@ -86,6 +93,7 @@ def render(summaries: Sequence[Summary]) -> str:
         "## What disagrees",
         "",
         *_disagreements(summaries),
+        *(_on_cards(summaries, cards) if cards else ()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -115,6 +123,62 @@ def _table(
         sums = [[sum(column) for column in zip(*found.values(), strict=True)] for found in counts]
         lines.append(f"| {' | '.join([total, *(cell(*of_release) for of_release in sums)])} |")
     return lines
+
+
+def _on_cards(summaries: Sequence[Summary], cards: Sequence[Summary]) -> list[str]:
+    """The section on the substrate `cuda`: its shares beside the host's, and what agrees on the host alone."""
+    lines = [
+        "",
+        "## On an NVIDIA card",
+        "",
+        "The same run with `--substrate cuda` ([a GPU under the device](gpu.md)), many processes on one card:",
+        "`python -m tests.conformance --substrate cuda --write docs/fidelity`.",
+        "",
+        "| torch | card | run on | crashes and hangs |",
+        "| --- | --- | --- | ---: |",
+        *(f"| {it['torch']} | {it['card']} | {it['date']} | {it['lost']} |" for it in cards),
+        "",
+        "| torch | kind | on the host | on the card |",
+        "| --- | --- | ---: | ---: |",
+    ]
+    found: list[str] = []
+    counted: Counter[tuple[str, str]] = Counter()
+    for card in cards:
+        host = next((it for it in summaries if _release(it) == _release(card)), None)
+        shares = {row[0]: row[1:] for row in host["tables"]["kind"]} if host else {}
+        for name, *counts in card["tables"]["kind"]:
+            beside = _agreeing(*shares[name]) if name in shares else ""
+            lines.append(f"| {_release(card)} | {name} | {beside} | {_agreeing(*counts)} |")
+        known = {(row[0], row[1], dtype) for row in host["disagreements"] for dtype in row[2]} if host else set()
+        for kind, operator, dtypes, expected, actual, detail in card["disagreements"]:
+            new = [dtype for dtype in dtypes if (kind, operator, dtype) not in known]
+            if not new:
+                continue
+            counted[kind, _how(expected, actual)] += len(new)
+            shown = f"`{detail}`" if detail else ""
+            cells = [_release(card), kind, f"`{operator}`", ", ".join(new), expected, actual, shown]
+            found.append(f"| {' | '.join(cells)} |")
+    lines += ["", "What agrees on the host and not on the card:", ""]
+    if not found:
+        return [*lines, "Nothing."]
+    lines += ["| kind | how | pairs |", "| --- | --- | ---: |"]
+    lines += [f"| {kind} | {how} | {number} |" for (kind, how), number in sorted(counted.items())]
+    lines += [
+        "",
+        "| torch | kind | operator | dtypes | a Mac | the virtual device | first difference |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *found,
+    ]
+    return lines
+
+
+def _how(expected: str, actual: str) -> str:
+    """A kind of difference in words."""
+    if actual in ("crash", "hang"):
+        return "the process crashes or hangs"
+    if expected != "runs":
+        return "a Mac refuses it, the card computes it"
+    return {"raises": "a Mac runs it, the card raises", "differs": "another result"}.get(actual, actual)
 
 
 def _disagreements(summaries: Sequence[Summary]) -> list[str]:

@@ -1,4 +1,7 @@
-"""What a run came to, for one torch release: counts and disagreements, as kept in `docs/fidelity/torch-*.json`."""
+"""What a run came to, for one torch release: counts and disagreements, as kept in `docs/fidelity/torch-*.json`.
+
+A run on an NVIDIA card is kept in `cuda-*.json`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from typing import Any, Final
 
 Row = dict[str, Any]
 Summary = dict[str, Any]
-"""`torch`, `date`, `limits`, `lost` (crashes and hangs), `tables` (by name: rows of group, agreeing, scored, not
-scored) and `disagreements` (rows of kind, operator, dtypes, a Mac, the virtual device, first difference)."""
+"""`torch`, `date`, `card` (the NVIDIA card that computed, none for the CPU), `limits`, `lost` (crashes and hangs),
+`tables` (by name: rows of group, agreeing, scored, not scored) and `disagreements` (rows of kind, operator, dtypes, a
+Mac, the virtual device, first difference)."""
 
 KINDS: Final = {"forward": "forward results", "gradient": "gradients", "errors": "error inputs"}
 PARTINGS: Final = {
@@ -44,13 +48,16 @@ def share(rows: Iterable[Row]) -> tuple[int, int]:
     return verdicts[True], verdicts[True] + verdicts[False]
 
 
-def summarize(rows: list[Row], torch_version: str, limits: tuple[int, int], date: datetime.date) -> Summary:
+def summarize(
+    rows: list[Row], torch_version: str, limits: tuple[int, int], date: datetime.date, card: str = ""
+) -> Summary:
     """The summary of all rows of a run; `limits` are the samples of a pair that a Mac runs, and of any other."""
     forward = [row for row in rows if row["kind"] == "forward"]
     special = [row for row in forward if discriminates(row)]
     return {
         "torch": torch_version,
         "date": date.isoformat(),
+        **({"card": card} if card else {}),
         "limits": list(limits),
         "lost": sum(row["actual"] in ("crash", "hang") for row in rows),
         "tables": {
@@ -68,15 +75,15 @@ def summarize(rows: list[Row], torch_version: str, limits: tuple[int, int], date
 def save(summary: Summary, folder: Path) -> Path:
     """Writes the summary into the folder, in place of an older one of the same release; where it lies."""
     release = ".".join(summary["torch"].split(".")[:2])
-    path = folder / f"torch-{release}.json"
+    path = folder / f"{'cuda' if summary.get('card') else 'torch'}-{release}.json"
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(summary, indent=1) + "\n")
     return path
 
 
-def load(folder: Path) -> list[Summary]:
-    """All summaries of the folder, the oldest release first."""
-    found = [json.loads(path.read_text()) for path in folder.glob("torch-*.json")]
+def load(folder: Path, kind: str = "torch") -> list[Summary]:
+    """All summaries of the folder, the oldest release first; of `kind` cuda those of NVIDIA cards."""
+    found = [json.loads(path.read_text()) for path in folder.glob(f"{kind}-*.json")]
     return sorted(found, key=lambda summary: [int(part) for part in summary["torch"].split(".")[:2]])
 
 

@@ -99,4 +99,50 @@ def test_the_page_is_what_its_numbers_say() -> None:
     """docs/fidelity.md was rendered from docs/fidelity/ and not edited by hand."""
     numbers = summary.load(DOCS / "fidelity")
     assert numbers
-    assert page.render(numbers) == (DOCS / "fidelity.md").read_text()
+    assert page.render_folder(DOCS / "fidelity") == (DOCS / "fidelity.md").read_text()
+
+
+def test_a_card_has_a_section(tmp_path: Path) -> None:
+    """Its shares stand beside the host's of the same release, then what agrees on the host alone, by kind."""
+    host = [row("runs", "runs"), row("refuses", "runs", dtype="int8"), row("runs", "runs", dtype="bool")]
+    card = [
+        row("runs", "differs", detail="off by 1"),
+        row("refuses", "runs", dtype="int8"),
+        row("runs", "crash", dtype="bool"),
+        row("runs", "raises", kind="gradient", detail="no kernel"),
+    ]
+    date = datetime.date(2026, 1, 3)
+    summary.save(summarized(host, "2.11.0+cu130"), tmp_path)
+    summary.save(summary.summarize(card, "2.11.0+cu130", (24, 1000), date, "H100"), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cuda-2.11.json", "torch-2.11.json"]
+    rendered = page.render_folder(tmp_path)
+    assert rendered.partition("## On an NVIDIA card\n")[2].splitlines()[4:] == [
+        "| torch | card | run on | crashes and hangs |",
+        "| --- | --- | --- | ---: |",
+        "| 2.11.0+cu130 | H100 | 2026-01-03 | 1 |",
+        "",
+        "| torch | kind | on the host | on the card |",
+        "| --- | --- | ---: | ---: |",
+        "| 2.11 | forward results | 2 of 3: 66.7 % | 0 of 3: 0.0 % |",
+        "| 2.11 | gradients | none | 0 of 1: 0.0 % |",
+        "| 2.11 | error inputs | none | none |",
+        "",
+        "What agrees on the host and not on the card:",
+        "",
+        "| kind | how | pairs |",
+        "| --- | --- | ---: |",
+        "| forward results | another result | 1 |",
+        "| forward results | the process crashes or hangs | 1 |",
+        "| gradients | a Mac runs it, the card raises | 1 |",
+        "",
+        "| torch | kind | operator | dtypes | a Mac | the virtual device | first difference |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| 2.11 | forward results | `silu` | bool | runs | crash |  |",
+        "| 2.11 | forward results | `silu` | float32 | runs | differs | `off by 1` |",
+        "| 2.11 | gradients | `silu` | float32 | runs | raises | `no kernel` |",
+    ]
+
+
+def test_without_a_card_the_page_is_the_same() -> None:
+    """No section without a run."""
+    assert "NVIDIA" not in page.render([summarized([row("runs", "runs")], "2.13.0")])
