@@ -41,8 +41,8 @@ for name in ${@:-build tests conformance bench}; do
   build) part build "${GPU_LIMIT_BUILD:-420}" "$PYTHON" -c "
 import anymps.device, torch
 anymps.device.build()
-from anymps.device._cards import look, take_card
-print(torch.__version__, look().driver, take_card())
+from anymps.device._cards import look_for_cards, take_card
+print(torch.__version__, look_for_cards().driver, take_card())
 import anymps
 anymps.enable('M2 16GB', substrate='cuda')
 print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).sum()))" ;;

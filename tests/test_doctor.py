@@ -14,6 +14,8 @@ from anymps.commands.doctor._diagnosis import Diagnosis, State, Status, diagnose
 from anymps.commands.doctor._environment import explain
 from anymps.commands.doctor._facts import Facts, relevant
 from anymps.commands.doctor._facts import _container as container_of
+from anymps.device import Cards
+from anymps.device._driver import Card, Driver
 from anymps.rules import SUPPORTED
 
 MAC = Facts(
@@ -243,6 +245,47 @@ def test_wrong_cxx_and_no_ninja() -> None:
         "compiler": (Status.BAD, text),
         "ninja": (Status.WARN, "not found: the build takes plain processes (pip install ninja)"),
     }
+
+
+H100 = Card(0, "NVIDIA H100 80GB HBM3", 80 << 30, 79 << 30, (9, 0))
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (
+            Cards("2.13.0+cpu", None, (), None),
+            "none for --substrate cuda: the cuda substrate needs a torch that is built for CUDA, and 2.13.0+cpu is "
+            "not: install that build (pytorch.org/get-started), or use the host substrate",
+        ),
+        (
+            Cards("2.13.0+cu130", "13.0", ("sm_90",), Driver((13, 0), (replace(H100, free=1 << 20),))),
+            "none for --substrate cuda: card 0 (NVIDIA H100 80GB HBM3) is full: other processes have 80.0 of 80.0 GiB. "
+            "End them (nvidia-smi names them), or choose another card with CUDA_VISIBLE_DEVICES",
+        ),
+    ],
+)
+@pytest.mark.parametrize("wanted", [True, False])
+def test_no_card_for_the_cuda_substrate(found: Cards, text: str, wanted: bool) -> None:
+    """It says why; that is a warning only where the substrate is asked for."""
+    environment = {"ANYMPS_SUBSTRATE": "cuda"} if wanted else {}
+    diagnosis = diagnose(replace(LINUX, cards=found, environment=environment))
+    (check,) = (check for check in diagnosis.checks if check.name == "NVIDIA card")
+    assert (check.status, check.text) == (Status.WARN if wanted else Status.OK, text)
+    assert diagnosis.device == "virtual"
+
+
+def test_cards_for_the_cuda_substrate() -> None:
+    """Each that can compute, with its memory."""
+    cards = (H100, replace(H100, number=1, free=None), replace(H100, number=2, free=0))
+    found = Cards("2.13.0+cu130", "13.0", ("sm_90",), Driver((13, 0), cards))
+    facts = replace(LINUX, cards=found)
+    assert (
+        "NVIDIA card      cuda:0, NVIDIA H100 80GB HBM3, 79.0 of 80.0 GiB free; cuda:1, NVIDIA H100 80GB HBM3, "
+        "80.0 GiB (--substrate cuda)"
+    ) in lines(facts, diagnose(facts))
+    document = json.loads(to_json(facts, diagnose(facts)))
+    assert document["facts"]["cards"]["driver"]["cards"][0]["name"] == "NVIDIA H100 80GB HBM3"
 
 
 def test_whole_text() -> None:

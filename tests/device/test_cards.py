@@ -29,7 +29,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
     """Says what the machine has; the process is no rank."""
     for name in RANKS:
         monkeypatch.delenv(name, raising=False)
-    return lambda found: monkeypatch.setattr(_cards, "look", lambda: found)
+    return lambda found: monkeypatch.setattr(_cards, "look_for_cards", lambda: found)
 
 
 def driver(**changes: object) -> Cards:
@@ -209,7 +209,7 @@ from anymps.device import _cards
 from anymps.device._driver import Card, Driver
 H100 = "NVIDIA H100 80GB HBM3"
 cards = tuple(Card(number, H100, 80 << 30, 79 << 30, (9, 0)) for number in range(8))
-_cards.look = lambda: _cards.Cards("2.11.0+cu130", "13.0", ("sm_90",), Driver((13, 0), cards))
+_cards.look_for_cards = lambda: _cards.Cards("2.11.0+cu130", "13.0", ("sm_90",), Driver((13, 0), cards))
 """
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from anymps.device._cards import look, why_none
+from anymps.device._cards import look_for_cards, why_no_card
 from gpu.sides import SIDE
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder needs a card."""
     here = [item for item in items if Path(__file__).parent in item.path.parents]
-    why = why_none(look()) if here and SIDE == "cuda" else ""
+    why = why_no_card(look_for_cards()) if here and SIDE == "cuda" else ""
     for item in here:
         item.add_marker(pytest.mark.gpu)
         if why:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anymps.device._build import CACHE_VARIABLE, build, cache_directory, check_cache, is_built
+from anymps.device._cards import Cards, look_for_cards, why_no_card, why_not_card
 from anymps.device._default_device import default_device
 from anymps.device._enable import (
     ALONE_VARIABLE,
     CUDA_VARIABLE,
     STRICT_COPIES_VARIABLE,
+    SUBSTRATE_VARIABLE,
     State,
     banner,
     call_when_enabled,
@@ -37,6 +39,8 @@ __all__ = [
     "CUDA_VARIABLE",
     "KERNELS_VARIABLE",
     "STRICT_COPIES_VARIABLE",
+    "SUBSTRATE_VARIABLE",
+    "Cards",
     "NativeCore",
     "State",
     "banner",
@@ -55,11 +59,14 @@ __all__ = [
     "is_built",
     "is_virtual",
     "known_hazards",
+    "look_for_cards",
     "metal_kernels",
     "native",
     "python_headers",
     "real_calls",
     "state",
     "this_mac",
+    "why_no_card",
+    "why_not_card",
     "written_by_torch",
 ]

@@ -1,6 +1,6 @@
 """Which NVIDIA card computes for this process, or why none can: what the substrate `cuda` stands on.
 
-All that is asked of the machine goes through `look`, so that tests answer for it.
+All that is asked of the machine goes through `look_for_cards`, so that tests answer for it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Cards:
     visible: str | None = None
 
 
-def look() -> Cards:
+def look_for_cards() -> Cards:
     """Ask the installed torch and the driver. Imports torch."""
     import torch
 
@@ -53,7 +53,7 @@ def look() -> Cards:
     return Cards(str(torch.__version__), cuda, tuple(flags.split()), ask_driver(), visible)
 
 
-def why_none(found: Cards) -> str:
+def why_no_card(found: Cards) -> str:
     """Why no card can serve and what to do, in one line; empty if one can."""
     if found.torch_cuda is None:
         return (
@@ -84,7 +84,7 @@ def why_none(found: Cards) -> str:
     return ""
 
 
-def why_not(found: Cards, card: Card) -> str:
+def why_not_card(found: Cards, card: Card) -> str:
     """Why this card cannot serve now and what to do, in one line; empty if it can."""
     if not _has_kernels(found.architectures, card.capability):
         return (
@@ -128,12 +128,12 @@ def rank_here() -> int:
 
 def take_card() -> Card:
     """The card of this process. Raises EnableError, in one line that says what to do, where it cannot be had."""
-    found = look()
-    why = why_none(found)
+    found = look_for_cards()
+    why = why_no_card(found)
     if not why:
         assert found.driver is not None
         card = found.driver.cards[card_of(rank_here(), len(found.driver.cards))]
-        why = why_not(found, card)
+        why = why_not_card(found, card)
         if not why:
             return card
     raise EnableError(f"anymps: {why}")

@@ -14,6 +14,7 @@ from enum import Enum
 from anymps._errors import UnsupportedTorchError
 from anymps.commands.doctor._environment import Note, explain
 from anymps.commands.doctor._facts import Facts
+from anymps.device import SUBSTRATE_VARIABLE, Cards, why_no_card, why_not_card
 from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version, version_rules
 from anymps.rules.texts import macos_too_old
 
@@ -75,6 +76,8 @@ def diagnose(facts: Facts) -> Diagnosis:
             )
     elif facts.torch is not None:
         checks += _build_checks(facts)
+        if facts.cards is not None:
+            checks.append(_card_check(facts.cards, facts.environment.get(SUBSTRATE_VARIABLE) == "cuda"))
     blocked = any(check.status is Status.BAD for check in checks)
     device = "none" if blocked else "real" if real else "virtual"
     if device == "virtual":
@@ -228,6 +231,24 @@ def _build_checks(facts: Facts) -> list[Check]:
     if not facts.ninja:
         checks.append(Check("ninja", Status.WARN, "not found: the build takes plain processes (pip install ninja)"))
     return checks
+
+
+def _card_check(found: Cards, wanted: bool) -> Check:
+    """Whether an NVIDIA card can compute (`--substrate cuda`), and which; where it is wanted, why it cannot."""
+    why = why_no_card(found)
+    driver = found.driver
+    serving = [] if why or driver is None else [card for card in driver.cards if not why_not_card(found, card)]
+    if not serving:
+        reasons = [why] if driver is None or why else [why_not_card(found, card) for card in driver.cards]
+        text = f"none for --substrate cuda: {'; '.join(reasons)}"
+        return Check("NVIDIA card", Status.WARN if wanted else Status.OK, text)
+    told = [f"cuda:{card.number}, {card.name}, {_room(card.free, card.total)}" for card in serving]
+    return Check("NVIDIA card", Status.OK, f"{'; '.join(told)} (--substrate cuda)")
+
+
+def _room(free: int | None, total: int) -> str:
+    gib = 1 << 30
+    return f"{total / gib:.1f} GiB" if free is None else f"{free / gib:.1f} of {total / gib:.1f} GiB free"
 
 
 def _shader_check(facts: Facts) -> Check:

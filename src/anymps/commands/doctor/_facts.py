@@ -80,6 +80,8 @@ class Facts:
     python_headers: bool = True
     """Whether Python.h is there."""
     ninja: bool = True
+    cards: device.Cards | None = None
+    """What the cuda substrate stands on: torch's build, NVIDIA's driver and its cards."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that change what the mps device does."""
     anymps: str = __version__
@@ -180,6 +182,8 @@ def _torch_facts() -> dict[str, object]:
         facts["mps_built"] = bool(torch.backends.mps.is_built())
         facts["mps_available"] = bool(torch.backends.mps.is_available())
         facts["virtual"] = device.is_virtual()
+        if sys.platform.startswith("linux"):
+            facts["cards"] = device.look_for_cards()
     return facts
 
 
