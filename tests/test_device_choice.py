@@ -71,8 +71,8 @@ def test_nothing_ran_on_mps_is_an_error() -> None:
     """With the line and what to write there; the verdict says it, too."""
     finding = unused(file="/home/me/project/train.py", line=3, source=f"d = {CHOICE}", chosen=True)
     assert (finding.id, finding.severity, finding.site.line) == ("MPS002", Severity.ERROR, 3)
-    assert finding.what == "No tensor reached mps. This line chooses the device, and mps is not what it chose."
-    assert finding.fix == f"Let the line choose mps, too: `d = {BETTER}`. Other machines do what they did."
+    assert finding.what == "No tensor reached mps. This line chooses the device, and it did not choose mps."
+    assert finding.fix == f"Let the line choose mps too: `d = {BETTER}`. Other machines behave as before."
     recording = RecordingBuilder(meta=META).close()
     assert verdict(recording, [finding]) == [
         "Nothing ran on mps, so this says nothing about M3 Pro 18GB.",
@@ -86,7 +86,8 @@ def test_a_choice_of_cuda_that_is_no_device() -> None:
         file="/p/gan.py", line=39, source="cuda = True if torch.cuda.is_available() else False", chosen=True
     )
     assert finding.fix == (
-        'Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then write '
+        'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then '
+        "write "
         "`.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
     )
 
@@ -111,7 +112,7 @@ def test_nothing_ran_and_nothing_chose() -> None:
     assert finding.what == "The script never named a device, so everything stayed on the CPU."
     assert (
         finding.fix
-        == 'Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.'
+        == 'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.'
     )
 
 
@@ -142,7 +143,7 @@ def test_what_is_to_be_moved(tmp_path: Path) -> None:
     builder = RecordingBuilder(meta={**META, **facts})
     (finding,) = (it for it in find(builder.close()) if it.id == "MPS002")
     assert finding.fix == (
-        'Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
+        'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
         "the model at train.py:3, and each batch at train.py:7: `.to(device)`."
     )
     assert [site.line for site in finding.related_sites] == [3, 7]
@@ -177,8 +178,9 @@ def test_a_loop_over_numbers_has_no_batch(tmp_path: Path) -> None:
     facts = {"device_choice": choice, "unmoved": unmoved}
     (finding,) = (it for it in find(RecordingBuilder(meta={**META, **facts}).close()) if it.id == "MPS002")
     assert finding.fix == (
-        'Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
-        "the model at train.py:3, and each batch at train.py:7: `.to(device)`. Make on the device what is made at "
+        'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
+        "the model at train.py:3, and each batch at train.py:7: `.to(device)`. On the device, create the tensors "
+        "made at "
         "train.py:8 and train.py:12: `device=device`."
     )
 

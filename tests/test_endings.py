@@ -164,13 +164,13 @@ def test_a_batch_that_a_worker_could_not_send() -> None:
     assert finding.what == (
         "A worker of the DataLoader gave a batch on mps: torch raised RuntimeError: _share_fd_: only available on CPU"
     )
-    assert finding.fix == "Have the data set give tensors on the CPU, and move each batch in the loop: `x.to(device)`."
+    assert finding.fix == "Return CPU tensors from the data set, and move each batch in the loop: `x.to(device)`."
 
 
 def test_a_model_that_a_process_is_given() -> None:
     """It is no tensor that a line sends: the arguments of the process are what has to change."""
     finding = only(ended("RuntimeError", "_share_filename_: only available on CPU", "torch", source="p.start()"))
-    assert finding.fix == "Give the process tensors and modules on the CPU, and move them within it: `x.to(device)`."
+    assert finding.fix == "Pass CPU tensors and modules to the process, and move them inside it: `x.to(device)`."
 
 
 def test_a_tensor_that_a_queue_could_not_send() -> None:
@@ -182,8 +182,9 @@ def test_a_tensor_that_a_queue_could_not_send() -> None:
     finding = only(builder.close())
     assert (finding.id, finding.site.line, finding.severity) == ("MPS806", 4, Severity.ERROR)
     assert finding.what == (
-        "A queue was given a tensor on mps. Its own thread sends it, and prints what torch raises there, RuntimeError: "
-        "_share_filename_: only available on CPU. Who waits for the tensor waits for ever."
+        "A queue was given a tensor on mps. Its own thread sends it and prints the error that torch raises there, "
+        "RuntimeError: "
+        "_share_filename_: only available on CPU. Whatever waits for the tensor waits forever."
     )
 
 
@@ -199,7 +200,7 @@ def test_a_tensor_that_a_queue_could_not_send() -> None:
         (
             "module 'torch.mps' has no attribute 'current_device'",
             'state = torch.load(path, map_location="cuda")',
-            'Load to the CPU, `map_location="cpu"`, and move what was loaded: `.to(device)`.',
+            'Load to the CPU, `map_location="cpu"`, then move it: `.to(device)`.',
         ),
     ],
 )
@@ -215,11 +216,11 @@ def test_torch_raised_something_of_any_device() -> None:
     assert (finding.id, finding.severity) == ("MPS003", Severity.WARNING)
     assert finding.what == (
         "torch raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x3 and 8x3). "
-        "Nothing in these words is about mps."
+        "Nothing in this message is about mps."
     )
     assert finding.fix == (
-        'Run the script with `device = "cpu"`: an exception there as well is the script\'s own. If it comes on mps '
-        "only, do this line on the CPU."
+        'Run the script with `device = "cpu"`: if it raises there too, the bug is in the script. If it raises only on '
+        "mps, run this line on the CPU."
     )
     assert verdict(recording, [finding])[0] == "The script ended with RuntimeError at train.py:9."
 

@@ -240,7 +240,7 @@ def test_fallback_in_a_short_recording() -> None:
     finding = only(loop(falling_back("aten::mode"), steps=2))
     assert finding.id == "MPS103"
     assert finding.what == (
-        "`aten::mode` ran on the CPU 2 times. The recording is too short to tell whether that is in the loop."
+        "`aten::mode` ran on the CPU 2 times. The recording is too short to tell whether this happens in the loop."
     )
 
 
@@ -553,7 +553,7 @@ def test_tensor_on_the_cpu_without_a_plain_name() -> None:
         (
             {"name": "self.scale", "expression": "torch.ones(3)"},
             "Move `self.scale` to the device of the others: `.to(device)`. "
-            "In a module `register_buffer` makes `.to(device)` of the module take it along.",
+            "In a module, register it with `register_buffer`: the module's `.to(device)` then moves it too.",
         ),
         (
             {"name": "self.scale", "expression": "nn.Parameter(torch.ones(3))"},
@@ -708,7 +708,8 @@ def test_a_bad_index_that_no_exception_told_of() -> None:
     """MPS106 also tells of an error that was lost behind another one, or that nothing waited for."""
     finding = only(refused(RefusalKind.INDEX, "AcceleratorError", "index 8", "aten::index.Tensor"))
     assert finding.what == (
-        "`aten::index.Tensor` reported: index 8; no exception told of it: another error came first, or nothing waited."
+        "`aten::index.Tensor` reported: index 8; no exception was raised for it: another error came first, or "
+        "nothing waited."
     )
 
 
@@ -745,9 +746,7 @@ def test_a_source_changed_unseen() -> None:
     """MPS701 stands at the copy where no operator changed its source, and says if nothing waited."""
     finding = only(unsafe("MPS701", "", site=10, copy=10, wait=0))
     assert (finding.site.line, finding.related_sites) == (10, ())
-    assert finding.what == (
-        "The source of this copy was changed once by something that is no operator of torch, before any wait."
-    )
+    assert finding.what == ("The source of this copy was changed once outside of torch's operators, before any wait.")
 
 
 def test_a_freed_source() -> None:

@@ -83,7 +83,7 @@ def test_a_graph_break_outside_of_the_loop_is_worth_knowing() -> None:
 def test_a_function_that_cannot_go_on_runs_uncompiled() -> None:
     """MPS833 says so; without an explanation of Dynamo's it quotes the kind."""
     assert only(compiled(broken(ITEM, "", skipped=True))).what == (
-        "torch.compile cannot go on after this line and runs all of `forward` uncompiled in 10 of 10 steps. "
+        "torch.compile cannot continue after this line and runs all of `forward` uncompiled in 10 of 10 steps. "
         'Dynamo says: "Unsupported Tensor.item() call with capture_scalar_outputs=False."'
     )
 
@@ -94,10 +94,10 @@ def test_a_function_that_cannot_go_on_runs_uncompiled() -> None:
         (ITEM, "Dynamo does not support tracing `Tensor.item()`.", "Keep the value a tensor in the compiled function"),
         ("Failed to trace builtin operator", "Dynamo does not know `print` with ['str']", "Take the output out of"),
         ("logging.Logger method not supported for non-export cases", "", "Take the output out of"),
-        ("Dynamic shape operator", "Operator `aten.nonzero.default`'s output shape depends on", "Keep the size: set"),
+        ("Dynamic shape operator", "Operator `aten.nonzero.default`'s output shape depends on", "Keep the size: zero"),
         ("Attempted to call function marked as skipped", "Dynamo ... builtin `time.time.`", "Read the clock outside"),
         ("Call to a time function", "", "Read the clock outside"),
-        ("Unsupported method call", "", "Move what the line does out of the compiled function."),
+        ("Unsupported method call", "", "Move this line's work out of the compiled function."),
     ],
 )
 def test_the_fix_follows_from_the_reason(kind: str, said: str, fix: str) -> None:
@@ -136,7 +136,7 @@ def test_the_limit_of_recompilations() -> None:
             "warning",
             "`forward` was compiled 8 times, then ran uncompiled: `torch._dynamo.config.recompile_limit` was reached. "
             "The guard that failed last: `number == 7.0`.",
-            "Hand `number` over as a tensor, `torch.tensor(number)`: torch.compile compiles for each Python number.",
+            "Pass `number` as a tensor, `torch.tensor(number)`: torch.compile recompiles for each Python number.",
         )
     ]
 
@@ -147,7 +147,7 @@ def test_the_limit_of_recompilations() -> None:
         ("tensor 'x' size mismatch at index 0. expected 3, actual 4", "Keep the sizes: pad batches, or give the Data"),
         ("2 <= x.size()[0]", "Keep the sizes: pad batches, or give the Data"),
         ("self.param_groups[0]['lr'] == 0.001", "Make the learning rate a tensor when you make the optimizer"),
-        ("___check_type_id(x, 94)", "Make what the guard names the same in every call."),
+        ("___check_type_id(x, 94)", "Keep the value that the guard checks the same in every call."),
     ],
 )
 def test_the_fix_follows_from_the_guard(guard: str, fix: str) -> None:

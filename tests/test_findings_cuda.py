@@ -13,7 +13,7 @@ from anymps.fix._edits import apply_all
 from anymps.record import RecordingBuilder, Site
 
 MPS = "torch.backends.mps.is_available()"
-KEPT = "Other machines do what they did; the lines that use the device can stay."
+KEPT = "Other machines behave as before; the lines that use the device can stay."
 
 
 def answered(text: str, lines: Sequence[int], torch_version: str = "2.13.0") -> list[Finding]:
@@ -118,10 +118,10 @@ def test_the_device_of_a_file_is_told_once() -> None:
         'else "cpu")'
     )
     assert first.fix == (
-        f"Make `{made}` once, below the imports. Then write `x = x.to(device)`. Other machines do what they did."
+        f"Make `{made}` once, below the imports. Then write `x = x.to(device)`. Other machines behave as before."
     )
     assert second.fix == (
-        "Write `y = y.to(device)`, with the `device` that is made for train.py:2. Other machines do what they did."
+        "Write `y = y.to(device)`, with the `device` that is made for train.py:2. Other machines behave as before."
     )
 
 
@@ -159,8 +159,8 @@ def test_a_type_of_cuda() -> None:
     """What it makes, a function makes on any device."""
     (finding,) = answered("import torch\nmask = torch.cuda.ByteTensor(x.size())\n", [2])
     assert finding.fix == (
-        "Make it by a function that takes a device: `torch.empty(size, dtype=torch.uint8, device=device)`, and "
-        "`torch.tensor(...)` of values."
+        "Create it with a function that takes a device: `torch.empty(size, dtype=torch.uint8, device=device)`, or "
+        "`torch.tensor(...)` for values."
     )
 
 

@@ -85,8 +85,7 @@ def test_round_trip_of_lengths() -> None:
     """MPS403: packed sequences need their lengths on the CPU, so that to leave them on mps would be refused."""
     packed = loop(round_trips("aten::sort", via="torch/nn/utils/rnn.py:pack_padded_sequence"))
     assert only(packed).fix == (
-        "`pack_padded_sequence` takes lengths on the CPU only: keep them there, beside those that go to mps for "
-        "other use."
+        "`pack_padded_sequence` takes lengths on the CPU only: keep a copy there, beside the one on mps."
     )
 
 
@@ -170,7 +169,7 @@ def test_made_on_the_cpu() -> None:
     assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS404", 12, 10, 1.0)
     assert [site.line for site in finding.related_sites] == [11]
     assert finding.what == "What `torch.arange(n)` made on the CPU at model.py:11 was copied to mps once a step."
-    assert finding.fix == "Make it on the device of the tensors that it meets, by `device=`."
+    assert finding.fix == "Create it on the device of the tensors that it is used with: `device=`."
     assert finding.cost_ns == (round(10 * 210_000 + 4000 / 75), round(10 * 570_000 + 4000 / 40))
 
 
@@ -186,7 +185,7 @@ def test_made_and_moved_on_one_line() -> None:
             wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=400,
         )  # fmt: skip
 
-    assert only(loop(extra)).fix == "Write `torch.ones(n, device=x.device).tril()`: it is made where it is used."
+    assert only(loop(extra)).fix == "Write `torch.ones(n, device=x.device).tril()`, which creates it on the device."
 
 
 @pytest.mark.parametrize(
@@ -194,32 +193,34 @@ def test_made_and_moved_on_one_line() -> None:
     [
         (
             "torch.tensor(x.shape[-1], device=x.device)", True, "x / torch.tensor(x.shape[-1], device=x.device)",
-            "Write `torch.full((), x.shape[-1], device=x.device)`: it is made where it is used.",
+            "Write `torch.full((), x.shape[-1], device=x.device)`, which creates it on the device.",
         ),
         (
             "torch.tensor(2.0, dtype=torch.float16)", True, "x * torch.tensor(2.0, dtype=torch.float16).to(x.device)",
-            "Write `torch.full((), 2.0, dtype=torch.float16, device=x.device)`: it is made where it is used.",
+            "Write `torch.full((), 2.0, dtype=torch.float16, device=x.device)`, which creates it on the device.",
         ),
         (
             "x.sum().new_tensor(self.scale, dtype=torch.int64)", True, "",
-            "Make it on the device by `full` or `new_full`, which copies nothing; most calls take a plain number as "
-            "well.",
+            (
+                "Create it on the device with `full` or `new_full`, which copies nothing. Most calls also take a plain "
+                "number."
+            ),
         ),
         (
             "t.tensor(2.0)", True, "x * t.tensor(2.0).to(x.device)",
-            "Write `t.full((), 2.0, device=x.device)`: it is made where it is used.",
+            "Write `t.full((), 2.0, device=x.device)`, which creates it on the device.",
         ),
         (
             'torch.zeros(3, device="cpu")', False, 'x + torch.zeros(3, device="cpu").to(x.device)',
-            "Make it on the device of the tensors that it meets, by `device=`.",
+            "Create it on the device of the tensors that it is used with: `device=`.",
         ),
         (
             "torch.zeros(3, **options)", False, "x + torch.zeros(3, **options).to(x.device)",
-            "Make it on the device of the tensors that it meets, by `device=`.",
+            "Create it on the device of the tensors that it is used with: `device=`.",
         ),
         (
             "torch.tensor([2.0])", False, "",
-            "Make it once, before the loop or as a buffer of the module (`register_buffer`).",
+            "Create it once, before the loop or as a buffer of the module (`register_buffer`).",
         ),
     ],
 )  # fmt: skip
@@ -332,7 +333,9 @@ def test_cuda_asked_for(error: str, expected: list[str]) -> None:
     findings = find(builder.close())
     assert [finding.id for finding in findings] == expected
     if expected:
-        assert findings[0].what == "What needs CUDA raised AssertionError: Torch not compiled with CUDA enabled"
+        assert (
+            findings[0].what == "This line needs CUDA and raised AssertionError: Torch not compiled with CUDA enabled"
+        )
         assert findings[0].site.line == 7
 
 
@@ -388,7 +391,7 @@ def test_unfused_optimizer() -> None:
     finding = only(loop(stepping(140)))
     assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS812", 30, 10, 1.0)
     assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
-    assert finding.fix == "Give the optimizer `fused=True`."
+    assert finding.fix == "Pass `fused=True` to the optimizer."
     assert finding.related_sites == ()
     assert finding.cost_ns == (1400 * 1_200, 1400 * 20_000)
 
@@ -448,8 +451,8 @@ def test_the_read_of_a_scaler(meta: dict[str, object], facts: dict[str, object],
             "optimizer = torch.optim.AdamW(groups, lr=1e-3, **extra_args)", {},
             "Have `extra_args` hold `fused=True`.",
         ),
-        ("optimizer = torch.optim.AdamW(", {}, "Give the optimizer `fused=True`."),
-        ("optimizer = KINDS[name](net.parameters())", {}, "Give the optimizer `fused=True`."),
+        ("optimizer = torch.optim.AdamW(", {}, "Pass `fused=True` to the optimizer."),
+        ("optimizer = KINDS[name](net.parameters())", {}, "Pass `fused=True` to the optimizer."),
     ],
 )  # fmt: skip
 def test_unfused_optimizer_where_it_is_made(source: str, facts: dict[str, object], fix: str) -> None:
@@ -472,7 +475,7 @@ def test_foreach_optimizer() -> None:
     assert finding.what == (
         "`AdamW`, with `foreach=True`, ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
     )
-    assert finding.fix == "Give the optimizer `fused=True`, in place of `foreach=True`."
+    assert finding.fix == "Pass `fused=True` to the optimizer, in place of `foreach=True`."
 
 
 @pytest.mark.parametrize(
@@ -767,7 +770,7 @@ def test_words_about_workers() -> None:
         "`dataset.transform` of a DataLoader with 1 worker is a lambda or a local one, which cannot be sent to them."
     )
     assert only(once("loader", **{**LOADER, "on_mps": "dataset.tensors[0]"})).what == (
-        "`dataset.tensors[0]` of a DataLoader with 2 workers lies on mps."
+        "`dataset.tensors[0]` of a DataLoader with 2 workers is on mps."
     )
     restarted = only(once("loader", times=4, **{**LOADER, "persistent": False}))
     assert (restarted.what, restarted.count) == ("2 workers started 4 times, once an epoch.", 4)

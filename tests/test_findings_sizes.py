@@ -61,8 +61,8 @@ def test_a_cache_that_grows() -> None:
     (finding,) = found(builder.close())
     assert (finding.site.line, [site.line for site in finding.related_sites]) == (21, [20])
     assert finding.fix == (
-        "Tensors grow where they are joined, at train.py:20. Make the tensor as long as it will get before the loop, "
-        "write each new part into its place, and mask what is not filled yet."
+        "Tensors grow where they are joined, at train.py:20. Allocate the full length before the loop, write each "
+        "new part into its place, and mask the rest."
     )
 
 

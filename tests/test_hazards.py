@@ -481,9 +481,10 @@ def test_compiled_layer_norm(version: str, facts: dict[str, object], expected: l
     for finding in found:
         assert text_of_finding(finding) == (
             "MPS681 warning: Compiled LayerNorm\n"
-            "A module with an nn.LayerNorm was compiled in a way that MPS can compute wrong: an nn.LayerNorm compiled "
+            "A module with an nn.LayerNorm was compiled in a way that MPS can compute incorrectly: an nn.LayerNorm "
+            "compiled "
             "by inductor was off by more than the range of its input, without a warning.\n"
-            "A known fault of the backend. The values here are right; a Mac's may not be.\n"
+            "A known bug in the backend. The values here are right. On a Mac they may be wrong.\n"
             "Use torch 2.13 or newer, or do not compile.\n"
             "pytorch issue #191976; reported in August 2026 of a release before 2.13; right in 2.13 (the reporter and "
             "a maintainer); torch 2.11 to 2.12 (fixed in 2.13)"
@@ -558,7 +559,7 @@ def test_a_fault_holds_for_its_releases_and_macs_alone(
 
 
 def test_the_results_are_right() -> None:
-    """What MPS computes wrong is computed right here."""
+    """What MPS computes incorrectly is computed right here."""
     x = torch.arange(6.0)
     y = x.to("mps")
     assert y[2:].to("cpu", torch.float16).tolist() == [2, 3, 4, 5]

@@ -47,7 +47,7 @@ def test_the_test_that_made_it(gate: Gate) -> None:
     assert section(result) == [
         "Refused by MPS:",
         f"  AcceleratorError: {MESSAGE}",
-        "  fix: Check the values before this call, while debugging with `torch.mps.synchronize()` right after it.",
+        "  fix: Check the values before this call. While debugging, call `torch.mps.synchronize()` right after it.",
         f"    once  test_it.py:4  | {BAD}",
         "      in test_it.py::test_bad",
     ]

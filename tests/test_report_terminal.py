@@ -78,8 +78,8 @@ MPS102 warning  Operator runs on the CPU in the loop
           step.
   times   10 in this run, 1 a step
   cost    about 332 to 660 us a step on a Mac
-  why     Each call waits until the GPU is done, copies the inputs to the CPU and the results back;
-          the GPU stands still meanwhile.
+  why     Each call waits until the GPU is done, copies the inputs to the CPU and the results back.
+          Meanwhile the GPU is idle.
   fix     Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. torch
           2.15 has an MPS kernel for it.
   source  aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to
@@ -91,8 +91,8 @@ MPS201 warning  Value read back in every step
   what    `.item()` made the host wait once a step.
   times   10 in this run, 1 a step
   cost    about 100 to 450 us a step on a Mac
-  why     The host waits until the GPU has finished all queued work, and the GPU then stands still
-          until the host has queued more.
+  why     The host waits until the GPU has finished all queued work. The GPU is then idle until the
+          host has queued more.
   fix     Add up on the device, `running += loss.detach()`, and read `running` every 50 steps or
           after the loop.
   source  aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); an .item() costs 0.10 ms on an

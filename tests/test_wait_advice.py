@@ -32,11 +32,11 @@ def advice(
 
 TOGETHER = (
     "Keep the values of several steps as tensors, and read them at once: `torch.stack(values).tolist()` is one wait. "
-    "What the program needs as a number in every step is best computed on the CPU."
+    "Compute on the CPU what the program needs as a number in every step."
 )
 SIZE = (
-    "A size or an index is a number of the host: compute it there. Or keep the whole tensor and mask what does not "
-    "count: `torch.where(mask, x, 0)`."
+    "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and mask the rest: "
+    "`torch.where(mask, x, 0)`."
 )
 
 
@@ -92,7 +92,7 @@ SIZE = (
         ),
         (
             'group["lr"] = lr.item()',
-            "An optimizer's setting is a number of the host: compute it from such, without a tensor.",
+            "An optimizer's setting is a Python number: compute it from Python numbers, without a tensor.",
         ),
         ("x = x[: lengths.max().item()]", SIZE),
         ("history.update(loss=loss.item(), norm=norm.item())", TOGETHER),
@@ -171,7 +171,7 @@ def test_a_decision_by_a_value(source: str, fix: str) -> None:
         (
             "clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
             "torch/nn/utils/clip_grad.py:_get_total_norm",
-            "clip_grad_norm_ looked whether the norm is finite once a step.",
+            "clip_grad_norm_ checked whether the norm is finite once a step.",
             "Leave `error_if_nonfinite=True` out: the norm then stays on the device. Test it every 50 steps.",
         ),
         (
@@ -190,13 +190,13 @@ def test_a_decision_by_a_value(source: str, fix: str) -> None:
             "optimizer.step(closure)",
             "torch/optim/lbfgs.py:step",
             "LBFGS read its loss and its directions back once a step.",
-            "LBFGS decides on the host in each iteration; an optimizer that does not, such as AdamW, needs no wait.",
+            "LBFGS decides on the host in each iteration. An optimizer that does not, such as AdamW, needs no wait.",
         ),
         (
             "target = F.one_hot(labels).float()",
             "",
             "`one_hot` read the largest class once a step.",
-            "Give `num_classes=`: the result's size is then known without a read.",
+            "Pass `num_classes=`: the result's size is then known without a read.",
         ),
     ],
 )
@@ -211,7 +211,7 @@ def test_a_metric_of_a_library() -> None:
     finding = advice("if unique_values.any():", file="/venv/site-packages/torchmetrics/functional/stat_scores.py")
     assert (finding.what, finding.fix) == (
         "A metric of torchmetrics read a value once a step.",
-        "Update the metric on the device, compute it once an epoch, and leave out its checks of the values: "
+        "Update the metric on the device, and compute it once an epoch, and leave out its checks of the values: "
         "`validate_args=False`.",
     )
 
@@ -289,8 +289,10 @@ def test_torch_by_its_own_name(head: str, after: str) -> None:
         ),
         (
             "ema[k] = ema[k] * 0.99 + v.cpu() * 0.01",
-            "Compute it on the device, `ema[k] = ema[k] * 0.99 + v.detach() * 0.01`, with all that is in it moved "
-            "there before the loop.",
+            (
+                "Compute it on the device, `ema[k] = ema[k] * 0.99 + v.detach() * 0.01`, with its tensors moved there "
+                "before the loop."
+            ),
         ),
         (
             "return table[t.cpu()].to(t.device).view(-1, 1)",
@@ -318,8 +320,11 @@ def test_a_sequence_that_is_sorted_back() -> None:
     finding = advice("h, _ = pad_packed_sequence(h)", Wait.COPY_TO_CPU, operator="aten::copy_", via=via)
     assert (finding.id, finding.fix) == (
         "MPS204",
-        "Sort the batch by length, the longest first, and give `pack_padded_sequence` `enforce_sorted=True`: "
-        "nothing is then sorted back.",
+        (
+            "Sort the batch by length, longest first, and pass `enforce_sorted=True` to `pack_padded_sequence`: "
+            "nothing "
+            "is then sorted back."
+        ),
     )
 
 
@@ -329,7 +334,7 @@ def test_an_allocation_that_did_not_fit() -> None:
     assert (finding.id, finding.what, finding.fix) == (
         "MPS206",
         "An allocation that did not fit made the host wait, and gave all cached memory back once a step.",
-        "Train with less memory: a smaller batch, or a checkpoint for the blocks that hold most (MPS501).",
+        "Train with less memory: a smaller batch, or activation checkpointing for the largest blocks (MPS501).",
     )
 
 
@@ -353,8 +358,9 @@ def test_anomaly_detection() -> None:
         "Anomaly detection looked for NaN in the gradients 2 times a step, at 2 lines: this one costs most."
     )
     assert searched.fix == (
-        "Switch it off unless you look for a NaN: `torch.autograd.set_detect_anomaly`, `detect_anomaly=True` of a "
-        "Lightning Trainer. With `check_nan=False` it reads nothing, and still tells which forward failed."
+        "Switch it off unless you are looking for a NaN: `torch.autograd.set_detect_anomaly`, `detect_anomaly=True` "
+        "of a "
+        "Lightning Trainer. With `check_nan=False` it reads nothing, and still reports which forward failed."
     )
     assert [site.line for site in (searched.site, *searched.related_sites)] == [30, 31]
 
@@ -386,7 +392,7 @@ def test_waits_of_a_package_are_one_note() -> None:
     ]
     assert copied.what == ("The package `agents` made the host wait 2 times a step, at 2 lines: this one costs most.")
     assert copied.fix == (
-        "Nothing in your own files: see whether a setting or a newer release of `agents` goes without, or tell its "
+        "Nothing in your own files: check whether a setting or a newer release of `agents` avoids it, or tell its "
         "authors."
     )
     assert (copied.count, copied.per_step, copied.related_as) == (10, 2.0, "also at")
@@ -401,7 +407,7 @@ def test_waits_of_a_package_are_one_note() -> None:
             "self.distribution = Categorical(logits=logits)",
             "torch/distributions/distribution.py:__init__",
             PACKAGE,
-            "A distribution looked whether its arguments are valid once a step.",
+            "A distribution checked whether its arguments are valid once a step.",
             "Once the values are known to be right, switch these checks off for all distributions: "
             "`torch.distributions.Distribution.set_default_validate_args(False)`.",
         ),
@@ -409,8 +415,8 @@ def test_waits_of_a_package_are_one_note() -> None:
             "if (",
             "",
             "/venv/site-packages/transformers/trainer.py",
-            "The Trainer looked whether the loss is finite once a step.",
-            "Give `TrainingArguments(..., logging_nan_inf_filter=False)`; a loss that is NaN then shows in the log.",
+            "The Trainer checked whether the loss is finite once a step.",
+            "Use `TrainingArguments(..., logging_nan_inf_filter=False)`; a NaN loss then shows in the log.",
         ),
         (
             "return value.item()",
@@ -435,7 +441,7 @@ def test_waits_that_one_setting_ends_are_one_finding() -> None:
         file="train.py",
     )  # fmt: skip
     assert finding.what == (
-        "A distribution looked whether its arguments are valid 2 times a step, at 2 lines: this one costs most."
+        "A distribution checked whether its arguments are valid 2 times a step, at 2 lines: this one costs most."
     )
     assert [site.line for site in finding.related_sites] == [31]
 
@@ -446,10 +452,14 @@ def test_waits_that_one_setting_ends_are_one_finding() -> None:
         (
             "loss = F.cross_entropy(logits[mask], y[mask])",
             "aten::index.Tensor",
-            "For a loss over classes mark what does",
+            "For a classification loss, mark the",
         ),
-        ("loss = criterion(logits[mask], y[mask])", "aten::_index_put_impl_", "For a loss over classes mark what does"),
-        ("total = scores[mask].sum()", "aten::index.Tensor", "For a mask that stays as it is, `index = mask.nonzero("),
+        ("loss = criterion(logits[mask], y[mask])", "aten::_index_put_impl_", "For a classification loss, mark the"),
+        (
+            "total = scores[mask].sum()",
+            "aten::index.Tensor",
+            "If the mask stays the same, compute `index = mask.nonzero(",
+        ),
         ("n = F.cross_entropy(logits, y) / torch.unique(y)", "aten::_unique2", "Use an operator whose result has a"),
     ],
 )
@@ -465,7 +475,7 @@ def test_a_mask_that_is_compared() -> None:
     finding = advice("y = self.decoder(x, memory, mask)", via="torch/nn/modules/transformer.py:_detect_is_causal_mask")
     assert finding.what == "The layer compared its mask with a causal one once a step."
     assert finding.fix == (
-        "Tell it: `is_causal=True` for a causal mask, `is_causal=False` for another (`tgt_is_causal=`, "
+        "Say which it is: `is_causal=True` for a causal mask, `is_causal=False` for another (`tgt_is_causal=`, "
         "`memory_is_causal=` of a decoder)."
     )
 
@@ -486,8 +496,8 @@ def test_the_package_of_a_line() -> None:
 
 
 ENVIRONMENT = (
-    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps stays. If more is "
-    "read there, join it before it is copied. Several environments can be stepped with one batch of actions."
+    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps stays. If more "
+    "is read there, join it before the copy. Several environments can share one batch of actions."
 )
 ACTING = "obs = torch.tensor(obs)\nlogits = policy(obs)\n{}\nobs, reward, done, _ = env.step(action)\n"
 STORED = "obs = torch.tensor(obs)\nlogits = policy(obs)\n{}\nactions.append(action)\noptimizer.step(action)\n"
@@ -521,8 +531,11 @@ def test_an_action_that_an_environment_needs(source: str, wait: Wait, around: st
     [
         (
             "buffers.append(parameter.grad.cpu())",
-            "Join the gradients into one flat tensor on the device, and copy that once: one wait in place of one a "
-            "parameter.",
+            (
+                "Join the gradients into one flat tensor on the device, and copy that once: one wait instead of one "
+                "per "
+                "parameter."
+            ),
         ),
         (
             'torch.save(model.state_dict(), "last.pt")',
@@ -567,8 +580,8 @@ def test_a_product_that_looks_for_zeros(source: str, what: str, fix: str) -> Non
     assert (finding.what, finding.fix) == (what, fix)
 
 
-ELEMENTS = "Read `z` once before the loop, `z.tolist()`, and index that: one wait in place of 3 a step."
-OVER = "Loop over `y.tolist()` in place of `y`: one wait in place of 3 a step, and its elements are then numbers."
+ELEMENTS = "Read `z` once before the loop, `z.tolist()`, and index that: one wait instead of 3 a step."
+OVER = "Loop over `y.tolist()` instead of `y`: one wait instead of 3 a step, and its elements are then numbers."
 KEEP = (
     "Keep the tensor, `seen['x'] = z[i].detach()`, and read it only where the number itself is needed; a log needs it "
     "every 50 steps."

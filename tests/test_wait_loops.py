@@ -166,7 +166,7 @@ def test_one_setting_is_one_finding() -> None:
     (finding,) = looping(run)
     assert [site.line for site in (finding.site, *finding.related_sites)] == [12, 13]
     assert finding.what == (
-        "A distribution looked whether its arguments are valid 20 times, in a loop without a training step, at 2 "
+        "A distribution checked whether its arguments are valid 20 times, in a loop without a training step, at 2 "
         "lines: this one costs most."
     )
 

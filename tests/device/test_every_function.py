@@ -58,6 +58,6 @@ def test_emptying_the_host_cache() -> None:
         return
     assert text_of(RuntimeError, torch.accelerator.empty_host_cache) == (
         "anymps: torch.accelerator.empty_host_cache() ends Python with a segmentation fault on a Mac with torch "
-        "2.12 to 2.14 (pytorch issue 197561); this exception is anymps' own. Leave the call out on mps, which caches "
-        "no host memory."
+        "2.12 to 2.14 (pytorch issue 197561); this exception is anymps' own. Skip the call on mps, which caches no "
+        "host memory."
     )

@@ -65,7 +65,7 @@ class When(str, Enum):
     INDEX_IS_MASK = "index_is_mask"
     """An index is a bool or uint8 mask."""
     SCALAR_ON_MPS = "scalar_on_mps"
-    """The 0-dim operand (value, probability, learning rate) lies on mps."""
+    """The 0-dim operand (value, probability, learning rate) is on mps."""
     ZERO_DIM = "zero_dim"
     """The first tensor is 0-dim."""
     NO_OUTPUT_SIZE = "no_output_size"

@@ -30,7 +30,7 @@ def elements_advice(line: AtLine) -> str:
         return ""
     loops = list(_loops(place))
     user = UserLine(place.code.text, place.code)
-    one = f"one wait in place of {number(line.per_step)} a step" if line.per_step else "one wait in place of one each"
+    one = f"one wait instead of {number(line.per_step)} a step" if line.per_step else "one wait instead of one each"
     for tensor in user.read:
         for loop in loops:
             name = tensor.value if isinstance(tensor, ast.Subscript) else None
@@ -40,7 +40,7 @@ def elements_advice(line: AtLine) -> str:
                     return f"Read `{whole}` once before the loop, `{whole}.tolist()`, and index that: {one}."
             over = _element_of(loop, tensor)
             if over:
-                return f"Loop over `{over}.tolist()` in place of `{over}`: {one}, and its elements are then numbers."
+                return f"Loop over `{over}.tolist()` instead of `{over}`: {one}, and its elements are then numbers."
     return ""
 
 

@@ -54,34 +54,36 @@ _ONE_NUMBER: Final = 8  # bytes
 _WHERE: Final = "only where the number itself is needed; a log needs it every 50 steps."
 _TOGETHER: Final = (
     "Keep the values of several steps as tensors, and read them at once: `torch.stack(values).tolist()` is one wait. "
-    "What the program needs as a number in every step is best computed on the CPU."
+    "Compute on the CPU what the program needs as a number in every step."
 )
 _SIZE: Final = (
-    "A size or an index is a number of the host: compute it there. Or keep the whole tensor and mask what does not "
-    "count: `torch.where(mask, x, 0)`."
+    "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and mask the rest: "
+    "`torch.where(mask, x, 0)`."
 )
 
 INSTEAD: Final = {
     "nonzero": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
     "masked_select": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
     "masked_scatter_": "Write `torch.where(mask, value, x)`, if the values are as many as the elements.",
-    "index": "For a mask that stays as it is, `index = mask.nonzero(as_tuple=True)` before the loop and `x[index]` "
-    "in it; else keep the mask instead of indexing: `torch.where(mask, x, 0)`, or multiply by it.",
+    "index": (
+        "If the mask stays the same, compute `index = mask.nonzero(as_tuple=True)` before the loop and use "
+        "`x[index]` in it. Otherwise keep the mask instead of indexing: `torch.where(mask, x, 0)`, or multiply by it."
+    ),
     "_index_put_impl_": "Write `x = torch.where(mask, value, x)` for `x[mask] = value`.",
-    "repeat_interleave": "Give `output_size=`: the result's size is then known without a read.",
+    "repeat_interleave": "Pass `output_size=`: the result's size is then known without a read.",
     "equal": "Compare on the device, `(a == b).all()`, and read the answer every 50 steps.",
     "bincount": "Add into a tensor of known size: `counts.scatter_add_(0, labels, torch.ones_like(labels))`.",
-    "masked_fill_": "Give the fill value as a Python number.",
-    "index_fill_": "Give the fill value as a Python number.",
-    "bernoulli_": "Give the probability as a Python number.",
-    "histc": "Give `min=` and `max=`.",
+    "masked_fill_": "Pass the fill value as a Python number.",
+    "index_fill_": "Pass the fill value as a Python number.",
+    "bernoulli_": "Pass the probability as a Python number.",
+    "histc": "Pass `min=` and `max=`.",
     "histogram": "Give `range=`.",
     "_histogramdd_bin_edges": "Give `range=`.",
     "_histogramdd_from_bin_cts": "Give `range=`.",
     "searchsorted": "Sort the sequence itself and leave `sorter=` out.",
-    "_fused_adam_": "Give the learning rate as a Python number.",
-    "_fused_adamw_": "Give the learning rate as a Python number.",
-    "_fused_sgd_": "Give the learning rate as a Python number.",
+    "_fused_adam_": "Pass the learning rate as a Python number.",
+    "_fused_adamw_": "Pass the learning rate as a Python number.",
+    "_fused_sgd_": "Pass the learning rate as a Python number.",
 }
 """What to write instead of an operator that reads back inside, by its base name."""
 
@@ -89,8 +91,8 @@ INSTEAD: Final = {
 _LOSS: Final = re.compile(r"\b(?:cross_entropy|nll_loss|CrossEntropyLoss|NLLLoss|criterion|loss_f\w*)\(")
 _MASKED: Final = ("index", "_index_put_impl_", "masked_select")
 _IGNORED: Final = (
-    "For a loss over classes mark what does not count in the targets, `y.masked_fill(~mask, -100)`, and index neither: "
-    "-100 is `ignore_index`, and the mean is over the others. Else `torch.where(mask, x, 0)`."
+    "For a classification loss, mark the excluded targets, `y.masked_fill(~mask, -100)`, and index neither tensor: "
+    "-100 is `ignore_index`, so the mean is over the others. Otherwise use `torch.where(mask, x, 0)`."
 )
 
 
@@ -146,8 +148,10 @@ def copy_advice(line: AtLine) -> Advice:
     if any(_PACKING.match(wait.site.via) for wait in line.occurrences):
         return Advice(
             what,
-            "Sort the batch by length, the longest first, and give `pack_padded_sequence` `enforce_sorted=True`: "
-            "nothing is then sorted back.",
+            (
+                "Sort the batch by length, longest first, and pass `enforce_sorted=True` to `pack_padded_sequence`: "
+                "nothing is then sorted back."
+            ),
             f"torch/nn/utils/rnn.py (torch 2.13); {COPY.source}",
         )
     if _SKLEARN.search(code.code):
@@ -173,17 +177,17 @@ def copy_advice(line: AtLine) -> Advice:
             what, edit=KEPT, written=f"Add up on the device, `{{new}}`, and copy `{code.adds_to}` after the loop."
         )
     if kept and code.assigns is not None and isinstance(code.assigns[1], ast.BinOp):
-        moved = "with all that is in it moved there before the loop."
+        moved = "with its tensors moved there before the loop."
         return Advice(what, edit=KEPT, written=f"Compute it on the device, `{{new}}`, {moved}")
     return Advice(what)
 
 
 _ENVIRONMENT: Final = (
-    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps stays. If more is "
-    "read there, join it before it is copied. Several environments can be stepped with one batch of actions."
+    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps stays. If more "
+    "is read there, join it before the copy. Several environments can share one batch of actions."
 )
 _GRADIENT: Final = (
-    "Join the gradients into one flat tensor on the device, and copy that once: one wait in place of one a parameter."
+    "Join the gradients into one flat tensor on the device, and copy that once: one wait instead of one per parameter."
 )
 _SAVED: Final = "Save once an epoch or every few hundred steps: a checkpoint has to read every weight."
 
@@ -230,8 +234,9 @@ def anomaly_advice(line: AtLine) -> Advice | None:
         return None
     return Advice(
         "Anomaly detection looked for NaN in the gradients",
-        "Switch it off unless you look for a NaN: `torch.autograd.set_detect_anomaly`, `detect_anomaly=True` of a "
-        "Lightning Trainer. With `check_nan=False` it reads nothing, and still tells which forward failed.",
+        "Switch it off unless you are looking for a NaN: `torch.autograd.set_detect_anomaly`, `detect_anomaly=True` "
+        "of a "
+        "Lightning Trainer. With `check_nan=False` it reads nothing, and still reports which forward failed.",
         "torch/csrc/autograd/engine.cpp (torch 2.13); " + ITEM.source,
         elsewhere=True,
     )
@@ -253,7 +258,7 @@ def _in_torch(line: AtLine, vias: str) -> Advice | None:
     code = without_comment(line.site.source)
     if "torch/distributions/" in vias:
         return Advice(
-            "A distribution looked whether its arguments are valid",
+            "A distribution checked whether its arguments are valid",
             "Once the values are known to be right, switch these checks off for all distributions: "
             "`torch.distributions.Distribution.set_default_validate_args(False)`.",
             "torch/distributions/distribution.py (torch 2.13); " + ITEM.source,
@@ -262,20 +267,20 @@ def _in_torch(line: AtLine, vias: str) -> Advice | None:
     if "_detect_is_causal_mask" in vias:
         return Advice(
             "The layer compared its mask with a causal one",
-            "Tell it: `is_causal=True` for a causal mask, `is_causal=False` for another (`tgt_is_causal=`, "
+            "Say which it is: `is_causal=True` for a causal mask, `is_causal=False` for another (`tgt_is_causal=`, "
             "`memory_is_causal=` of a decoder).",
             "torch/nn/modules/transformer.py (torch 2.13); " + ITEM.source,
         )
     if "clip_grad" in vias or re.search(r"error_if_nonfinite\s*=\s*True", code):
         return Advice(
-            "clip_grad_norm_ looked whether the norm is finite",
+            "clip_grad_norm_ checked whether the norm is finite",
             "Leave `error_if_nonfinite=True` out: the norm then stays on the device. Test it every 50 steps.",
             "torch/nn/utils/clip_grad.py (torch 2.13); " + ITEM.source,
         )
     if "optim/lbfgs" in vias:
         return Advice(
             "LBFGS read its loss and its directions back",
-            "LBFGS decides on the host in each iteration; an optimizer that does not, such as AdamW, needs no wait.",
+            "LBFGS decides on the host in each iteration. An optimizer that does not, such as AdamW, needs no wait.",
             "torch/optim/lbfgs.py (torch 2.13); " + ITEM.source,
             elsewhere=True,
         )
@@ -303,7 +308,7 @@ def _in_torch(line: AtLine, vias: str) -> Advice | None:
     if re.search(r"\bone_hot\(", code) and not re.search(r"num_classes|\bone_hot\([^()]*,", code):
         return Advice(
             "`one_hot` read the largest class",
-            "Give `num_classes=`: the result's size is then known without a read.",
+            "Pass `num_classes=`: the result's size is then known without a read.",
             "aten/src/ATen/native/Onehot.cpp (torch 2.13); " + ITEM.source,
         )
     return None
@@ -312,8 +317,8 @@ def _in_torch(line: AtLine, vias: str) -> Advice | None:
 def _in_library(line: AtLine) -> Advice | None:
     if _TRAINER.search(line.site.file) and re.match(r"if \(?$|.*\bisnan\(", line.site.source.strip()):
         return Advice(
-            "The Trainer looked whether the loss is finite",
-            "Give `TrainingArguments(..., logging_nan_inf_filter=False)`; a loss that is NaN then shows in the log.",
+            "The Trainer checked whether the loss is finite",
+            "Use `TrainingArguments(..., logging_nan_inf_filter=False)`; a NaN loss then shows in the log.",
             "transformers/trainer.py (transformers 4.46 to 5.23); " + ITEM.source,
             elsewhere=True,
         )
@@ -332,7 +337,7 @@ def _in_library(line: AtLine) -> Advice | None:
     checks = ", and leave out its checks of the values: `validate_args=False`" if library == "torchmetrics" else ""
     return Advice(
         f"A metric of {library} read a value",
-        f"Update the metric on the device, compute it once an epoch{checks}.",
+        f"Update the metric on the device, and compute it once an epoch{checks}.",
         elsewhere=True,
     )
 
@@ -389,7 +394,9 @@ def _in_value(line: UserLine, at: AtLine) -> Advice:
     if line.appends_to:
         return _collect(what, at.site, "stack", line.appends_to, "tolist()", KEPT)
     if line.assigns is not None and _HOSTS_NUMBER.search(line.assigns[0]):
-        return Advice(what, "An optimizer's setting is a number of the host: compute it from such, without a tensor.")
+        return Advice(
+            what, "An optimizer's setting is a Python number: compute it from Python numbers, without a tensor."
+        )
     tensors, them = ("the tensors", "them") if kept.count(".detach()") > 1 else ("the tensor", "it")
     if line.assigns is not None and line.keeps_any:
         return Advice(what, _TOGETHER, edit=KEPT, written=f"Keep {tensors}, `{{new}}`, and read {them} {_WHERE}")

@@ -20,17 +20,17 @@ MARK: Final = "anymps::hazard."
 
 _UNSURE: Final = (Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.OPEN, Outcome.MAY_ABORT, Outcome.MAY_HANG)
 _WHY: Final = {
-    Outcome.WRONG: "A known fault of the backend. The values here are right; a Mac's are not, and nothing says so.",
-    Outcome.MAY_BE_WRONG: "A known fault of the backend. The values here are right; a Mac's may not be.",
-    Outcome.VARIES: "The values are the same in every run here; on a Mac the last digits are not.",
+    Outcome.WRONG: "A known bug in the backend. The values here are right. On a Mac they are wrong, without an error.",
+    Outcome.MAY_BE_WRONG: "A known bug in the backend. The values here are right. On a Mac they may be wrong.",
+    Outcome.VARIES: "The values are the same in every run here. On a Mac the last digits vary.",
     Outcome.OPEN: (
-        "Metal leaves the result open: no error, and any number. Here it is that of a division by one; a Mac's may be "
-        "another."
+        "Metal leaves the result unspecified: no error, and any number. Here it is the result of dividing by one; a "
+        "Mac may give another."
     ),
-    Outcome.ABORTS: "A known fault of the backend: the process dies, and no exception can be caught.",
-    Outcome.MAY_ABORT: "A known fault of the backend: the process can die, and no exception can be caught.",
-    Outcome.HANGS: "A known fault of the backend: the call does not return.",
-    Outcome.MAY_HANG: "A known fault of the backend: the call may not return.",
+    Outcome.ABORTS: "A known bug in the backend: the process dies, and there is no exception to catch.",
+    Outcome.MAY_ABORT: "A known bug in the backend: the process can die, and there is no exception to catch.",
+    Outcome.HANGS: "A known bug in the backend: the call never returns.",
+    Outcome.MAY_HANG: "A known bug in the backend: the call may never return.",
     Outcome.RAISES: "A limit of the backend.",
 }
 
@@ -87,16 +87,16 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 
 def _verb(hazard: Hazard) -> str:
-    """`MPS computes wrong` and the like."""
+    """`MPS computes incorrectly` and the like."""
     return {
-        Outcome.WRONG: "MPS computes wrong",
-        Outcome.MAY_BE_WRONG: "MPS can compute wrong",
+        Outcome.WRONG: "MPS computes incorrectly",
+        Outcome.MAY_BE_WRONG: "MPS can compute incorrectly",
         Outcome.VARIES: "MPS computes differently from run to run",
-        Outcome.OPEN: "MPS answers with any number",
+        Outcome.OPEN: "gives an unspecified number on MPS",
         Outcome.ABORTS: "ends the process on a Mac",
         Outcome.MAY_ABORT: "can end the process on a Mac",
         Outcome.HANGS: "never returns on a Mac",
-        Outcome.MAY_HANG: "can wait for ever on a Mac",
+        Outcome.MAY_HANG: "can hang on a Mac",
         Outcome.RAISES: "MPS refuses",
     }[hazard.outcome]
 

@@ -11,10 +11,10 @@ from anymps.record import Recording, Site
 
 BAD_COMMENT = Rule(
     id="MPS001",
-    title="Comment of anymps that cannot be followed",
+    title="Invalid anymps comment",
     severity=Severity.INFO,
-    why="A finding is left out only by a comment that names known rules and says why; this one does not.",
-    fix="Write `# anymps: ignore[MPS201] reason`, with the rules' ids and the reason in words.",
+    why="A comment suppresses a finding only if it names known rules and gives a reason. This one does not.",
+    fix="Write `# anymps: ignore[MPS201] reason`, with the rules' IDs and a reason.",
     source="anymps",
     example=Example(
         bad="""

@@ -20,8 +20,8 @@ NOTHING_RAN = Rule(
     id="MPS002",
     title="Nothing ran on mps",
     severity=Severity.ERROR,
-    why="Without a call on mps there is nothing to judge: a Mac would run this script on its CPU.",
-    fix='Choose mps where there is one: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.',
+    why="The script made no call on mps, so a Mac would run it on its CPU, and there is nothing to judge.",
+    fix='Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.',
     edit=LineEdit(chosen_by_name),
     safety=Safety.SAFE,
     project=LineEdit(chosen_by_name),
@@ -42,8 +42,8 @@ UNFINISHED = Rule(
     id="MPS003",
     title="The script did not finish",
     severity=Severity.WARNING,
-    why="What would have come after the exception was never run, so this report says nothing about it.",
-    fix="Mend the line and run the script again.",
+    why="The script stopped at the exception, so this report says nothing about the code after it.",
+    fix="Fix the line and run the script again.",
     source="the traceback of the run",
     example=Example(
         bad="""
@@ -74,10 +74,10 @@ def find(recording: Recording) -> Iterator[Finding]:
     if not ended.exception or is_explained(recording):
         return
     if ended.exception in _OF_TORCH.get(ended.raised_by, ()):
-        words = f"torch raised {ended.words.removesuffix('.')}. Nothing in these words is about mps"
+        words = f"torch raised {ended.words.removesuffix('.')}. Nothing in this message is about mps"
         fix = (
-            'Run the script with `device = "cpu"`: an exception there as well is the script\'s own. If it comes on mps '
-            "only, do this line on the CPU."
+            'Run the script with `device = "cpu"`: if it raises there too, the bug is in the script. If it raises '
+            "only on mps, run this line on the CPU."
         )
         yield UNFINISHED.finding(ended.site, what=f"{words}.", count=1, fix=fix)
     else:
@@ -101,7 +101,7 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
     if isinstance(file, str) and isinstance(line, int):
         site = Site(file, line, source=str(choice.get("source", "")))
     if choice.get("chosen"):
-        what = "No tensor reached mps. This line chooses the device, and mps is not what it chose."
+        what = "No tensor reached mps. This line chooses the device, and it did not choose mps."
     fix = ""
     if "cuda" in site.source:
         fix = f"{NOTHING_RAN.fix} Then write `.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
@@ -110,9 +110,9 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
         by_kind = {what: [at(site) for kind, site in moved if kind == what] for what in ("model", "batch", "made")}
         places = [f"{whose} at {_listed(by_kind[what])}" for what, whose in _THEIRS.items() if by_kind[what]]
         then = f" Then move {', and '.join(places)}: `.to(device)`." if places else ""
-        made = f" Make on the device what is made at {_listed(by_kind['made'])}: `device=device`."
+        made = f" On the device, create the tensors made at {_listed(by_kind['made'])}: `device=device`."
         fix = f"{NOTHING_RAN.fix}{then}{made if by_kind['made'] else ''}"
-    written = "Let the line choose mps, too: `{new}`. Other machines do what they did."
+    written = "Let the line choose mps too: `{new}`. Other machines behave as before."
     return NOTHING_RAN.finding(
         site,
         what=what,

@@ -44,8 +44,8 @@ EVERY_STEP = Rule(
     about_loops=True,
     severity=Severity.WARNING,
     why=(
-        "Each call waits until the GPU is done, copies the inputs to the CPU and the results back; "
-        "the GPU stands still meanwhile."
+        "Each call waits until the GPU is done, copies the inputs to the CPU and the results back. Meanwhile the GPU "
+        "is idle."
     ),
     fix="Write it with operators that MPS has, or move it out of the loop.",
     source=f"{_SOURCE}; {FALLBACK.source}",
@@ -70,7 +70,7 @@ NOW_AND_THEN = Rule(
     id="MPS103",
     title="Operator runs on the CPU outside of the loop",
     severity=Severity.INFO,
-    why="Each call waits for the GPU and copies to the CPU and back, which does not matter where it is rare.",
+    why="Each call waits for the GPU and copies to the CPU and back. That does not matter if it is rare.",
     fix="Nothing, unless it moves into the loop.",
     source=_SOURCE,
     example=Example(
@@ -185,7 +185,7 @@ def _hot(recording: Recording, line: AtLine, what: str, per_step: float = 0.0) -
 def _now_and_then(recording: Recording, line: AtLine) -> Finding:
     (operator,) = line.operators
     short = recording.training_steps < MIN_STEPS
-    unsure = " The recording is too short to tell whether that is in the loop." if short else ""
+    unsure = " The recording is too short to tell whether this happens in the loop." if short else ""
     return NOW_AND_THEN.finding(
         line.site,
         what=f"`{operator}` ran on the CPU {times(line.count)}{_always_words(line)}.{unsure}",

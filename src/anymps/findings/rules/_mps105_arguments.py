@@ -11,11 +11,11 @@ from anymps.record import Recording, RefusalKind
 
 ARGUMENT = Rule(
     id="MPS105",
-    title="Argument that the MPS kernel does not take",
+    title="Argument that the MPS kernel does not support",
     severity=Severity.ERROR,
     refusal=True,
     why="Some MPS kernels have fewer options, or smaller limits, than those of the CPU.",
-    fix="Do this call on the CPU: `.cpu()` before it, `.to(device)` after it; or choose arguments that MPS takes.",
+    fix="Run this call on the CPU (`.cpu()` before it, `.to(device)` after it), or choose arguments that MPS supports.",
     source="C strings of libtorch_cpu.dylib in the macOS wheels, torch 2.11 to 2.15",
     example=Example(
         bad="""
@@ -35,8 +35,11 @@ INDEX = Rule(
     severity=Severity.ERROR,
     refusal=True,
     related_as="raised at",
-    why="MPS kernels find a bad index or value while they run; the exception comes at the next wait, at another line.",
-    fix="Check the values before this call, while debugging with `torch.mps.synchronize()` right after it.",
+    why=(
+        "MPS kernels detect a bad index or value while they run, so the exception is raised at the next wait, on "
+        "another line."
+    ),
+    fix="Check the values before this call. While debugging, call `torch.mps.synchronize()` right after it.",
     source="c10/metal/error.h, aten/src/ATen/mps/MPSStream.mm, torch 2.11 to 2.15",
     example=Example(
         bad="""
@@ -58,7 +61,7 @@ DETERMINISM = Rule(
     severity=Severity.ERROR,
     refusal=True,
     why="`torch.use_deterministic_algorithms(True)` is on, and the MPS kernel adds in no fixed order.",
-    fix="Use `torch.use_deterministic_algorithms(True, warn_only=True)`, or do this call on the CPU.",
+    fix="Use `torch.use_deterministic_algorithms(True, warn_only=True)`, or run this call on the CPU.",
     source="callers of alertNotDeterministic in libtorch_cpu.dylib of the macOS wheels, torch 2.11 to 2.15",
     example=Example(
         bad="""
@@ -92,7 +95,7 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 
 def _late(refused: Refused) -> str:
-    reported = f"`{refused.operator}` reported: {refused.message or 'an assertion without words'}"
+    reported = f"`{refused.operator}` reported: {refused.message or 'an assertion without a message'}"
     if refused.origin.known:
         return f"{reported}; {refused.error} was raised at {at(refused.origin)}, the next wait."
-    return f"{reported}; no exception told of it: another error came first, or nothing waited."
+    return f"{reported}; no exception was raised for it: another error came first, or nothing waited."

@@ -52,8 +52,8 @@ GENERATOR = Rule(
     severity=Severity.ERROR,
     why="A generator draws for its own device only; without `device=` a new tensor is made on the CPU.",
     fix=(
-        "Draw where the generator is: `device=generator.device`; or make it on the CPU, `torch.Generator()`, as a "
-        "DataLoader and `random_split` need it."
+        "Draw on the generator's device (`device=generator.device`), or create the generator on the CPU "
+        "(`torch.Generator()`), as a DataLoader and `random_split` require."
     ),
     source="aten/src/ATen/core/Generator.h (check_generator), torch 2.7 to 2.15",
     example=Example(
@@ -74,7 +74,7 @@ NUMPY = Rule(
     safety=Safety.SAFE,
     title="NumPy cannot read a tensor on mps",
     severity=Severity.ERROR,
-    why="NumPy, and what builds on it (matplotlib, pandas, scikit-learn), reads the host's memory only.",
+    why="NumPy and the libraries built on it (matplotlib, pandas, scikit-learn) can read only the host's memory.",
     fix="Copy the tensor to the CPU first: `.cpu().numpy()`, with `.detach()` before it if it requires a gradient.",
     source="torch/csrc/utils/tensor_numpy.cpp, torch 2.7 to 2.15",
     example=Example(
@@ -91,9 +91,9 @@ NUMPY = Rule(
 
 PINNED = Rule(
     id="MPS110",
-    title="Tensor on mps pinned",
+    title="Pinning a tensor that is on mps",
     severity=Severity.ERROR,
-    why="Pinning is for CPU tensors that go to a GPU with memory of its own; a tensor on mps is there already.",
+    why="Pinning speeds up copies from CPU memory to a GPU. A tensor on mps is on the GPU already.",
     fix="Leave out `pin_memory` for tensors on mps.",
     source="aten/src/ATen/native/Memory.cpp, aten/src/ATen/EmptyTensor.cpp, torch 2.7 to 2.15",
     example=Example(
@@ -108,10 +108,10 @@ PINNED = Rule(
 
 ELSEWHERE = Rule(
     id="MPS111",
-    title="Done for CPU tensors only",
+    title="Supported for CPU tensors only",
     severity=Severity.ERROR,
-    why="This part of torch has no code for mps. No fallback helps, as it is no operator.",
-    fix="Do this on the CPU: `.cpu()` before the call, `.to(device)` after it.",
+    why="This part of torch has no code for mps. It is not an operator, so the CPU fallback does not apply.",
+    fix="Run this on the CPU: `.cpu()` before the call, `.to(device)` after it.",
     source="torch/csrc/utils/tensor_apply.cpp and Python code of torch that names its devices, torch 2.7 to 2.15",
     example=Example(
         bad="""
@@ -152,7 +152,7 @@ _NAMES_MPS: Final = re.compile(r"\bmps\b|\bMPS")
 
 
 def find(recording: Recording) -> Iterator[Finding]:
-    """The finding about the exception that ended the run, if torch raised it because something lies on mps."""
+    """The finding about the exception that ended the run, if torch raised it because something is on mps."""
     rule, ended = rule_of_ending(recording), ending(recording)
     if rule in RULES:
         yield rule.finding(
@@ -199,5 +199,5 @@ def _loaded_to_cpu(place: Place) -> Rewritten | None:
     return None
 
 
-_LOADED: Final = 'Load to the CPU, `map_location="cpu"`, and move what was loaded: `.to(device)`.'
+_LOADED: Final = 'Load to the CPU, `map_location="cpu"`, then move it: `.to(device)`.'
 _LOADING: Final = LineEdit(_loaded_to_cpu)

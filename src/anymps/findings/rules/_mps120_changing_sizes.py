@@ -20,8 +20,8 @@ _OPERATORS = (
 
 _JOINS = ("aten::cat", "aten::_cat")
 _GROWS = (
-    "Tensors grow where they are joined, at {}. Make the tensor as long as it will get before the loop, write each new "
-    "part into its place, and mask what is not filled yet."
+    "Tensors grow where they are joined, at {}. Allocate the full length before the loop, write each new part into "
+    "its place, and mask the rest."
 )
 
 _MOST_NAMED = 3  # operators of the sentence

@@ -32,8 +32,7 @@ from anymps.record import Recording, Wait
 from anymps.rules import wait_of
 
 _DRAIN = (
-    "The host waits until the GPU has finished all queued work, and the GPU then stands still until the host has "
-    "queued more."
+    "The host waits until the GPU has finished all queued work. The GPU is then idle until the host has queued more."
 )
 
 READ = Rule(
@@ -87,12 +86,12 @@ PRINT = Rule(
 
 INSIDE = Rule(
     id="MPS203",
-    title="Operator reads back inside, in every step",
+    title="Operator waits internally in every step",
     severity=Severity.WARNING,
     needs_steps=True,
     about_waits=True,
     waits=frozenset({Wait.INSIDE_OPERATOR}),
-    why=f"The operator needs a value on the host before it can go on. {_DRAIN}",
+    why=f"The operator needs a value on the host before it can continue. {_DRAIN}",
     fix="Use an operator whose result has a fixed size, or do this once before the loop.",
     source=f"callers of MPSStream::synchronize and Tensor::item in the macOS wheels; {ITEM.source}",
     example=Example(
@@ -144,7 +143,7 @@ SYNCHRONIZED = Rule(
     about_waits=True,
     waits=frozenset({Wait.SYNCHRONIZE}),
     why=_DRAIN,
-    fix="Synchronise only around what is timed: once before the clock starts and once before it stops, for many steps.",
+    fix="Synchronize only around what you time: once before the clock starts and once before it stops, for many steps.",
     source=f"aten/src/ATen/mps/MPSStream.mm (torch 2.13); {SYNCHRONIZE.source}",
     example=Example(
         bad="""
@@ -220,8 +219,10 @@ def find(recording: Recording) -> Iterator[Finding]:
     for (rule_id, package), lines in packaged.items():
         advice = Advice(
             f"The package `{package}` made the host wait",
-            f"Nothing in your own files: see whether a setting or a newer release of `{package}` goes without, or "
-            "tell its authors.",
+            (
+                f"Nothing in your own files: check whether a setting or a newer release of `{package}` avoids it, or "
+                "tell its authors."
+            ),
         )
         yield _in_every_step(recording, _BY_ID[rule_id], advice, lines, severity=Severity.INFO)
 
@@ -307,7 +308,7 @@ def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
         if "anymps::allocator" in line.operators:
             return Advice(
                 "An allocation that did not fit made the host wait, and gave all cached memory back",
-                "Train with less memory: a smaller batch, or a checkpoint for the blocks that hold most (MPS501).",
+                "Train with less memory: a smaller batch, or activation checkpointing for the largest blocks (MPS501).",
             )
         return Advice(
             "empty_cache() made the host wait",

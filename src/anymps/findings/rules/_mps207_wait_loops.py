@@ -15,7 +15,7 @@ from anymps.findings.rules._mps201_waits import PRINT, advised, finding_about
 from anymps.record import Occurrence, Recording, Wait
 
 _KINDS: Final = (Wait.ITEM, Wait.INSIDE_OPERATOR, Wait.COPY_TO_CPU)
-"""Those that read a value. Who waits for all of the queue, by `synchronize()`, may be timing each round."""
+"""Those that read a value. Code that waits for the whole queue, by `synchronize()`, may be timing each round."""
 
 LOOPING: Final = Rule(
     id="MPS207",
@@ -24,8 +24,8 @@ LOOPING: Final = Rule(
     title="Host waits in each round of a validation or inference loop",
     severity=Severity.INFO,
     why=(
-        "The host waits until the GPU has finished all queued work, and the GPU then stands still until the host has "
-        "queued more. In such a loop nothing else keeps the host from running ahead."
+        "The host waits until the GPU has finished all queued work. The GPU is then idle until the host has queued "
+        "more. In such a loop nothing else keeps the host from running ahead."
     ),
     fix="Keep results on the device (`correct += (prediction == target).sum()`), and read them once after the loop.",
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm, Copy.mm (torch 2.13); {ITEM.source}",

@@ -37,10 +37,10 @@ FLOAT64 = Rule(
 
 DTYPE = Rule(
     id="MPS302",
-    title="dtype that MPS or the operator does not take",
+    title="dtype not supported by MPS or by the operator",
     severity=Severity.ERROR,
     refusal=True,
-    why="MPS has fewer dtypes than the CPU, and some of its kernels take fewer still.",
+    why="MPS supports fewer dtypes than the CPU, and some of its kernels support fewer still.",
     fix="Convert the tensor before the call: to float32, int64 or complex64.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, aten/src/ATen/native/mps/OperationUtils.mm, torch 2.13",
     example=Example(
@@ -75,10 +75,10 @@ RANK = Rule(
 
 LAYOUT = Rule(
     id="MPS304",
-    title="Layout that MPS does not have",
+    title="Layout not supported by MPS",
     severity=Severity.ERROR,
     refusal=True,
-    why="MPS has strided tensors, sparse COO tensors from torch 2.9 on, and hardly any operator for the other layouts.",
+    why="MPS supports strided tensors, sparse COO tensors since torch 2.9, and hardly any operator for other layouts.",
     fix="Make it dense with `.to_dense()` before it goes to the device, or keep this part on the CPU.",
     source="aten/src/ATen/mps/EmptyTensor.cpp; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15",
     example=Example(

@@ -42,8 +42,8 @@ UNSCALED = Rule(
     severity=Severity.WARNING,
     needs_steps=True,
     why=(
-        "Below 6e-8 a float16 number is zero, and small gradients are lost without a word. A GradScaler multiplies the "
-        "loss, so that they stay above."
+        "Below 6e-8 a float16 number is zero, so small gradients are silently lost. A GradScaler multiplies the loss "
+        "to keep them above that."
     ),
     fix='Use `torch.amp.GradScaler("mps")`, or on M3 and later `dtype=torch.bfloat16`, which has the range of float32.',
     source=(
@@ -78,7 +78,7 @@ EPSILON = Rule(
         "The optimizer computes in the dtype of the parameters. In float16 its eps of 1e-8 rounds to zero, and so does "
         "the square of a gradient below 2e-4: the update then divides by zero, and the parameter becomes inf or NaN."
     ),
-    fix='Keep the parameters in float32 and compute under `torch.autocast("mps")`, or give `eps=1e-4`.',
+    fix='Keep the parameters in float32 and compute under `torch.autocast("mps")`, or pass `eps=1e-4`.',
     source="torch/optim/adam.py (_single_tensor_adam), torch 2.7 to 2.15; IEEE 754 binary16",
     example=Example(
         bad="""

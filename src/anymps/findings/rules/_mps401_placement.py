@@ -16,7 +16,10 @@ DEVICES = Rule(
     title="Tensors on different devices",
     severity=Severity.ERROR,
     refusal=True,
-    why="An operator works on one device; MPS moves nothing by itself, apart from single numbers in some operators.",
+    why=(
+        "An operator needs all its tensors on one device. MPS moves nothing automatically, except single numbers in "
+        "some operators."
+    ),
     fix="Move the tensor to the device of the others: `.to(device)`.",
     source="aten/src/ATen/TensorIterator.cpp, aten/src/ATen/native/mps/OperationUtils.mm, torch 2.13",
     example=Example(
@@ -89,7 +92,7 @@ def _devices(refused: Refused) -> Finding:
     elif isinstance(name, str) and all(part.isidentifier() for part in name.split(".")):
         fix = f"Move `{name}` to the device of the others: `.to(device)`."
         if name.startswith("self.") and name.count(".") == 1 and "Parameter(" not in refused.expression:
-            fix += " In a module `register_buffer` makes `.to(device)` of the module take it along."
+            fix += " In a module, register it with `register_buffer`: the module's `.to(device)` then moves it too."
     unreached = _beyond_default(refused)
     if unreached:
         fix = f"{unreached} {fix or DEVICES.fix}"

@@ -32,8 +32,8 @@ ROUND_TRIP = Rule(
     waits=frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU}),
     both_lines=True,
     why=(
-        "CPU and GPU share their memory on a Mac, but not the tensors in it: each way is a copy, and the host waits "
-        "until the GPU has finished all queued work."
+        "CPU and GPU of a Mac share memory, but a tensor is still copied each way, and the host waits until the GPU "
+        "has finished all queued work."
     ),
     fix="Leave the tensor on mps: drop `.cpu()` and `.to(device)`.",
     related_as="left mps at",
@@ -62,7 +62,7 @@ BORN = Rule(
     waits=frozenset({Wait.COPY_TO_MPS}),
     needs_steps=True,
     why="A copy to mps waits until the GPU has finished all queued work; the same tensor made on mps needs no copy.",
-    fix="Make it where it is used: `device=x.device`, or once as a buffer of the module (`register_buffer`).",
+    fix="Create it on the device (`device=x.device`), or once as a buffer of the module (`register_buffer`).",
     source=_COPY,
     example=Example(
         bad="""
@@ -96,10 +96,10 @@ DRAWN = Rule(
     waits=frozenset({Wait.COPY_TO_MPS}),
     needs_steps=True,
     why=(
-        "A CPU generator gives the same numbers on every machine, which one of mps does not; the price is a copy, "
-        "before which the host waits until the GPU has finished all queued work."
+        "A CPU generator gives the same numbers on every machine, unlike one on mps. The price is a copy, for which "
+        "the host waits until the GPU has finished all queued work."
     ),
-    fix='Where the numbers need not be those of other machines, draw on mps: `torch.Generator("mps")`.',
+    fix='If the numbers need not match those of other machines, draw on mps: `torch.Generator("mps")`.',
     source=f"aten/src/ATen/native/mps/operations/Distributions.mm (torch 2.13); {_COPY}",
     example=Example(
         bad="""
@@ -125,8 +125,8 @@ CONSTANT = Rule(
     waits=frozenset({Wait.COPY_TO_MPS}),
     needs_steps=True,
     why=(
-        "Its values were the same each time. A copy to mps waits until the GPU has finished all queued work; a tensor "
-        "that lies there already needs none."
+        "Its values were the same each time. A copy to mps waits until the GPU has finished all queued work; a "
+        "tensor that is there already needs no copy."
     ),
     fix="Copy it once, before the loop; in a module make it a buffer (`register_buffer`), which `model.to()` moves.",
     source=_COPY,
@@ -264,15 +264,15 @@ def _fix(born: Noted, expression: str) -> str:
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
         return ""
     if made.func.attr not in ("as_tensor", "new_tensor", "tensor"):
-        return "Make it on the device of the tensors that it meets, by `device=`."
+        return "Create it on the device of the tensors that it is used with: `device=`."
     if born.facts.get("number") and made.args:
         return _FILLED
-    return "Make it once, before the loop or as a buffer of the module (`register_buffer`)."
+    return "Create it once, before the loop or as a buffer of the module (`register_buffer`)."
 
 
-_WRITTEN: Final = "Write `{new}`: it is made where it is used."
+_WRITTEN: Final = "Write `{new}`, which creates it on the device."
 _FILLED: Final = (
-    "Make it on the device by `full` or `new_full`, which copies nothing; most calls take a plain number as well."
+    "Create it on the device with `full` or `new_full`, which copies nothing. Most calls also take a plain number."
 )
 
 
@@ -307,10 +307,7 @@ def _round_trip(trips: list[Noted]) -> Finding:
     if len(operators) == 1:
         fix = fix.replace(" run there too", " runs there too")
     if back.via.startswith(_PACKING):
-        fix = (
-            "`pack_padded_sequence` takes lengths on the CPU only: keep them there, beside those that go to mps for "
-            "other use."
-        )
+        fix = "`pack_padded_sequence` takes lengths on the CPU only: keep a copy there, beside the one on mps."
     low, high = COPY.of(2 * count, 2 * moved)
     return ROUND_TRIP.finding(
         back,

@@ -12,11 +12,11 @@ from anymps.record import Noted, Recording
 
 CUDA = Rule(
     id="MPS407",
-    title="CUDA asked for on a Mac",
+    title="CUDA requested on a Mac",
     severity=Severity.ERROR,
     refusal=True,
-    why="torch for macOS is built without CUDA: whatever asks for it raises AssertionError.",
-    fix="Choose mps first where a device is chosen, and let every line take that device: `.to(device)`.",
+    why="torch for macOS is built without CUDA: any use of it raises AssertionError.",
+    fix="Prefer mps where the device is chosen, and use that device everywhere: `.to(device)`.",
     edit=LineEdit(portable),
     safety=Safety.SAFE,
     project=LineEdit(chosen_by_name),
@@ -38,7 +38,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     """The finding about the line that asked for CUDA, if that ended the run."""
     mark = asked_for_cuda(recording)
     if mark is not None and "sentence" not in mark.facts:
-        words = "What needs CUDA raised AssertionError: Torch not compiled with CUDA enabled"
+        words = "This line needs CUDA and raised AssertionError: Torch not compiled with CUDA enabled"
         yield CUDA.finding(mark.occurrence.site, what=words, count=1)
 
 

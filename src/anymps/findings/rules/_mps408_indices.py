@@ -1,4 +1,4 @@
-"""MPS408: indices that lie on the CPU, while the tensor that they index lies on mps."""
+"""MPS408: indices that lie on the CPU, while the tensor that they index is on mps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anymps.record import Recording
 
 INDEX = Rule(
     id="MPS408",
-    title="CPU index into a tensor on mps, again and again",
+    title="CPU index into a tensor on mps, repeatedly",
     severity=Severity.WARNING,
     about_copies=True,
     why=(
@@ -22,8 +22,8 @@ INDEX = Rule(
         "until the GPU has finished all queued work."
     ),
     fix=(
-        "Make the index on the device, such as `torch.randperm(n, device=device)`, or move it there once, before the "
-        "loop."
+        "Create the index on the device, such as `torch.randperm(n, device=device)`, or move it there once, before "
+        "the loop."
     ),
     source=f"aten/src/ATen/native/TensorAdvancedIndexingUtils.h (make_info), torch 2.7 to 2.15; {COPY.source}",
     example=Example(

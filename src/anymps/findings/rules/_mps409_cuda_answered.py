@@ -40,7 +40,7 @@ ANSWERED = Rule(
     title="CUDA, answered by mps",
     severity=Severity.WARNING,
     why="Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises, or chooses the CPU.",
-    fix="Choose mps first where the device is chosen, and let every line take that device: `.to(device)`.",
+    fix="Prefer mps where the device is chosen, and use that device everywhere: `.to(device)`.",
     related_as="used at",
     edit=LineEdit(portable),
     safety=Safety.SAFE,
@@ -62,8 +62,8 @@ REFUSED = Rule(
     title="CUDA-only feature",
     severity=Severity.ERROR,
     refusal=True,
-    why="It belongs to NVIDIA's hardware or libraries. `--cuda-as-mps` refuses it, as nothing of mps does the same.",
-    fix="Use what the finding names, or leave the call out where `torch.cuda.is_available()` is False.",
+    why="It belongs to NVIDIA's hardware or libraries. `--cuda-as-mps` refuses it, because mps has no equivalent.",
+    fix="Use the replacement that the finding names, or skip the call where `torch.cuda.is_available()` is False.",
     source="torch/cuda/graphs.py, nccl.py, memory.py, torch 2.7 to 2.15; developer.apple.com/metal/pytorch",
     example=Example(
         bad="""
@@ -78,14 +78,14 @@ REFUSED = Rule(
 
 PASSED = Rule(
     id="MPS411",
-    title="Processes that share one GPU",
+    title="Several processes on one GPU",
     severity=Severity.ERROR,
     stops=True,
     why=(
-        "NCCL belongs to NVIDIA, and gloo sends no tensors on mps, so a Mac raises here. `--alone` passed over it, as "
-        "with one process there is nothing to send."
+        "NCCL belongs to NVIDIA, and gloo sends no tensors on mps, so a Mac raises here. `--alone` skipped it, "
+        "because one process has nothing to send."
     ),
-    fix="Make a process group, and the copies of the model for it, only where there is more than one process.",
+    fix="Create a process group, and wrap the model for it, only if there is more than one process.",
     source="torch/distributed/distributed_c10d.py (Backend.backend_capability), torch 2.7 to 2.15",
     example=Example(
         bad="""
@@ -196,7 +196,7 @@ def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Find
         fix=_in_words(line.site.source),
         related_sites=[user.site for user in users[:_MOST_USERS]],
         edit=edit,
-        written=_KEPT if users else "Write `{new}`. Other machines do what they did.",
+        written=_KEPT if users else "Write `{new}`. Other machines behave as before.",
         severity=Severity.INFO if line.place is not None and _words_of(line.place) & _SEEDS else None,
     )
 
@@ -206,7 +206,7 @@ def _in_words(source: str) -> str:
     typed = _TYPED.search(source)
     if typed is not None and typed[1] in _DTYPES:
         made = f"`torch.empty(size, dtype=torch.{_DTYPES[typed[1]]}, device=device)`"
-        return f"Make it by a function that takes a device: {made}, and `torch.tensor(...)` of values."
+        return f"Create it with a function that takes a device: {made}, or `torch.tensor(...)` for values."
     return _MOVED if ".cuda(" in source else _WITHOUT_CODE
 
 
@@ -217,7 +217,7 @@ def _shortened(finding: Finding, before: Finding | None) -> Finding:
         return finding
     names = " and ".join(f"`{insert.name}`" for insert in change.inserts)
     fix = (
-        f"Write `{change.code}`, with the {names} that is made for {at(before.site)}. Other machines do what they did."
+        f"Write `{change.code}`, with the {names} that is made for {at(before.site)}. Other machines behave as before."
     )
     return replace(finding, fix=fix) if change.code else finding
 
@@ -247,8 +247,8 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
     )
 
 
-_KEPT: Final = "Write `{new}`. Other machines do what they did; the lines that use the device can stay."
-_WITHOUT_CODE: Final = "Ask for mps first where there is one, and leave what only CUDA has to machines with CUDA."
+_KEPT: Final = "Write `{new}`. Other machines behave as before; the lines that use the device can stay."
+_WITHOUT_CODE: Final = "Use mps first where it is available, and keep CUDA-only code for machines with CUDA."
 _MOVED: Final = (
     "Write `.to(device)` for `.cuda()`, with a `device` that is chosen once: mps where there is one, else CUDA."
 )

@@ -22,11 +22,11 @@ _ALIKE = 1.25  # peaks of steps that differ by less hold the same work
 
 LEFT = Rule(
     id="MPS505",
-    title="Memory left behind grows with every step",
+    title="Memory grows with every step",
     severity=Severity.WARNING,
     needs_steps=True,
     related_as="also left at",
-    why="What a step leaves is never freed, so a long enough run ends out of memory.",
+    why="Memory that a step leaves behind is never freed, so a long run eventually runs out of it.",
     fix="Keep numbers, not tensors: `.item()` now and then, or `.detach().cpu()` for what must be kept.",
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15: a buffer is freed with the last tensor on it",
     example=Example(
@@ -49,9 +49,11 @@ SHAPES = Rule(
     title="The allocator's cache grows because sizes change",
     severity=Severity.WARNING,
     needs_steps=True,
-    why="A freed buffer goes to the cache, where a larger request cannot use it; what the cache takes is not given "
-    "back until the limit is reached. MPSGraph compiles anew for each new shape, too.",
-    fix="Pad to a few fixed sizes (sort by length, or round up to a multiple of 64), or begin with the largest.",
+    why=(
+        "A freed buffer goes to the cache, where a larger request cannot reuse it. The cache is not released until "
+        "the limit is reached. MPSGraph also compiles a graph for each new shape."
+    ),
+    fix="Pad to a few fixed sizes (sort by length, or round up to a multiple of 64), or start with the largest.",
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15; pytorch issue #164299",
     example=Example(
         bad="""

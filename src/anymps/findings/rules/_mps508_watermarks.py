@@ -12,10 +12,12 @@ from anymps.rules import HIGH_WATERMARK, WATERMARKS, explain_watermark, watermar
 
 WATERMARK = Rule(
     id="MPS508",
-    title="A watermark variable that takes the limit away, or that torch refuses",
+    title="Watermark variable that removes the limit, or that torch rejects",
     severity=Severity.WARNING,
-    why="Without a limit macOS itself runs out of memory, which can end other programs or stop the Mac; text that is "
-    "no number is read as 0, which is no limit; and a ratio that torch refuses makes every allocation raise.",
+    why=(
+        "Without a limit macOS itself runs out of memory, which can end other programs or stop the Mac. Text that is "
+        "not a number is read as 0, which means no limit. A ratio that torch rejects makes every allocation raise."
+    ),
     fix=f"Take {HIGH_WATERMARK} out; if it must be, set it to a ratio from 1.4 to 2.",
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
     example=Example(

@@ -14,12 +14,12 @@ SCATTER = Rule(
     severity=Severity.ERROR,
     wrong=True,
     why=(
-        "Where Inductor fuses a reduction with an addition at an index, it lets each thread of the group add, not one "
-        "alone. So the gradient of a table of positions is as many times too large as the batch has rows. Nothing says "
-        "so, and the wrong number is computed here, too."
+        "When Inductor fuses a reduction with an indexed addition, every thread of the group adds the result, "
+        "instead of one thread. The gradient of a position embedding is then too large by a factor of the batch "
+        "size. There is no error, and the wrong number is computed here too."
     ),
     fix=(
-        "Read positions without an index: `table.weight[:length]`. Leave any other `embedding`, `x[index]`, "
+        "Read positions without an index: `table.weight[:length]`. Keep any other `embedding`, `x[index]`, "
         "`index_add` or `scatter_add` uncompiled: call it in a function with `@torch.compiler.disable`."
     ),
     related_as="run at",

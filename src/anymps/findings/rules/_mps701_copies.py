@@ -20,10 +20,10 @@ CHANGED = Rule(
     wrong=True,
     related_as="copy or wait at",
     why=(
-        "The copy returns at once, and the GPU reads the CPU tensor's own memory later: it may get the new values, the "
-        "old ones, or some of each. Nothing says so. The values here are the old ones."
+        "The copy returns at once, and the GPU reads the CPU tensor's own memory later: it may get the new values, "
+        "the old ones, or some of each, without an error. Here it gets the old ones."
     ),
-    fix=f"Wait before the tensor is changed ({_WAITS}), change a tensor of its own, or drop `non_blocking=True`.",
+    fix=f"Wait before you change the tensor ({_WAITS}), change another tensor, or drop `non_blocking=True`.",
     source="aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); pytorch issues #139550, #189690",
     example=Example(
         bad="""
@@ -49,7 +49,7 @@ FREED = Rule(
     related_as="copy or wait at",
     why=(
         "The copy returns at once, and up to torch 2.12 nothing keeps the CPU tensor's memory until the GPU has read "
-        "it: whatever lies there by then arrives. From torch 2.13 on the copy holds its source."
+        "it: the copy gets whatever is there by then. From torch 2.13 on the copy holds its source."
     ),
     fix=f"Keep the tensor until the host has waited ({_WAITS}), or drop `non_blocking=True`.",
     source="aten/src/ATen/native/mps/operations/Copy.mm (torch 2.12, 2.13); pytorch issue #139550, pull #181017",
@@ -75,7 +75,7 @@ READ = Rule(
     related_as="copy or wait at",
     why=(
         "The copy returns at once, and the values arrive later: until the host has waited the CPU tensor holds "
-        "whatever its memory held before. Nothing says so. `--strict-copies` lets a run here see such values too."
+        "whatever its memory held before, without an error. `--strict-copies` shows such values in a run here too."
     ),
     fix=f"Wait between the copy and the use ({_WAITS}), or drop `non_blocking=True`.",
     source="aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); pytorch issue #193845",
@@ -125,6 +125,6 @@ def _what(rule: Rule, unsafe: UnsafeCopy, count: int) -> str:
     if rule is FREED:
         return f"The source of {copy} was freed {times(count)} before {wait}."
     if rule is CHANGED:
-        by = f"by `{unsafe.operator}`" if unsafe.operator else "by something that is no operator of torch,"
+        by = f"by `{unsafe.operator}`" if unsafe.operator else "outside of torch's operators,"
         return f"The source of {copy} was changed {times(count)} {by} before {wait}."
     return f"`{unsafe.operator}` used the result of {copy} {times(count)} before the host had waited for it."

@@ -14,7 +14,7 @@ from anymps.findings.advice import made_at, persistent_workers, pinned_without_m
 from anymps.findings.edits import Guard, LineEdit, Safety
 from anymps.record import Noted, Recording
 
-_SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python"
+_SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python process process"
 _PROCESSES: Final = (
     "docs.python.org, multiprocessing, contexts and start methods (Python 3.8 and later); "
     "torch/utils/data/dataloader.py, torch 2.7 to 2.15"
@@ -25,10 +25,10 @@ PINNED = Rule(
     title="pin_memory=True has no effect on mps",
     severity=Severity.INFO,
     why=(
-        "When mps is the accelerator a DataLoader warns and pins nothing, in every release from 2.7 to 2.15; memory "
-        "can be pinned from torch 2.14 on, but the DataLoader does not."
+        "When mps is the accelerator a DataLoader warns and pins nothing, in every release from 2.7 to 2.15; torch "
+        "2.14 and later can pin memory, but the DataLoader does not."
     ),
-    fix="Leave `pin_memory` out, or set it where there is no mps.",
+    fix="Leave `pin_memory` out, or set it only where there is no mps.",
     edit=LineEdit(pinned_without_mps),
     safety=Safety.SAFE,
     source="torch/utils/data/dataloader.py (_BaseDataLoaderIter), torch 2.7 to 2.15; pytorch issue #86060",
@@ -56,10 +56,10 @@ UNGUARDED = Rule(
     severity=Severity.ERROR,
     stops=True,
     why=(
-        f"{_SPAWN} that imports the script again. Without the guard it comes to the loader too, and raises "
+        f"{_SPAWN} that imports the script again. Without the guard it reaches the loader too, and raises "
         "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase."
     ),
-    fix='Put what the script does into `def main():` and call it under `if __name__ == "__main__":`.',
+    fix='Move the code of the script into `def main():` and call it under `if __name__ == "__main__":`.',
     edit=Guard(),
     safety=Safety.PROVED,
     source=_PROCESSES,
@@ -85,8 +85,8 @@ UNPICKLABLE = Rule(
     title="Workers cannot be given a lambda or a local function",
     severity=Severity.ERROR,
     stops=True,
-    why=f"{_SPAWN} that is sent the data set and its functions by pickle, which takes functions by their name only.",
-    fix="Make it a function at the top level of a module; fix arguments with `functools.partial`.",
+    why=f"{_SPAWN}. The data set and its functions are sent to it with pickle, which stores functions by name only.",
+    fix="Define it as a function at the top level of a module, and bind arguments with `functools.partial`.",
     source=f"{_PROCESSES}; docs.python.org, pickle, what can be pickled",
     example=Example(
         bad="""
@@ -108,10 +108,10 @@ UNPICKLABLE = Rule(
 
 RESTARTED = Rule(
     id="MPS804",
-    title="Workers started anew for every epoch",
+    title="Workers restarted in every epoch",
     severity=Severity.WARNING,
-    why=f"{_SPAWN} that imports torch and the script, which takes seconds; the GPU has nothing to do meanwhile.",
-    fix="Give the DataLoader `persistent_workers=True`.",
+    why=f"{_SPAWN} that imports torch and the script, which takes seconds. Meanwhile the GPU is idle.",
+    fix="Pass `persistent_workers=True` to the DataLoader.",
     edit=LineEdit(persistent_workers),
     safety=Safety.PROVED,
     source=_PROCESSES,
@@ -145,9 +145,9 @@ ON_MPS = Rule(
     why=(
         "A tensor on mps cannot go to another process. Where workers are spawned, as on macOS, torch raises "
         "RuntimeError: _share_filename_: only available on CPU. Where they are forked, Metal crashes or hangs in the "
-        "worker, since its parent has used it."
+        "worker, because the parent has used it."
     ),
-    fix="Keep the data set on the CPU and move each batch in the loop; data that is on mps already needs no workers.",
+    fix="Keep the data set on the CPU and move each batch in the loop; data that is already on mps needs no workers.",
     source="pytorch issue #87688; pytorch pull request #178037 (fork), torch 2.7 to 2.15",
     example=Example(
         bad="""
@@ -236,7 +236,7 @@ def _on_mps(loaders: list[Noted]) -> Iterator[Finding]:
     if given:
         name, workers = given[0].facts["on_mps"], given[0].facts["workers"]
         processes = "1 worker" if workers == 1 else f"{workers} workers"
-        what = f"`{name}` of a DataLoader with {processes} lies on mps."
+        what = f"`{name}` of a DataLoader with {processes} is on mps."
         yield ON_MPS.finding(made_at(given[0]), what=what, count=_count(given))
 
 

@@ -21,7 +21,7 @@ SENT = Rule(
     severity=Severity.ERROR,
     stops=True,
     why="Memory on mps belongs to one process. Torch shares tensors through CPU memory only, and raises.",
-    fix="Send a copy on the CPU, `x.cpu()`, and move it where it arrives: `x.to(device)`.",
+    fix="Send a CPU copy, `x.cpu()`, and move it in the receiving process: `x.to(device)`.",
     source=(
         "torch/csrc/StorageSharing.cpp, torch/multiprocessing/reductions.py, torch 2.7 to 2.15; pytorch issue #87688"
     ),
@@ -43,7 +43,7 @@ SENT = Rule(
     ),
 )
 
-_SPAWN: Final = "macOS spawns processes (the default there since Python 3.8): each is a new Python"
+_SPAWN: Final = "macOS spawns processes (the default there since Python 3.8): each is a new Python process process"
 _SOURCE: Final = "docs.python.org, multiprocessing, contexts and start methods (Python 3.8 and later)"
 
 UNGUARDED = Rule(
@@ -52,11 +52,11 @@ UNGUARDED = Rule(
     severity=Severity.ERROR,
     stops=True,
     why=(
-        f"{_SPAWN} that imports the script again. Without the guard it comes to this line too, and raises "
+        f"{_SPAWN} that imports the script again. Without the guard it reaches this line too, and raises "
         "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase. "
-        "A pool starts such processes for ever."
+        "A pool keeps starting such processes."
     ),
-    fix='Put what the script does into `def main():` and call it under `if __name__ == "__main__":`.',
+    fix='Move the code of the script into `def main():` and call it under `if __name__ == "__main__":`.',
     edit=Guard(),
     safety=Safety.PROVED,
     source=_SOURCE,
@@ -86,8 +86,8 @@ UNPICKLABLE = Rule(
     title="Process cannot be given a lambda or a local function",
     severity=Severity.ERROR,
     stops=True,
-    why=f"{_SPAWN} that is sent its function and arguments by pickle, which takes functions by their name only.",
-    fix="Make it a function at the top level of a module; fix arguments with `functools.partial`.",
+    why=f"{_SPAWN}. Its function and arguments are sent to it with pickle, which stores functions by name only.",
+    fix="Define it as a function at the top level of a module, and bind arguments with `functools.partial`.",
     source=f"{_SOURCE}; docs.python.org, pickle, what can be pickled",
     example=Example(
         bad="""
@@ -114,8 +114,9 @@ UNPICKLABLE = Rule(
 RULES = (SENT, UNGUARDED, UNPICKLABLE)
 
 _QUEUED: Final = (
-    "A queue was given a tensor on mps. Its own thread sends it, and prints what torch raises there, RuntimeError: "
-    f"{shared_memory('file_system').text}. Who waits for the tensor waits for ever."
+    "A queue was given a tensor on mps. Its own thread sends it and prints the error that torch raises there, "
+    "RuntimeError: "
+    f"{shared_memory('file_system').text}. Whatever waits for the tensor waits forever."
 )
 _WORKER: Final = "in DataLoader worker process"
 _WAITED: Final = ("Empty", "TimeoutError")
@@ -134,9 +135,9 @@ def find(recording: Recording) -> Iterator[Finding]:
             what=f"{'A worker of the DataLoader gave a batch on mps: torch' if by_worker else 'torch'} raised "
             f"{ended.exception}: {said.group()}",
             count=1,
-            fix="Have the data set give tensors on the CPU, and move each batch in the loop: `x.to(device)`."
+            fix="Return CPU tensors from the data set, and move each batch in the loop: `x.to(device)`."
             if by_worker
-            else "Give the process tensors and modules on the CPU, and move them within it: `x.to(device)`."
+            else "Pass CPU tensors and modules to the process, and move them inside it: `x.to(device)`."
             if ended.site.source.rstrip().endswith(".start()")
             else "",
         )

@@ -28,7 +28,7 @@ ZEROED = Rule(
     fewer_launches="fills",
     edit=CallEdit(("zero_grad",), drop=("set_to_none",), order=("set_to_none",)),
     safety=Safety.PROVED,
-    why="One kernel for each gradient writes zeros that the backward then adds to; without a gradient it just writes.",
+    why="One kernel per gradient writes zeros, which backward then adds to. Without a gradient, backward just writes.",
     fix="Write `optimizer.zero_grad()`, which drops the gradients: `set_to_none=True` is the default.",
     source=f"torch/optim/optimizer.py (Optimizer.zero_grad), torch 2.7 to 2.15; {LAUNCH.source}",
     example=Example(
@@ -63,7 +63,7 @@ UNFUSED = Rule(
         "By default torch updates the parameters on mps one by one, with several small kernels for each; "
         "`foreach=True` does the same there. The fused kernel updates many at once."
     ),
-    fix="Give the optimizer `fused=True`.",
+    fix="Pass `fused=True` to the optimizer.",
     related_as="stepped at",
     source=(
         "torch/utils/_foreach_utils.py (mps has fused kernels and no foreach ones), torch 2.7 to 2.15; pytorch PR "
@@ -179,4 +179,4 @@ def _otherwise(source: str) -> str:
         if isinstance(call, ast.Call) and unpacks(call):
             options = next(ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None)
             return f"Have `{options}` hold `fused=True`"
-    return "Give the optimizer `fused=True`"
+    return "Pass `fused=True` to the optimizer"

@@ -60,8 +60,8 @@ BACKWARD = Rule(
     title="backward() under autocast",
     severity=Severity.INFO,
     why=(
-        "Backward runs each operator in the dtype that its forward one had, and needs no autocast; under it, operators "
-        "of your own `autograd.Function` are cast where they were not in forward."
+        "Backward runs each operator in the dtype of its forward, so it needs no autocast. Under autocast, operators "
+        "of your own `autograd.Function` may be cast although they were not in forward."
     ),
     fix="End the `with torch.autocast(...)` block after the loss, before `backward()`.",
     source="torch/amp/autocast_mode.py (backward passes under autocast are not recommended), torch 2.7 to 2.15",
@@ -84,12 +84,12 @@ SWITCHED_OFF = Rule(
     title="autocast that torch switches off",
     severity=Severity.WARNING,
     why=(
-        "On mps autocast takes float16 and bfloat16. Asked for another dtype, torch warns and switches it off: every "
-        "operator then runs in the dtype of its tensors."
+        "On mps, autocast supports float16 and bfloat16. For any other dtype, torch warns and switches autocast off: "
+        "every operator then runs in the dtype of its tensors."
     ),
     fix=(
-        "Ask for float16, or on M3 and later for bfloat16. To compute in float32, leave autocast out; nothing computes "
-        "in float64 on mps."
+        "Use float16, or bfloat16 on M3 and later. To compute in float32, leave autocast out. Nothing computes in "
+        "float64 on mps."
     ),
     source="torch/amp/autocast_mode.py, torch 2.7 to 2.15",
     example=Example(
@@ -111,7 +111,7 @@ ISLAND = Rule(
     title="Autocast switched off for another device only",
     severity=Severity.WARNING,
     why=(
-        "`enabled=False` switches autocast off for the named device alone. It stays on for mps, so operators that were "
+        "`enabled=False` switches autocast off only for the named device. It stays on for mps, so operators that were "
         "meant to run in float32 silently run in the lower precision."
     ),
     fix="Switch it off for the device of the tensors: `torch.autocast(device_type=x.device.type, enabled=False)`.",

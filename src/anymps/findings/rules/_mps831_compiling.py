@@ -15,8 +15,8 @@ BACKEND = Rule(
     title="torch.compile has no backend for mps by name",
     severity=Severity.ERROR,
     why=(
-        "A backend is a compiler, not a device: torch raises InvalidBackend at once. The default one, inductor, writes "
-        "Metal kernels where the tensors lie on mps, as a prototype from torch 2.7 on."
+        "A backend is a compiler, not a device: torch raises InvalidBackend at once. The default one, inductor, "
+        "writes Metal kernels for tensors on mps, as a prototype since torch 2.7."
     ),
     fix="Leave `backend` out: `torch.compile(model)`.",
     source="torch/_dynamo/backends/registry.py, torch/_inductor/codegen/mps.py, torch 2.7 to 2.15",
@@ -37,8 +37,8 @@ MODE = Rule(
     title="torch.compile mode without effect on mps",
     severity=Severity.INFO,
     why=(
-        "The mode chooses CUDA graphs and tuned Triton templates, and mps has neither: what is compiled is the same, "
-        "and looking for the best kernel is time spent."
+        "The mode chooses CUDA graphs and tuned Triton templates, and mps has neither. The compiled code is the "
+        "same, and the search for the best kernel only costs time."
     ),
     fix="Leave `mode` out: `torch.compile(model)`.",
     source="torch/_inductor/codegen/mps.py, torch/_inductor/__init__.py (list_mode_options), torch 2.13",

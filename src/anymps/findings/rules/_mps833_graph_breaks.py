@@ -16,11 +16,11 @@ BREAK = Rule(
     title="Graph break in a compiled function",
     severity=Severity.WARNING,
     why=(
-        "torch.compile cuts the graph in two, on a Mac as well. Kernels on the two sides cannot be fused, what lies "
-        "between runs as plain Python, and the GPU has less queued."
+        "torch.compile cuts the graph in two, on a Mac as well. Kernels on the two sides cannot be fused, the code "
+        "between them runs as plain Python, and less work is queued for the GPU."
     ),
     fix=(
-        "Move what the line does out of the compiled function. `TORCH_LOGS=graph_breaks` prints every break, and "
+        "Move this line's work out of the compiled function. `TORCH_LOGS=graph_breaks` prints every break, and "
         "`torch.compile(model, fullgraph=True)` raises at the first one."
     ),
     related_as="called at",
@@ -60,7 +60,7 @@ _FIXES: Final = (
     (r"`print`|logg", "Take the output out of the compiled function; return what it prints."),
     (
         r"Dynamic shape operator|output shape depends",
-        "Keep the size: set what is not wanted to zero with `torch.where` or a product with the mask.",
+        "Keep the size: zero the unwanted elements with `torch.where`, or multiply by the mask.",
     ),
     (r"`time\.|time function|clock", "Read the clock outside of the compiled function."),
 )
@@ -86,7 +86,7 @@ def _finding(recording: Recording, broken: Noted) -> Finding:
     kind, said = str(broken.facts.get("kind", "")), str(broken.facts.get("explanation", ""))
     name = f"`{site.function}`" if site.function else "a function"
     if broken.facts.get("skipped"):
-        what = f"torch.compile cannot go on after this line and runs all of {name} uncompiled{often}."
+        what = f"torch.compile cannot continue after this line and runs all of {name} uncompiled{often}."
     else:
         what = f"torch.compile breaks the graph of {name} here{often}."
     return BREAK.finding(

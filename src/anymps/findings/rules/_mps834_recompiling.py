@@ -27,14 +27,17 @@ _EXAMPLE: Final = """
 
 AGAIN = Rule(
     id="MPS834",
-    title="A function is compiled again and again",
+    title="Function recompiled repeatedly",
     severity=Severity.WARNING,
     why=(
-        "A compiled function holds for what its guards name: sizes, numbers, attributes. When one fails, the call "
-        "waits for Dynamo, Inductor and Metal's compiler, which takes seconds. One recompilation is normal: it makes a "
-        "size that has changed a dynamic one."
+        "A compiled function is valid only while its guards hold: sizes, numbers, attributes. When one fails, the "
+        "call waits for Dynamo, Inductor and Metal's compiler, which takes seconds. One recompilation is normal: it "
+        "makes a changing size dynamic."
     ),
-    fix="Make what the guard names the same in every call. `TORCH_LOGS=recompiles` prints every guard that fails.",
+    fix=(
+        "Keep the value that the guard checks the same in every call. `TORCH_LOGS=recompiles` prints every guard "
+        "that fails."
+    ),
     related_as="called at",
     source=_SOURCE,
     example=Example(
@@ -48,10 +51,13 @@ LIMIT = Rule(
     title="torch.compile gave up after too many recompilations",
     severity=Severity.WARNING,
     why=(
-        "Beyond `torch._dynamo.config.recompile_limit`, which is 8, a call that no compiled version fits runs "
-        "uncompiled, operator by operator. The time that the compilations took is spent all the same."
+        "After 8 recompilations (`torch._dynamo.config.recompile_limit`), a call that fits no compiled version runs "
+        "uncompiled, operator by operator. The time spent compiling is lost."
     ),
-    fix="Make what the guard names the same in every call. `TORCH_LOGS=recompiles` prints every guard that fails.",
+    fix=(
+        "Keep the value that the guard checks the same in every call. `TORCH_LOGS=recompiles` prints every guard "
+        "that fails."
+    ),
     related_as="called at",
     source=_SOURCE,
     example=Example(
@@ -80,7 +86,7 @@ _FIXES: Final = (
     ),
     (
         r"^(?P<name>[A-Za-z_]\w*) == -?[\d.]+",
-        "Hand `{name}` over as a tensor, `torch.tensor({name})`: torch.compile compiles for each Python number.",
+        "Pass `{name}` as a tensor, `torch.tensor({name})`: torch.compile recompiles for each Python number.",
     ),
 )
 

@@ -13,15 +13,15 @@ from anymps.record import Recording
 
 KERNEL = Rule(
     id="MPS836",
-    title="Kernel over a limit of Metal",
+    title="Kernel exceeds a Metal limit",
     severity=Severity.ERROR,
     why=(
-        "A Metal kernel may take 31 buffers, and 32 KiB of memory for a group of threads. Inductor's fusion heeds "
-        "neither: a sum of many tensors becomes one kernel with a buffer for each."
+        "A Metal kernel may use 31 buffers, and 32 KiB of threadgroup memory. Inductor's fusion ignores both limits: "
+        "a sum of many tensors becomes one kernel with a buffer for each."
     ),
     fix=(
-        "Fuse less: `torch._inductor.config.max_fusion_size = 2` before compiling, or put what has so many inputs into "
-        "a function with `@torch.compiler.disable`."
+        "Fuse less: `torch._inductor.config.max_fusion_size = 2` before compiling, or put the code with so many "
+        "inputs into a function with `@torch.compiler.disable`."
     ),
     source=(
         "torch/_inductor/codegen/mps.py, torch 2.11 to 2.15; Metal Feature Set Tables; pytorch issue 141287 (the text "

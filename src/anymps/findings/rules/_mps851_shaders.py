@@ -31,10 +31,10 @@ OUTSIDE = Rule(
     title="Metal kernel accesses memory out of bounds",
     severity=Severity.ERROR,
     why=(
-        "A Mac does not stop there: it reads whatever lies beside, which may be another tensor, and a write changes "
-        "it. The checked run reads zeros, and drops what is written."
+        "A Mac does not stop there: a read returns whatever is beside the buffer, possibly another tensor, and a "
+        "write corrupts it. The checked run reads zeros and drops the write."
     ),
-    fix="Compare the position with the number of elements before the access, or launch as many threads as there are.",
+    fix="Compare the position with the number of elements before the access, or launch only one thread per element.",
     source=f"{_C}, 5.7: a pointer beyond its array is undefined",
     example=_example(
         """
@@ -55,8 +55,8 @@ RACE = Rule(
     title="Race between threads of a Metal kernel",
     severity=Severity.ERROR,
     why=(
-        "Threads of a group run in any order. Where one writes what another one reads or writes, and no barrier for "
-        "that memory stands between, the result differs from Mac to Mac and from run to run."
+        "Threads of a group run in any order. If one writes memory that another reads or writes, without a barrier "
+        "for that memory in between, the result differs from Mac to Mac and from run to run."
     ),
     fix=(
         "Put `threadgroup_barrier(mem_flags::mem_threadgroup)` between the two, with `mem_flags::mem_device` for a "
@@ -84,7 +84,7 @@ BARRIER = Rule(
     id="MPS853",
     title="Barrier that not all threads reach",
     severity=Severity.ERROR,
-    why="All threads of a group have to come to the same barrier: else a Mac may hang, or go on too early.",
+    why="All threads of a group must reach the same barrier. Otherwise a Mac may hang, or continue too early.",
     fix="Move the barrier out of the branch or the loop that the threads go through differently, and return after it.",
     source=f"{_SPECIFICATION}, {_BARRIERS}: all threads reach a barrier in a conditional, or none",
     example=_example(
@@ -109,8 +109,8 @@ UNINITIALISED = Rule(
     id="MPS854",
     title="Threadgroup memory read before it is written",
     severity=Severity.ERROR,
-    why="It holds what another group, or another kernel, has left there.",
-    fix="Write all of it that is read, with zeros where there is nothing else, and put a barrier behind that.",
+    why="It holds whatever another group or another kernel left there.",
+    fix="Write every element that is read, zeros if nothing else, and then put a barrier.",
     source=f"{_C}, 8.5: a variable without an initial value has an indeterminate one",
     example=_example(
         """
@@ -132,9 +132,9 @@ kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
 
 ARITHMETIC = Rule(
     id="MPS855",
-    title="Integer arithmetic without a result",
+    title="Undefined integer arithmetic",
     severity=Severity.ERROR,
-    why="A division by zero, and a shift by more bits than there are, give any number on a Mac, and no error.",
+    why="A division by zero, or a shift by more bits than the type has, gives any number on a Mac and no error.",
     fix="Test the divisor or the count first.",
     source=f"{_C}, 5.6 and 5.8: the result is undefined",
     example=_example(
@@ -155,10 +155,10 @@ kernel void f(device int* x, constant int& by, uint i [[thread_position_in_grid]
 
 LANES = Rule(
     id="MPS856",
-    title="SIMD call that reads a lane that is not there",
+    title="SIMD call that reads an inactive lane",
     severity=Severity.ERROR,
-    why="A lane that has returned, or went another way, or is beyond the end of the group, gives an undefined value.",
-    fix="Call it where all lanes of the SIMD group are, in groups of a multiple of 32 threads.",
+    why="A lane that has returned, took another branch, or is beyond the end of the group gives an undefined value.",
+    fix="Call it where all lanes of the SIMD group are active, in groups of a multiple of 32 threads.",
     source=f"{_SPECIFICATION}, SIMD-Group Functions: the value of an inactive lane is undefined",
     example=_example(
         """
@@ -208,11 +208,11 @@ kernel void f(device float* x, constant int& by, uint i [[thread_position_in_gri
 
 MISALIGNED = Rule(
     id="MPS858",
-    title="Metal kernel reads a vector at an address that is not aligned for it",
+    title="Metal kernel reads a vector at a misaligned address",
     severity=Severity.ERROR,
     why=(
-        "A `float4` must lie at a multiple of 16 bytes, a `float2` at one of 8, a `uint` at one of 4. Metal does not "
-        "check that: numbers can be wrong without an error."
+        "A `float4` must be at a multiple of 16 bytes, a `float2` of 8, a `uint` of 4. Metal does not check that: "
+        "values can be wrong without an error."
     ),
     fix="Read a `packed_float4`, which only needs the alignment of its element, or read element by element.",
     source=(
@@ -298,7 +298,7 @@ _OF_INDUCTOR: Final = {
     "race": Severity.WARNING,  # running statistics of a batch norm, which all threads update in place
     "lane": Severity.INFO,  # sums of c10/metal over groups that are no multiple of 32
 }
-_NOT_YOURS: Final = "`torch.compile` has written this kernel: there is nothing to mend in your code."
+_NOT_YOURS: Final = "`torch.compile` generated this kernel: there is nothing to fix in your code."
 
 
 def find(recording: Recording) -> Iterator[Finding]:

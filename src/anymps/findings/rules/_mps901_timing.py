@@ -16,10 +16,7 @@ UNFINISHED = Rule(
     id="MPS901",
     title="Timed without waiting for the device",
     severity=Severity.WARNING,
-    why=(
-        "Operators on mps return as soon as they are queued: the clock saw how long that took, and not how long the "
-        "device took to do it."
-    ),
+    why=("Operators on mps return as soon as they are queued: the clock measured the queueing, not the work."),
     fix="Call `torch.mps.synchronize()` before each of the two clock reads, or use `anymps.train.timing`.",
     related_as="first read at",
     source="aten/src/ATen/mps/MPSStream.mm (torch 2.13): kernels are encoded, and committed later",
@@ -54,7 +51,7 @@ COLD = Rule(
         "The first call with new shapes makes Metal compile kernels or MPSGraph compile a graph: about 100 us instead "
         "of 15 for one operator's graph, seconds for a first training step."
     ),
-    fix="Run the same once or twice before the first clock read, and wait: `torch.mps.synchronize()`.",
+    fix="Run the same code once or twice before the first clock read, and wait: `torch.mps.synchronize()`.",
     related_as="first read at",
     source="pytorch issue #82707 (M1 Max); simonw/public-notes issue 11: 2.6 s for the first step of a GPT on an M2",
     example=Example(

@@ -83,7 +83,7 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         Outcome.WRONG,
         "a 0-dim CPU tensor that is a view into a larger one (`table[i]`) is read at its storage's start: the value "
         "used is that of `table[0]`",
-        "Give a Python number, `table[i].item()`, or a tensor of its own, `table[i].clone()`.",
+        "Pass a Python number, `table[i].item()`, or a separate tensor, `table[i].clone()`.",
         (187117, 191929, 193057),
         "aten/src/ATen/native/mps/OperationUtils.h; fixed by pull request 187229",
         since=(2, 12),
@@ -97,7 +97,8 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         ("mm", "addmm", "linear"),
         Check.LONG_INNER,
         Outcome.WRONG,
-        "a matrix product that sums over 32767 elements or more adds memory from behind its operands (both sides of "
+        "a matrix product that sums over 32767 elements or more reads past the end of its operands and adds what is "
+        "there (both sides of "
         "the result 16 or more)",
         _SHORTER,
         (195163, 177116),
@@ -114,7 +115,7 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         Check.LONG_INNER_BACKWARD,
         Outcome.WRONG,
         "the gradient of a linear layer's weight sums over all rows (batch x sequence), that of its input over all "
-        "outputs; over 32767 or more it adds memory from behind its operands",
+        "outputs; over 32767 or more it reads past the end of its operands and adds what is there",
         "Use smaller batches with gradient accumulation, or torch 2.14 or newer.",
         (177116, 195163),
         f"{_MATRIX}; above 32768 elements fixed by pull request 183535",
@@ -129,8 +130,11 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         ("mm", "addmm", "linear"),
         Check.LONG_INNER,
         Outcome.WRONG,
-        "a matrix product that sums over 32767 or 32768 elements adds memory from behind its operands; only longer "
-        "ones were taken off the faulty kernel (both sides of the result 16 or more)",
+        (
+            "a matrix product that sums over 32767 or 32768 elements reads past the end of its operands and adds "
+            "what is "
+            "there; only longer ones no longer use the faulty kernel (both sides of the result 16 or more)"
+        ),
         "Pad the summed dimension to 32769 with zeros, or split it in two.",
         (195163,),
         f"{_MATRIX}, pull request 183535",
@@ -146,7 +150,8 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         ("bmm", "baddbmm", "addbmm"),
         Check.LONG_INNER_BATCHED,
         Outcome.WRONG,
-        "a batched matrix product that sums over 32767 elements or more adds memory from behind its operands (both "
+        "a batched matrix product that sums over 32767 elements or more reads past the end of its operands and adds "
+        "what is there (both "
         "sides of a result 16 or more)",
         "Split the summed dimension: `a[..., :16384] @ b[:, :16384] + a[..., 16384:] @ b[:, 16384:]`.",
         (195163,),
@@ -189,7 +194,7 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         ("addcmul", "addcmul_"),
         Check.INTEGERS,
         Outcome.MAY_BE_WRONG,
-        "addcmul of integers gives other integers where it goes through an MPSGraph",
+        "addcmul of integers returns wrong integers when it runs through MPSGraph",
         "Write `self + value * tensor1 * tensor2`.",
         (189420,),
         "aten/src/ATen/native/mps/operations/PointwiseOps.mm",
@@ -214,7 +219,7 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         Check.BFLOAT16,
         Outcome.WRONG,
         "nextafter of bfloat16 takes the next float32 and rounds it back, which gives the number itself",
-        "Let the CPU do it: `torch.nextafter(x.cpu(), y.cpu()).to(x.device)`.",
+        "Run it on the CPU: `torch.nextafter(x.cpu(), y.cpu()).to(x.device)`.",
         (),
         "the kernel nextafter_dense_bfloat_bfloat of torch 2.13's macOS wheel, run beside the CPU's code; "
         "right in 2.15",
@@ -229,7 +234,7 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         Outcome.MAY_BE_WRONG,
         "amax and amin of 33 to 992 int64 numbers see a 0 among them, so that the smallest of positive numbers and the "
         "largest of negative ones come out as 0",
-        "Take it of int32: `x.int().amin().long()`.",
+        "Use int32: `x.int().amin().long()`.",
         (),
         "pull requests 187976 and 191104; the kernels max_reduction_long_long and min_reduction_long_long of torch "
         "2.13's macOS wheel, run beside the CPU's code; right in 2.15",

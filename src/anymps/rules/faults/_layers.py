@@ -52,7 +52,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         ("convolution",),
         Check.WIDE_KERNEL,
         Outcome.WRONG,
-        "a convolution whose kernel is 256 or more long in one dimension gives another result",
+        "a convolution whose kernel has 256 or more elements in one dimension gives a wrong result",
         "Split the kernel into pieces below 256, or use `torch.fft`.",
         (188335,),
         f"{_CONVOLUTION}; fixed by pull request 188359",
@@ -110,10 +110,10 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         ("native_batch_norm_backward", "batch_norm_backward"),
         Check.STRIDED_NORM,
         Outcome.WRONG,
-        "the backward of a batch norm reads a channels_last or permuted input in another order: gradients of weight "
+        "the backward of a batch norm reads a channels_last or permuted input in the wrong order: gradients of weight "
         "and input are wrong by orders of magnitude, or the call raises `view size is not compatible with input "
         "tensor's size and stride`",
-        "Normalise a contiguous tensor: `norm(x.contiguous())`.",
+        "Normalize a contiguous tensor: `norm(x.contiguous())`.",
         (175189, 156792),
         f"{_NORM}; pull request 181411; fixed by pull request 188371",
         until=(2, 13),
@@ -126,7 +126,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         Check.STRIDED_NORM_5D,
         Outcome.ABORTS,
         "batch norm of a 5-D tensor that is not contiguous ends in an uncaught NSRangeException",
-        "Normalise a contiguous tensor: `norm(x.contiguous())`.",
+        "Normalize a contiguous tensor: `norm(x.contiguous())`.",
         (190645,),
         f"{_NORM} (reported in July 2026, when 2.13 was the newest release)",
         until=(2, 13),
@@ -141,7 +141,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         Outcome.WRONG,
         "gradients of a layer norm's weight and bias are wrong, and differ from run to run, if its input needs no "
         "gradient",
-        "Let the input need one: `norm(x.requires_grad_())`.",
+        "Let the input require one: `norm(x.requires_grad_())`.",
         (183825,),
         f"{_NORM}; fixed by pull request 183893",
         until=(2, 12),
@@ -210,7 +210,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         Outcome.MAY_BE_WRONG,
         "causal attention in float16 or bfloat16 without gradients can mask once for four queries, which then see up "
         "to three future tokens",
-        "Give the mask instead of is_causal=True: `attn_mask=torch.ones(L, L, dtype=torch.bool, "
+        "Pass the mask instead of is_causal=True: `attn_mask=torch.ones(L, L, dtype=torch.bool, "
         "device=q.device).tril()`.",
         (195910,),
         f"{_ATTENTION} (prefill kernel, pull request 181575)",
@@ -223,7 +223,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         ("_scaled_dot_product_attention_math_for_mps",),
         Check.DROPOUT,
         Outcome.RAISES,
-        "the attention kernel of mps takes no dropout",
+        "the attention kernel of mps does not support dropout",
         "Call torch.nn.functional.scaled_dot_product_attention, which takes another path with dropout.",
         (),
         f"{_ATTENTION}, C strings of the wheels",

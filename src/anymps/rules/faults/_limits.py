@@ -12,8 +12,7 @@ _INDEXING: Final = "aten/src/ATen/native/mps/operations/Indexing.mm"
 _EVENTS: Final = "aten/src/ATen/mps/MPSEvent.mm; fixed by pull request 196395"
 _ALERTS: Final = "callers of alertNotDeterministic in libtorch_cpu.dylib, torch 2.13 to 2.15"
 _NOT_REPEATABLE: Final = (
-    "PyTorch was told to use deterministic algorithms, and this operator adds up in an order that varies, without an "
-    "alert"
+    "deterministic algorithms are on, but this operator adds in an order that varies, without an alert"
 )
 _POOLS: Final = ("max_pool2d", "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d")
 
@@ -81,7 +80,7 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         _POOLS,
         Check.ELEMENTS,
         Outcome.RAISES,
-        "pooling takes no tensor with more than 2^31 elements",
+        "pooling does not support tensors with more than 2^31 elements",
         "Pool fewer samples at once.",
         (194600,),
         "C strings of the torch 2.15 wheel; pull request 194460",
@@ -97,8 +96,8 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         ("masked_fill_",),
         Check.ELEMENTS,
         Outcome.RAISES,
-        "masked_fill_ takes no tensor with more than 2^32 elements",
-        "Fill slices of it.",
+        "masked_fill_ does not support tensors with more than 2^32 elements",
+        "Fill it in slices.",
         (),
         f"{_INDEXING}, C strings of the wheels",
         low=2**32,
@@ -136,12 +135,12 @@ LIMITS: Final[tuple[Hazard, ...]] = (
     # determinism
     Hazard(
         "MPS661",
-        "Operator that is not repeatable",
+        "Operator that is not deterministic",
         ("index_add", "index_add_"),
         Check.DETERMINISTIC,
         Outcome.VARIES,
         _NOT_REPEATABLE,
-        "Accept it, or run it on the CPU.",
+        "Accept that, or run it on the CPU.",
         (161029,),
         _ALERTS,
         since=(2, 13),
@@ -149,12 +148,12 @@ LIMITS: Final[tuple[Hazard, ...]] = (
     ),
     Hazard(
         "MPS661",
-        "Operator that is not repeatable",
+        "Operator that is not deterministic",
         ("embedding_dense_backward",),
         Check.DETERMINISTIC,
         Outcome.VARIES,
         _NOT_REPEATABLE,
-        "Accept it, or run it on the CPU.",
+        "Accept that, or run it on the CPU.",
         (161029,),
         _ALERTS,
         since=(2, 13),
@@ -213,16 +212,16 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         Check.HOST_CACHE,
         Outcome.ABORTS,
         "`torch.accelerator.empty_host_cache()` ends Python with a segmentation fault: mps has no host allocator, "
-        "and the function does not ask whether there is one",
-        "Leave the call out on mps, which caches no host memory.",
+        "and the function does not check for one",
+        "Skip the call on mps, which caches no host memory.",
         (197561,),
         "at::accelerator::emptyHostCache in libtorch_cpu.dylib, torch 2.12 to 2.15",
         since=(2, 12),
         until=(2, 14),
         fixed=(2, 15),
         text="anymps: torch.accelerator.empty_host_cache() ends Python with a segmentation fault on a Mac with torch "
-        "2.12 to 2.14 (pytorch issue 197561); this exception is anymps' own. Leave the call out on mps, which caches "
-        "no host memory.",
+        "2.12 to 2.14 (pytorch issue 197561); this exception is anymps' own. Skip the call on mps, which caches no "
+        "host memory.",
     ),
     # compiled code
     Hazard(
@@ -245,8 +244,10 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         ("_fused_adam_", "_fused_adamw_", "_fused_sgd_"),
         Check.GRAD_SCALER,
         Outcome.WRONG,
-        "the fused kernels take no notice of the GradScaler, and update the weights by gradients that are still "
-        "scaled, or infinite, which makes the weights NaN",
+        (
+            "the fused kernels ignore the GradScaler: they update the weights with gradients that are still scaled, or "
+            "infinite, which makes the weights NaN"
+        ),
         "Leave `fused=True` out, or use torch 2.13.",
         (),
         "pytorch pull request 186360; arguments of the kernels (FusedOptimizerOps.metal) in the macOS wheels",
