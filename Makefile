@@ -6,28 +6,36 @@
 #           build for CUDA, an index of CPU builds saves some gigabytes)
 # SANITIZER for `make sanitize`: address (with UBSan) or thread
 # PUBLIC    for `make public-kernels`: where the checkouts lie
+# PACKAGE   for `make mutants`: a package that tests/mutants.py knows, with SAMPLE mutants chosen by SEED
+# BASE      for `make quick`: what the working tree is compared with
 # WORKERS   how many processes share the tests (auto: one a core, no more than four; 0: the one that reports)
 
 PYTHON ?= python3
 VENV ?= .venv
 PIP_FLAGS ?=
 WORKERS ?= auto
+BASE ?= main
+SAMPLE ?= 50
+SEED ?= 0
 SANITIZER ?= address
 PUBLIC ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/anymps-public-kernels
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt $(PIP_FLAGS)
 # A file's tests stay together: the device and its fixtures are made once a process.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --durations 15 --durations-min 5
 # A stamp is named after what it was made from: with the same two files nothing is installed again.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 
-.PHONY: help demo test unit integration fuzz fuzz-files stress public-kernels sanitize check format pages docs clean
+.PHONY: help demo quick test test-all unit integration slow mutants fuzz fuzz-files stress public-kernels sanitize check format pages docs clean
 
 help:
 	@echo "make demo    run an example on a virtual M3 Pro and show the report"
-	@echo "make test    unit tests, then the tests with the libraries that use PyTorch"
-	@echo "make unit    the unit tests alone"
+	@echo "make quick   the tests of what differs from BASE (main)"
+	@echo "make test    unit tests, then the tests with the libraries that use PyTorch, without the slow ones"
+	@echo "make test-all   make test, then the slow tests"
+	@echo "make unit    the unit tests of make test alone (also: integration, slow)"
+	@echo "make mutants PACKAGE=cost   do the tests notice faults? (SAMPLE, SEED)"
 	@echo "make fuzz-files   damaged files given to the commands (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
 	@echo "make fuzz    random programs on the device and the CPU, random Metal kernels (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
 	@echo "make stress  threads, forks, builds and sizes in numbers (ANYMPS_STRESS), and a trace of every operator"
@@ -43,15 +51,25 @@ demo: $(VENV)/.examples-$(KEY) core
 	@echo "==> anymps run --mac \"M3 Pro 18GB\" examples/issue_classifier.py"
 	@$(BIN)/anymps run --mac "M3 Pro 18GB" examples/issue_classifier.py
 
+quick: $(VENV)/.test-$(KEY) core
+	@files=$$(cd tests && $(abspath $(BIN))/python -m changed $(BASE)) && if [ -n "$$files" ]; then \
+	  $(PYTEST) --quiet -m "not integration and not slow" $(PYTEST_FLAGS) $$files || [ $$? -eq 5 ]; fi
+
 test: unit integration
+
+test-all: test slow
 
 unit: $(VENV)/.test-$(KEY) core
 	@echo "==> unit tests"
-	@$(PYTEST) -m "not integration" $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not integration and not slow" $(PYTEST_FLAGS)
 
 integration: $(VENV)/.integration-$(KEY) core
 	@echo "==> tests with transformers, diffusers, lightning, accelerate and peft"
-	@$(PYTEST) -m integration $(PYTEST_FLAGS)
+	@$(PYTEST) -m "integration and not slow" $(PYTEST_FLAGS)
+
+slow: $(VENV)/.integration-$(KEY) core
+	@echo "==> slow tests"
+	@$(PYTEST) -m slow $(PYTEST_FLAGS)
 
 fuzz-files: $(VENV)/.test-$(KEY) core
 	@echo "==> damaged files (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
@@ -72,6 +90,10 @@ stress: $(VENV)/.test-$(KEY) core
 	@$(BIN)/python -m pytest -q tests/device/test_stress.py
 	@echo "==> every operator under torch.jit.trace"
 	@cd tests && $(abspath $(BIN))/python -W ignore -m traced_operators
+
+mutants: $(VENV)/.test-$(KEY) core
+	@$(PIP) "cosmic-ray>=8.3,<9"
+	@$(BIN)/python -m tests.mutants $(PACKAGE) --sample $(SAMPLE) --seed $(SEED)
 
 sanitize: $(VENV)/.test-$(KEY)
 	@echo "==> tests of the device under the $(SANITIZER) sanitizer"

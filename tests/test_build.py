@@ -98,6 +98,7 @@ def test_sources_that_cannot_be_joined(sources: Path) -> None:
     assert load_and_ask(_build.build()) == 42
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_our_own_sources_can_be_joined(tmp_path: Path) -> None:
     """No two files of the native core use one name for two things: the quick way to build it stays open."""
@@ -124,6 +125,7 @@ def test_a_changed_source_is_a_new_build(sources: Path) -> None:
     assert load_and_ask(new) == 43
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_module_sees_torch_headers(sources: Path) -> None:
     """Sources may include torch's headers, and the one that says what its release does."""

@@ -84,7 +84,7 @@ def mistakes(words: list[str]) -> Iterator[str]:
     """What `anymps`, pytest or make would say against a command; nothing is run."""
     tool, *arguments = words
     if tool == "make":
-        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         yield from (word for word in arguments if "=" not in word and word not in targets and word[0] != "-")
         return
     if tool == "pytest":

@@ -257,6 +257,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, To
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("identity", EXEMPLIFIED)
 def test_the_examples_of_the_rules(examples: dict[str, dict[str, Told]], identity: str, other: str) -> None:

@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_no_function_ends_python() -> None:
     """All of torch.accelerator, torch.mps and torch.cuda with CUDA answered, on a used and on an unused device."""
     found = json.loads(run_command(str(Path(every_function.__file__)), env={"OMP_NUM_THREADS": "1"}).lines[-1])

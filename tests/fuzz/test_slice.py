@@ -22,7 +22,9 @@ def test_a_slice_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert told.startswith("42 cases, seed 20261: "), told
 
 
-@pytest.mark.parametrize("name", sorted({*TARGETS} - {"text"}))
+@pytest.mark.parametrize(
+    "name", [it if it in _LIGHT else pytest.param(it, marks=pytest.mark.slow) for it in sorted({*TARGETS} - {"text"})]
+)
 def test_good_files_are_read(name: str) -> None:
     """Each kind has a file that its command reads to the end: a refused one would test nothing behind the refusal."""
     data = TARGETS[name].seeds()[0]

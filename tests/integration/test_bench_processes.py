@@ -40,6 +40,7 @@ def test_steps_of_a_script(tmp_path: Path) -> None:
     assert "VIRTUAL mps device" in result.stderr
 
 
+@pytest.mark.slow
 def test_prediction_for_a_script(tmp_path: Path) -> None:
     """Some more steps are recorded, and the prediction for the chosen Mac is told; this machine's time is no Mac's."""
     result = bench(tmp_path, "--json", "--mac", "M2 Max 32GB", "train.py", "1000")
@@ -52,6 +53,7 @@ def test_prediction_for_a_script(tmp_path: Path) -> None:
     assert row["text"].startswith("A step of train.py would take about ")
 
 
+@pytest.mark.slow
 def test_no_step_is_left_to_record(tmp_path: Path) -> None:
     """The script ends after the steps that count: they are told, and why nothing is predicted."""
     result = bench(tmp_path, "train.py", "10")
@@ -61,6 +63,7 @@ def test_no_step_is_left_to_record(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_too_few_steps(tmp_path: Path) -> None:
     """A script that ends before a step counts is told how many it made."""
     result = bench(tmp_path, "train.py", "1")

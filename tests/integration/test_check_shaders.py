@@ -56,6 +56,7 @@ def test_a_script_with_faults(tmp_path: Path) -> None:
     assert sorted(_findings(tmp_path, SCRIPT)) == [("MPS851", "error", 9), ("MPS852", "error", 9)]
 
 
+@pytest.mark.slow
 def test_kernels_of_inductor(tmp_path: Path) -> None:
     """Clean but for the running statistics of the batch norm, which all threads of a reduction update in place."""
     found = _findings(tmp_path, COMPILED)

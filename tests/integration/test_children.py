@@ -84,6 +84,7 @@ def test_a_subprocess_has_the_device_and_is_in_the_recording(tmp_path: Path) -> 
         assert (recording.meta["script"], recording.meta["environment"]) == ("job/train.py", {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_multiprocessing(tmp_path: Path, method: str) -> None:
     """A pool's worker is recorded although it ends by a signal or by `os._exit`."""
@@ -102,6 +103,7 @@ def test_children_can_be_left_alone(tmp_path: Path) -> None:
     assert list(lines(tmp_path)) == ["train.py:3"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed(tmp_path: Path) -> None:
     """What it had recorded is in, and it is said to have stopped in the middle."""
     killed = CHILD + "import os, signal, time\ntime.sleep(3)\nos.kill(os.getpid(), signal.SIGKILL)\n"
@@ -112,6 +114,7 @@ def test_a_process_that_is_killed(tmp_path: Path) -> None:
     assert "child.py:3" in lines(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_process_that_outlives_its_parent(tmp_path: Path) -> None:
     """What it has done so far is in; one line says where the rest is, and that can be read."""
     lasting = CHILD + (
@@ -145,6 +148,7 @@ def test_a_process_that_outlives_its_parent(tmp_path: Path) -> None:
         shutil.rmtree(part.parent)
 
 
+@pytest.mark.slow
 def test_a_part_that_is_cut_short(tmp_path: Path) -> None:
     """One line says that it is not in and where it is; the script's own recording is."""
     script = (
@@ -164,6 +168,7 @@ part.write_bytes(part.read_bytes()[:5000])
     assert list(lines(tmp_path)) == ["train.py:3"]
 
 
+@pytest.mark.slow
 def test_a_command_of_ours_in_a_child_is_on_its_own(tmp_path: Path) -> None:
     """`anymps run` within `anymps run` has its own Mac and its own recording."""
     inner = '[sys.executable, "-m", "anymps", "run", "--mac", "M2 8GB", "job/child.py"]'
@@ -172,6 +177,7 @@ def test_a_command_of_ours_in_a_child_is_on_its_own(tmp_path: Path) -> None:
     assert list(lines(tmp_path)) == ["train.py:3"]
 
 
+@pytest.mark.slow
 def test_pytest_in_a_child(tmp_path: Path) -> None:
     """A plain pytest is recorded like any other process; `pytest --mps` is on its own."""
     words = '[sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "job/test_it.py", *sys.argv[1:]]'
@@ -231,6 +237,7 @@ def test_torchrun(tmp_path: Path) -> None:
     assert answer.stderr.count("MPS104") == 1
 
 
+@pytest.mark.slow
 def test_accelerate_launch(tmp_path: Path) -> None:
     """What accelerate starts is recorded; on a Mac, too, it starts one process."""
     pytest.importorskip("accelerate", reason="the launcher is accelerate's own")
@@ -260,6 +267,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_workers_of_a_data_loader(tmp_path: Path) -> None:
     """What they do on mps stands at their lines, where on a Mac each read back is a wait."""
     result = run(tmp_path, LOADING)
@@ -297,6 +305,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_lightning_spawns_its_ranks(tmp_path: Path) -> None:
     """As a Mac trains no model on mps in several processes, theirs is on the CPU; what they do on mps is recorded."""
     pytest.importorskip("lightning", reason="ddp_spawn is Lightning's own")

@@ -12,7 +12,7 @@ from anymps.findings import find
 from anymps.record import Recording
 from processes import PATIENCE, Result, clean_environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 RANKS = """
 import os, signal, sys, time, torch

@@ -10,7 +10,7 @@ import pytest
 from anymps.record import Recording
 from processes import Result, run_command, run_python
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TRAINING = str(Path(__file__).with_name("compiled_training.py"))
 ON = "from anymps.device import enable; enable('M2 16GB', require='virtual', quiet=True); import torch\n"

@@ -28,6 +28,7 @@ def peak():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", [None, "safetensors"])
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from Linux's /proc")
 def test_memory(tmp_path: Path, to: str | None) -> None:
@@ -47,6 +48,7 @@ def test_memory(tmp_path: Path, to: str | None) -> None:
     assert int(more) < 100
 
 
+@pytest.mark.slow
 def test_killed(tmp_path: Path) -> None:
     """A process that is killed when all but the last step is done leaves source and older target as they were."""
     source, target = tmp_path / "in.pt", tmp_path / "out.pt"

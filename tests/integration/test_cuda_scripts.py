@@ -12,7 +12,7 @@ from anymps.findings import Finding, find
 from anymps.record import Recording
 from processes import MAC, PATIENCE, clean_environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SCRIPTS = Path(__file__).parent / "cuda_scripts"
 MPS = "torch.backends.mps.is_available()"

@@ -14,7 +14,7 @@ from anymps.rules import installed_torch
 from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, plant
 from processes import MAC, PATIENCE, clean_environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 RULES = {"fallback": "MPS102", "float64": "MPS301", "mismatch": "MPS401", "wait": "MPS201"}
 STOPS = ("float64", "mismatch")

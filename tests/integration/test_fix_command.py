@@ -13,7 +13,7 @@ import pytest
 from anymps._cache import cache_home
 from processes import Result, run_command
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TRAIN = """
 import numpy as np

@@ -66,6 +66,7 @@ def test_a_page_during_the_run(tmp_path: Path) -> None:
     assert sorted(it.name for it in tmp_path.iterdir()) == ["go", "page.html", "run.anymps", "train.py"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_dies(tmp_path: Path, how: signal.Signals) -> None:
     """Ended by SIGTERM, its page comes to say so. Killed, it leaves the last page whole, and no other file."""

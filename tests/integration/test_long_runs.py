@@ -16,7 +16,7 @@ import pytest
 from anymps.record import Recording
 from processes import MAC, PATIENCE, clean_environment, run_command
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CHILD = """
 import subprocess, sys, torch

@@ -113,6 +113,7 @@ for name in [it for it in sys.modules if it.partition(".")[0] in ("jinja2", "mar
 print(rich.MINE)"""
 
 
+@pytest.mark.slow
 def test_a_notebook_that_spoils_python(tmp_path: Path) -> None:
     """It replaces a function, removes modules, and has one named like a package of ours: its reports are whole."""
     (tmp_path / "rich.py").write_text("MINE = True\n", encoding="utf-8")
@@ -158,6 +159,7 @@ def test_run_a_notebook_that_fails(tmp_path: Path) -> None:
     assert "The script ended with ZeroDivisionError at cell 2, line 1." in ran.err
 
 
+@pytest.mark.slow
 def test_run_a_part_of_a_notebook(tmp_path: Path) -> None:
     """`--steps` reaches the kernel; with too few steps one line says so."""
     write(tmp_path / "train.ipynb", STEP, TRAIN)
@@ -168,6 +170,7 @@ def test_run_a_part_of_a_notebook(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies(tmp_path: Path) -> None:
     """One line; what it had recorded can be read."""
     write(

@@ -139,6 +139,7 @@ def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> Non
     assert "{batch}, batch 65536: at its peak" in " ".join(result.lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -190,6 +191,7 @@ def test_a_script_that_cannot_be_planned_gets_one_line(text: str, message: str, 
 GPT = str(Path(__file__).with_name("gpt_memory.py"))
 
 
+@pytest.mark.slow
 def test_a_gpt_known_to_fail_on_24_gb_fails(tmp_path: Path) -> None:
     """Depth 12, batch 8 and length 2048 meet torch's limit when another block of logits, 2 GiB, is asked for.
 
@@ -205,6 +207,7 @@ def test_a_gpt_known_to_fail_on_24_gb_fails(tmp_path: Path) -> None:
     assert float(asked[1]) == pytest.approx(29.38, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("depth", "batch", "verdicts", "asked"),
     [
@@ -227,6 +230,7 @@ def test_gpts_with_checkpointing_end_as_they_do_on_a_mac(
     assert (tried[1] if tried else None) == asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "column", "public"),
     [(("8", "4", "512"), 1, 1412e6), (("6", "32", "512"), 0, 1499.78 * 2**20)],
@@ -245,6 +249,7 @@ def test_memory_between_steps_is_that_of_a_mac(arguments: tuple[str, ...], colum
     assert max(step[column] for step in steps) == pytest.approx(public, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_model_that_must_be_downloaded_ends_the_plan(tmp_path: Path) -> None:
     """Where transformers finds no model in its cache, one line says so, whether there is a network or not."""
     pytest.importorskip("transformers", reason="transformers is not installed")
@@ -321,6 +326,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return planned(folder, "--mac", "M1 8GB", *options, name)
 
 
+@pytest.mark.slow
 def test_every_what_if_does_what_it_says(changed: dict[str, Any]) -> None:
     """Shorter sequences, smaller parts of a batch, half precision, recomputing: less; one at a time, in tensors."""
     changes = {change["change"]: change for change in changed["what_if"]}
@@ -345,6 +351,7 @@ def test_every_what_if_does_what_it_says(changed: dict[str, Any]) -> None:
 NO_LOADER = "it changed nothing: no data loader gives batches; put {batch} where the script's arguments have the size"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("example", "problems"),
     [
@@ -386,6 +393,7 @@ for (batch,) in DataLoader(TensorDataset(torch.randn(40000, 2048)), batch_size=8
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "fix", "line"),
     [
@@ -406,6 +414,7 @@ def test_the_first_fix_is_the_one_that_helps(text: str, fix: str, line: int | No
         assert line in [place["line"] for place in first["lines"]]
 
 
+@pytest.mark.slow
 def test_recomputing_is_the_first_fix_of_one_picture(tmp_path: Path) -> None:
     """One sample that is no text, and whose size the model fixes: what is left is to recompute its activations."""
     text = TRAINING.replace("batch_size=8192", "batch_size=1").replace(
@@ -425,6 +434,7 @@ def test_recomputing_is_the_first_fix_of_one_picture(tmp_path: Path) -> None:
     assert [fix["fix"] for fix in fixes if fix["begin"]] == ["sequence"]
 
 
+@pytest.mark.slow
 def test_a_batch_in_the_arguments_must_be_given(tmp_path: Path) -> None:
     """{batch} stands for a number that the command line says."""
     result = plan(script(tmp_path, TRAINING), "{batch}", cwd=tmp_path)
@@ -454,6 +464,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_script_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     """After --seconds one line says so, and no process is left."""
     result = limited_plan(tmp_path, 15, "--mac", "M1 8GB", script(tmp_path, f"{HANGS}    open({REACHED!r}, 'w')\n"))
@@ -464,6 +475,7 @@ def test_a_script_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> Non
     assert not any(alive(int(number)) for number in (tmp_path / "pids").read_text().split())
 
 
+@pytest.mark.slow
 def test_a_killed_plan_leaves_no_process(tmp_path: Path) -> None:
     """Even where the plan itself is killed, what it started ends."""
     name = script(tmp_path, HANGS)

@@ -12,7 +12,7 @@ import pytest
 from processes import Result, clean_environment, run_command
 from time_limits import REACHED, limited_plan
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TRAINING = """
 import os, sys, time, torch

@@ -14,7 +14,7 @@ import pytest
 
 from processes import run_command
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

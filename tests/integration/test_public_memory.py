@@ -8,7 +8,7 @@ import pytest
 
 from processes import run_python
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 GPT = str(Path(__file__).with_name("accumulating_gpt.py"))
 FEW = ("4", "6")

@@ -81,6 +81,7 @@ def test_the_entry_point(gate: Gate) -> None:
     assert "unrecognized arguments: --mps" in result.stderr.str()
 
 
+@pytest.mark.slow
 def test_shards(gate: Gate) -> None:
     """Under pytest-split each shard judges and updates its own tests; joined, their manifests are that of one run."""
     pytest.importorskip("pytest_split", reason="pytest-split is not installed")
@@ -136,6 +137,7 @@ def test_workers(gate: Gate) -> None:
     assert [path.name for path in gate.path.glob("r*.db*")] == ["r.db"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_crashes(gate: Gate) -> None:
     """A test that takes its worker with it is red, an update lists it as `Crashed`, and then it is expected."""
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
@@ -155,6 +157,7 @@ def test_a_worker_that_crashes(gate: Gate) -> None:
     assert expected.ret == pytest.ExitCode.OK
 
 
+@pytest.mark.slow
 def test_what_fails_everywhere_is_not_written(gate: Gate) -> None:
     """An update runs failing tests again without mps, with the session's own arguments, and leaves some out."""
     gate.write(
@@ -202,6 +205,7 @@ def test_what_fails_everywhere_is_not_written(gate: Gate) -> None:
     assert "test_it.py::test_everywhere AssertionError" in gate.entries()
 
 
+@pytest.mark.slow
 def test_a_suite_that_chooses_mps_itself(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails on the CPU, too, is found out; a test that asks for mps whatever it is told is named as unjudged."""
     monkeypatch.setenv("SUITE_DEVICE", "mps")
@@ -257,6 +261,7 @@ def test_a_suite_that_chooses_mps_itself(gate: Gate, monkeypatch: pytest.MonkeyP
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("conftest", "why"),
     [
@@ -276,6 +281,7 @@ def test_a_second_run_that_judges_nothing(gate: Gate, conftest: str, why: str) -
     assert gate.entries() == ["test_it.py::test_it AssertionError"]
 
 
+@pytest.mark.slow
 def test_torchs_own_test_classes(gate: Gate) -> None:
     """`instantiate_device_type_tests` makes a class for mps."""
     gate.write(
@@ -296,6 +302,7 @@ def test_torchs_own_test_classes(gate: Gate) -> None:
     result.stdout.fnmatch_lines(["*TestItMPS::test_sum_mps PASSED*"])
 
 
+@pytest.mark.slow
 def test_child_processes(gate: Gate) -> None:
     """A child that enables the device has the same Mac and fallback; one that does not has none."""
     gate.write(
@@ -313,6 +320,7 @@ def test_child_processes(gate: Gate) -> None:
     gate.run_alone("--mps-mac", "M1 8GB", "--mps-fallback").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_children_of_all_kinds(gate: Gate) -> None:
     """Forked, spawned and loading children harm nothing; one that outlives its test neither judges nor writes."""
     gate.write(

@@ -10,7 +10,7 @@ import torch
 
 from recipes import FOLDER, PROGRAMS, RECIPES, Report, filled, run_programs
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from sanitized import SANITIZERS, Fault, Sanitizer, unreported
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs g++ on Linux"),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 from integration.models import CASES
 from processes import MAC, run_python
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 NEEDS_VALUES = {"time_series"}  # its distribution's parameters decide what is drawn, and 0 is none of a scale
 

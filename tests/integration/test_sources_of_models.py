@@ -19,6 +19,7 @@ from sources import calls_of, fates_of, findings_of, memory_of, steps_of, waits_
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.slow,
     pytest.mark.usefixtures("virtual_device"),
     # The libraries' own business.
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),

@@ -72,6 +72,7 @@ def test_workers_are_spawned_with_the_device(tmp_path: Path) -> None:
     assert "Would run on M1 8GB. No findings." in result.err  # and the time of a step, unless loading takes most of it
 
 
+@pytest.mark.slow
 def test_a_batch_on_mps_that_a_worker_cannot_send(tmp_path: Path) -> None:
     """The loop raises what torch said in the worker, and that a Mac waits for ever; it is a finding."""
     result = run(tmp_path, loading().replace(".cpu()", ""))
@@ -90,6 +91,7 @@ def test_a_pool_is_spawned_with_the_same_mac(tmp_path: Path) -> None:
     assert "aten::full" not in result.out
 
 
+@pytest.mark.slow
 def test_what_children_do_counts_as_use(tmp_path: Path) -> None:
     """A pool that works on mps for its parent, unrecorded, is no run without mps; one that does not is."""
     used = run(tmp_path / "a", POOL, "--no-children")
@@ -111,6 +113,7 @@ def test_a_script_without_a_guard_fails_as_on_a_mac(tmp_path: Path) -> None:
     ) in result.err
 
 
+@pytest.mark.slow
 def test_a_lambda_for_workers_fails_as_on_a_mac(tmp_path: Path) -> None:
     """Pickle takes no lambda, and the finding names it."""
     result = run(tmp_path, loading(options="collate_fn=lambda rows: torch.stack(rows)"))
@@ -133,6 +136,7 @@ GUARD
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("guard", "target", "out", "verdict"),
     [
@@ -158,6 +162,7 @@ def test_a_process_starts_as_on_a_mac(tmp_path: Path, guard: str, target: str, o
     assert verdict in result.err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fork_on_demand(tmp_path: Path) -> None:
     """`--start-method fork` runs the script as Linux does; the report still says what a Mac does."""
