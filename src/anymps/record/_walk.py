@@ -46,14 +46,14 @@ class WaitAt:
 class PhaseSums:
     """What one step does in one phase; the fields are those of `PhaseShare`, which is made of many of these."""
 
-    on_mps: float = 0
-    views: float = 0
-    on_cpu: float = 0
-    waits: float = 0
-    bytes_to_mps: float = 0
-    bytes_to_cpu: float = 0
-    fallback_bytes: float = 0
-    time_ns: float = 0
+    on_mps: float = 0.0
+    views: float = 0.0
+    on_cpu: float = 0.0
+    waits: float = 0.0
+    bytes_to_mps: float = 0.0
+    bytes_to_cpu: float = 0.0
+    fallback_bytes: float = 0.0
+    time_ns: float = 0.0
 
 
 @dataclass(frozen=True)
