@@ -14,7 +14,7 @@ from markdown_it.token import Token
 from anymps.findings import find
 from anymps.record import Recording, RefusalKind
 from anymps.report import Output, renderer
-from anymps.report.run._markdown import escaped
+from anymps.report.document._markdown import escaped
 from recordings import hostile, refusing, small, training
 
 

@@ -17,12 +17,11 @@ from anymps.record import (
     RefusalKind,
     Wait,
 )
-from anymps.report import Renderer, TerminalRenderer, print_terminal, render_terminal, renderer
+from anymps.report import Renderer, print_terminal, render_terminal, renderer
 from anymps.report import _text as text
-from anymps.report._console import NARROWEST, WIDEST, printed
 from anymps.report._words import limits
-from anymps.report.run import _terminal, _wait_rows
-from anymps.report.run._wait_rows import WaitRows
+from anymps.report.document import NARROWEST, WIDEST, Document, Section, Table, as_text
+from anymps.report.run._waits import belonging_table, hurting_table
 from recordings import META, SCRIPT, hostile, refusing, training
 
 
@@ -529,9 +528,9 @@ def test_stream_that_knows_few_characters() -> None:
 
 def test_terminal_renderer_is_a_renderer() -> None:
     """The renderer fits the protocol that every form of a report has."""
-    renderer: Renderer = TerminalRenderer(width=100)
+    shape: Renderer = renderer("terminal")
     recording = training().close()
-    assert (renderer.name, renderer.render(recording, find(recording))) == ("terminal", WITH_FINDINGS)
+    assert (shape.name, "".join(shape.pieces(recording, find(recording)))) == ("terminal", WITH_FINDINGS)
 
 
 @pytest.mark.parametrize(
@@ -575,35 +574,34 @@ PLACES = ("models/transformers/modeling_qwen2_vl.py:1234", "train.py:36")
 KINDS = "copy to cpu, synchronize, inside operator"
 
 
-def waits_table(rows: WaitRows, width: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The section on waits with these rows."""
-    monkeypatch.setattr(_terminal, "wait_rows", lambda *_: rows)
-    return printed(_terminal._waits(training().close(), (), width), width, color=False)
+def shown(*tables: Table, width: int) -> str:
+    """A section of these tables."""
+    section = Section("waits", "Waits", tables)
+    return as_text(Document("", "", "", (), "clean", "Would run.", (section,)), width=width)
 
 
 @pytest.mark.parametrize("on_mac", [False, True])
-def test_no_word_of_the_waits_is_cut(monkeypatch: pytest.MonkeyPatch, on_mac: bool) -> None:
+def test_no_word_of_the_waits_is_cut(on_mac: bool) -> None:
     """However narrow it is: words, numbers and files are whole; columns of less weight go first, then folders."""
-    columns = _wait_rows._ON_MAC if on_mac else _wait_rows._HERE
     times = ("101.88 ms",) if on_mac else ("12.33 ms", "1.88 ms")
     hurting = tuple((place, KINDS, "1,120", "202 to 1,302", *times, "1,332 us to 12.66 ms") for place in PLACES)
     belonging = ((PLACES[0], "copy to mps, synchronize", "1,020", "the loop's data on its way to the device"),)
     for width in range(NARROWEST, WIDEST + 1):
-        shown = waits_table(WaitRows(columns, hurting, belonging, "", ()), width, monkeypatch)
-        lines = shown.splitlines()
+        text = shown(hurting_table(hurting, on_mac=on_mac), belonging_table(belonging), width=width)
+        lines = text.splitlines()
         assert max(map(len, lines)) <= width
-        words = set(shown.split())
-        assert {"synchronize,", "inside", "operator", "loop's", "device", "1,020", "1,332", "12.66"} <= words, shown
+        words = set(text.split())
+        assert {"synchronize,", "inside", "operator", "loop's", "device", "1,020", "1,332", "12.66"} <= words, text
         names = {it.rpartition("/")[2] for it in words}
-        assert {"waits", "train.py:36"} <= names, shown
+        assert {"waits", "train.py:36"} <= names, text
         if width >= 66:
-            assert "modeling_qwen2_vl.py:1234" in names, shown
-        assert ("queued" in words) == (width >= (105 if on_mac else 91)), shown
+            assert "modeling_qwen2_vl.py:1234" in names, text
+        assert ("queued" in words) == (width >= (105 if on_mac else 91)), text
 
 
-def test_a_place_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_without_room() -> None:
     """A file's name that is longer than the line goes on in the next one; it is not cut off."""
     place = f"{'x' * 70}.py:1"
-    rows = WaitRows(_wait_rows._HERE, ((place, "item", "1", "3", "1 ms", "1 ms", "5 us"),), (), "", ())
-    lines = waits_table(rows, 60, monkeypatch).splitlines()
-    assert "".join(line[2:].split("  ")[0].strip() for line in lines[5:]) == place
+    row = (place, "item", "1", "3", "1 ms", "1 ms", "5 us")
+    lines = shown(hurting_table((row,), on_mac=False), width=60).splitlines()
+    assert "".join(line[2:].split("  ")[0].strip() for line in lines[6:]) == place

@@ -19,14 +19,23 @@ from anymps.record import (
     Wait,
     WaitQueue,
 )
-from anymps.report import _step_rows
+from anymps.report import _step
 from anymps.report import _words as words
 from anymps.report._timeline import timeline_drawing
-from anymps.report.run._wait_rows import wait_rows
+from anymps.report.document import Prose, Table
+from anymps.report.run._waits import waits_section
 from recordings import training
 
 STEP = 1_000
 Extra = Callable[[RecordingBuilder, int, int], None]
+
+
+def section_of(recording: Recording, *findings: Finding) -> tuple[dict[str, Table], tuple[str, ...]]:
+    """The tables of the section on waits, and its remarks."""
+    (section,) = waits_section(recording, findings)
+    tables = {block.anchor: block for block in section.blocks if isinstance(block, Table)}
+    remarks = [sentence for block in section.blocks if isinstance(block, Prose) for sentence in block.sentences]
+    return tables, tuple(remarks)
 
 
 def loop(*extras: Extra, steps: int = 6, forward: int = 4, tail: Extra | None = None) -> RecordingBuilder:
@@ -248,7 +257,7 @@ def test_an_odd_step_is_not_in_the_number_of_an_operator_on_the_cpu() -> None:
     assert (finding.per_step, finding.count) == (2, 68)
     assert finding.what == "`aten::heaviside.out` ran on the CPU 2 times a step: 4 backend changes a step."
     assert sum(share.on_cpu for share in recording.step_table().median) == 2
-    assert _step_rows.remarks(recording, recording.step_table())[-1] == (
+    assert _step.remarks(recording, recording.step_table())[-1] == (
         "One of the 9 steps does more: 48 operators on the CPU and 48 waits beyond these numbers."
     )
 
@@ -273,7 +282,7 @@ def test_the_table_tells_how_often_a_step_does_more(steps: tuple[int, ...], sent
     recording = loop(READ, save, steps=19).close()
     table = recording.step_table()
     assert sum(share.waits for share in table.median) == 1
-    assert sentence in _step_rows.remarks(recording, table)
+    assert sentence in _step.remarks(recording, table)
 
 
 def test_what_one_step_does_more_is_not_told_of_others() -> None:
@@ -288,7 +297,7 @@ def test_what_one_step_does_more_is_not_told_of_others() -> None:
 
     recording = loop(READ, more, steps=19).close()
     sentence = "3 of 18 steps do more: up to 40 waits beyond these numbers."
-    assert sentence in _step_rows.remarks(recording, recording.step_table())
+    assert sentence in _step.remarks(recording, recording.step_table())
 
 
 def test_a_finding_about_something_rare_tells_how_often() -> None:
@@ -423,19 +432,18 @@ def test_a_queue_that_is_not_known() -> None:
         builder.end_step(step * STEP + STEP)
     builder.flush()
     writer.add_totals([(1, 0, 0, Phase.FORWARD, 0, 0, 100, 100, 0)])
-    rows = wait_rows(builder.close())
-    assert rows is not None
-    assert rows.hurting == (("train.py:20", "item", "1", "?", "?", "?", "100 to 450 us"),)
+    tables, _ = section_of(builder.close())
+    assert tables["waits-hurting"].rows == (("train.py:20", "item", "1", "?", "?", "?", "100 to 450 us"),)
 
 
 def test_many_places_that_belong() -> None:
     """Eight places that belong are told, the others only counted."""
     once = [waiting(100 + n, Wait.ITEM, 900 + n, when=lambda step: step == 2) for n in range(11)]
-    rows = wait_rows(loop(*once).close())
-    assert rows is not None
-    assert (len(rows.belonging), rows.left_out, rows.hurting, rows.remarks) == (8, "3 more places.", (), ())
-    assert rows.belonging[0] == ("train.py:100", "item", "1", "in 1 of 6 steps")
-    assert wait_rows(RecordingBuilder().close()) is None
+    tables, remarks = section_of(loop(*once).close())
+    table = tables.pop("waits-belonging")
+    assert (len(table.rows), table.rest, tables, remarks) == (8, "3 more places.", {}, ())
+    assert table.rows[0] == ("train.py:100", "item", "1", "in 1 of 6 steps")
+    assert list(waits_section(RecordingBuilder().close())) == []
 
 
 def test_copies_that_a_finding_is_about_do_not_belong() -> None:
@@ -443,9 +451,6 @@ def test_copies_that_a_finding_is_about_do_not_belong() -> None:
     recording = loop(waiting(30, Wait.COPY_TO_MPS, 850), waiting(31, Wait.COPY_TO_MPS, 870)).close()
     copy = next(place.site for place in wait_places(recording) if place.site.line == 30)
     avoidable = Finding("MPS404", Severity.WARNING, "copied", copy, 6, 1.0, (0, 0), "what", "why", "fix", "source")
-    rows = wait_rows(recording, [avoidable])
-    assert rows is not None
-    assert rows.remarks == (
-        "Copies to the device wait too; the findings tell how to do without: train.py:30 (MPS404).",
-    )
-    assert [row[0] for row in rows.belonging] == ["train.py:31"]
+    tables, remarks = section_of(recording, avoidable)
+    assert remarks == ("Copies to the device wait too; the findings tell how to do without: train.py:30 (MPS404).",)
+    assert [row[0] for row in tables["waits-belonging"].rows] == ["train.py:31"]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         FORMATS,
         Renderer,
         Running,
-        TerminalRenderer,
         page_renderer,
         print_summary,
         print_terminal,
@@ -38,7 +37,6 @@ __all__ = [
     "RealShare",
     "Renderer",
     "Running",
-    "TerminalRenderer",
     "clean",
     "compare",
     "diff_document",
@@ -71,7 +69,7 @@ if not TYPE_CHECKING:
             "document": "READ_FORMS Document print_document rendered",
             "plan": "plan_document plan_json",
             "run": (
-                "FORMATS Renderer Running TerminalRenderer page_renderer print_summary print_terminal "
+                "FORMATS Renderer Running page_renderer print_summary print_terminal "
                 "render_summary render_terminal renderer"
             ),
         },

@@ -21,12 +21,12 @@ from anymps.findings import (
 from anymps.record import Line, Recording
 from anymps.report._real_kernels import real_share
 from anymps.report._suite import is_suite, news, session
-from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural, shorten
+from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
+from anymps.report.document import Cut
 
 _WORTH_A_WORD = 0.1  # of how far the host runs ahead: what changes less says nothing
 _RARE = 0.5  # times a step: a fraction tells less than how often
 _MOST_NAMES = 3  # of processes; one more is told by its name, too
-_SHORTEST_SOURCE = 24  # characters
 
 
 def fact(recording: Recording, key: str) -> str:
@@ -351,10 +351,9 @@ def how_many(findings: Sequence[Finding]) -> str:
     return f"{plural(len(findings), 'finding')}: {', '.join(parts)}."
 
 
-def source_words(line: Line, directory: str, room: int) -> str:
-    """A line's source, and which further lines its kernels of torch.compile compute, in `room` characters."""
+def source_cell(line: Line, directory: str) -> Cut:
+    """A line's source, and which further lines its kernels of torch.compile compute."""
     places = [
         str(number) if file == line.file else f"{module(file, directory)}:{number}" for file, number in line.fused
     ]
-    fused = f"  [one kernel with {', '.join(places)}]" if places else ""
-    return shorten(clean(line.source.strip()), max(room - len(fused), _SHORTEST_SOURCE)) + fused
+    return Cut(clean(line.source.strip()), f"  [one kernel with {', '.join(places)}]" if places else "")

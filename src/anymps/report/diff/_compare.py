@@ -10,7 +10,7 @@ from anymps.findings import Finding
 from anymps.record import Fate, PhaseShare, Recording
 from anymps.report._identity import Key, key
 from anymps.report._predicted import mac_seconds
-from anymps.report._step_rows import by_place, title, total
+from anymps.report._step import by_place, title, total
 from anymps.report._words import fact
 
 _ON_CPU = (Fate.FALLBACK, Fate.ALWAYS_FALLBACK)

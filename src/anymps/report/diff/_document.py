@@ -10,7 +10,7 @@ from anymps.report._notes import STATES, brief_note
 from anymps.report._words import times
 from anymps.report.diff import _words as words
 from anymps.report.diff._compare import Diff
-from anymps.report.document import Block, Column, Document, Facts, Prose, Section, Table
+from anymps.report.document import Block, Column, Document, Facts, Form, Prose, Section, Table
 
 _MOST_FINDINGS: Final = 200  # of one kind; the JSON form has all
 
@@ -34,7 +34,9 @@ def _sides(diff: Diff) -> Section:
     memory = words.memory(diff)
     rows = [("before", words.side(diff.before)), ("after", words.side(diff.after))]
     rows += [("memory at its peak", memory)] if memory else []
-    return Section("sides", "The two recordings", (Facts(tuple(rows)),), nav="Recordings", heading="", folded=False)
+    return Section(
+        "sides", "The two recordings", (Facts(tuple(rows)),), nav="Recordings", folded=False, headed=Form.PAGE
+    )
 
 
 def _findings(diff: Diff) -> Iterator[Section]:

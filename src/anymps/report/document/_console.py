@@ -18,7 +18,7 @@ NARROWEST, WIDEST = 60, 120  # below, tables fall apart; above, sentences are ha
 
 HEADING: Final = "bold cyan"
 QUIET: Final = "dim"
-STATES: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold blue", "clean": "bold green"}
+STATE_STYLES: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold blue", "clean": "bold green"}
 VERDICTS: Final = {"fits": "bold green", "tight": "yellow", "pages": "bold yellow", "fails": "bold red"}
 """Of a Mac in a plan."""
 

@@ -45,7 +45,8 @@ def as_markdown(document: Document) -> Iterator[str]:
     shown = list(document.shown(Form.MARKDOWN))
     for section, blocks in sorted(shown, key=lambda it: it[0].folded):
         if section.folded:
-            title = f"{section.called}: {section.remark}" if section.remark else section.called
+            called = section.called(Form.MARKDOWN)
+            title = f"{called}: {section.remark}" if section.remark else called
             yield from _folded(title, [_block(block) for block in blocks])
         else:
             yield from _section(section, blocks)
@@ -90,14 +91,14 @@ def _folded(heading: str, blocks: Sequence[str]) -> Iterator[str]:
 
 def _section(section: Section, blocks: Sequence[Block]) -> Iterator[str]:
     """Blocks under their heading; of many findings the first in full, the others as a table."""
-    if section.called:
+    if called := section.called(Form.MARKDOWN):
         remark = f" ({escaped(section.remark)})" if section.remark else ""
-        yield f"\n#### {escaped(section.called)}{remark}\n"
+        yield f"\n#### {escaped(called)}{remark}\n"
     notes = [block for block in blocks if isinstance(block, Note)]
     left = notes[_MOST_NOTES:]
     for block in blocks:
         if block not in left:
-            deeper = "#" if section.called and isinstance(block, Note) else ""
+            deeper = "#" if called and isinstance(block, Note) else ""
             yield f"\n{deeper}{_block(block)}"
     if left:
         rows = [(it.id, it.severity, it.spot.where, it.title) for it in left]

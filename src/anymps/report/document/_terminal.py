@@ -13,7 +13,16 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from anymps.report.document._columns import fitted_table
-from anymps.report.document._console import DEFAULT_WIDTH, QUIET, STATES, fitting, heading, indented, pairs, printed
+from anymps.report.document._console import (
+    DEFAULT_WIDTH,
+    QUIET,
+    STATE_STYLES,
+    fitting,
+    heading,
+    indented,
+    pairs,
+    printed,
+)
 from anymps.report.document._glyphs import BLOCKS, Glyphs
 from anymps.report.document._tree import (
     Block,
@@ -39,19 +48,19 @@ def as_text(document: Document, *, width: int = DEFAULT_WIDTH, color: bool = Fal
 
 
 def _parts(document: Document, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
-    yield Text(document.verdict, STATES[document.state])
+    yield Text(document.verdict, STATE_STYLES[document.state])
     for sentence in (*document.messages, *document.sentences):
         yield Text(sentence)
     for section, blocks in document.shown(Form.TERMINAL):
-        if section.called:
-            yield from heading(section.called, section.remark, empty=document.dense or not blocks)
+        if called := section.called(Form.TERMINAL):
+            yield from heading(called, section.remark, empty=document.dense or not blocks)
         elif section is not document.sections[0]:
             yield Text()
         for number, block in enumerate(blocks):
             if number and not (isinstance(block, Note) and block.brief):
                 yield Text()
             parts = _block(block, width, glyphs)
-            flush = isinstance(block, Prose) and not section.called
+            flush = isinstance(block, Prose) and not called
             yield from (part.renderable for part in parts if isinstance(part, Padding)) if flush else parts
 
 
@@ -86,7 +95,7 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
     if table.narrow is not None:
         table = table.narrow(width - 4)
     if table.title:
-        yield from list(heading(table.title, table.remark, empty=True))[1:]
+        yield indented(Text.assemble((table.title, "bold"), (f"  {table.remark}" if table.remark else "", QUIET)))
     if table.intro:
         yield indented(Text(table.intro))
     if table.rows:
@@ -106,7 +115,7 @@ def _changes(changes: Changes) -> RenderableType:
 
 
 def _note(note: Note) -> Iterator[RenderableType]:
-    label = (f"{note.id} {note.severity}", STATES[note.severity])
+    label = (f"{note.id} {note.severity}", STATE_STYLES[note.severity])
     if note.brief:
         yield indented(Text.assemble(label, f"  {note.spot.where}  ", (note.title, "bold")))
         yield pairs([("  ", Text(note.brief))])

@@ -229,22 +229,22 @@ class Section:
     """Blocks under a title; a terminal and Markdown may call it by a shorter `heading`, with a `remark`.
 
     `nav` is its name in the page's list of sections, `folded` whether Markdown shows it after a click, behind those
-    that it shows at once.
+    that it shows at once. Only the forms of `headed` show a heading.
     """
 
     anchor: str
     title: str
     blocks: tuple[Block, ...]
     nav: str = ""
-    heading: str | None = None
+    heading: str = ""
     remark: str = ""
     folded: bool = True
+    headed: Form = Form.ALL
     forms: Form = Form.ALL
 
-    @property
-    def called(self) -> str:
-        """Its heading where room is short."""
-        return self.title if self.heading is None else self.heading
+    def called(self, form: Form) -> str:
+        """Its heading in text; nothing where it has none."""
+        return (self.heading or self.title) if form in self.headed else ""
 
 
 class Progress(Protocol):
@@ -283,7 +283,9 @@ class Document:
     dense: bool = False
 
     def shown(self, form: Form) -> Iterator[tuple[Section, tuple[Block, ...]]]:
-        """The sections of a form, each with its blocks that are shown there."""
+        """The sections of a form, each with its blocks that are shown there; an empty one where a remark says why."""
         for section in self.sections:
             if form in section.forms:
-                yield section, tuple(block for block in section.blocks if form in block.forms)
+                blocks = tuple(block for block in section.blocks if form in block.forms)
+                if blocks or (section.remark and form is Form.TERMINAL):
+                    yield section, blocks

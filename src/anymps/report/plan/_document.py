@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing
-from anymps.report._memory_rows import beyond
+from anymps.report._memory import beyond
 from anymps.report.document import (
     Block,
     Change,
@@ -17,6 +17,7 @@ from anymps.report.document import (
     Column,
     Document,
     Drawing,
+    Form,
     Items,
     Prose,
     Section,
@@ -74,13 +75,13 @@ def _figures(plan: Plan, peak: Moment) -> Iterator[tuple[str, str]]:
 def _short(plan: Plan) -> Iterator[Section]:
     yield _choice(plan)
     if growth := words.growth(plan):
-        yield Section("growth", "", (Prose((growth,)),))
+        yield Section("growth", "", (Prose((growth,)),), headed=Form.PAGE)
     yield from _changes(plan)
     for fix in words.fixes(plan):
         if fix.begin:
             told = tuple(filter(None, (fix.text, fix.here)))
-            yield Section("first", "", (Prose(told, lead="Change first.", joined=True),))
-    yield Section("more", "", (Prose((choice_words.more(plan),), look="quiet"),))
+            yield Section("first", "", (Prose(told, lead="Change first.", joined=True),), headed=Form.PAGE)
+    yield Section("more", "", (Prose((choice_words.more(plan),), look="quiet"),), headed=Form.PAGE)
 
 
 def _sections(plan: Plan, peak: Moment) -> Iterator[Section]:

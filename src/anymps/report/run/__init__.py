@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from anymps.report.run._forms import FORMATS, page_renderer, renderer
-from anymps.report.run._html import Running
+from anymps.report.run._forms import FORMATS, Running, page_renderer, print_terminal, render_terminal, renderer
 from anymps.report.run._renderer import Renderer
 from anymps.report.run._summary import print_summary, render_summary
-from anymps.report.run._terminal import TerminalRenderer, print_terminal, render_terminal
 
 __all__ = [
     "FORMATS",
     "Renderer",
     "Running",
-    "TerminalRenderer",
     "page_renderer",
     "print_summary",
     "print_terminal",

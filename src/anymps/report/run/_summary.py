@@ -13,12 +13,22 @@ from rich.text import Text
 from anymps.findings import Finding, Outcome, Severity, judge, memory_limits
 from anymps.record import Recording
 from anymps.report import _text as text
-from anymps.report._console import DEFAULT_WIDTH, QUIET, STYLES, fitting, indented, pairs, printed
+from anymps.report._notes import STATES
 from anymps.report._predicted import predicted_in_short
 from anymps.report._real_kernels import real_share
-from anymps.report._step_rows import is_idle, total
+from anymps.report._step import is_idle, total
 from anymps.report._words import cost, fact, first_to_change, how_many, processes, state, verdict, waits
-from anymps.report.run._terminal import look_of, written_to
+from anymps.report.document import (
+    DEFAULT_WIDTH,
+    QUIET,
+    STATE_STYLES,
+    fitting,
+    indented,
+    look_of,
+    pairs,
+    printed,
+    written_to,
+)
 
 _MOST_ROWS = 5  # of the table; the rest is one line
 
@@ -63,7 +73,7 @@ def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Ite
     stops = judge(recording, findings).outcome in _STOPPING
     predicted = "" if stops else predicted_in_short(recording)
     yield Text.assemble(
-        (verdict(recording, findings)[0], STYLES.get(worst, "bold green") if worst is not None else "bold green"),
+        (verdict(recording, findings)[0], STATE_STYLES[STATES[worst]]),
         " ",
         " ".join(filter(None, (how_many(findings), predicted))),
     )
@@ -103,7 +113,7 @@ def _table(recording: Recording, findings: Sequence[Finding]) -> Iterator[Render
         grid.add_column(overflow="fold")
     for finding in findings[:_MOST_ROWS]:
         grid.add_row(
-            Text(f"{finding.id} {_label(finding)}", STYLES[finding.severity]),
+            Text(f"{finding.id} {_label(finding)}", STATE_STYLES[STATES[finding.severity]]),
             Text(text.place(finding.site, directory)),
             Text(finding.title),
         )

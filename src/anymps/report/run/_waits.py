@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from anymps.findings import Finding, WaitPlace, rule_of, wait_places
@@ -11,44 +10,64 @@ from anymps.record import Recording, Site, Wait, WaitQueue
 from anymps.report import _text as text
 from anymps.report._predicted import standing_seconds
 from anymps.report._words import fact
+from anymps.report.document import Block, Column, Prose, Section, Table
 
-_HERE: Final = ("where", "waits for", "a step", "queued", "host", "work", "cost a step")
-_ON_MAC: Final = ("where", "waits for", "a step", "queued", "stands still", "cost a step")
-NUMBERS: Final = (*_HERE[2:], *_ON_MAC[2:])
-BELONGING_COLUMNS: Final = ("where", "waits for", "times", "why")
+_FIRST: Final = (Column("where", "path"), Column("waits for", wraps=True), Column("a step", "number", left_out=4))
+_HERE: Final = (
+    *_FIRST,
+    Column("queued", "number", left_out=3),
+    Column("host", "number", left_out=1),
+    Column("work", "number", left_out=2),
+    Column("cost a step", "number"),
+)
+_ON_MAC: Final = (
+    *_FIRST,
+    Column("queued", "number", left_out=3),
+    Column("stands still", "number", left_out=5),
+    Column("cost a step", "number"),
+)
+_BELONGING: Final = (*_FIRST[:2], Column("times", "number"), Column("why", wraps=True))
 MOST_BELONGING: Final = 8
 
 
-@dataclass(frozen=True)
-class WaitRows:
-    """What hurts as cells of `columns`, what belongs as those of `BELONGING_COLUMNS`, and remarks on the numbers."""
-
-    columns: tuple[str, ...]
-    hurting: tuple[tuple[str, ...], ...]
-    belonging: tuple[tuple[str, ...], ...]
-    left_out: str
-    remarks: tuple[str, ...]
-
-
-def wait_rows(recording: Recording, findings: Sequence[Finding] = ()) -> WaitRows | None:
-    """What a report says about waits; None if there was none."""
+def waits_section(recording: Recording, findings: Sequence[Finding] = ()) -> Iterator[Section]:
+    """The waits that hurt with their queue, then those that belong; nothing if there was none."""
     places = wait_places(recording)
     if not places:
-        return None
+        return
     directory = fact(recording, "directory")
     hurting = [place for place in places if place.hurts]
     others = [(place, _about(place, findings)) for place in places if not place.hurts]
     avoidable = [(place, ids) for place, ids in others if ids]
     belonging = [place for place, ids in others if not ids]
-    left = belonging[MOST_BELONGING:]
     on_mac = standing_seconds(recording) if recording.meta.get("virtual") is not False else {}
-    return WaitRows(
-        columns=_ON_MAC if on_mac else _HERE,
-        hurting=tuple(_hurting(place, directory, on_mac) for place in hurting),
-        belonging=tuple(_belonging(place, directory) for place in belonging[:MOST_BELONGING]),
-        left_out=f"{text.plural(len(left), 'more place')}." if left else "",
-        remarks=(*_avoidable(avoidable, directory), *_remarks(recording, hurting, directory, on_mac=bool(on_mac))),
-    )
+    remarks = (*_avoidable(avoidable, directory), *_remarks(recording, hurting, directory, on_mac=bool(on_mac)))
+    blocks: list[Block] = []
+    if hurting:
+        rows = tuple(_hurting(place, directory, on_mac) for place in hurting)
+        blocks.append(hurting_table(rows, on_mac=bool(on_mac)))
+    if remarks:
+        blocks.append(Prose(remarks, look="quiet"))
+    if belonging:
+        rows = tuple(_belonging(place, directory) for place in belonging[:MOST_BELONGING])
+        left = len(belonging) - MOST_BELONGING
+        rest = f"{text.plural(left, 'more place')}." if left > 0 else ""
+        blocks.append(belonging_table(rows, rest, intro="Fine as they are:" if remarks else ""))
+    remark = f"{text.plural(len(hurting), 'line')} in the steps" if hurting else ""
+    remark = remark or ("" if remarks else "all fine as they are")
+    yield Section("waits", "Where the host waits", tuple(blocks), "Waits", "Waits", remark)
+
+
+def hurting_table(rows: tuple[tuple[str, ...], ...], *, on_mac: bool) -> Table:
+    """Those that hurt: with the time that the host stands still where that is predicted for the Mac."""
+    caption = "In the steps, and what had been queued before each"
+    return Table("waits-hurting", _ON_MAC if on_mac else _HERE, rows, caption=caption)
+
+
+def belonging_table(rows: tuple[tuple[str, ...], ...], rest: str = "", intro: str = "") -> Table:
+    """Those that are fine as they are."""
+    caption = "Waits that are fine as they are"
+    return Table("waits-belonging", _BELONGING, rows, caption=caption, intro=intro, rest=rest, headed=False)
 
 
 def _about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anymps.record import Phase, PhaseShare, RareWork, Recording, StepTable
 from anymps.report import _text as text
-from anymps.report._predicted import ON_MAC, predicted_step
+from anymps.report._predicted import ON_MAC, mac_times, predicted_step
+from anymps.report.document import Block, Column, Form, Prose, Section, Table
 
 COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share", ON_MAC)
+
+_TABLE: Final = (
+    Column("phase"),
+    *(
+        Column(
+            name,
+            "number",
+            style={"on CPU": "yellow", "waits": "yellow", "by fallback": "yellow", "share": "dim"}.get(name, ""),
+            left_out={"by fallback": 1, "share": 2, "to CPU": 3, "to mps": 4}.get(name, 0),
+        )
+        for name in COLUMNS
+    ),
+)
+_WHERE_ANY: Final = ("by fallback", ON_MAC)  # columns that are left out where they are empty
 
 NO_STEP: Final = "No complete step was recorded: no loop with work on mps came round."
 
@@ -23,6 +38,37 @@ def title(recording: Recording) -> str:
     if not recording.step_table().first:
         return "Steps"
     return "The training step" if recording.trains else "One round of the loop"
+
+
+def step_section(recording: Recording) -> Iterator[Section]:
+    """What a step does, by phase; nothing where it does nothing."""
+    table = recording.step_table()
+    if is_idle(table):
+        return
+    if not table.first:
+        none = Prose((NO_STEP,))
+        yield Section("step", title(recording), (none,), nav="Step", forms=Form.TERMINAL | Form.PAGE)
+        return
+    shares, of = table.typical, caption(table)
+    whole, on_mac = total(shares), mac_times(recording)
+    rows = [
+        (share.phase.label, *cells(share, whole.time_ns, on_mac(share.phase))) for share in sorted(shares, key=by_place)
+    ]
+    sums = [("whole step", *cells(whole, 0, on_mac(None)))]
+    sums += [("first step", *cells(total(table.first), 0))] if table.median else []
+    kept = [at for at, column in enumerate(_TABLE) if column.name not in _WHERE_ANY or any(row[at] for row in rows)]
+    blocks: list[Block] = [
+        Table(
+            "step-table",
+            tuple(_TABLE[at] for at in kept),
+            tuple(tuple(row[at] for at in kept) for row in rows),
+            caption=f"{of[0].upper()}{of[1:]}: operators, waits, bytes and wall clock by phase",
+            sums=tuple(tuple(row[at] for at in kept) for row in sums),
+        )
+    ]
+    if told := remarks(recording, table):
+        blocks.append(Prose(tuple(told), look="quiet", joined=True))
+    yield Section("step", title(recording), tuple(blocks), nav="Step", remark=of)
 
 
 def is_idle(table: StepTable) -> bool:

@@ -2,53 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings import growth_per_step, memory_limits
 from anymps.record import Holding, Moment, Phase, Recording
 from anymps.report import _text as text
 from anymps.report._words import fact
+from anymps.report.document import Block, Column, Drawing, Prose, Section, Table
 
 MOST_LINES: Final = 3
 _MUCH: Final = 0.1  # of the peak: as much rounding as needs a word
 _LITTLE: Final = 1 << 20  # bytes: less matters to nobody
 
-CATEGORY_COLUMNS: Final = ("held by", "size", "share")
-LINE_COLUMNS: Final = ("size", "asked for", "buffers", "what", "operator", "where")
-NUMBERS: Final = ("size", "asked for", "share", "buffers")
+_CATEGORIES: Final = (Column("held by"), Column("size", "number"), Column("share", "number"))
+_LINES: Final = (
+    Column("size", "number"),
+    Column("asked for", "number"),
+    Column("buffers", "number"),
+    Column("what", wraps=True),
+    Column("operator", "path"),
+    Column("where", "path"),
+)
 
 
-@dataclass(frozen=True)
-class MemoryRows:
-    """The peak: sentences, then tables.
-
-    `categories`, and `beyond` them what is no category, are cells of `CATEGORY_COLUMNS`, `lines` those of
-    `LINE_COLUMNS`.
-    """
-
-    sentences: tuple[str, ...]
-    categories: tuple[tuple[str, ...], ...]
-    beyond: tuple[tuple[str, ...], ...]
-    lines: tuple[tuple[str, ...], ...]
-
-
-def memory_rows(recording: Recording) -> MemoryRows | None:
-    """What a report says about memory; None if the recording holds no allocation."""
-    story = recording.memory_story
-    peak = story.peak
+def memory_section(recording: Recording, drawing: Drawing | None = None) -> Iterator[Section]:
+    """The peak, what held it and how it grew; nothing if the recording holds no allocation."""
+    peak = recording.memory_story.peak
     if peak is None:
-        return None
+        return
     directory = fact(recording, "directory")
     sizes = sorted(peak.by_category.items(), key=lambda row: -row[1])
-    return MemoryRows(
-        sentences=tuple(_sentences(recording, peak)),
-        categories=tuple(
-            (category.value, text.size(size), text.percent(size, peak.allocated)) for category, size in sizes if size
-        ),
-        beyond=tuple(row for row in beyond(peak) if row[1]),
-        lines=tuple(_line(line, directory) for line in peak.by_site()[:MOST_LINES]),
-    )
+    held = tuple((kind.value, text.size(size), text.percent(size, peak.allocated)) for kind, size in sizes if size)
+    blocks: list[Block] = [Prose(tuple(_sentences(recording, peak)))]
+    if drawing is not None:
+        blocks.append(drawing)
+    more = tuple(row for row in beyond(peak) if row[1])
+    if held:
+        caption = "What held the memory at its peak"
+        blocks.append(Table("memory-categories", _CATEGORIES, held, caption=caption, beyond=more))
+    lines = tuple(_line(line, directory) for line in peak.by_site()[:MOST_LINES])
+    if lines:
+        blocks.append(Table("memory-lines", _LINES, lines, caption="The lines that held most at the peak", head=3))
+    yield Section("memory", "Memory", tuple(blocks))
 
 
 def beyond(peak: Moment) -> tuple[tuple[str, ...], ...]:

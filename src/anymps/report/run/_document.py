@@ -1,0 +1,231 @@
+"""The report of a run as a document: what to fix first, the step, waits, timeline, memory, findings, lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from anymps.findings import Finding, Severity
+from anymps.record import OperatorUse, Recording
+from anymps.report import _text as text
+from anymps.report._drawings import memory_drawing, runs_drawing
+from anymps.report._memory import memory_section
+from anymps.report._notes import STATES, note
+from anymps.report._predicted import mac_times, predicted_sentence
+from anymps.report._step import is_idle, step_section, total
+from anymps.report._timeline import timeline_drawing
+from anymps.report._words import (
+    cost,
+    environment,
+    fact,
+    limits,
+    needless_waits,
+    not_modelled,
+    state,
+    verdict,
+)
+from anymps.report.document import (
+    Block,
+    Cell,
+    Change,
+    Changes,
+    Column,
+    Document,
+    Drawing,
+    Facts,
+    Form,
+    Items,
+    Link,
+    Measured,
+    Note,
+    Progress,
+    Prose,
+    Section,
+    Table,
+)
+from anymps.report.run._lines import lines_section
+from anymps.report.run._waits import waits_section
+
+# A page has an end: what lies beyond is summed up, and whole in the JSON report.
+_MOST_FINDINGS: Final = 200
+_MOST_OPERATORS: Final = 300
+_FIRST: Final = 3
+
+
+def run_document(
+    recording: Recording, findings: Sequence[Finding], *, forms: Form = Form.ALL, running: Progress | None = None
+) -> Document:
+    """All that a report says of a run, or of one that is still `running`; what none of `forms` shows is not made."""
+    notes = [note(f"finding-{number}", finding, recording) for number, finding in enumerate(findings, 1)]
+    first, *others = verdict(recording, findings, running=running is not None)
+    return Document(
+        title=_title(recording),
+        kind="report",
+        made_from="from a recording",
+        eyebrow=tuple(_eyebrow(recording)),
+        state=STATES[state(recording, findings)],
+        verdict=first,
+        sentences=tuple(filter(None, (*others, predicted_sentence(recording)))),
+        figures=tuple(_figures(recording, findings)) if Form.PAGE in forms else (),
+        sections=tuple(_sections(recording, findings, notes, forms, running is not None)),
+        running=running,
+    )
+
+
+def _sections(
+    recording: Recording, findings: Sequence[Finding], notes: Sequence[Note], forms: Form, running: bool
+) -> Iterator[Section]:
+    page = Form.PAGE in forms
+    yield from _first(findings, notes)
+    yield from step_section(recording)
+    yield from waits_section(recording, findings)
+    if page:
+        yield from _timeline(recording)
+    yield from memory_section(recording, Drawing("memory_drawing", _memory_drawing(recording)) if page else None)
+    yield _findings(notes)
+    if page:
+        yield from _operators(recording.operators())
+    yield lines_section(recording)
+    facts = Facts(tuple(environment(recording)))
+    yield Section("environment", "The Mac and the versions in force", (facts,), "Environment", "Environment")
+    told = tuple(limits(recording, running=running))
+    yield Section(
+        "limits",
+        "What is not modelled",
+        (
+            Items((*told, *not_modelled(recording)), Form.PAGE),
+            Items(told or ("None that this report knows of.",), Form.TEXT),
+        ),
+        "Not modelled",
+        "Limits",
+    )
+
+
+def _memory_drawing(recording: Recording) -> dict[str, Any] | None:
+    return memory_drawing(recording.memory_story)
+
+
+def _title(recording: Recording) -> str:
+    script = text.path(fact(recording, "script"), fact(recording, "directory"))
+    mac = fact(recording, "mac")
+    return "anymps report" + (f": {script}" if script else "") + (f" on {mac}" if mac else "")
+
+
+def _eyebrow(recording: Recording) -> list[str]:
+    torch_version = fact(recording, "torch_version")
+    virtual = recording.meta.get("virtual")
+    words = [
+        text.path(fact(recording, "script"), fact(recording, "directory")),
+        fact(recording, "mac"),
+        f"torch {torch_version}" if torch_version else "",
+        ("virtual device" if virtual else "real device") if isinstance(virtual, bool) else "",
+    ]
+    return [word for word in words if word] or ["anymps"]
+
+
+def _figures(recording: Recording, findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    table = recording.step_table()
+    if not table.first or is_idle(table):
+        return
+    share = total(table.typical)
+    here = "" if recording.meta.get("virtual") is False else " here"
+    needless = needless_waits(recording, findings)
+    of_these = f" ({text.count(needless)} needless)" if needless else ""
+    if on_mac := mac_times(recording)(None):
+        yield "a step on the Mac", on_mac
+    yield f"a step{here}", text.duration(share.time_ns) or "0"
+    yield "its operators on mps", text.count(share.on_mps) or "0"
+    yield "its operators on CPU", text.count(share.on_cpu) or "0"
+    yield f"its waits{of_these}", text.count(share.waits) or "0"
+
+
+def _first(findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Section]:
+    """The findings to begin with, in the order of the verdict's own choice."""
+    serious = [pair for pair in zip(findings, notes, strict=True) if pair[0].severity is not Severity.INFO]
+    serious.sort(key=lambda pair: (pair[0].severity, -pair[0].cost_per_step_ns[1]))
+    changes = tuple(
+        Change(
+            (Prose((it.what,)), Prose((it.fix,), lead="Fix:", look="fix")),
+            link=Link(it.spot.where, it.anchor),
+            severity=it.severity,
+            aside=cost(finding),
+        )
+        for finding, it in serious[:_FIRST]
+    )
+    if changes:
+        yield Section("first", "What to fix first", (Changes(changes),), "Fix first", forms=Form.PAGE)
+
+
+def _timeline(recording: Recording) -> Iterator[Section]:
+    timeline = timeline_drawing(recording)
+    if timeline is None:
+        return
+    columns = (
+        Column("from", "number"),
+        Column("for", "number"),
+        Column("track"),
+        Column("what"),
+        Column("where", "path"),
+    )
+    rows = tuple(tuple(row.values()) for row in timeline["table"])
+    left = timeline["left_out"]
+    table = Table(
+        "spans",
+        columns,
+        rows,
+        caption="Phases and waits of this step, in the order of time",
+        rest=f"{left} more are only drawn." if left else "",
+        head=3,
+        fold="The same as a table",
+    )
+    blocks: list[Block] = [Prose((timeline["sentence"],)), Drawing("timeline_drawing", timeline), table]
+    if (runs := runs_drawing(recording)) is not None:
+        blocks.append(Drawing("runs_drawing", runs, title="Every step of the run", sentence=runs["sentence"]))
+    yield Section("timeline", "Timeline of host and device", tuple(blocks), "Timeline", forms=Form.PAGE)
+
+
+def _findings(notes: Sequence[Note]) -> Section:
+    """All findings, as far as a page goes."""
+    blocks: list[Block] = [*notes[:_MOST_FINDINGS]]
+    if left := notes[_MOST_FINDINGS:]:
+        blocks += [replace(it, forms=Form.TEXT) for it in left]
+        blocks.append(Prose((f"{len(left)} more findings are in the JSON report.",), look="quiet", forms=Form.PAGE))
+    if not notes:
+        blocks.append(Prose(("None.",), forms=Form.PAGE))
+    return Section(
+        "findings",
+        "Findings",
+        tuple(blocks),
+        remark="" if notes else "none",
+        folded=False,
+        headed=Form.TERMINAL | Form.PAGE,
+    )
+
+
+def _operators(uses: Sequence[OperatorUse]) -> Iterator[Section]:
+    if not uses:
+        return
+    names = ("calls", "time here", "per call", "moved")
+    left = uses[_MOST_OPERATORS:]
+    table = Table(
+        "operator-table",
+        (Column("operator", "path"), Column("runs as"), *(Column(name, "number") for name in names)),
+        tuple(_operator(use) for use in uses[:_MOST_OPERATORS]),
+        caption="All calls of the run, by operator",
+        rest=f"{text.plural(len(left), 'more operator')} with {sum(it.count for it in left):,} calls." if left else "",
+        sorted_by="calls",
+    )
+    yield Section("operators", "Operators", (table,), forms=Form.PAGE)
+
+
+def _operator(use: OperatorUse) -> tuple[Cell, ...]:
+    mean = use.duration_ns / max(use.count, 1)
+    return (
+        text.clean(use.name),
+        use.fate.label,
+        Measured(f"{use.count:,}", use.count),
+        Measured(text.duration(use.duration_ns), use.duration_ns),
+        Measured(text.duration(mean), mean),
+        Measured(text.size(use.moved_bytes), use.moved_bytes),
+    )
