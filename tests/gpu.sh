@@ -1,5 +1,13 @@
 #!/bin/bash
-# Everything that needs an NVIDIA card, on a machine that has one: tests/gpu.sh [build|tests|conformance|bench|night]...
+# Everything that needs an NVIDIA card, on a machine that has one: tests/gpu.sh [PART]...
+#
+# build        the native core, and one product on the card
+# tests        tests/gpu
+# models       the models of tests/integration/test_models.py, where their libraries are
+# conformance  torch's database of operators
+# bench        benchmarks/overhead.py
+# night        a long training (not unless asked for)
+# device       tests/device on the card, for its differences from the host (not unless asked for)
 #
 # Works without a network, in a checkout: needs Python with torch for CUDA, pytest, pytest-xdist, click, rich, platformdirs,
 # ninja and a C++ compiler; the conformance needs expecttest, too. Each part has its own limit in seconds (GPU_LIMIT_TESTS=900,
@@ -13,7 +21,7 @@ PYTHON=${PYTHON:-python3}
 WORKERS=${GPU_WORKERS:-8}
 OUT=${OUT:-build/gpu}
 mkdir -p "$OUT"
-export PYTHONPATH="$PWD/src:$PWD/tests${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+export PYTHON WORKERS PYTHONPATH="$PWD/src:$PWD/tests${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 export ANYMPS_CACHE_DIR=${ANYMPS_CACHE_DIR:-$PWD/build/gpu-cache}
 mkdir -p "$ANYMPS_CACHE_DIR"
 chmod 700 "$ANYMPS_CACHE_DIR"
@@ -23,7 +31,8 @@ part() { # NAME LIMIT COMMAND...
   local name=$1 limit=$2 began=$SECONDS status
   shift 2
   echo "==> $name (at most $limit s)"
-  timeout --kill-after=10 "$limit" "$@" >"$OUT/$name.txt" 2>&1
+  export -f on_card
+  timeout --kill-after=10 "$limit" bash -c '"$@"' - "$@" >"$OUT/$name.txt" 2>&1
   status=$?
   tail -n "${GPU_TAIL:-40}" "$OUT/$name.txt"
   if [ $status = 0 ]; then
@@ -36,7 +45,12 @@ part() { # NAME LIMIT COMMAND...
   fi
 }
 
-for name in ${@:-build tests conformance bench}; do
+on_card() { # PYTEST ARGUMENTS...
+  env ANYMPS_SUBSTRATE=cuda "$PYTHON" -m pytest -p no:cacheprovider -q -n "$WORKERS" --dist loadfile "$@"
+}
+
+[ $# = 0 ] && set -- build tests models conformance bench
+for name in "$@"; do
   case $name in
   build) part build "${GPU_LIMIT_BUILD:-420}" "$PYTHON" -c "
 import anymps.device, torch
@@ -47,11 +61,13 @@ import anymps
 anymps.enable('M2 16GB', substrate='cuda')
 print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).sum()))" ;;
   tests) part tests "${GPU_LIMIT_TESTS:-500}" "$PYTHON" -m pytest -p no:cacheprovider -q -m gpu -n "$WORKERS" --dist loadgroup tests/gpu ;;
+  models) part models "${GPU_LIMIT_MODELS:-300}" on_card --dist load tests/integration/test_models.py ;;
+  device) part device "${GPU_LIMIT_DEVICE:-500}" on_card --maxfail=400 tests/device ;;
   conformance) part conformance "${GPU_LIMIT_CONFORMANCE:-400}" "$PYTHON" -m tests.conformance --substrate cuda --shards "$((2 * WORKERS))" \
     --rows "$OUT/conformance-rows.json" --write "$OUT/fidelity" ;;
   bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --json "$OUT/overhead-cuda.json" ;;
   night) part night "${GPU_LIMIT_NIGHT:-550}" "$PYTHON" benchmarks/gpu_night.py --out "$OUT" ;;
-  *) echo "gpu.sh: there is no part $name: build, tests, conformance, bench, night" && exit 2 ;;
+  *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device" && exit 2 ;;
   esac
 done
 echo "gpu.sh: $passed ok, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"

@@ -18,7 +18,8 @@ MAC = "M2 16GB"
 SIDE = os.environ.get("ANYMPS_GPU_TESTS", "cuda")
 """What is compared with the host: `cuda`, or `host`, with which the tests themselves are tried without a card."""
 
-PATIENCE = 240.0
+FAILED = "the case failed: "
+PATIENCE = 400.0
 _TESTS = Path(__file__).resolve().parents[1]
 
 
@@ -74,7 +75,7 @@ def main() -> None:
         try:
             result = CASES[name]()
         except Exception as error:
-            result = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            result = f"{FAILED}{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         print(json.dumps({name: result}), flush=True)
 
 
