@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jsonschema
 import pytest
 
-from anymps.commands.bench._json import bench_json
+from anymps.commands.bench._forms import bench_text
 from anymps.commands.bench._prediction import Prediction, predict
 from anymps.record import Recording
-from anymps.train.timing import Run, Timing
+from anymps.train.timing import Comparison, Run, Timing
 from test_bench import follows_the_schema
 from timed_steps import MS, Steps
 
@@ -100,11 +102,42 @@ def test_json_follows_its_schema(virtual: bool) -> None:
 
     timing = timed(2.0, 40.0, virtual=virtual)
     found = [predict(timing, products()), Prediction(timing, None, "nothing is known")]
-    document = json.loads(bench_json([timing], predictions=found))
+    document = json.loads(bench_text(Comparison((timing,)), found, "json"))
     follows_the_schema(document)
     document["predictions"][0]["held"] = "perhaps"
     with pytest.raises(jsonschema.ValidationError):
         follows_the_schema(document)
+
+
+MARKDOWN = """\
+### step of train.py: 40.0 ms on mps:0
+
+#### Times
+
+|  | device | median | middle half | min | max | queued | first | runs |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| step of train.py | mps:0 | 40.0 ms | 40.0 ms - 40.0 ms | 40.0 ms | 40.0 ms | 2.00 ms | - | 20 |
+
+#### Predicted
+
+|  | measured | predicted | 80 % interval |  |
+| --- | ---: | ---: | ---: | --- |
+| step of train.py | 40.0 ms | 33.5 ms | 17.1 to 68.3 ms | held |
+|   until queued | 2.00 ms | 122 us |  |  |
+|   after that | 38.0 ms | 33.4 ms |  |  |
+
+Measured is 1.19 times what was predicted for an M3 Pro 18GB, bound by compute. \
+They differ most in the GPU's work after that: 4.60 ms more than predicted."""
+
+
+def test_markdown_has_the_same_numbers() -> None:
+    """Times and prediction as tables, for a job's summary; of two, how they compare, and what to know of them."""
+    timing = timed(2.0, 40.0)
+    assert bench_text(Comparison((timing,)), [predict(timing, products())], "markdown") == MARKDOWN
+    other = replace(timing, name="fused", virtual=True)
+    lines = bench_text(Comparison((timing, other)), [], "markdown").splitlines()
+    assert lines[0] == "### fused: as fast as step of train.py, within 1 % (1.00 to 1.00 times)"
+    assert lines[-1] == "- fused: virtual device: computed on this machine's CPU, so these are not a Mac's times"
 
 
 def test_times_of_another_release_are_compared_with_nothing() -> None:

@@ -291,16 +291,25 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert shown[1].startswith("  operator  add.Scalar, add.Tensor, add.out")
     assert shown[2:] == [
         "  threads   each by itself",
-        "  buffers",
-        "     0  out  device float*, read and written",
-        "     1  in   constant float*, read",
-        "     2  by   constant By&, read, 12 bytes",
-        "           0  float value",
-        "           4  metal::array rest",
-        "               0  uint __elems[2]",
-        "  positions",
-        "    uint i: thread_position_in_grid",
+        "",
+        "Buffers",
+        "  slot  name  type             access                size",
+        "     0  out   device float*    read and written",
+        "     1  in    constant float*  read",
+        "     2  by    constant By&     read              12 bytes",
+        "",
+        "Fields  offsets from the start of the buffer, in bytes",
+        "  offset  field               type",
+        "       0  by.value            float",
+        "       4  by.rest             metal::array",
+        "       4  by.rest.__elems[2]  uint",
+        "",
+        "Positions",
+        "  name  type  what",
+        "  i     uint  thread_position_in_grid",
     ]
+    assert main(["kernels", "show", NAME, "--markdown"]) == 0
+    assert "\n| 0 | out | device float\\* | read and written |  |\n" in capsys.readouterr().out
     assert main(["kernels", "show", NAME, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["buffers"][1]["space"] == "constant"
     assert main(["kernels", "show", "add_dense"]) == 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = ["kernels"]
 
 import json
+import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,7 +19,6 @@ from anymps.metal.kernels import (
     Metallib,
     Signature,
     StoredKernel,
-    StructField,
     add_kernels,
     added_releases,
     download,
@@ -30,7 +29,7 @@ from anymps.metal.kernels import (
     remove_kernels,
     wheel_digest,
 )
-from anymps.report import plural, size
+from anymps.report import kernel_document, plural, rendered, size
 from anymps.rules import find_operators, installed_torch
 
 _release_option = click.option(
@@ -94,8 +93,9 @@ def list_(pattern: str, release: str | None, as_json: bool) -> int:
 @kernels.command(short_help="Show a kernel's signature.")
 @click.argument("name")
 @_release_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-def show(name: str, release: str | None, as_json: bool) -> int:
+@click.option("--json", "form", flag_value="json", help="Print the answer as JSON.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print the answer as Markdown.")
+def show(name: str, release: str | None, form: str | None) -> int:
     """Tell how the kernel NAME is called: its buffers, what it asks of the launch, and the operator behind it."""
     library, release = _opened(release)
     if name not in library.kernels:
@@ -110,10 +110,11 @@ def show(name: str, release: str | None, as_json: bool) -> int:
     signature = read_signature(text)
     operators = next(filter(None, map(find_operators, operator_of(name))), [])
     kernel = library.kernels[name]
-    if as_json:
+    if form == "json":
         click.echo(json.dumps(_json(kernel, signature, operators, release), indent=2))
     else:
-        click.echo("\n".join(_lines(kernel, signature, operators, release, text)))
+        document = kernel_document(kernel, signature, operators, release, _threads(text))
+        click.echo("".join(rendered(document, form or "terminal", sys.stdout)), nl=False)
     return 0
 
 
@@ -153,24 +154,6 @@ def _json(kernel: StoredKernel, signature: Signature, operators: list[str], rele
     }
 
 
-def _lines(kernel: StoredKernel, signature: Signature, operators: list[str], release: str, text: str) -> Iterator[str]:
-    language = ".".join(map(str, kernel.language))
-    yield f"{kernel.name}: a kernel of torch {release}, Metal {language}, {kernel.size:,} bytes of bitcode"
-    yield f"  operator  {', '.join(operators) or 'its name does not tell'}"
-    yield f"  threads   {_threads(text)}"
-    yield "  buffers"
-    width = max((len(buffer.name) for buffer in signature.buffers), default=0)
-    for buffer in signature.buffers:
-        kind = "&" if buffer.size is not None else "*"
-        access = "read and written" if buffer.written else "read"
-        bytes_ = f", {plural(buffer.size, 'byte')}" if buffer.size is not None else ""
-        yield f"    {buffer.slot:>2}  {buffer.name:<{width}}  {buffer.space} {buffer.type}{kind}, {access}{bytes_}"
-        yield from _fields(buffer.fields, " " * 8)
-    yield "  positions"
-    for position in signature.positions:
-        yield f"    {position.type} {position.name}: {position.attribute}"
-
-
 def _threads(text: str) -> str:
     """What the threads of a group need of each other."""
     if "@air.wg.barrier" in text:
@@ -178,11 +161,3 @@ def _threads(text: str) -> str:
     if "@air.simd" in text or "@air.quad" in text:
         return "of SIMD groups"
     return "each by itself"
-
-
-def _fields(fields: tuple[StructField, ...], indent: str) -> Iterator[str]:
-    for field in fields:
-        array = f"[{field.length}]" if field.length else ""
-        pointer = "*" if field.is_pointer else ""
-        yield f"{indent}{field.offset:>4}  {field.type}{pointer} {field.name}{array}"
-        yield from _fields(field.fields, indent + " " * 4)

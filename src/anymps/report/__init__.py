@@ -8,6 +8,8 @@ from anymps._lazy import lazy_face
 from anymps._text import clean, plural, size
 
 if TYPE_CHECKING:
+    from anymps.report._bench import bench_document
+    from anymps.report._kernel import kernel_document
     from anymps.report._outputs import STDOUT, Output, Outputs, write_file, write_stream
     from anymps.report._real_kernels import RealShare
     from anymps.report._rule_page import rule_page
@@ -37,9 +39,11 @@ __all__ = [
     "RealShare",
     "Renderer",
     "Running",
+    "bench_document",
     "clean",
     "compare",
     "diff_document",
+    "kernel_document",
     "page_renderer",
     "plan_document",
     "plan_json",
@@ -62,6 +66,8 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
+            "_bench": "bench_document",
+            "_kernel": "kernel_document",
             "_outputs": "Output Outputs STDOUT write_file write_stream",
             "_real_kernels": "RealShare",
             "_rule_page": "rule_page",

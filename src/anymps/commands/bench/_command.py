@@ -51,7 +51,8 @@ _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
     default=True,
     help="Record a few more steps or calls on mps, and say beside the times what was predicted for them.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON; times in nanoseconds.")
+@click.option("--json", "form", flag_value="json", help="Print everything as JSON; times in nanoseconds.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print everything as Markdown.")
 @click.option(
     "--calibrate", "wants_calibration", is_flag=True, help="Time this Mac, and predict times by that from now on."
 )
@@ -70,7 +71,7 @@ def bench(
     min_time: float,
     calls: int,
     predicts: bool,
-    as_json: bool,
+    form: str | None,
     wants_calibration: bool,
     out: Path | None,
     calibrate_virtual: str | None,
@@ -101,9 +102,9 @@ def bench(
         if devices is not None:
             raise UsageError("--device is for functions: a script chooses its device itself")
         target = Target(words[0], words[1:])
-        return run_target(target, BenchSession(mac, fallback, warmup, repeat, as_json, predicts, torch_release))
+        return run_target(target, BenchSession(mac, fallback, warmup, repeat, form, predicts, torch_release))
     if len(words) > 1:
         raise UsageError(f"{words[0]} takes no arguments from the command line: {' '.join(words[1:])}")
     names = [name.strip() for name in (devices or "mps").split(",")]
     function = BenchFunction(match["home"], match["name"], names, mac, fallback, predicts, torch_release)
-    return function.run(as_json, warmup=warmup, repeat=repeat, min_time=min_time, calls=calls)
+    return function.run(form, warmup=warmup, repeat=repeat, min_time=min_time, calls=calls)

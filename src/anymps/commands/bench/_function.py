@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from anymps._errors import BuildError, EnableError, UsageError
 from anymps.commands._target import Target, TargetNotFoundError, execute
-from anymps.commands.bench._json import bench_json
+from anymps.commands.bench._forms import bench_text
 from anymps.commands.bench._session import RECORDED
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class BenchFunction:
         self._comparison: Comparison | None = None
         self._predictions: list[Prediction] = []
 
-    def run(self, as_json: bool, **numbers: Any) -> int:
+    def run(self, form: str | None, **numbers: Any) -> int:
         """Time it with `compare`'s ``numbers``, print the result on stdout, and return the exit status.
 
         Raises AnympsError: there is no such function or device. What the user's code raises is shown, with status 1.
@@ -57,11 +57,7 @@ class BenchFunction:
         with contextlib.redirect_stdout(sys.stderr):
             status, _ = execute(self)
         if self._comparison is not None:
-            found = self._comparison
-            if as_json:
-                print(bench_json(found.timings, found.ratios, self._predictions))
-            else:
-                print("\n\n".join(map(str, [found, *self._predictions])))
+            print(bench_text(self._comparison, self._predictions, form))
         return status
 
     def execute(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Prediction", "predict"]
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anymps.record import Recording
     from anymps.train.timing import Timing
 
+COLUMNS: Final = ("", "measured", "predicted", "80 % interval", "")
 NOT_COMPARED: Final = "It is not compared: the times above are this machine's, not a Mac's."
 _CALIBRATE: Final = "anymps bench --calibrate times this Mac, and its predictions rest on that from then on."
 _WORTH_A_WORD: Final = 0.1
@@ -91,45 +92,48 @@ class Prediction:
             "text": str(self),
         }
 
-    def __str__(self) -> str:
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Measured beside predicted, by `COLUMNS`; nothing where nothing is compared."""
         found = self.compared
-        if found is not None:
-            return "\n".join(self._lines(found))
+        if found is None:
+            return ()
+        time = found.time
+        span = duration_range(1e9 * time.low, 1e9 * time.high)
+        both = _times(self.timing.median_ns, 1e9 * time.seconds)
+        names = {"queued": "until queued", "device": "after that"}
+        return (
+            (self.timing.name, *both, span, "held" if self.held else "not held"),
+            *((f"  {names[part]}", *_times(*pair), "", "") for part, pair in self.parts.items()),
+        )
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What the rows come to; where nothing is compared, what is predicted, or why nothing is."""
         if self.found is None:
-            return f"no prediction: {self.why}"
+            return (f"no prediction: {self.why}",)
+        if (found := self.compared) is not None:
+            return tuple(self._compared(found))
         what = f"A {self.timing.name}" if self.timing.name.startswith("step of ") else self.timing.name
         sentence = self.found.sentence.replace("A step", what)
-        return f"{sentence} {NOT_COMPARED}" if self.told is not None and self.timing.virtual else sentence
+        return (f"{sentence} {NOT_COMPARED}" if self.told is not None and self.timing.virtual else sentence,)
 
-    def _lines(self, found: Forecast) -> list[str]:
-        time, median = found.time, self.timing.median_ns
-        span = duration_range(1e9 * time.low, 1e9 * time.high)
-        rows = [
-            ["", "measured", "predicted", "80 % interval", ""],
-            [
-                self.timing.name,
-                *_times(median, 1e9 * time.seconds),
-                span,
-                "held" if self.held else "not held",
-            ],
-        ]
-        names = {"queued": "until queued", "device": "after that"}
-        rows += [[f"  {names[part]}", *_times(*both), "", ""] for part, both in self.parts.items()]
-        ratio = 1e-9 * median / time.seconds
+    def __str__(self) -> str:
+        return "\n".join([*(_aligned([COLUMNS, *self.rows]) if self.rows else ()), *self.sentences])
+
+    def _compared(self, found: Forecast) -> Iterator[str]:
+        median = self.timing.median_ns
+        ratio = 1e-9 * median / found.time.seconds
         as_told = "what" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} times what"
-        lines = [
-            *_aligned(rows),
-            f"Measured is {as_told} was predicted for an {found.mac.name}, bound by {found.bound}.",
-        ]
+        yield f"Measured is {as_told} was predicted for an {found.mac.name}, bound by {found.bound}."
         most = self.differs_most
         if most is not None and abs(self.parts[most][0] - self.parts[most][1]) >= _WORTH_A_WORD * median:
             seen, expected = self.parts[most]
-            lines.append(f"They differ most in {_PARTS[most]}: {_apart(seen - expected)} than predicted.")
-        if time.calibration:
-            lines.append(time.calibration)
+            yield f"They differ most in {_PARTS[most]}: {_apart(seen - expected)} than predicted."
+        if found.time.calibration:
+            yield found.time.calibration
         elif not self.held:
-            lines.append(_CALIBRATE)
-        return lines
+            yield _CALIBRATE
 
 
 def predict(timing: Timing, recording: Recording, torch: str = "") -> Prediction:

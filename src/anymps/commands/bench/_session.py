@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anymps._errors import AnympsError, UsageError
 from anymps.commands._runner import StepsDone
 from anymps.commands._target import Target
-from anymps.commands.bench._json import bench_json
+from anymps.commands.bench._forms import bench_text
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
@@ -34,12 +34,12 @@ class BenchSession:
         fallback: bool | None,
         warmup: int,
         repeat: int,
-        as_json: bool,
+        form: str | None,
         predicts: bool = False,
         torch: str = "",
     ) -> None:
         self._mac, self._fallback, self._torch = mac, fallback, torch
-        self._warmup, self._repeat, self._as_json, self._predicts = warmup, repeat, as_json, predicts
+        self._warmup, self._repeat, self._form, self._predicts = warmup, repeat, form, predicts
         self._name = ""
         self._timer: StepTimer | None = None
         self._timing: Timing | None = None
@@ -64,11 +64,10 @@ class BenchSession:
         self.keep(ending)
         timing = self._timing or (self._timer.timing(self._name) if self._timer is not None else None)
         if timing is not None:
+            from anymps.train.timing import Comparison
+
             found = self._prediction(timing)
-            if self._as_json:
-                print(bench_json([timing], predictions=[found] if found is not None else []))
-            else:
-                print(timing if found is None else f"{timing}\n\n{found}")
+            print(bench_text(Comparison((timing,)), [] if found is None else [found], self._form))
         elif self._timer is not None and not ending.get("status"):
             made = f"{self._timer.steps} optimizer step{'' if self._timer.steps == 1 else 's'}"
             raise UsageError(

@@ -16,9 +16,10 @@ from anymps.train.timing._compare import Certainty, Comparison, Ratio
 from anymps.train.timing._measure import Contender, compare, measure
 from anymps.train.timing._regions import Timer
 from anymps.train.timing._steps import StepTimer
-from anymps.train.timing._timing import Run, Timing, table, warnings_of
+from anymps.train.timing._timing import COLUMNS, Run, Timing, cells, table, warnings_of
 
 __all__ = [
+    "COLUMNS",
     "Certainty",
     "Comparison",
     "Contender",
@@ -28,6 +29,7 @@ __all__ = [
     "Stopwatch",
     "Timer",
     "Timing",
+    "cells",
     "compare",
     "measure",
     "table",

@@ -119,11 +119,19 @@ class Timing:
         return "\n".join([table([self]), *(f"warning: {text}" for text in warnings_of(self))])
 
 
+COLUMNS = ("", "device", "median", "middle half", "min", "max", "queued", "first", "runs")
+"""What `cells` has of each timing: its name, then what it is."""
+
+
+def cells(timings: Sequence[Timing]) -> list[list[str]]:
+    """A row for each timing, with units, by `COLUMNS`."""
+    return [_row(timing) for timing in timings]
+
+
 def table(timings: Sequence[Timing]) -> str:
     """The timings as rows of plain text, with units."""
-    head = ["", "device", "median", "middle half", "min", "max", "queued", "first", "runs"]
-    rows = [head, *(_row(timing) for timing in timings)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    rows = [list(COLUMNS), *cells(timings)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     return "\n".join(_line(row, widths) for row in rows)
 
 
