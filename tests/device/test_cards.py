@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,20 +199,98 @@ def test_a_card_smaller_than_the_mac() -> None:
     )
 
 
-def test_the_driver_here() -> None:
-    """It answers, or there is none; asking makes no context and takes nothing."""
+class FakeCuda:
+    """libcuda with two cards, the second a part of one."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status = status
+
+    def cuDriverGetVersion(self, version: Any) -> int:
+        version._obj.value = 13020
+        return 0
+
+    def cuInit(self, flags: int) -> int:
+        return self.status
+
+    def cuGetErrorString(self, status: int, text: Any) -> int:
+        text._obj.value = b"unknown error"
+        return 0
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = 2
+        return 0
+
+    def cuDeviceGet(self, card: Any, number: int) -> int:
+        card._obj.value = 10 + number
+        return 0
+
+    def cuDeviceGetName(self, name: Any, length: int, card: Any) -> int:
+        name.value = b"NVIDIA H100 80GB HBM3" + b" MIG 1g.10gb" * (card.value - 10)
+        return 0
+
+    def cuDeviceTotalMem_v2(self, total: Any, card: Any) -> int:
+        total._obj.value = (80, 10)[card.value - 10] * GIB
+        return 0
+
+    def cuDeviceGetPCIBusId(self, bus: Any, length: int, card: Any) -> int:
+        bus.value = b"0000:1B:00.0"
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, card: Any) -> int:
+        value._obj.value = {75: 9, 76: 0}[attribute]
+        return 0
+
+
+class FakeNvml:
+    """NVML, which knows the whole card."""
+
+    def nvmlInit_v2(self) -> int:
+        return 0
+
+    def nvmlDeviceGetHandleByPciBusId_v2(self, bus: bytes, card: Any) -> int:
+        assert bus == b"0000:1B:00.0"
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, card: Any, memory: Any) -> int:
+        memory._obj.total, memory._obj.free = 80 * GIB + 1000, 79 * GIB
+        return 0
+
+
+def libraries(monkeypatch: pytest.MonkeyPatch, **found: object) -> None:
+    """These libraries can be loaded, and no others."""
+    names = {"libcuda.so.1": found.get("cuda"), "libnvidia-ml.so.1": found.get("nvml")}
+
+    def load(name: str) -> object:
+        if names[name] is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return names[name]
+
+    monkeypatch.setattr(_driver.ctypes, "CDLL", load)
+
+
+def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version, and each card with its memory; of a part of a card nobody says what is free."""
+    libraries(monkeypatch, cuda=FakeCuda(), nvml=FakeNvml())
+    part = Card(1, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 * GIB, None, (9, 0))
+    assert _driver.ask_driver() == Driver((13, 2), (CARD, part))
+
+
+def test_without_nvml_nobody_says_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cards are there all the same."""
+    libraries(monkeypatch, cuda=FakeCuda())
     found = _driver.ask_driver()
-    assert found is None or (found.cuda > (0, 0) and (found.cards or found.error or not found.cards))
+    assert found is not None
+    assert [card.free for card in found.cards] == [None, None]
 
 
-FAKE = """
-import sys
-from anymps.device import _cards
-from anymps.device._driver import Card, Driver
-H100 = "NVIDIA H100 80GB HBM3"
-cards = tuple(Card(number, H100, 80 << 30, 79 << 30, (9, 0)) for number in range(8))
-_cards.look_for_cards = lambda: _cards.Cards("2.11.0+cu130", "13.0", ("sm_90",), Driver((13, 0), cards))
-"""
+def test_a_driver_without_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No card is no error; anything else is told in the driver's words."""
+    libraries(monkeypatch, cuda=FakeCuda(100))
+    assert _driver.ask_driver() == Driver((13, 2))
+    libraries(monkeypatch, cuda=FakeCuda(999))
+    assert _driver.ask_driver() == Driver((13, 2), error="error 999, unknown error")
+    libraries(monkeypatch)
+    assert _driver.ask_driver() is None
 
 
 @pytest.mark.parametrize(
@@ -221,14 +301,14 @@ _cards.look_for_cards = lambda: _cards.Cards("2.11.0+cu130", "13.0", ("sm_90",),
         (("-c", "import anymps\nanymps.enable(substrate='cuda')"), {}),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path: object, words: tuple[str, ...], environment: dict[str, str]) -> None:
+def test_a_mistake_is_one_line(tmp_path: Path, words: tuple[str, ...], environment: dict[str, str]) -> None:
     """A command ends with 2, before it builds anything or runs the script."""
     import torch
 
     if torch.version.cuda is not None:
         pytest.skip("this torch is built for CUDA")
-    (tmp_path / "train.py").write_text("print('ran')\n")  # type: ignore[operator]
-    ended = run_command(*words, cwd=tmp_path, env=environment)  # type: ignore[arg-type]
+    (tmp_path / "train.py").write_text("print('ran')\n")
+    ended = run_command(*words, cwd=tmp_path, env=environment)
     assert ended.out == ""
     last = ended.err.strip().splitlines()[-1]
     assert last.removeprefix("anymps._errors.EnableError: ") == (
@@ -270,11 +350,11 @@ if __name__ == "__main__":
 
 
 @pytest.mark.integration
-def test_processes_that_multiprocessing_starts(tmp_path: object) -> None:
+def test_processes_that_multiprocessing_starts(tmp_path: Path) -> None:
     """Ranks of `mp.spawn` are told apart. A DataLoader's workers have the number of the process that reads them."""
-    script = tmp_path / "spawned.py"  # type: ignore[operator]
+    script = tmp_path / "spawned.py"
     script.write_text("import anymps\nanymps.enable(quiet=True)\n" + SPAWNED)
-    told = run_command(str(script), cwd=tmp_path).lines  # type: ignore[arg-type]
+    told = run_command(str(script), cwd=tmp_path).lines
     assert told[0] == "main none none"
     numbers = sorted(line.split()[1:] for line in told[1:])
     assert len({number for number, _ in numbers}) == 3
