@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.metal import CHECK_VARIABLE, ShaderFaultWarning, take_shader_faults
+from anymps._settings import variable_of
+from anymps.metal import ShaderFaultWarning, take_shader_faults
 from anymps.metal.compilation._compile import FIBERS_VARIABLE
 
 VARIABLE = "ANYMPS_PUBLIC_KERNELS"
@@ -108,7 +109,7 @@ class BothForms:
     def __init__(self, source: str) -> None:
         self._plain = torch.mps.compile_shader(source)
         self._others = {
-            "checked form": _compiled_with(CHECK_VARIABLE, source),
+            "checked form": _compiled_with(variable_of("check_shaders"), source),
             "form with fibers": _compiled_with(FIBERS_VARIABLE, source),
         }
 

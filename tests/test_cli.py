@@ -19,17 +19,16 @@ import anymps
 import anymps.commands
 import anymps.report
 from anymps._own_python import OwnPython
+from anymps._settings import RunSettings
 from anymps.commands import _judge, _run, main
-from anymps.commands._judge import Choice
 from anymps.commands._last_run import LastRun
-from anymps.commands._outputs import Output, Outputs
-from anymps.commands._session import RunOptions, RunSession
+from anymps.commands._session import RunSession
 from anymps.commands._target import Target
 from anymps.commands.doctor import _command as _doctor
 from anymps.commands.doctor._facts import Facts
 from anymps.findings import Finding, Severity, find
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, Site, Wait
-from anymps.report import render_terminal
+from anymps.report import Output, Outputs, render_terminal
 from processes import clean_environment
 
 ROOT = Path(__file__).parents[1]
@@ -41,12 +40,12 @@ def status_of(*words: str) -> int:
 
 
 @pytest.fixture
-def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunSettings]]:
     """What `run` would have run, in place of running it."""
-    calls: list[tuple[Target, RunOptions]] = []
+    calls: list[tuple[Target, RunSettings]] = []
 
     def run_target(target: Target, session: RunSession) -> int:
-        calls.append((target, session._options))
+        calls.append((target, session._asked))
         return 0
 
     monkeypatch.setattr(_run, "run_target", run_target)
@@ -56,61 +55,83 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunOptions]]:
 @pytest.mark.parametrize(
     ("words", "target", "options"),
     [
-        (["train.py"], Target("train.py"), RunOptions()),
-        (["train.py", "--lr", "3", "--mac", "x"], Target("train.py", ("--lr", "3", "--mac", "x")), RunOptions()),
-        (["train.py", "--", "-m", "x"], Target("train.py", ("--", "-m", "x")), RunOptions()),
-        (["--", "--odd.py", "--help"], Target("--odd.py", ("--help",)), RunOptions()),
-        (["-m", "pkg.train", "--no-report"], Target("pkg.train", ("--no-report",), True), RunOptions()),
-        (["-mpkg", "-m", "--"], Target("pkg", ("-m", "--"), True), RunOptions()),
+        (["train.py"], Target("train.py"), RunSettings()),
+        (["train.py", "--lr", "3", "--mac", "x"], Target("train.py", ("--lr", "3", "--mac", "x")), RunSettings()),
+        (["train.py", "--", "-m", "x"], Target("train.py", ("--", "-m", "x")), RunSettings()),
+        (["--", "--odd.py", "--help"], Target("--odd.py", ("--help",)), RunSettings()),
+        (["-m", "pkg.train", "--no-report"], Target("pkg.train", ("--no-report",), True), RunSettings()),
+        (["-mpkg", "-m", "--"], Target("pkg", ("-m", "--"), True), RunSettings()),
         (
             ["--mac", "M3 Pro 18GB", "--fallback", "train.py", "--no-fallback"],
             Target("train.py", ("--no-fallback",)),
-            RunOptions(mac="M3 Pro 18GB", fallback=True),
+            RunSettings(mac="M3 Pro 18GB", fallback=True),
         ),
-        (["--mac=M1 8GB", "-m", "x"], Target("x", (), True), RunOptions(mac="M1 8GB")),
-        (["--no-fallback", "train.py"], Target("train.py"), RunOptions(fallback=False)),
-        (["--record", "a.db", "train.py"], Target("train.py"), RunOptions(record=Path("a.db"))),
-        (["--require", "real", "train.py"], Target("train.py"), RunOptions(require="real")),
-        (["--no-report", "train.py"], Target("train.py"), RunOptions(report=False)),
-        (["--allow-unused", "train.py"], Target("train.py"), RunOptions(choice=Choice(allow_unused=True))),
-        (["--strict-copies", "train.py"], Target("train.py"), RunOptions(strict_copies=True)),
-        (["--kernels", "real", "train.py"], Target("train.py"), RunOptions(kernels="real")),
-        (["--check-shaders", "train.py"], Target("train.py"), RunOptions(check_shaders=True)),
-        (["--start-method", "fork", "train.py"], Target("train.py"), RunOptions(start_method="fork")),
-        (["--cuda-as-mps", "train.py"], Target("train.py"), RunOptions(cuda_as_mps=True)),
-        (["--steps", "10:30", "train.py", "--steps"], Target("train.py", ("--steps",)), RunOptions(steps=(10, 30))),
-        (["--live", "train.py"], Target("train.py"), RunOptions(live=True)),
-        (["--steps=:30", "train.py"], Target("train.py"), RunOptions(steps=(0, 30))),
-        (["--report-to", "r.txt", "train.py"], Target("train.py"), RunOptions(report_to=Path("r.txt"))),
+        (["--mac=M1 8GB", "-m", "x"], Target("x", (), True), RunSettings(mac="M1 8GB")),
+        (["--no-fallback", "train.py"], Target("train.py"), RunSettings(fallback=False)),
+        (["--record", "a.db", "train.py"], Target("train.py"), RunSettings(record=Path("a.db"))),
+        (["--require", "real", "train.py"], Target("train.py"), RunSettings(require="real")),
+        (["--no-report", "train.py"], Target("train.py"), RunSettings(report=False)),
+        (["--allow-unused", "train.py"], Target("train.py"), RunSettings(allow_unused=True)),
+        (["--strict-copies", "train.py"], Target("train.py"), RunSettings(strict_copies=True)),
+        (["--kernels", "real", "train.py"], Target("train.py"), RunSettings(kernels="real")),
+        (["--check-shaders", "train.py"], Target("train.py"), RunSettings(check_shaders=True)),
+        (["--start-method", "fork", "train.py"], Target("train.py"), RunSettings(start_method="fork")),
+        (["--cuda-as-mps", "train.py"], Target("train.py"), RunSettings(cuda_as_mps=True)),
+        (["--steps", "10:30", "train.py", "--steps"], Target("train.py", ("--steps",)), RunSettings(steps=(10, 30))),
+        (["--live", "train.py"], Target("train.py"), RunSettings(live=True)),
+        (["--steps=:30", "train.py"], Target("train.py"), RunSettings(steps=(0, 30))),
+        (["--report-to", "r.txt", "train.py"], Target("train.py"), RunSettings(report_to=Path("r.txt"))),
         (
             ["--report-to", "r.HTML", "--report", "json=r.json", "train.py"],
             Target("train.py"),
-            RunOptions(outputs=Outputs((Output("json", "r.json"), Output("html", "r.HTML")))),
+            RunSettings(reports=("json=r.json",)),
         ),
         (
             ["--fail-on", "warning", "train.py", "--fail-on"],
             Target("train.py", ("--fail-on",)),
-            RunOptions(choice=Choice(fail_on="warning")),
+            RunSettings(fail_on="warning"),
         ),
-        (["--fail-on=never", "-m", "x"], Target("x", (), True), RunOptions(choice=Choice(fail_on="never"))),
+        (["--fail-on=never", "-m", "x"], Target("x", (), True), RunSettings(fail_on="never")),
         (
             ["--baseline", "b.json", "--write-baseline", "train.py"],
             Target("train.py"),
-            RunOptions(choice=Choice(baseline=Path("b.json"), write_baseline=True)),
+            RunSettings(baseline=Path("b.json"), write_baseline=True),
         ),
         (
             ["--report", "html=r.html", "--report=json=-", "--root", "/", "train.py", "--report"],
             Target("train.py", ("--report",)),
-            RunOptions(outputs=Outputs((Output("html", "r.html"), Output("json", "-")), "/")),
+            RunSettings(reports=("html=r.html", "json=-"), root="/"),
         ),
     ],
 )
 def test_run_options(
-    parsed: list[tuple[Target, RunOptions]], words: list[str], target: Target, options: RunOptions
+    parsed: list[tuple[Target, RunSettings]], words: list[str], target: Target, options: RunSettings
 ) -> None:
     """Our options end at the script or after `-m module`; all that follows is the script's, untouched."""
     assert status_of("run", *words) == 0
     assert parsed == [(target, options)]
+
+
+@pytest.mark.parametrize(
+    ("words", "outputs"),
+    [
+        (["--report-to", "r.txt"], Outputs()),
+        (
+            ["--report-to", "r.HTML", "--report", "json=r.json"],
+            Outputs((Output("json", "r.json"), Output("html", "r.HTML"))),
+        ),
+        (
+            ["--report", "html=r.html", "--report=json=-", "--root", "/"],
+            Outputs((Output("html", "r.html"), Output("json", "-")), "/"),
+        ),
+    ],
+)
+def test_run_outputs(monkeypatch: pytest.MonkeyPatch, words: list[str], outputs: Outputs) -> None:
+    """The reports that are asked for, with that of --report-to where its ending names a form."""
+    found: list[Outputs] = []
+    monkeypatch.setattr(_run, "run_target", lambda target, session: found.append(session._outputs) or 0)
+    assert status_of("run", *words, "train.py") == 0
+    assert found == [outputs]
 
 
 @pytest.mark.parametrize(
@@ -303,13 +324,20 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_session_in_order(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     """The device is switched on, then recording begins; at the end it is closed, then the report goes to stderr."""
-    session = RunSession(RunOptions(mac="M1 8GB", fallback=True, require="virtual", record=Path("x.db")))
+    session = RunSession(RunSettings(mac="M1 8GB", fallback=True, require="virtual", record=Path("x.db")))
     session.start(Target("train.py", ("--lr", "3")))
     assert log == [
         (
             "enable",
             "M1 8GB",
-            {"fallback": True, "require": "virtual", "start_method": None, "cuda_as_mps": None, "kernels": None},
+            {
+                "substrate": None,
+                "require": "virtual",
+                "fallback": True,
+                "kernels": None,
+                "cuda_as_mps": None,
+                "start_method": None,
+            },
         ),
         ("record", Path("x.db"), {"script": "train.py", "argv": ["--lr", "3"], "source": None, "steps": None}),
     ]
@@ -322,7 +350,7 @@ def test_session_report_goes_to_the_first_stderr(log: list[Any], monkeypatch: py
     """A script that puts something else in the place of `sys.stderr` does not get our report."""
     ours = io.StringIO()
     monkeypatch.setattr(sys, "stderr", ours)
-    session = RunSession(RunOptions())
+    session = RunSession(RunSettings())
     session.start(Target("train.py"))
     python = OwnPython()  # as the runner takes it down before the script
     monkeypatch.setattr(sys, "stderr", io.StringIO())
@@ -335,7 +363,7 @@ def test_session_report_goes_to_the_first_stderr(log: list[Any], monkeypatch: py
 def test_session_without_report(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     """`--no-report` shows nothing; `--fail-on` still counts."""
     for severity, status in (("warning", 3), ("error", 0)):
-        session = RunSession(RunOptions(report=False, choice=Choice(fail_on=severity)))
+        session = RunSession(RunSettings(report=False, fail_on=severity))
         session.start(Target("train.py"))
         assert session.finish({"status": 0}) == status
     assert capsys.readouterr() == ("", "")
@@ -343,7 +371,7 @@ def test_session_without_report(log: list[Any], capsys: pytest.CaptureFixture[st
 
 def test_session_report_to_a_file(log: list[Any], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """`--report-to` writes the whole report to the file and nothing to the terminal."""
-    session = RunSession(RunOptions(report_to=tmp_path / "report.txt"))
+    session = RunSession(RunSettings(report_to=tmp_path / "report.txt"))
     session.start(Target("train.py"))
     session.finish({"status": 0})
     assert (tmp_path / "report.txt").read_text() == "the recording, 1 finding\n"
@@ -357,7 +385,7 @@ def test_report_file_is_checked_before_the_run(log: list[Any], tmp_path: Path) -
         (tmp_path / "no" / "report", f"--report-to {tmp_path}/no/report: there is no directory {tmp_path}/no"),
     ):
         with pytest.raises(anymps.UsageError) as error:
-            RunSession(RunOptions(report_to=path)).start(Target("train.py"))
+            RunSession(RunSettings(report_to=path)).start(Target("train.py"))
         assert str(error.value) == text
     assert log == []
 
@@ -373,7 +401,7 @@ def test_session_writes_other_forms(
     monkeypatch.setattr(FakeHandle, "__init__", lambda self, log: setattr(self, "log", log))
     outputs = Outputs((Output("json", str(tmp_path / "r.json")), Output("github", "-")))
     for shown in (True, False):
-        session = RunSession(RunOptions(report=shown, outputs=outputs))
+        session = RunSession(RunSettings(report=shown), outputs)
         session.start(Target("train.py"))
         python = OwnPython()
         monkeypatch.setattr(sys, "stdout", io.StringIO())
@@ -390,7 +418,7 @@ def test_session_writes_other_forms(
 
 def test_session_kept_without_report(log: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     """`keep` closes the recording and shows nothing."""
-    session = RunSession(RunOptions())
+    session = RunSession(RunSettings())
     session.start(Target("train.py"))
     session.keep({"status": 143, "how": "SIGTERM"})
     assert log[2:] == [("close", {"status": 143, "how": "SIGTERM"})]
@@ -401,7 +429,7 @@ def test_session_names_the_source(log: list[Any]) -> None:
     """What records is handed on; by default it is what the device has."""
     for source in (None, "observer"):
         log.clear()
-        RunSession(RunOptions(source=source)).start(Target("train.py"))
+        RunSession(RunSettings(source=source)).start(Target("train.py"))
         assert log[1] == ("record", None, {"script": "train.py", "argv": [], "source": source, "steps": None})
 
 

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from anymps._settings import Settings
 from anymps.capture import _device_choice
 from anymps.capture._device_choice import device_choice
 from anymps.commands import main
-from anymps.commands._judge import FINDINGS, UNUSED, Choice, Judge
+from anymps.commands._judge import FINDINGS, UNUSED, Judge
 from anymps.findings import Finding, Severity, find
 from anymps.record import Fate, RecordingBuilder
 from anymps.report import render_summary, render_terminal, renderer
@@ -196,7 +197,7 @@ def test_batches_that_are_cut_out(tmp_path: Path) -> None:
 def test_the_gate_is_red(tmp_path: Path) -> None:
     """`--fail-on error` ends with 3."""
     recording = RecordingBuilder(meta={**META, "device_choice": {}}).close()
-    judge = Judge(tmp_path, Choice(fail_on="error"))
+    judge = Judge(tmp_path, Settings(fail_on="error"))
     assert judge.conclude(recording, judge.judge(recording)) == FINDINGS
 
 

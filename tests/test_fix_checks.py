@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from anymps._settings import Settings
 from anymps.commands.fix import _checks
 from anymps.commands.fix._checks import Checks
 from anymps.commands.fix._mend import Mender
@@ -233,7 +234,7 @@ def test_what_a_script_sees_of_a_machine(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     program = Program.read(Path("train.py"))
-    runs = RunsOfScript(("train.py",), Order("", cuda_as_mps=True), 600)
+    runs = RunsOfScript(("train.py",), Order("", Settings(cuda_as_mps=True)), 600)
     seen = {device: runs.try_out(program, device=device, cuda_as_mps=False).ran.printed for device in ("cuda", "cpu")}
     assert seen == {"cuda": (0.0, float(torch.cuda.is_available()), 3.0), "cpu": (0.0, 0.0, 9.0)}
     assert runs.try_out(program).ran.printed == (1.0, 1.0, 3.0)

@@ -14,10 +14,9 @@ import pytest
 
 from anymps import UsageError
 from anymps.commands import main
-from anymps.commands._outputs import Output, Outputs, write_file
 from anymps.findings import find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
-from anymps.report import FORMATS, renderer
+from anymps.report import FORMATS, Output, Outputs, renderer, write_file
 from processes import clean_environment
 
 ENVIRONMENT = clean_environment()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from anymps.pytest_plugin._options import OPTIONS, Settings, read_settings
+from anymps._settings import PytestSettings, rows_of
+from anymps.pytest_plugin._options import OPTIONS, read_settings
 from gate import Gate, gate, loaded
 
 __all__ = ["gate", "loaded"]  # fixtures
@@ -20,19 +20,14 @@ PAGE = Path(__file__).parents[1] / "docs" / "pytest.md"
 # By option: what the configuration file says, what the command line says, and where and how settings show each.
 CASES = {
     "mps_mac": ("M1 8GB", ["--mps-mac=M2 16GB"], "mac", "M1 8GB", "M2 16GB"),
+    "mps_substrate": ("cuda", ["--mps-substrate=host"], "substrate", "cuda", "host"),
     "mps_require": ("virtual", ["--mps-require=real"], "require", "virtual", "real"),
     "mps_fallback": ("true", ["--no-mps-fallback"], "fallback", True, False),
-    "mps_fail_on_fallback": ("true", ["--no-mps-fail-on-fallback"], "fail_on_fallback", True, False),
-    "mps_check_shaders": ("true", ["--no-mps-check-shaders"], "check_shaders", True, False),
-    "mps_default_device": ("true", ["--no-mps-default-device"], "default_device", True, False),
-    "mps_cuda_as_mps": ("true", ["--no-mps-cuda-as-mps"], "cuda_as_mps", True, False),
     "mps_kernels": ("real", ["--mps-kernels=cpu"], "kernels", "real", "cpu"),
-    "mps_allow_unused": ("true", ["--no-mps-allow-unused"], "allow_unused", True, False),
-    "mps_manifest": ("m.txt", ["--mps-manifest=n.txt"], "manifest", "project/m.txt", "n.txt"),
-    "mps_update_manifest": ("true", ["--no-mps-update-manifest"], "update_manifest", True, False),
-    "mps_rerun": ("false", ["--mps-rerun"], "rerun", False, True),
+    "mps_cuda_as_mps": ("true", ["--no-mps-cuda-as-mps"], "cuda_as_mps", True, False),
+    "mps_check_shaders": ("true", ["--no-mps-check-shaders"], "check_shaders", True, False),
     "mps_baseline": ("b.txt", ["--mps-baseline=c.txt"], "baseline", "project/b.txt", "c.txt"),
-    "mps_update_baseline": ("true", ["--no-mps-update-baseline"], "update_baseline", True, False),
+    "mps_allow_unused": ("true", ["--no-mps-allow-unused"], "allow_unused", True, False),
     "mps_report": (
         "html=a.html\n  json=b.json",
         ["--mps-report=sarif=c", "--mps-report=junit=d"],
@@ -40,13 +35,19 @@ CASES = {
         ("html=a.html", "json=b.json"),
         ("sarif=c", "junit=d"),
     ),
+    "mps_fail_on_fallback": ("true", ["--no-mps-fail-on-fallback"], "fail_on_fallback", True, False),
+    "mps_default_device": ("true", ["--no-mps-default-device"], "default_device", True, False),
+    "mps_manifest": ("m.txt", ["--mps-manifest=n.txt"], "manifest", "project/m.txt", "n.txt"),
+    "mps_update_manifest": ("true", ["--no-mps-update-manifest"], "update_manifest", True, False),
+    "mps_rerun": ("false", ["--mps-rerun"], "rerun", False, True),
+    "mps_update_baseline": ("true", ["--no-mps-update-baseline"], "update_baseline", True, False),
     "mps_recording": ("r.db", ["--mps-recording=s.db"], "recording", "project/r.db", "s.db"),
 }
 # What an option needs beside it.
 WITH = {"mps_update_manifest": "mps_manifest = m.txt", "mps_update_baseline": "mps_baseline = b.txt"}
 
 
-def settings(gate: Gate, ini: str, *arguments: str) -> Settings:
+def settings(gate: Gate, ini: str, *arguments: str) -> PytestSettings:
     """As read in a directory whose sub-directory `project` holds the configuration file."""
     project = gate.path / "project"
     project.mkdir(exist_ok=True)
@@ -63,7 +64,7 @@ def shown(gate: Gate, value: object) -> object:
 def test_every_option_is_tried() -> None:
     """The options of the plugin, the cases here and the settings are the same; a switch `--mps` turns all of it on."""
     assert [it.name for it in OPTIONS] == ["mps", *CASES]
-    assert {case[2] for case in CASES.values()} == {it.name for it in fields(Settings)} - {"reports_from"}
+    assert {case[2] for case in CASES.values()} == {row.name for row in rows_of("pytest")}
 
 
 def test_nothing_else_is_declared(gate: Gate) -> None:

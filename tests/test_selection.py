@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from anymps._errors import UsageError
+from anymps._settings import Settings as Asked
 from anymps.commands import main
-from anymps.commands._judge import Choice, Judge
+from anymps.commands._judge import Judge
 from anymps.findings import (
     RULES,
     Finding,
@@ -102,7 +103,7 @@ def test_settings_are_those_of_the_nearest_file_that_has_them(tmp_path: Path) ->
         ("sevrity = 3", "has no key 'sevrity': the nearest is 'severity'"),
         (
             "zzz = 3",
-            "has no key 'zzz': there are mac, severity, disable, per-file-disable, fail-on, baseline",
+            "has no key 'zzz': there are mac, substrate, severity, disable, per-file-disable, fail-on, baseline",
         ),
         ("mac = 3", "mac = 3: a text is expected"),
         ("disable = 'MPS201'", "disable = 'MPS201': a list of rules is expected"),
@@ -345,7 +346,7 @@ def test_baseline_of_the_commands(project: Path, capsys: pytest.CaptureFixture[s
 def test_comments_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """What a comment leaves out is not shown, but counted."""
     told = io.StringIO()
-    judge = Judge(Path("train.py"), Choice(fail_on="info"))
+    judge = Judge(Path("train.py"), Asked(fail_on="info"))
     run = recording("loss.item()  # anymps: ignore[MPS201] shown to the user")
     assert judge.conclude(run, judge.judge(run), told) == 0
     assert told.getvalue() == "anymps: findings left out: 1 by a comment in the code\n"
@@ -374,7 +375,8 @@ def test_the_mac_of_the_settings(
 ) -> None:
     """A run is on the settings' Mac, unless the option or the variable, which the device reads, names another."""
     import anymps
-    from anymps.commands._session import RunOptions, RunSession
+    from anymps._settings import RunSettings
+    from anymps.commands._session import RunSession
     from anymps.commands._target import Target
 
     (tmp_path / "pyproject.toml").write_text("[tool.anymps]\nmac = 'M1 8GB'\n")
@@ -382,5 +384,5 @@ def test_the_mac_of_the_settings(
     monkeypatch.setenv("ANYMPS_MAC", variable)
     monkeypatch.setattr(anymps, "enable", lambda mac, **more: macs.append(mac))
     monkeypatch.setattr(anymps, "record", lambda *_, **__: contextlib.nullcontext())
-    RunSession(RunOptions(mac=given, children=False)).start(Target(str(tmp_path / "train.py")))
+    RunSession(RunSettings(mac=given, children=False)).start(Target(str(tmp_path / "train.py")))
     assert macs == [mac]

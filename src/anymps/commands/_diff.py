@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from anymps.commands._outputs import STDOUT, Output, Outputs
 from anymps.findings import FAIL_ON, parse_fail_on
+from anymps.report import STDOUT, Output, Outputs
 
 WORSE = 1
 _DEFAULT = "warning"

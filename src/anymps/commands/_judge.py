@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["FINDINGS", "NOTHING_CHOSEN", "UNUSED", "Choice", "Judge", "finding_options", "is_unused"]
+__all__ = ["FINDINGS", "UNUSED", "Judge", "is_unused"]
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
-
-import click
+from typing import TYPE_CHECKING, Final, TextIO
 
 from anymps._errors import UsageError
+from anymps._settings import Settings
 from anymps.commands._show import say
 from anymps.findings import (
-    FAIL_ON,
     NOTHING_RAN,
     Selection,
     find,
@@ -30,66 +27,32 @@ from anymps.findings import (
 if TYPE_CHECKING:
     from anymps.record import Recording
 
+NOTHING_ASKED: Final = Settings()
+
 FINDINGS = 3
 UNUSED = 4  # nothing ran on mps
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The options about findings, by the names of their flags; what is None is as the project's settings say.
-
-    `allow_unused` leaves out the finding that nothing ran on mps.
-    """
-
-    fail_on: str | None = None
-    baseline: Path | None = None
-    write_baseline: bool = False
-    allow_unused: bool = False
-
-
-NOTHING_CHOSEN = Choice()
-
-
-def finding_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `Choice` to a command."""
-    for option in (
-        click.option("--write-baseline", is_flag=True, help="Write this run's findings to the baseline, as known."),
-        click.option(
-            "--baseline",
-            metavar="FILE",
-            type=click.Path(path_type=Path),
-            help="Leave out the findings that this file knows.",
-        ),
-        click.option(
-            "--fail-on",
-            type=click.Choice(FAIL_ON),
-            help=f"Exit with {FINDINGS} if there are findings of this severity or above.",
-        ),
-    ):
-        command = option(command)
-    return command
 
 
 class Judge:
     """Finds and sorts out. Settings and baseline are read when it is made, so that mistakes show before a run."""
 
-    def __init__(self, start: Path, choice: Choice) -> None:
-        """Read the settings for a script or directory, and the baseline.
+    def __init__(self, start: Path, asked: Settings = NOTHING_ASKED) -> None:
+        """Read the project's settings for a script or directory, and the baseline; what was asked for goes before them.
 
         Raises UsageError: a file cannot be read or makes no sense, or there is no place for the baseline.
         """
-        settings = read_settings(start)
-        if choice.allow_unused:
-            settings = replace(settings, disable=settings.disable | {NOTHING_RAN.id})
-        self.settings = settings
-        self._path = choice.baseline or self.settings.baseline
-        self._write = choice.write_baseline
+        project = read_settings(start)
+        if asked.allow_unused:
+            project = replace(project, disable=project.disable | {NOTHING_RAN.id})
+        self.project = project
+        self._path = asked.baseline or project.baseline
+        self._write = asked.write_baseline
         if self._write and self._path is None:
             raise UsageError("--write-baseline needs --baseline FILE, or `baseline` under [tool.anymps]")
         if self._write and self._path is not None and not self._path.absolute().parent.is_dir():
             raise UsageError(f"--baseline {self._path}: there is no directory {self._path.absolute().parent}")
         self._baseline = read_baseline(self._path) if self._path is not None and not self._write else None
-        self._fail_on = self.settings.fail_on if choice.fail_on is None else parse_fail_on(choice.fail_on)
+        self._fail_on = project.fail_on if asked.fail_on is None else parse_fail_on(asked.fail_on)
 
     @property
     def may_fail(self) -> bool:
@@ -98,7 +61,7 @@ class Judge:
 
     def judge(self, recording: Recording) -> Selection:
         """The recording's findings, sorted out."""
-        return select(find(recording), self.settings, roots(recording, self.settings), self._baseline)
+        return select(find(recording), self.project, roots(recording, self.project), self._baseline)
 
     def conclude(self, recording: Recording, selection: Selection, stream: TextIO | None = None) -> int:
         """Say what was left out, write the baseline if asked to, and return 3 if the findings fail the run, else 0.
@@ -114,7 +77,7 @@ class Judge:
             where = " ".join(part for part in (known.file, known.function) if part) or "an unknown line"
             say(f"in {self._path}, but not in this run: {known.id} at {where}: {known.source}", stream)
         if self._write and self._path is not None:
-            number = write_baseline(self._path, selection.findings, roots(recording, self.settings))
+            number = write_baseline(self._path, selection.findings, roots(recording, self.project))
             say(f"{self._path} knows {number} finding{'' if number == 1 else 's'} now", stream)
             return 0
         # The most severe has the smallest number.

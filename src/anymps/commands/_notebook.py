@@ -27,18 +27,10 @@ class NotebookSession(RunSession):
     recording: dict[str, Any]
     capture: KernelCapture | None = None
 
-    def _enable(self, mac: str | None) -> None:
-        options = self._options
-        self.device = {
-            "mac": mac,
-            "fallback": options.fallback,
-            "require": options.require,
-            "start_method": options.start_method,
-            "cuda_as_mps": options.cuda_as_mps or None,
-            "kernels": options.kernels,
-        }
+    def _enable(self) -> None:
+        self.device = self._asked.device()
 
-    def _watch_children(self, mac: str | None) -> None:
+    def _watch_children(self) -> None:
         self._children.leave_alone()  # the kernel is one, and records by itself
 
     def _close(self, ending: dict[str, object]) -> None:
@@ -51,8 +43,8 @@ class NotebookSession(RunSession):
             "path": str(place.absolute()),
             "script": str(Path(target.name).absolute()),
             "argv": [],
-            "source": self._options.source,
-            "steps": self._options.steps,
+            "source": self._asked.source,
+            "steps": self._asked.steps,
         }
         self.capture = self._capture = KernelCapture(place.absolute())
 

@@ -7,29 +7,27 @@ __all__ = ["report"]
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from anymps._errors import UsageError
+from anymps._settings import ReportSettings
 from anymps.commands._join import opened_as_one
-from anymps.commands._judge import Choice, Judge, finding_options
+from anymps.commands._judge import Judge
 from anymps.commands._last_run import last_recording
-from anymps.commands._outputs import STDOUT, Output, Outputs, root_option
+from anymps.commands._options import takes
 from anymps.commands._show import show
-from anymps.report import FORMATS
+from anymps.report import FORMATS, STDOUT, Output, Outputs
 
 if TYPE_CHECKING:
     from anymps.record import Recording
 
 
 @click.command()
-@finding_options
+@takes("report")
 @click.argument("files", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
-@click.option("--format", "form", type=click.Choice(FORMATS), default=FORMATS[0], help="The form of the report.")
-@click.option("--output", metavar="PATH", default=STDOUT, help="Write it to this file; - (default) is standard output.")
-@root_option
-def report(files: tuple[Path, ...], form: str, output: str, root: str | None, **choice: Any) -> int:
+def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
     """Show the whole report of the last `anymps run`, or of recordings that `--record FILE` made. Needs no torch.
 
     Several recordings are shown as one, as `anymps join` makes it.
@@ -38,13 +36,13 @@ def report(files: tuple[Path, ...], form: str, output: str, root: str | None, **
         files = (last_recording(),)
         if not files[0].exists():
             raise UsageError("no run is kept here: name a recording, or run a script with `anymps run` first")
-    outputs = Outputs((Output(form, output),), root)
+    outputs = Outputs((Output(asked.form, asked.output),), asked.root)
     for file in files:
         outputs.check(file)
     with opened_as_one(files) as recording:
-        judge = Judge(_start(recording, root), Choice(**choice))
+        judge = Judge(_start(recording, asked.root), asked)
         selection = judge.judge(recording)
-        if form == FORMATS[0] and output == STDOUT:
+        if asked.form == FORMATS[0] and asked.output == STDOUT:
             show(recording, selection.findings, None, sys.stdout)  # as wide as the terminal, and in colour there
         else:
             outputs.write(recording, selection.findings, sys.stdout)

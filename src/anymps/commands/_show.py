@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from anymps._errors import BuildError, UsageError
-from anymps.commands._outputs import write_file
 from anymps.findings import Finding
+from anymps.report import write_file
 
 if TYPE_CHECKING:
     from anymps.record import Recording

@@ -8,10 +8,6 @@ from anymps.device._build import CACHE_VARIABLE, build, cache_directory, check_c
 from anymps.device._cards import Cards, look_for_cards, why_no_card, why_not_card
 from anymps.device._default_device import default_device
 from anymps.device._enable import (
-    ALONE_VARIABLE,
-    CUDA_VARIABLE,
-    STRICT_COPIES_VARIABLE,
-    SUBSTRATE_VARIABLE,
     State,
     banner,
     call_when_enabled,
@@ -24,7 +20,7 @@ from anymps.device._enable import (
 )
 from anymps.device._internal_code import internal_folders, written_by_torch
 from anymps.device._kernels import metal_kernels
-from anymps.device._launched import KERNELS_VARIABLE, real_calls
+from anymps.device._launched import real_calls
 from anymps.device._law import composite_rows
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps
@@ -34,12 +30,7 @@ if TYPE_CHECKING:
     from anymps.device._native import NativeCore
 
 __all__ = [
-    "ALONE_VARIABLE",
     "CACHE_VARIABLE",
-    "CUDA_VARIABLE",
-    "KERNELS_VARIABLE",
-    "STRICT_COPIES_VARIABLE",
-    "SUBSTRATE_VARIABLE",
     "Cards",
     "NativeCore",
     "State",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
+from anymps._settings import asked_for, set_variable, variable_of
 from anymps.device._cards import take_card, too_small
 from anymps.device._launched import (
     ON_A_MAC,
@@ -24,7 +25,7 @@ from anymps.device._launched import (
 from anymps.device._law import law
 from anymps.device._machine import machine
 from anymps.device._real_mac import hazards_of_this_mac, this_mac
-from anymps.device._start_method import START_METHOD_VARIABLE, SYSTEM, choose_start_method, install_start_method
+from anymps.device._start_method import SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import check_supported, installed_torch
 from anymps.rules.faults import hazard_table, hazards
@@ -36,12 +37,7 @@ if TYPE_CHECKING:
     from anymps.rules import TorchVersion
     from anymps.rules.faults import Hazard
 
-FALLBACK_VARIABLE = "PYTORCH_ENABLE_MPS_FALLBACK"
-MAC_VARIABLE = "ANYMPS_MAC"
-STRICT_COPIES_VARIABLE = "ANYMPS_STRICT_COPIES"
-CUDA_VARIABLE = "ANYMPS_CUDA_AS_MPS"
-SUBSTRATE_VARIABLE = "ANYMPS_SUBSTRATE"
-ALONE_VARIABLE = "ANYMPS_ALONE"
+FALLBACK_VARIABLE = variable_of("fallback")
 # What `substrate` may be, each a file `native/device/<name>_substrate.cpp`, with what the banner says of it.
 SUBSTRATES = {
     "host": "computed on this machine's CPU",
@@ -174,17 +170,17 @@ def enable(
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")
     if substrate is not None and substrate not in SUBSTRATES:
         raise EnableError(f"anymps: substrate must be {' or '.join(map(repr, SUBSTRATES))}, not {substrate!r}")
-    if _state is None:
-        substrate = _substrate_asked_for(substrate)
+    if _state is None and substrate is None:
+        substrate = asked_for("substrate")
     wanted = kernels_asked_for(kernels, substrate)
     with _enabling:  # several threads may ask; one of them does it
         method, first = choose_start_method(start_method), _state is None
-        cuda, alone = _cuda_asked_for(cuda_as_mps), _alone_asked_for()
+        cuda, alone = asked_for("cuda_as_mps", cuda_as_mps), asked_for("alone")
         current = _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet, bool(cuda), wanted)
         if current.mac is not None and (first or start_method is not None):
             install_start_method(method, current.mac)
             if start_method not in (None, SYSTEM):
-                os.environ[START_METHOD_VARIABLE] = method  # child processes do the same
+                set_variable("start_method", method)  # child processes do the same
     current = current if cuda is None else _answer_cuda(cuda)
     if alone:
         from anymps.device.cuda import run_alone
@@ -193,35 +189,6 @@ def enable(
     while _when_on:
         _when_on.pop()()
     return current
-
-
-def _cuda_asked_for(asked: bool | None) -> bool | None:
-    """Whether mps shall answer for CUDA; None leaves it as it is."""
-    if asked is not None:
-        os.environ[CUDA_VARIABLE] = "1" if asked else "0"  # child processes do the same
-        return asked
-    text = os.environ.get(CUDA_VARIABLE, "0")
-    if text not in ("", "0", "1"):
-        raise EnableError(f"anymps: {CUDA_VARIABLE}={text!r} must be 1 or 0")
-    return True if text == "1" else None
-
-
-def _alone_asked_for() -> bool:
-    """Whether this process is to be the only one of each group."""
-    text = os.environ.get(ALONE_VARIABLE, "0")
-    if text not in ("", "0", "1"):
-        raise EnableError(f"anymps: {ALONE_VARIABLE}={text!r} must be 1 or 0")
-    return text == "1"
-
-
-def _substrate_asked_for(asked: str | None) -> str | None:
-    """The substrate asked for, else that of the environment; None where neither names one."""
-    if asked is not None:
-        return asked
-    text = os.environ.get(SUBSTRATE_VARIABLE, "")
-    if text not in ("", "host", "cuda"):
-        raise EnableError(f"anymps: {SUBSTRATE_VARIABLE}={text!r} must be host or cuda")
-    return text or None
 
 
 def _answer_cuda(wanted: bool) -> State:
@@ -240,7 +207,7 @@ def _answer_cuda(wanted: bool) -> State:
 
 def _enable(
     chosen: Mac,
-    asked_for: bool,
+    mac_named: bool,
     fallback: bool | None,
     require: str | None,
     substrate: str | None,
@@ -250,11 +217,11 @@ def _enable(
 ) -> State:
     global _state
     if _state is not None:
-        _check_again(_state, chosen if asked_for else None, fallback, require, substrate)
+        _check_again(_state, chosen if mac_named else None, fallback, require, substrate)
         check_kernels_again(_state.kernels, kernels)
         return _state
     allowed = _fallback_allowed(fallback)
-    strict = _strict_copies()
+    strict = asked_for("strict_copies")
     version = check_supported(installed_torch().version)
 
     import torch
@@ -275,10 +242,10 @@ def _enable(
     card = take_card() if substrate == "cuda" else None  # before anything is built
     metallib = open_real_kernels(version) if kernels == "real" else None
     _install(version, chosen, allowed, substrate or "host", metallib)
-    native().hold_back_copies(strict)
+    native().hold_back_copies(bool(strict))
     _state = State(True, chosen, allowed, torch.__version__, substrate or "host", kernels=kernels or "cpu", card=card)
     if substrate in ("host", "cuda"):
-        os.environ[SUBSTRATE_VARIABLE] = substrate  # child processes do the same
+        set_variable("substrate", substrate)  # child processes do the same
     if not quiet:
         print(banner(replace(_state, cuda_as_mps=cuda)), file=sys.stderr, flush=True)
         note = "" if card is None else too_small(card, chosen.recommended_max_memory)
@@ -300,7 +267,7 @@ def banner(current: State) -> str:
 def _choose(mac: str | Mac | None) -> Mac:
     if isinstance(mac, Mac):
         return mac
-    text = mac if mac is not None else os.environ.get(MAC_VARIABLE)
+    text = mac if mac is not None else os.environ.get(variable_of("mac"))
     return DEFAULT_MAC if text is None else parse_mac(text)
 
 
@@ -329,7 +296,7 @@ def _check_again(
 def _fallback_allowed(fallback: bool | None) -> bool:
     """The variable as the real backend reads it (torch 2.13, MPSFallback.mm): unset or integer 0 is off."""
     if fallback is not None:
-        os.environ[FALLBACK_VARIABLE] = "1" if fallback else "0"  # child processes decide the same
+        set_variable("fallback", fallback)  # child processes decide the same
         return fallback
     text = os.environ.get(FALLBACK_VARIABLE)
     if text is None:
@@ -341,13 +308,6 @@ def _fallback_allowed(fallback: bool | None) -> bool:
             f"anymps: {FALLBACK_VARIABLE}={text!r} is no number; torch reads it as an integer and stops there; "
             "use 1 or 0"
         ) from None
-
-
-def _strict_copies() -> bool:
-    text = os.environ.get(STRICT_COPIES_VARIABLE, "0")
-    if text not in ("", "0", "1"):
-        raise EnableError(f"anymps: {STRICT_COPIES_VARIABLE}={text!r} must be 1 or 0")
-    return text == "1"
 
 
 def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str, kernels: Metallib | None = None) -> None:

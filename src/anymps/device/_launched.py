@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from anymps._errors import EnableError
+from anymps._settings import asked_for, row_of, set_variable
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore
     from anymps.metal.kernels import Launcher, Metallib
     from anymps.rules import TorchVersion
 
-KERNELS_VARIABLE = "ANYMPS_KERNELS"
-KERNELS = ("cpu", "real")
+KERNELS = row_of("kernels").words
 ON_A_MAC = "anymps: kernels='real' is for the virtual device; this Mac runs PyTorch's own kernels anyway"
 
 _launcher: Launcher | None = None
@@ -26,10 +25,9 @@ def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
 
     Raises EnableError for another word, and for real kernels on a substrate that does not compute on the CPU.
     """
-    text = asked if asked is not None else os.environ.get(KERNELS_VARIABLE, "").strip() or None
-    if text is not None and text not in KERNELS:
-        name = "kernels=" if asked is not None else f"{KERNELS_VARIABLE}="
-        raise EnableError(f"anymps: {name}{text!r} must be {' or '.join(KERNELS)}")
+    if asked is not None and asked not in KERNELS:
+        raise EnableError(f"anymps: kernels={asked!r} must be {' or '.join(KERNELS)}")
+    text: str | None = asked if asked is not None else asked_for("kernels")
     if substrate == "shape":
         if asked == "real":
             raise EnableError("anymps: kernels='real' computes, and substrate='shape' computes nothing: choose one")
@@ -39,7 +37,7 @@ def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
             "anymps: real kernels run on this machine's CPU, and the cuda substrate computes on a card: choose one"
         )
     if asked is not None:
-        os.environ[KERNELS_VARIABLE] = asked
+        set_variable("kernels", asked)
     return text
 
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from anymps._errors import EnableError
+from anymps._settings import variable_of
 from anymps.device._cards import RANK_VARIABLE
 from anymps.mac import Mac
 
-START_METHOD_VARIABLE: Final = "ANYMPS_START_METHOD"
 SYSTEM: Final = "system"
 """Leave `multiprocessing` as it is: the system's own default, and no device in processes that start afresh."""
 _OF_MACOS: Final = "spawn"
@@ -45,10 +45,10 @@ _mark: str | None = None
 
 def choose_start_method(asked: str | None) -> str:
     """The start method asked for, else that of `ANYMPS_START_METHOD`, else macOS's. Raises EnableError for others."""
-    method = asked or os.environ.get(START_METHOD_VARIABLE) or _OF_MACOS
+    method = asked or os.environ.get(variable_of("start_method")) or _OF_MACOS
     known = (*multiprocessing.get_all_start_methods(), SYSTEM)
     if method not in known:
-        what = f"start_method={asked!r}" if asked else f"{START_METHOD_VARIABLE}={method!r}"
+        what = f"start_method={asked!r}" if asked else f"{variable_of('start_method')}={method!r}"
         raise EnableError(f"anymps: {what} is no way to start processes here; use one of {', '.join(sorted(known))}")
     return method
 

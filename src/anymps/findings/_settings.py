@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anymps._errors import MacError, UsageError
+from anymps._settings import row_of
 from anymps.findings._catalogue import RULES, nearest_rule
 from anymps.findings._model import Severity
 from anymps.mac import parse_mac
@@ -29,13 +30,14 @@ _LONGEST: Final = 80  # characters of a value that a message quotes
 class Settings:
     """The settings of a project. `root` is its directory: files are named from it.
 
-    `mac` is the Mac to be, empty if not set. `severity` replaces that of rules, by id; `disable` leaves rules out,
-    `per_file_disable` those for files that match a pattern (`tests/*`). `fail_on`: a finding of this severity or above
-    fails a run, None if none does. `baseline` is the file of known findings.
+    `mac` is the Mac to be, `substrate` what computes; empty if not set. `severity` replaces that of rules, by id;
+    `disable` leaves rules out, `per_file_disable` those for files that match a pattern (`tests/*`). `fail_on`: a
+    finding of this severity or above fails a run, None if none does. `baseline` is the file of known findings.
     """
 
     root: Path
     mac: str = ""
+    substrate: str = ""
     severity: Mapping[str, Severity] = field(default_factory=dict)
     disable: frozenset[str] = frozenset()
     per_file_disable: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -88,6 +90,7 @@ def _table(file: Path) -> Mapping[str, Any] | None:
 def _settings(file: Path, table: Mapping[str, Any]) -> Settings:
     readers: dict[str, Callable[[str, Any], Any]] = {
         "mac": _mac,
+        "substrate": lambda key, value: _one_of(key, value, row_of("substrate").words),
         "severity": _severity,
         "disable": _rules,
         "per-file-disable": _per_file,

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.metal._check_setting import CHECK_VARIABLE
     from anymps.metal._device import Device
     from anymps.metal._library import MetalKernel, ShaderLibrary
     from anymps.metal.checking import ShaderFault, ShaderFaultWarning, take_shader_faults
     from anymps.metal.compilation import cache_bytes, cache_limit, compile_ahead, shader_cache
 
 __all__ = [
-    "CHECK_VARIABLE",
     "Device",
     "MetalKernel",
     "ShaderFault",
@@ -34,7 +32,6 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_check_setting": "CHECK_VARIABLE",
             "_device": "Device",
             "_library": "MetalKernel ShaderLibrary",
             "checking": "ShaderFault ShaderFaultWarning take_shader_faults",

@@ -12,13 +12,13 @@ import pytest
 
 from anymps._errors import AnympsError
 from anymps._manifest import Manifest, key
+from anymps._settings import PytestSettings
 from anymps.capture import SuiteCapture
 from anymps.device import default_device
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._late import LateErrors, told
 from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, shader_faults, unexpected_fallbacks
 from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
-from anymps.pytest_plugin._options import Settings
 from anymps.pytest_plugin._original_python import as_it_was
 from anymps.pytest_plugin._selection import Selection
 from anymps.pytest_plugin._verdict import Verdict
@@ -44,7 +44,9 @@ class _Run:
 class Gate:
     """A plugin for one session."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, manifest: Manifest | None, detail_limit: int) -> None:
+    def __init__(
+        self, config: pytest.Config, settings: PytestSettings, manifest: Manifest | None, detail_limit: int
+    ) -> None:
         """`detail_limit` is how many calls the recording keeps one by one."""
         self.capture: SuiteCapture | None = None
         self._detail_limit = detail_limit

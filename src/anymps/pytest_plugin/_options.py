@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pytest
+
+from anymps._settings import PytestSettings, Row, rows_of
 
 MARKERS = (
     "mps_fails(raises, match=None): under --mps the test must fail with this exception, or one of a tuple; `match` is "
@@ -22,29 +25,6 @@ MARKERS = (
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the command line and the configuration file ask for; `reports` are as they were written there."""
-
-    mac: str | None
-    require: str | None
-    fallback: bool | None
-    fail_on_fallback: bool
-    check_shaders: bool
-    manifest: Path | None
-    update_manifest: bool
-    rerun: bool
-    default_device: bool
-    cuda_as_mps: bool | None
-    kernels: str | None
-    allow_unused: bool
-    recording: Path | None
-    baseline: Path | None
-    update_baseline: bool
-    reports: tuple[str, ...]
-    reports_from: Path
-
-
-@dataclass(frozen=True)
 class Option:
     """One option: `name` with underscores is its twin in the configuration file, with hyphens the command line's."""
 
@@ -52,6 +32,19 @@ class Option:
     kind: Literal["flag", "text", "file", "reports"]
     help: str
     metavar: str | None = None
+    row: Row | None = None
+
+    @classmethod
+    def of(cls, row: Row) -> Option:
+        """The option of a setting."""
+        name = row.pytest_flag.removeprefix("--").replace("-", "_")
+        if row.kind in ("flag", "switch"):
+            return cls(name, "flag", row.pytest, row=row)
+        if row.kind == "texts":
+            return cls(name, "reports", row.pytest, row.metavar, row)
+        if row.kind == "file":
+            return cls(name, "file", row.pytest, "FILE", row)
+        return cls(name, "text", row.pytest, row.metavar or "|".join(row.words), row)
 
     @property
     def flag(self) -> str:
@@ -61,27 +54,7 @@ class Option:
 
 OPTIONS = (
     Option("mps", "flag", "run the tests with an mps device: the Mac's own, else a virtual one"),
-    Option("mps_mac", "text", "which Mac the virtual device is, such as 'M3 Pro 18GB'", "NAME"),
-    Option("mps_require", "text", "end unless the device is of this kind: real (a Mac's own) or virtual", "KIND"),
-    Option("mps_fallback", "flag", "PYTORCH_ENABLE_MPS_FALLBACK, on or off"),
-    Option("mps_fail_on_fallback", "flag", "a test fails if an operator runs on the CPU unmarked"),
-    Option("mps_check_shaders", "flag", "a test fails if a Metal kernel has a race, or touches what is not its own"),
-    Option("mps_default_device", "flag", "torch.set_default_device('mps') around each test"),
-    Option("mps_cuda_as_mps", "flag", "mps answers for CUDA: torch.cuda, .cuda() and 'cuda'"),
-    Option("mps_kernels", "text", "real: PyTorch's own kernels compute what their launches are known for", "WHICH"),
-    Option("mps_allow_unused", "flag", "a session in which nothing ran on mps may pass"),
-    Option("mps_manifest", "file", "the tests that are expected to fail, and how; all others must pass", "FILE"),
-    Option("mps_update_manifest", "flag", "write how the tests of this run end to the manifest"),
-    Option("mps_rerun", "flag", "an update runs failing tests again without mps, and leaves out what fails there, too"),
-    Option("mps_baseline", "file", "the lines that are known to wait or to run on the CPU: no others may", "FILE"),
-    Option("mps_update_baseline", "flag", "write the lines of this run to the baseline"),
-    Option(
-        "mps_report",
-        "reports",
-        "write a report of the session, such as html=mps.html (forms as in anymps report); may be given several times",
-        "FORM=FILE",
-    ),
-    Option("mps_recording", "file", "keep the recording of the session (anymps report FILE)", "FILE"),
+    *map(Option.of, rows_of("pytest")),
 )
 """All of them. A switch has its opposite on the command line, `--no-mps` and so on."""
 
@@ -116,39 +89,20 @@ def check_unused(options: argparse.Namespace) -> None:
             raise pytest.UsageError(f"{it.flag} needs --mps")
 
 
-def read_settings(config: pytest.Config, options: argparse.Namespace) -> Settings:
+def read_settings(config: pytest.Config, options: argparse.Namespace) -> PytestSettings:
     """All of them. Raises UsageError for values that make no sense."""
-    require = _text(config, options, "mps_require")
-    if require not in (None, "real", "virtual"):
-        raise pytest.UsageError(f"--mps-require (ini: mps_require) must be real or virtual, not {require!r}")
-    manifest = _path(config, options, "mps_manifest")
-    update_manifest = _flag(config, options, "mps_update_manifest") is True
-    if update_manifest and manifest is None:
-        raise pytest.UsageError("--mps-update-manifest needs --mps-manifest FILE (ini: mps_manifest)")
-    baseline = _path(config, options, "mps_baseline")
-    update_baseline = _flag(config, options, "mps_update_baseline") is True
-    if update_baseline and baseline is None:
-        raise pytest.UsageError("--mps-update-baseline needs --mps-baseline FILE (ini: mps_baseline)")
-    reports = options.mps_report if options.mps_report is not None else config.getini("mps_report")
-    return Settings(
-        mac=_text(config, options, "mps_mac"),
-        require=require,
-        fallback=_flag(config, options, "mps_fallback"),
-        fail_on_fallback=_flag(config, options, "mps_fail_on_fallback") is True,
-        manifest=manifest,
-        update_manifest=update_manifest,
-        rerun=_flag(config, options, "mps_rerun") is not False,
-        check_shaders=_flag(config, options, "mps_check_shaders") is True,
-        default_device=_flag(config, options, "mps_default_device") is True,
-        cuda_as_mps=_flag(config, options, "mps_cuda_as_mps"),
-        kernels=_text(config, options, "mps_kernels"),
-        allow_unused=_flag(config, options, "mps_allow_unused") is True,
-        recording=_path(config, options, "mps_recording"),
-        baseline=baseline,
-        update_baseline=update_baseline,
-        reports=tuple(text for text in reports if text),
-        reports_from=_directory(config, options, "mps_report"),
-    )
+    values: dict[str, Any] = {}
+    for it in OPTIONS:
+        if it.row is not None:
+            value = _READ[it.kind](config, options, it.name)
+            if it.row.words and value is not None and value not in it.row.words:
+                words = " or ".join(it.row.words)
+                raise pytest.UsageError(f"{it.flag} (ini: {it.name}) must be {words}, not {value!r}")
+            values[it.row.name] = it.row.default if value is None else value
+    for name in ("manifest", "baseline"):
+        if values[f"update_{name}"] and values[name] is None:
+            raise pytest.UsageError(f"--mps-update-{name} needs --mps-{name} FILE (ini: mps_{name})")
+    return PytestSettings(**values, reports_from=_directory(config, options, "mps_report"))
 
 
 def runs_tests(options: argparse.Namespace) -> bool:
@@ -182,6 +136,11 @@ def _path(config: pytest.Config, options: argparse.Namespace, name: str) -> Path
     return path
 
 
+def _reports(config: pytest.Config, options: argparse.Namespace, name: str) -> tuple[str, ...]:
+    given = getattr(options, name, None)
+    return tuple(text for text in (given if given is not None else config.getini(name)) if text)
+
+
 def _check_root(config: pytest.Config, name: str, text: str, path: Path) -> None:
     """Raise UsageError if this word of the command line has moved pytest's root directory, and with it all test ids.
 
@@ -206,3 +165,12 @@ def _directory(config: pytest.Config, options: argparse.Namespace, name: str) ->
     if getattr(options, name, None) is not None or config.inipath is None:
         return config.invocation_params.dir
     return config.inipath.parent
+
+
+_READ: Final[Mapping[str, Callable[[pytest.Config, argparse.Namespace, str], Any]]] = {
+    "flag": _flag,
+    "text": _text,
+    "file": _path,
+    "reports": _reports,
+}
+"""What reads an option, by its kind; None for one that was not given."""

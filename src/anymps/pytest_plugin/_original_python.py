@@ -8,12 +8,12 @@ import pytest
 
 from anymps._own_imports import forget, own_imports
 from anymps._own_python import OwnPython
-from anymps.pytest_plugin._options import Settings
+from anymps._settings import PytestSettings
 
 _PYTHON = pytest.StashKey[OwnPython]()
 
 
-def remember(config: pytest.Config, settings: Settings) -> None:
+def remember(config: pytest.Config, settings: PytestSettings) -> None:
     """Take down what is there, before a conftest is loaded; only for a session that writes files at its end."""
     files = settings.reports or settings.recording or settings.update_manifest or settings.update_baseline
     if not files or _PYTHON in config.stash:

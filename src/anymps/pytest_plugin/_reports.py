@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from anymps._errors import AnympsError
+from anymps._settings import PytestSettings
 from anymps.findings import find, read_settings, roots, select
-from anymps.pytest_plugin._options import Settings
 from anymps.record import Recording
 from anymps.report import STDOUT, Output, Outputs
 
@@ -21,7 +21,7 @@ from anymps.report import STDOUT, Output, Outputs
 class Reports:
     """Checked before the tests run, written after them. `path` is the recording they are made from."""
 
-    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+    def __init__(self, config: pytest.Config, settings: PytestSettings) -> None:
         """Raises UsageError, in one line, for what can never be written."""
         self._root = config.rootpath
         items = tuple(_output(text, settings.reports_from) for text in settings.reports)

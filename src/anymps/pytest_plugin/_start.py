@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import replace
 
 import pytest
 
 from anymps._errors import AnympsError, UsageError
 from anymps._manifest import Manifest, read_manifest
+from anymps._settings import PytestSettings, set_variable
 from anymps.capture import DETAIL_LIMIT
 from anymps.children import stand_aside
 from anymps.device import State, enable
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._gate import Gate
-from anymps.pytest_plugin._options import Settings, read_settings, runs_tests
+from anymps.pytest_plugin._options import read_settings, runs_tests
 from anymps.pytest_plugin._original_python import remember
 from anymps.pytest_plugin._summary import Expected, Summary
 
 
-def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Settings, State]:
+def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[PytestSettings, State]:
     """Read the settings and make the device. Doing it twice is harmless.
 
     Raises UsageError, in one line, for wrong values and where no device can be had.
@@ -31,24 +31,13 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Setti
     try:
         # Quiet, as the header says it: pytest captures, and with pytest-xdist would print the line below its last one.
         # How the tests' processes start is their own business, and none of those is judged.
-        state = enable(
-            settings.mac,
-            fallback=settings.fallback,
-            require=settings.require,
-            quiet=True,
-            start_method="system",
-            cuda_as_mps=settings.cuda_as_mps,
-            kernels=settings.kernels,
-        )
+        state = enable(**{**settings.device(), "start_method": "system"}, quiet=True)
     except AnympsError as error:
         text = str(error).removeprefix("anymps: ").replace("--require", "--mps-require")
         raise pytest.UsageError(f"--mps: {text}") from None
     if settings.mac is not None:
-        os.environ["ANYMPS_MAC"] = settings.mac  # a child process that enables the device gets the same Mac
-    if settings.check_shaders:
-        from anymps.metal import CHECK_VARIABLE
-
-        os.environ[CHECK_VARIABLE] = "1"
+        set_variable("mac", settings.mac)  # a child process that enables the device gets the same Mac
+    settings.hand_on()
     return settings, state
 
 
@@ -85,7 +74,7 @@ def install(config: pytest.Config) -> None:
         config.pluginmanager.register(summary, "anymps-summary")
 
 
-def _manifest(settings: Settings) -> Manifest | None:
+def _manifest(settings: PytestSettings) -> Manifest | None:
     path = settings.manifest
     if path is None:
         return None

@@ -11,6 +11,7 @@ import pytest
 
 from anymps._errors import RecordingError
 from anymps._manifest import Manifest, key
+from anymps._settings import PytestSettings
 from anymps._text import clean, plural
 from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, banner
@@ -20,7 +21,7 @@ from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._limits import place, relative, times
-from anymps.pytest_plugin._options import Settings, runs_tests
+from anymps.pytest_plugin._options import runs_tests
 from anymps.pytest_plugin._original_python import as_it_was
 from anymps.pytest_plugin._verdict import Verdict
 from anymps.record import RefusalKind
@@ -47,7 +48,7 @@ class Summary:
     def __init__(
         self,
         config: pytest.Config,
-        settings: Settings,
+        settings: PytestSettings,
         state: State,
         expected: Expected,
         gate: Gate,

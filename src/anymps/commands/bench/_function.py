@@ -11,9 +11,10 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anymps._errors import BuildError, EnableError, UsageError
+from anymps._settings import BenchSettings
 from anymps.commands._target import Target, TargetNotFoundError, execute
 from anymps.commands.bench._forms import bench_text
 from anymps.commands.bench._session import RECORDED
@@ -26,45 +27,33 @@ if TYPE_CHECKING:
 class BenchFunction:
     """`module:function` or `file.py:function`, and the devices to time it on."""
 
-    def __init__(
-        self,
-        home: str,
-        name: str,
-        devices: Sequence[str],
-        mac: str | None,
-        fallback: bool | None,
-        predicts: bool = False,
-        torch: str = "",
-    ) -> None:
-        self._home, self._name, self._devices = home, name, devices
-        self._mac, self._fallback, self._predicts = mac, fallback, predicts
-        self._torch = torch  # whose times are predicted, empty: the installed one
-        self._numbers: dict[str, Any] = {}
+    def __init__(self, home: str, name: str, asked: BenchSettings) -> None:
+        self._home, self._name, self._asked = home, name, asked
+        self._devices = [device.strip() for device in (asked.devices or "mps").split(",")]
         self._comparison: Comparison | None = None
         self._predictions: list[Prediction] = []
 
-    def run(self, form: str | None, **numbers: Any) -> int:
-        """Time it with `compare`'s ``numbers``, print the result on stdout, and return the exit status.
+    def run(self) -> int:
+        """Time it, print the result on stdout, and return the exit status.
 
         Raises AnympsError: there is no such function or device. What the user's code raises is shown, with status 1.
         """
         is_module = not self._home.endswith(".py")
         target = Target(self._home, is_module=is_module)
         target.check()
-        _check_devices(self._devices, self._mac, self._fallback)
+        _check_devices(self._devices, self._asked)
         target.set_import_path()
-        self._numbers = numbers
         with contextlib.redirect_stdout(sys.stderr):
             status, _ = execute(self)
         if self._comparison is not None:
-            print(bench_text(self._comparison, self._predictions, form))
+            print(bench_text(self._comparison, self._predictions, self._asked.form))
         return status
 
     def execute(self) -> None:
         """Import, prepare and time; for `_target.execute`. Raises TargetNotFoundError."""
         from anymps.train.timing import compare
 
-        function = self._find()
+        asked, function = self._asked, self._find()
         takes_device = _takes_device(function)
         if len(self._devices) > 1 and not takes_device:
             raise TargetNotFoundError(
@@ -75,11 +64,13 @@ class BenchFunction:
         for device in self._devices:
             name = self._name if len(self._devices) == 1 else f"{self._name} on {device}"
             contenders[name] = _prepare(function, device, takes_device)
-        self._comparison = compare(contenders, **self._numbers)
-        if self._predicts:
+        self._comparison = compare(
+            contenders, warmup=asked.warmup, repeat=asked.repeat, min_time=asked.min_time, calls=asked.calls
+        )
+        if asked.predict:
             for timing in self._comparison.timings:
                 if timing.device.startswith("mps"):
-                    self._predictions.append(_predicted(timing, contenders[timing.name], self._torch))
+                    self._predictions.append(_predicted(timing, contenders[timing.name], asked.torch))
 
     def _find(self) -> Callable[..., object]:
         module = self._import()
@@ -164,15 +155,15 @@ def _predicted(timing: Timing, contender: Contender, torch: str) -> Prediction:
     return predict(timing, capture.recording, torch)
 
 
-def _check_devices(devices: Sequence[str], mac: str | None, fallback: bool | None) -> None:
+def _check_devices(devices: Sequence[str], asked: BenchSettings) -> None:
     """Switch mps on if it is wanted. Raises UsageError for a device that is not there."""
     if len(set(devices)) < len(devices):
         raise UsageError(f"--device {','.join(devices)} names a device twice")
     if any(name.partition(":")[0] == "mps" for name in devices):
         import anymps
 
-        anymps.enable(mac, fallback=fallback, start_method="system")
-    elif mac is not None:
+        anymps.enable(**{**asked.device(), "start_method": "system"})
+    elif asked.mac is not None:
         raise UsageError("--mac is for the device mps, which --device does not name")
     for name in devices:
         _check_device(name)

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import AnympsError, UsageError
+from anymps._settings import BenchSettings
 from anymps.commands._runner import StepsDone
 from anymps.commands._target import Target
 from anymps.commands.bench._forms import bench_text
@@ -28,18 +29,8 @@ _MOST_WAITED: Final = 2 * RECORDED
 class BenchSession:
     """A `Session` of `run_target` that times optimizer steps and prints them on stdout."""
 
-    def __init__(
-        self,
-        mac: str | None,
-        fallback: bool | None,
-        warmup: int,
-        repeat: int,
-        form: str | None,
-        predicts: bool = False,
-        torch: str = "",
-    ) -> None:
-        self._mac, self._fallback, self._torch = mac, fallback, torch
-        self._warmup, self._repeat, self._form, self._predicts = warmup, repeat, form, predicts
+    def __init__(self, asked: BenchSettings) -> None:
+        self._asked = asked
         self._name = ""
         self._timer: StepTimer | None = None
         self._timing: Timing | None = None
@@ -52,11 +43,11 @@ class BenchSession:
         """Switch the device on and watch the optimizers."""
         import anymps
 
-        anymps.enable(self._mac, fallback=self._fallback, start_method="system")  # as beside it on the CPU
+        anymps.enable(**{**self._asked.device(), "start_method": "system"})  # as beside it on the CPU
         from anymps.train.timing import StepTimer
 
         self._name = f"step of {target.name}"
-        self._timer = self._stack.enter_context(StepTimer(self._warmup, self._on_step))
+        self._timer = self._stack.enter_context(StepTimer(self._asked.warmup, self._on_step))
         self._stack.enter_context(contextlib.redirect_stdout(sys.stderr))
 
     def finish(self, ending: dict[str, object]) -> int:
@@ -67,11 +58,11 @@ class BenchSession:
             from anymps.train.timing import Comparison
 
             found = self._prediction(timing)
-            print(bench_text(Comparison((timing,)), [] if found is None else [found], self._form))
+            print(bench_text(Comparison((timing,)), [] if found is None else [found], self._asked.form))
         elif self._timer is not None and not ending.get("status"):
             made = f"{self._timer.steps} optimizer step{'' if self._timer.steps == 1 else 's'}"
             raise UsageError(
-                f"{self._name.removeprefix('step of ')} made {made}, and the first {self._warmup} do not count"
+                f"{self._name.removeprefix('step of ')} made {made}, and the first {self._asked.warmup} do not count"
             )
         return 0
 
@@ -87,10 +78,10 @@ class BenchSession:
             self._since += 1
             if self._since >= _MOST_WAITED or (self._capture is not None and self._capture.is_over):
                 raise StepsDone(0)
-        elif counted >= self._repeat:
+        elif counted >= self._asked.repeat:
             self._timer.stop()
             self._timing = self._timer.timing(self._name)
-            if self._timing is None or not self._predicts or not self._timing.device.startswith("mps"):
+            if self._timing is None or not self._asked.predict or not self._timing.device.startswith("mps"):
                 raise StepsDone(0)
             self._record_from_the_next_module()
 
@@ -114,7 +105,7 @@ class BenchSession:
 
     def _prediction(self, timing: Timing) -> Prediction | None:
         """What is predicted for the recorded steps, or why nothing is; None where none was asked for."""
-        if not self._predicts or not timing.device.startswith("mps"):
+        if not self._asked.predict or not timing.device.startswith("mps"):
             return None
         from anymps.commands.bench._prediction import Prediction, predict
 
@@ -124,4 +115,4 @@ class BenchSession:
         if optimizers > 1:
             why = f"{optimizers} optimizers take turns, and a prediction is for all of their steps together"
             return Prediction(timing, None, why)
-        return predict(timing, self._capture.recording, self._torch)
+        return predict(timing, self._capture.recording, self._asked.torch)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from anymps._errors import UnsupportedTorchError
+from anymps._settings import variable_of
 from anymps.commands.doctor._environment import Note, explain
 from anymps.commands.doctor._facts import Facts
-from anymps.device import SUBSTRATE_VARIABLE, Cards, why_no_card, why_not_card
+from anymps.device import Cards, why_no_card, why_not_card
 from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version, version_rules
 from anymps.rules.texts import macos_too_old
 
@@ -77,7 +78,7 @@ def diagnose(facts: Facts) -> Diagnosis:
     elif facts.torch is not None:
         checks += _build_checks(facts)
         if facts.cards is not None:
-            checks.append(_card_check(facts.cards, facts.environment.get(SUBSTRATE_VARIABLE) == "cuda"))
+            checks.append(_card_check(facts.cards, facts.environment.get(variable_of("substrate")) == "cuda"))
     blocked = any(check.status is Status.BAD for check in checks)
     device = "none" if blocked else "real" if real else "virtual"
     if device == "virtual":

@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["fix"]
 
 import difflib
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING
 import click
 
 from anymps._errors import UsageError
+from anymps._settings import FixSettings
 from anymps._text import duration
+from anymps.commands._options import takes
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import ScriptCommand
 from anymps.commands._show import say
@@ -34,46 +35,10 @@ if TYPE_CHECKING:
     short_help="Fix a script's findings, keeping only changes that are proved.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
-@click.option("--mac", metavar="MAC", help='The Mac to act as: "M3 Pro 18GB", "M1 8GB, macOS 14.5".')
-@click.option(
-    "--fallback/--no-fallback", default=None, help="Run operators without an MPS kernel on the CPU, or raise."
-)
-@click.option(
-    "--cuda-as-mps",
-    is_flag=True,
-    help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
-)
-@click.option("--write", is_flag=True, help="Apply the patch.")
-@click.option(
-    "--force", is_flag=True, help="With --write: change files even if their present state is not committed to git."
-)
-@click.option("--seconds", type=click.FloatRange(1), default=600, show_default=True, help="How long one run may take.")
-@click.option(
-    "--steps", type=click.IntRange(1), help="End each run after so many steps of the optimizer.  [default: to its end]"
-)
-@click.option(
-    "--runs",
-    type=click.IntRange(2),
-    default=3,
-    show_default=True,
-    help="Time for all runs together, in times of one run of the script.",
-)
-@click.option("--unproved", is_flag=True, help="Also change lines to which the run did not come.")
+@takes("fix")
 @click.option("--prove", hidden=True)
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
-def fix(
-    mac: str | None,
-    fallback: bool | None,
-    cuda_as_mps: bool,
-    write: bool,
-    force: bool,
-    seconds: float,
-    steps: int | None,
-    runs: int,
-    unproved: bool,
-    prove: str | None,
-    words: tuple[str, ...],
-) -> int:
+def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     """Fix a script's findings, keep only changes that the runs prove safe, and print the patch.
 
     The script runs on the virtual Mac before and after the changes with the same seeds, and its first steps without a
@@ -85,7 +50,7 @@ def fix(
         raise UsageError("name a script (anymps fix --help)")
     target = Target(words[0], words[1:])
     if prove is not None:
-        return run_target(target, ProofSession(Order(**json.loads(prove))))
+        return run_target(target, ProofSession(Order.read(prove)))
     target.check()
     from anymps.commands.fix._mend import Mender
     from anymps.device import build
@@ -93,31 +58,30 @@ def fix(
     from anymps.fix import Budget, Program, check_may_write, write_all
 
     program = Program.read(Path(words[0]))
-    if write:
-        check_may_write(program.main.path, force)
-    if mac is None and not os.environ.get("ANYMPS_MAC"):
-        mac = read_settings(program.main.path).mac or None
+    if asked.write:
+        check_may_write(program.main.path, asked.force)
+    asked = asked.filled(read_settings(program.main.path))
     build()  # here, if ever: what runs the script may write nothing of the user's, and so keep no native core
     os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of texts is a seed, too
-    order = Order("", mac=mac, fallback=fallback, cuda_as_mps=cuda_as_mps, steps=steps)
-    budget = Budget(runs)
-    mender = Mender(program, Runs(words, order, seconds), budget)
+    order = Order("", asked, steps=asked.steps)
+    budget = Budget(asked.runs)
+    mender = Mender(program, Runs(words, order, asked.seconds), budget)
     mended = mender.mend()
-    fixed = mended.unproved if unproved else mended.program
+    fixed = mended.unproved if asked.unproved else mended.program
     differences = list(fixed.differences())
     not_run = [outcome.edit for proof in mended.proofs for outcome in proof.outcomes if not outcome.ran]
     not_run += mended.unreached
     for old, new in differences:
-        _print_patch(old, new, not_run if unproved else [])
-    _tell(mended, not_run if unproved else ())
-    alone = [_alone(mender.alone(fixed))] if cuda_as_mps and differences else []
+        _print_patch(old, new, not_run if asked.unproved else [])
+    _tell(mended, not_run if asked.unproved else ())
+    alone = [_alone(mender.alone(fixed))] if asked.cuda_as_mps and differences else []
     if budget.spent:
         say(f"all runs took {duration(1e9 * budget.spent)}; one of the script takes {duration(1e9 * budget.longest)}")
     for line in alone:
         say(line)
-    if write and differences:
+    if asked.write and differences:
         for old, _ in differences:
-            check_may_write(old.path, force)
+            check_may_write(old.path, asked.force)
         write_all({new.path: new.data for _, new in differences}, {old.path: old.data for old, _ in differences})
         for _, new in differences:
             say(f"{new.path} is written")

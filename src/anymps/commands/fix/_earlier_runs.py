@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from anymps._atomic import replace_text, replacing
 from anymps._errors import AnympsError
+from anymps._settings import variable_of
 from anymps._version import __version__
-from anymps.commands._judge import NOTHING_CHOSEN, Judge
+from anymps.commands._judge import Judge
 from anymps.commands._last_run import last_recording
 from anymps.commands.fix._runs import host_of, told_of
 from anymps.commands.isolated import Order, error_of
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from anymps.fix import Program, Ran
 
 _RECORDING, _FACTS = "fix.anymps", "fix.json"
-_ASKED = ("mac", "fallback", "cuda_as_mps", "steps")
 _VARIABLES = ("ANYMPS_", "PYTORCH_", "PYTHONPATH", "PYTHONHASHSEED", "CUDA_VISIBLE_DEVICES")
 
 
@@ -56,7 +56,7 @@ class KeptRun:
             if kept["recording"] != _digest(folder / _RECORDING):
                 return None
             with Recording.open(folder / _RECORDING) as opened:
-                findings = tuple(Judge(self.program.main.path, NOTHING_CHOSEN).judge(opened).findings)
+                findings = tuple(Judge(self.program.main.path).judge(opened).findings)
         except (OSError, ValueError, KeyError, AnympsError):
             return None
         ran = kept["ran"]
@@ -86,7 +86,7 @@ class KeptRun:
         return {
             "words": list(self.words),
             "directory": os.getcwd(),
-            "order": {name: getattr(self.order, name) for name in _ASKED},
+            "order": {**self.order.asked.device(), "steps": self.order.steps},
             "versions": [__version__, _torch_version()],
             "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
         }
@@ -104,7 +104,7 @@ def last_run(program: Program, words: Sequence[str], order: Order) -> tuple[Ran,
         with Recording.open(last_recording()) as opened:
             if not _is_of(opened, program, words, order):
                 return None
-            findings = tuple(Judge(program.main.path, NOTHING_CHOSEN).judge(opened).findings)
+            findings = tuple(Judge(program.main.path).judge(opened).findings)
             ending = opened.meta.get("ending")
             seconds = opened.meta.get("wall_seconds")
             ran = Ran(
@@ -134,12 +134,12 @@ def _is_of(recording: Recording, program: Program, words: Sequence[str], order: 
     }
     if not recording.complete or "steps" in meta or any(meta.get(name) != value for name, value in asked.items()):
         return False
-    if order.fallback is not None and meta.get("fallback") != order.fallback:
+    if order.asked.fallback is not None and meta.get("fallback") != order.asked.fallback:
         return False
-    mac = parse_mac(order.mac or os.environ.get("ANYMPS_MAC") or DEFAULT_MAC.name)
+    mac = parse_mac(order.asked.mac or os.environ.get(variable_of("mac")) or DEFAULT_MAC.name)
     if meta.get("virtual") and meta.get("mac") != mac.name:
         return False
-    if bool(recording.noted("cuda_answered")) != order.cuda_as_mps:
+    if bool(recording.noted("cuda_answered")) != bool(order.asked.cuda_as_mps):
         return False
     began = datetime.fromisoformat(str(meta.get("started"))).timestamp()
     files = {*map(str, source_files(program)), *(line.file for line in recording.lines() if line.file)}

@@ -11,14 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps._errors import UsageError
 from anymps._own_process import own_command
 from anymps._text import duration, duration_range
-from anymps.commands._judge import NOTHING_CHOSEN, Judge
+from anymps.commands._judge import Judge
 from anymps.commands._show import say
 from anymps.commands.isolated import FACTS, Order, error_of
 from anymps.findings import Finding
@@ -112,7 +112,7 @@ class Runs:
             if not recording.exists():
                 raise UsageError(f"the script could not be run: {_last_line(ended.errors)}")
             with Recording.open(recording) as opened:
-                findings = tuple(Judge(program.main.path, NOTHING_CHOSEN).judge(opened).findings)
+                findings = tuple(Judge(program.main.path).judge(opened).findings)
                 ending = opened.meta.get("ending")
                 ran = self._read(program, ended, ending if isinstance(ending, dict) else {})
                 ran = replace(
@@ -142,7 +142,7 @@ class Runs:
         """
         order = replace(self.order, recorded=False, device=device, steps=steps or self.order.steps)
         if cuda_as_mps is not None:
-            order = replace(order, cuda_as_mps=cuda_as_mps)
+            order = replace(order, asked=replace(order.asked, cuda_as_mps=cuda_as_mps))
         limit = min(self.seconds, seconds or self.seconds)
         with self._ended(program, order, (*self.words, *added), limit) as ended:
             facts = ended.facts
@@ -184,7 +184,7 @@ class Runs:
                 changed[str(path)] = str(text)
             watch = {str(new.path.resolve()): new_statements(old.text, new.text) for old, new in program.differences()}
             order = replace(order, folder=name, changed=changed, watch=watch if order.recorded else {})
-            command = own_command("fix", "--prove", json.dumps(asdict(order)), *words)
+            command = own_command("fix", "--prove", order.to_json(), *words)
             output, errors = folder / "output", folder / "errors"
             began = time.monotonic()
             with output.open("wb") as out, errors.open("wb") as error:

@@ -10,11 +10,12 @@ import os
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anymps
+from anymps._settings import Settings
 from anymps.children import ChildParts, ChildSettings, serve_sources
 from anymps.commands._target import Target
 from anymps.commands.isolated._isolation import DIVERT_AGAIN, divert_writes, end_with_parent
@@ -39,20 +40,30 @@ _ANYMPS = os.path.dirname(anymps.__file__) + os.sep
 class Order:
     """What the process is asked for.
 
-    `folder` is its own. `changed` names, by file of the program, the one with the text to run instead; `watch` lines
-    of such files; `steps` is when the script has run far enough, in steps of its loop. Without `recorded` there is no
-    recording. `device` is `mps`, `cpu` for a machine without a GPU, or `cuda` for this machine's own.
+    `folder` is its own, `asked` says how the device is. `changed` names, by file of the program, the one with the text
+    to run instead; `watch` lines of such files; `steps` is when the script has run far enough, in steps of its loop.
+    Without `recorded` there is no recording. `device` is `mps`, `cpu` for a machine without a GPU, or `cuda` for this
+    machine's own.
     """
 
     folder: str
+    asked: Settings = field(default_factory=Settings)
     changed: Mapping[str, str] = field(default_factory=dict)
     watch: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    mac: str | None = None
-    fallback: bool | None = None
-    cuda_as_mps: bool = False
     steps: int | None = None
     recorded: bool = True
     device: str = "mps"
+
+    @classmethod
+    def read(cls, text: str) -> Order:
+        """The order of a command line: `anymps fix` starts its own processes with it."""
+        told = json.loads(text)
+        return cls(**{**told, "asked": Settings(**told["asked"])})
+
+    def to_json(self) -> str:
+        """As one word of a command line; of what was asked for only what is about the device."""
+        told = {it.name: getattr(self, it.name) for it in fields(self)}
+        return json.dumps({**told, "asked": self.asked.device()})
 
     @property
     def recording(self) -> Path:
@@ -87,7 +98,7 @@ class ProofSession:
         import torch
 
         if order.device == "mps":
-            state = anymps.enable(order.mac, fallback=order.fallback, quiet=True, cuda_as_mps=order.cuda_as_mps or None)
+            state = anymps.enable(**order.asked.device(), quiet=True)
             self._is_in_memory = state.virtual and state.substrate == "host"
         else:
             _hide_mps()
@@ -105,7 +116,7 @@ class ProofSession:
             capture = anymps.record(order.recording, script=target.name, argv=list(target.arguments))
             self._capture = capture.__enter__()
         prepare = (DIVERT_AGAIN, order.folder)
-        settings = ChildSettings(order.mac, prepare=prepare, device=order.device == "mps")
+        settings = ChildSettings(order.asked.mac, prepare=prepare, device=order.device == "mps")
         self._children.open(settings, order.changed)
         if order.steps is not None:
             end_after(StepCounter(order.steps))

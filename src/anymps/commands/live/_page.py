@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 import anymps
+from anymps._settings import Settings
 from anymps.children import CHILDREN_VARIABLE
-from anymps.commands._judge import Choice
-from anymps.commands._outputs import Output
 from anymps.commands.live._terminal import Watched
+from anymps.report import Output
 
 _FIRST_S: Final = 5.0
 """From the start to the first page, and at least from one page to the next."""
@@ -44,15 +44,15 @@ class LivePage:
     Another process makes them: the script's own would stand still meanwhile, and its times would be longer.
     """
 
-    def __init__(self, capture: Watched, recording: Path, pages: list[Output], start: Path, choice: Choice) -> None:
+    def __init__(self, capture: Watched, recording: Path, pages: list[Output], start: Path, asked: Settings) -> None:
         self._capture = capture
         self._recording = recording.absolute()
         self._order: dict[str, object] = {
             "pages": [os.path.abspath(page.path) for page in pages],
             "start": os.path.abspath(start),
-            "baseline": os.path.abspath(choice.baseline) if choice.baseline is not None else None,
-            "write_baseline": choice.write_baseline,
-            "allow_unused": choice.allow_unused,
+            "baseline": os.path.abspath(asked.baseline) if asked.baseline is not None else None,
+            "write_baseline": asked.write_baseline,
+            "allow_unused": asked.allow_unused,
         }
         self._ended = threading.Event()
         self._began = time.monotonic()

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import AnympsError
-from anymps.commands._judge import Choice, Judge
+from anymps._settings import Settings
+from anymps.commands._judge import Judge
 from anymps.findings import unused
 from anymps.record import Recording
 from anymps.report import Running, page_renderer, write_file
@@ -29,12 +30,12 @@ def write_pages(order: dict[str, Any]) -> None:
     facts = order.get("running")
     running = None if facts is None else Running(facts["step"], facts["elapsed"], facts["refresh"])
     baseline = order["baseline"]
-    choice = Choice(
+    asked = Settings(
         baseline=None if baseline is None else Path(baseline),
         write_baseline=order["write_baseline"],
         allow_unused=order["allow_unused"],
     )
-    judge = Judge(Path(order["start"]), choice)
+    judge = Judge(Path(order["start"]), asked)
     with Recording.open(order["recording"]) as recording:
         if running is not None and unused(recording):
             return

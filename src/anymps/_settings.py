@@ -1,0 +1,401 @@
+"""Every setting once, as a row: type, default, flag, variable, key, help, the faces that take it.
+
+The options of the commands and of `pytest --mps`, `%%mps`, the arguments of `anymps.enable`, the variables that child
+processes inherit and the tables of docs/settings.md are made from these rows. A face fills one object of its class and
+hands that on. A new setting is a field here, and what acts on it.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: RUF009 - `row` makes a field anew at each call
+
+__all__ = [
+    "FACES",
+    "BenchSettings",
+    "FixSettings",
+    "PlanSettings",
+    "PytestSettings",
+    "ReportSettings",
+    "Row",
+    "RunSettings",
+    "Settings",
+    "asked_for",
+    "row_of",
+    "rows",
+    "rows_of",
+    "set_variable",
+    "variable_of",
+]
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from anymps._errors import EnableError
+
+_S = TypeVar("_S", bound="Settings")
+Kind = Literal["flag", "switch", "text", "texts", "word", "integer", "number", "file"]
+"""`flag`: there or not; `switch`: `--x/--no-x`; `word`: one of `words`; `texts`: may be given more than once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One setting, as all faces know it.
+
+    `commands` have it as an option, with the text of `helps` where it means something narrower there. `pytest` is the
+    help of `--mps-FLAG` and of its twin in the configuration file. `enable` and `notebook` say that `anymps.enable` and
+    `%%mps` take it. `inherited`: the variable is set for child processes, which then do the same. `page` is what
+    docs/settings.md says of the variable, else the help.
+    """
+
+    name: str
+    kind: Kind
+    default: Any = None
+    help: str = ""
+    commands: tuple[str, ...] = ()
+    helps: Mapping[str, str] = field(default_factory=dict)
+    option: str = ""
+    short: str = ""
+    metavar: str = ""
+    words: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    shows_default: bool = False
+    hidden: bool = False
+    variable: str = ""
+    key: str = ""
+    pytest: str = ""
+    enable: bool = False
+    notebook: bool = False
+    inherited: bool = False
+    page: str = ""
+
+    @property
+    def flag(self) -> str:
+        """As commands have it: `--cuda-as-mps`, `--no-children`."""
+        return "--" + (self.option or self.name.replace("_", "-"))
+
+    @property
+    def pytest_flag(self) -> str:
+        """As `pytest --mps` has it; with underscores and without its hyphens before, it is the configuration file's."""
+        return self.flag.replace("--", "--mps-")
+
+
+def row(kind: Kind, default: Any = None, help: str = "", **rest: Any) -> Any:
+    """A field of `Settings` with all that `Row` says of it."""
+    return field(default=default, metadata={"kind": kind, "default": default, "help": help, **rest})
+
+
+_DEVICE: Final = ("run", "bench", "fix")
+_JUDGED: Final = ("run", "report")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What several faces take. What is None was not asked for; the environment, or the project, may say more."""
+
+    mac: str | None = row(
+        "text", help='The Mac to act as: "M3 Pro 18GB", "M1 8GB, macOS 14.5".', metavar="MAC", commands=_DEVICE,
+        helps={"bench": "The Mac that the virtual device plays; its speed is not simulated."},
+        pytest="which Mac the virtual device is, such as 'M3 Pro 18GB'",
+        variable="ANYMPS_MAC", key="mac", enable=True, notebook=True, inherited=True,
+        page="the Mac, where the command line names none; goes before `pyproject.toml`. Without any of them it is an "
+        "M3 Pro with 18 GB",
+    )  # fmt: skip
+    torch: str = row(
+        "text", "", "Predict times for this release, such as 2.11; the calls are those that the installed one makes.",
+        metavar="RELEASE", commands=("run", "bench", "plan"),
+    )  # fmt: skip
+    substrate: str | None = row(
+        "word", help="Where tensors live and are computed: host, this machine's CPU (the default), or cuda, an NVIDIA "
+        "card (ANYMPS_SUBSTRATE).", words=("host", "cuda"), commands=_DEVICE,
+        pytest="where tensors live and are computed: host, this machine's CPU (the default), or cuda, an NVIDIA card",
+        variable="ANYMPS_SUBSTRATE", key="substrate", enable=True, notebook=True, inherited=True,
+        page="`host` (the default), where this machine's CPU computes, or `cuda`, where an NVIDIA card does",
+    )  # fmt: skip
+    require: str | None = row(
+        "word", help="Run only on an Apple GPU, or only on the virtual device.", words=("real", "virtual"),
+        commands=("run",), pytest="end unless the device is of this kind: real (a Mac's own) or virtual", enable=True,
+    )  # fmt: skip
+    fallback: bool | None = row(
+        "switch", help="Run operators without an MPS kernel on the CPU, or raise (PYTORCH_ENABLE_MPS_FALLBACK). "
+        "Default: what the environment says.", commands=(*_DEVICE, "plan"),
+        pytest="PYTORCH_ENABLE_MPS_FALLBACK, on or off", variable="PYTORCH_ENABLE_MPS_FALLBACK", enable=True,
+        inherited=True, page="as on a Mac: operators without an MPS kernel run on the CPU",
+    )  # fmt: skip
+    kernels: str | None = row(
+        "word", help="Compute on this machine's CPU, or with PyTorch's own Metal kernels where their launches are "
+        "known, after `anymps kernels add` (ANYMPS_KERNELS).", words=("cpu", "real"), commands=("run",),
+        pytest="real: PyTorch's own kernels compute what their launches are known for",
+        variable="ANYMPS_KERNELS", enable=True, inherited=True,
+        page="PyTorch's own kernels compute what their launches are known for ([Kernels]"
+        "(kernels.md#running-programs-on-them))",
+    )  # fmt: skip
+    cuda_as_mps: bool | None = row(
+        "flag", help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
+        commands=("run", "plan", "fix"), pytest="mps answers for CUDA: torch.cuda, .cuda() and 'cuda'",
+        variable="ANYMPS_CUDA_AS_MPS", enable=True, notebook=True, inherited=True, page="mps answers for CUDA "
+        "([CUDA](cuda.md))",
+    )  # fmt: skip
+    alone: bool = row(
+        "flag", False, "Run one process of a script that needs several: NCCL and its transfers are skipped and "
+        "reported (ANYMPS_ALONE=1).", commands=("run",), variable="ANYMPS_ALONE", inherited=True,
+        page="a script for many GPUs runs as the only process of its group ([CUDA](cuda.md#a-script-for-many-gpus))",
+    )  # fmt: skip
+    check_shaders: bool = row(
+        "flag", False, "Look for races, accesses outside of buffers and the like in Metal kernels, slowly "
+        "(ANYMPS_CHECK_SHADERS=1).", commands=("run",),
+        pytest="a test fails if a Metal kernel has a race, or touches what is not its own",
+        variable="ANYMPS_CHECK_SHADERS", inherited=True,
+        page="Metal kernels are watched for races, accesses outside of buffers and the like ([Checking kernels]"
+        "(metal.md#checking-kernels))",
+    )  # fmt: skip
+    strict_copies: bool = row(
+        "flag", False, "Let copies to the CPU with non_blocking=True arrive no sooner than the next wait "
+        "(ANYMPS_STRICT_COPIES=1).", commands=("run",), variable="ANYMPS_STRICT_COPIES", inherited=True,
+        page="copies to the CPU with `non_blocking=True` arrive at the next wait only",
+    )  # fmt: skip
+    start_method: str | None = row(
+        "word", help="How DataLoader workers and other processes start, where the script does not choose. Default: "
+        "spawn, as on macOS (ANYMPS_START_METHOD).", words=("spawn", "fork", "forkserver"), commands=("run",),
+        variable="ANYMPS_START_METHOD", enable=True, inherited=True,
+        page="how workers and other processes start where the script does not choose: `spawn` (the default, as on "
+        "macOS), `fork`, `forkserver`, or `system`, which changes nothing",
+    )  # fmt: skip
+    fail_on: str | None = row(
+        "word", help="Exit with 3 if there are findings of this severity or above.",
+        words=("error", "warning", "info", "never"), commands=_JUDGED, key="fail-on",
+    )  # fmt: skip
+    baseline: Path | None = row(
+        "file", help="Leave out the findings that this file knows.", commands=_JUDGED, key="baseline",
+        pytest="the lines that are known to wait or to run on the CPU: no others may",
+    )  # fmt: skip
+    write_baseline: bool = row("flag", False, "Write this run's findings to the baseline, as known.", commands=_JUDGED)
+    allow_unused: bool = row(
+        "flag", False, "Exit with 0 even if nothing ran on mps.", commands=("run",),
+        pytest="a session in which nothing ran on mps may pass",
+    )  # fmt: skip
+    reports: tuple[str, ...] = row(
+        "texts", (), "Write a report of this form (terminal, html, markdown, trace, json, sarif, github, junit) to "
+        "this file, - for standard output. May be given more than once.", option="report", metavar="FORM=FILE",
+        commands=("run",), pytest="write a report of the session, such as html=mps.html (forms as in anymps report); "
+        "may be given several times",
+    )  # fmt: skip
+    root: str | None = row(
+        "text", help="Make paths in sarif and github relative to this directory, such as the checkout. Default: the "
+        "run's.", metavar="DIRECTORY", commands=_JUDGED,
+    )  # fmt: skip
+
+    def device(self) -> dict[str, Any]:
+        """The arguments of `anymps.enable`."""
+        return {row.name: getattr(self, row.name) for row in rows() if row.enable}
+
+    def filled(self: _S, project: object) -> _S:
+        """With what the project says of the device, where neither the user nor the environment says anything."""
+        names = [row.name for row in rows() if row.enable and row.key and not os.environ.get(row.variable)]
+        said: dict[str, Any] = {name: getattr(project, name) or None for name in names if getattr(self, name) is None}
+        return replace(self, **said)
+
+    def hand_on(self) -> None:
+        """Set the variables of what is switched on here and is no argument of `anymps.enable`, which sets its own."""
+        for row in rows():
+            if row.inherited and not row.enable and getattr(self, row.name):
+                set_variable(row.name, True)
+
+
+@dataclass(frozen=True)
+class RunSettings(Settings):
+    """Of `anymps run`."""
+
+    record: Path | None = row("file", help="Keep the recording in this file.")
+    source: str | None = row(
+        "word", help="How operators are recorded: by the virtual device, or by an observer, as on a real Mac. Default: "
+        "the best that the device has.", words=("native", "observer"),
+    )  # fmt: skip
+    children: bool = row(
+        "flag", True, "Do not give processes that the script starts the device, and do not record them.",
+        option="no-children",
+    )  # fmt: skip
+    steps: tuple[int, int] | None = row(
+        "text", help="Record a part of a long run: 10:30 begins after 10 steps of the optimizer and ends after 30.",
+        metavar="FIRST:LAST",
+    )  # fmt: skip
+    live: bool = row(
+        "flag", False, "Show steps, waits and memory while the script runs, and write the pages of --report html=FILE "
+        "meanwhile.",
+    )  # fmt: skip
+    verbose: bool = row("flag", False, "Show the full report at the end, not the short one.", short="-v")
+    arguments: bool = row(
+        "flag", True, "Leave the script's arguments out of the recording and the reports.", option="no-arguments"
+    )
+    report: bool = row("flag", True, "Show no report at the end.", option="no-report")
+    report_to: Path | None = row(
+        "file", help="Write the whole report to this file: .html, .json, .md or .sarif, else text."
+    )
+
+
+@dataclass(frozen=True)
+class ReportSettings(Settings):
+    """Of `anymps report`."""
+
+    form: str = row(
+        "word", "terminal", "The form of the report.", option="format",
+        words=("terminal", "html", "markdown", "trace", "json", "sarif", "github", "junit"),
+    )  # fmt: skip
+    output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
+
+
+@dataclass(frozen=True)
+class BenchSettings(Settings):
+    """Of `anymps bench`."""
+
+    devices: str | None = row(
+        "text", help="For a function: where, as mps (the default) or cpu,mps to compare. A script chooses its own.",
+        option="device", metavar="DEVICES",
+    )  # fmt: skip
+    warmup: int = row("integer", 3, "Calls or steps that do not count.", least=1, shows_default=True)
+    repeat: int = row("integer", 20, "Runs or steps that count.", least=1, shows_default=True)
+    min_time: float = row(
+        "number", 0.5, "For a function: repeat until the runs took this many seconds.", least=0, shows_default=True
+    )
+    calls: int = row("integer", 1, "For a function: calls in one run.", least=1, shows_default=True)
+    predict: bool = row(
+        "switch", True, "Record a few more steps or calls on mps, and say beside the times what was predicted for them."
+    )
+    json: bool = row("flag", False, "Print everything as JSON; times in nanoseconds.")
+    markdown: bool = row("flag", False, "Print everything as Markdown.")
+    calibrate: bool = row("flag", False, "Time this Mac, and predict times by that from now on.")
+    out: Path | None = row("file", help="With --calibrate: write the timings there, as CSV.")
+    calibrate_virtual: str | None = row("text", metavar="MAC", hidden=True)  # for tests: its times are no Mac's
+
+    @property
+    def form(self) -> str | None:
+        """What the result is printed as: `json`, `markdown`, or None for text."""
+        return "json" if self.json else "markdown" if self.markdown else None
+
+
+@dataclass(frozen=True)
+class PlanSettings(Settings):
+    """Of `anymps plan`."""
+
+    macs: tuple[str, ...] = row(
+        "texts", (), 'Only this Mac: "M3 Pro 18GB"; given more than once, these. Without it, one Mac of each memory '
+        "size.", option="mac", metavar="MAC",
+    )  # fmt: skip
+    against: str | None = row(
+        "text", help='Your own Mac: how many times as fast the others are ("M1 16GB"), with an interval of its own.',
+        metavar="MAC",
+    )  # fmt: skip
+    what_if: tuple[str, ...] = row(
+        "texts", (), "Try a change without editing the script: batch=8, sequence=512, accumulate=4, bf16, fp16, "
+        "checkpoint, fused, unfused, sgd, adam, adamw, adam8bit, adamw8bit; several at once with commas; may be given "
+        "more than once.", metavar="CHANGES",
+    )  # fmt: skip
+    larger: bool = row("switch", True, "Measure twice the batch, too, which tells the largest one.")
+    batch: int | None = row("integer", help="The batch size, also for {batch} in the script's arguments.", least=1)
+    sequence: int | None = row("integer", help="The sequence length, also for {sequence} in the arguments.", least=1)
+    steps: int = row("integer", 3, "Optimizer steps to measure.", least=1, most=1000, shows_default=True)
+    seconds: float = row("number", 300, "How long one measurement may take.", least=1, shows_default=True)
+    allow_writes: bool = row(
+        "flag", False, "Let the script write its files; otherwise they are dropped after the plan."
+    )
+    report_to: Path | None = row("file", help="Write all of the plan to this file: .html, .md, .json, else text.")
+    verbose: bool = row("flag", False, "Show all that the plan knows, not only which Mac.", short="-v")
+
+
+@dataclass(frozen=True)
+class FixSettings(Settings):
+    """Of `anymps fix`."""
+
+    write: bool = row("flag", False, "Apply the patch.")
+    force: bool = row("flag", False, "With --write: change files even if their present state is not committed to git.")
+    seconds: float = row("number", 600, "How long one run may take.", least=1, shows_default=True)
+    steps: int | None = row(
+        "integer", help="End each run after so many steps of the optimizer.  [default: to its end]", least=1
+    )
+    runs: int = row(
+        "integer", 3, "Time for all runs together, in times of one run of the script.", least=2, shows_default=True
+    )
+    unproved: bool = row("flag", False, "Also change lines to which the run did not come.")
+
+
+@dataclass(frozen=True)
+class PytestSettings(Settings):
+    """Of `pytest --mps`; `reports_from` is the folder that the files of `reports` are named from."""
+
+    fail_on_fallback: bool = row("flag", False, pytest="a test fails if an operator runs on the CPU unmarked")
+    default_device: bool = row("flag", False, pytest="torch.set_default_device('mps') around each test")
+    manifest: Path | None = row("file", pytest="the tests that are expected to fail, and how; all others must pass")
+    update_manifest: bool = row("flag", False, pytest="write how the tests of this run end to the manifest")
+    rerun: bool = row(
+        "flag", True, pytest="an update runs failing tests again without mps, and leaves out what fails there, too"
+    )
+    update_baseline: bool = row("flag", False, pytest="write the lines of this run to the baseline")
+    recording: Path | None = row("file", pytest="keep the recording of the session (anymps report FILE)")
+    reports_from: Path = Path()
+
+
+FACES: Final[Mapping[str, type[Settings]]] = {
+    "run": RunSettings,
+    "report": ReportSettings,
+    "bench": BenchSettings,
+    "plan": PlanSettings,
+    "fix": FixSettings,
+    "pytest": PytestSettings,
+}
+"""The commands, and pytest, with the class of what each takes."""
+
+_ELSEWHERE: Final = (
+    Row(name="disable", kind="texts", key="disable"),
+    Row(name="per_file_disable", kind="texts", key="per-file-disable"),
+    Row(name="severity", kind="texts", key="severity"),
+)
+"""What only a project's pyproject.toml says."""
+
+
+def rows(of: type[Settings] = Settings) -> tuple[Row, ...]:
+    """The rows of a class, in the order of their fields."""
+    return tuple(Row(name=it.name, **it.metadata) for it in fields(of) if it.metadata)
+
+
+def rows_of(face: str) -> tuple[Row, ...]:
+    """The rows that a command, or `pytest`, takes: of those that are shared what names it, and all its own."""
+    shared = {row.name for row in rows()}
+    return tuple(
+        row
+        for row in rows(FACES[face])
+        if row.name not in shared or (row.pytest if face == "pytest" else face in row.commands)
+    )
+
+
+def row_of(name: str) -> Row:
+    """A row that several faces share, by its name."""
+    return next(row for row in rows() if row.name == name)
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a shared setting."""
+    return row_of(name).variable
+
+
+def asked_for(name: str, given: Any = None) -> Any:
+    """What `given` asks for, which child processes inherit, else the variable; None where neither says anything.
+
+    Of a flag, the variable's 0 is None: it says no more than no variable. Raises EnableError for another text.
+    """
+    found = row_of(name)
+    if given is not None:
+        set_variable(name, given)
+        return given
+    text = os.environ.get(found.variable, "").strip()
+    words = found.words or ("1", "0")
+    if text and text not in words:
+        raise EnableError(f"anymps: {found.variable}={text!r} must be {' or '.join(words)}")
+    return (text or None) if found.words else (True if text == "1" else None)
+
+
+def set_variable(name: str, value: Any) -> None:
+    """Have this process and its children find a setting in the environment."""
+    os.environ[variable_of(name)] = str(int(value)) if isinstance(value, bool) else str(value)

@@ -1,0 +1,113 @@
+"""The options of a command, made from the rows of its settings; the command is given one object of them."""
+
+from __future__ import annotations
+
+__all__ = ["takes"]
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import click
+
+from anymps._errors import CostError, UsageError
+from anymps._settings import FACES, Row, rows_of
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def takes(command: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Add the options of a command; its function is given their values first of all, as one object of `FACES`."""
+    rows = rows_of(command)
+
+    def decorate(function: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def called(**given: Any) -> int:
+            values = {row.name: given.pop(row.name) for row in rows}
+            return function(FACES[command](**values), **given)
+
+        for row in reversed(rows):
+            called = _option(row, command)(called)
+        return called
+
+    return decorate
+
+
+def _option(row: Row, command: str) -> Callable[[_F], _F]:
+    """One option, without help where it is hidden."""
+    names = [row.name, *([row.short] if row.short else [])]
+    words: dict[str, Any] = {"default": row.default, "show_default": row.shows_default, "hidden": row.hidden}
+    words["help"] = row.helps.get(command, row.help) or None
+    words["callback"] = _READ.get((command, row.name)) or _READ.get(("", row.name))
+    if row.kind == "flag":
+        words |= {"is_flag": True, "flag_value": row.default is not True}
+    elif row.kind == "texts":
+        words |= {"multiple": True, "metavar": row.metavar}
+    elif row.kind == "word":
+        words["type"] = click.Choice(row.words)
+    elif row.kind == "file":
+        words |= {"type": click.Path(path_type=_path()), "metavar": "FILE"}
+    elif row.kind == "integer":
+        words["type"] = click.IntRange(_whole(row.least), _whole(row.most))
+    elif row.kind == "number":
+        words["type"] = click.FloatRange(row.least, row.most)
+    elif row.kind == "text":
+        words["metavar"] = row.metavar
+    flag = f"{row.flag}/{row.flag.replace('--', '--no-', 1)}" if row.kind == "switch" else row.flag
+    return click.option(flag, *names, **words)
+
+
+def _path() -> Any:
+    from pathlib import Path
+
+    return Path
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+def _release(_: click.Context, __: click.Parameter, text: str) -> str:
+    """The release, empty for none. Raises UsageError, in one line, for a text that is none."""
+    from anymps.cost import check_release
+
+    try:
+        return check_release(text) if text else ""
+    except CostError as error:
+        raise UsageError(f"--torch: {str(error).removeprefix('anymps: ')}") from None
+
+
+def _steps(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    """`10:30`, or `:30` from the beginning on."""
+    if text is None:
+        return None
+    first, mark, last = text.partition(":")
+    if not (mark and last.isdecimal() and (first.isdecimal() or not first) and int(first or 0) < int(last)):
+        raise click.BadParameter(f"{text!r} names no steps: write FIRST:LAST, such as 10:30")
+    return int(first or 0), int(last)
+
+
+def _reports(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """As they were given. Raises BadParameter for a form that there is not, or a report without a file."""
+    from anymps.report import Output
+
+    try:
+        for text in texts:
+            Output.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return texts
+
+
+def _root(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    return None if text is None else os.path.realpath(text)
+
+
+_READ: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
+    ("", "torch"): _release,
+    ("", "reports"): _reports,
+    ("", "root"): _root,
+    ("run", "steps"): _steps,
+}
+"""What reads a text, by command (empty: every one) and setting."""
