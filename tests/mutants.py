@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
     "cost": ("cost", "cost_ratio", "cost_walk"),
     "findings": ("findings*", "wait_*", "rounds", "many_sizes"),
-    "forecast": ("forecast",),
+    "forecast": ("forecast*", "findings_prices", "report_timeline"),
     "plan": ("plan", "plan_batches", "plan_choice", "plan_times"),
     "record": ("recording_store", "recording_queries", "recording_timeline", "recording_names", "recording_packed"),
     "rules": ("rules_*", "coverage"),

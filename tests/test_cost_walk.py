@@ -133,6 +133,14 @@ def test_a_fallback_that_was_not_seen_is_estimated_or_left_out() -> None:
     assert step.left_out == (("aten::linalg_svd runs on the CPU, and its time was not seen", 1),)
 
 
+@pytest.mark.parametrize(("predicted", "covered"), [(9, True), (8, False)])
+def test_a_step_is_told_where_nine_of_ten_calls_have_a_time(predicted: int, covered: bool) -> None:
+    """With fewer the rest could be most of it."""
+    unknown = OperatorCall("aten::linalg_svd", (SIDE,), (SIDE,))
+    step = walked(*kernels(SMALL, predicted), *kernels(unknown, 10 - predicted))
+    assert (step.calls, step.predicted, step.covered) == (10, predicted, covered)
+
+
 def test_a_loader_binds_a_step() -> None:
     """40 ms for a batch; a faster CPU takes less."""
     calls = (Happening("batch", work=40e-3, part="batch"), *kernels(LARGE, 2))

@@ -69,6 +69,21 @@ def train(steps: int = 3) -> RecordingBuilder:
     return builder
 
 
+def test_a_call_that_outlasts_its_step_counts_up_to_its_end() -> None:
+    """As one does that a thread makes: its time behind the step's end is not the step's."""
+    builder = RecordingBuilder(meta={"script": "train.py"})
+    line = builder.site("train.py", 10)
+    for start in (0, 100):
+        builder.entry(ADD, start_ns=start + 10, duration_ns=70, phase=Phase.FORWARD, site=line)
+        builder.entry(ADD, start_ns=start + 60, duration_ns=90, phase=Phase.BACKWARD, site=line)
+        builder.entry(ADD, start_ns=start + 85, duration_ns=5, phase=Phase.OPTIMIZER, site=line)
+        builder.end_step(start + 100)
+    table = builder.close().step_table()
+    for shares in (table.first, table.mean):
+        times = {share.phase: share.time_ns for share in shares if share.time_ns}
+        assert times == {Phase.FORWARD: 80, Phase.BACKWARD: 20}
+
+
 def test_step_table_shares_out_the_wall_clock() -> None:
     """Counts, bytes and time of every phase; the time before an entry is its phase's, overlap is counted once."""
     table = train().close().step_table()

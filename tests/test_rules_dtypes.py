@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.rules import refused_dtype, widened_dtypes
+from anymps.rules import SCALAR_TYPES, refused_dtype, widened_dtypes
+from anymps.rules._dtypes import _known
 
 RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 
@@ -49,3 +50,15 @@ def test_refused_in_2_11_alone(operator: str, dtype: str, text: str) -> None:
 def test_widened_by_release(operator: str, dtype: str, releases: str) -> None:
     """Computed on MPS, not on the CPU."""
     assert [release for release in RELEASES if dtype in widened_dtypes(operator, release)] == releases.split()
+
+
+@pytest.mark.parametrize(
+    ("release", "refused", "widened"),
+    [("2.11", 91, 199), ("2.12", 77, 203), ("2.13", 62, 190), ("2.14", 48, 178), ("2.15", 48, 150)],
+)
+def test_how_much_each_release_refuses_and_widens(release: str, refused: int, widened: int) -> None:
+    """Pairs of operator and dtype: a row that is lost, or has another dtype or release, changes a number."""
+    assert (
+        sum(refused_dtype(name, dtype, release) is not None for name in _known() for dtype in SCALAR_TYPES) == refused
+    )
+    assert sum(len(widened_dtypes(name, release)) for name in _known()) == widened
