@@ -22,7 +22,7 @@ import anymps
 from anymps.device import default_device
 from anymps.record import Direction, Fate, Phase, Recording, RefusalKind, Wait
 from anymps.rules import device_check
-from processes import ENABLE, run_python
+from processes import ENABLE, run_python, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -731,7 +731,7 @@ def test_without_the_device_it_is_refused() -> None:
         except anymps.EnableError as error:
             print(error)
     """
-    assert run_python(code).lines == ["anymps: nothing to record yet; call anymps.enable() first"]
+    assert run_with_torch(code).lines == ["anymps: nothing to record yet; call anymps.enable() first"]
 
 
 def test_a_killed_run_keeps_what_was_flushed(tmp_path: Path) -> None:
@@ -747,7 +747,7 @@ def test_a_killed_run_keeps_what_was_flushed(tmp_path: Path) -> None:
             capture.flush()
             os.kill(os.getpid(), signal.SIGKILL)
     """
-    assert run_python(code).status == -9
+    assert run_with_torch(code).status == -9
     recording = Recording.open(path)
     assert not recording.complete
     assert {use.name: use.count for use in recording.operators()}["aten::add.Tensor"] == 50
@@ -768,7 +768,7 @@ def test_a_forked_child_leaves_the_file_alone(tmp_path: Path) -> None:
             print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
             torch.ones(2, device="mps") + 1
     """
-    assert run_python(code).lines == ["7"]
+    assert run_with_torch(code).lines == ["7"]
     recording = Recording.open(path)
     assert recording.complete
     assert {use.name: use.count for use in recording.operators()}["aten::add.Tensor"] == 2

@@ -23,7 +23,7 @@ from anymps.device._real_mac import mac_named
 from anymps.mac import parse_mac
 from anymps.record import Phase, RefusalKind, Wait
 from anymps.rules.texts import SAME_GPU_CHECKS, float64_allocation, missing_operator, out_of_memory, tensor_on_cpu
-from processes import run_python
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -299,7 +299,7 @@ def test_the_compiler_is_not_imported() -> None:
         torch.ones(2, device="mps") + 1
     print("torch._dynamo" in sys.modules)
     """
-    assert run_python(code).lines[-1] == "False"
+    assert run_with_torch(code).lines[-1] == "False"
 
 
 def test_a_recording_without_a_device_of_ours() -> None:
@@ -319,7 +319,7 @@ def test_a_recording_without_a_device_of_ours() -> None:
     print(raised, torch.backends.mps.is_available(), recording.meta["source"], recording.meta["virtual"])
     print([use.name for use in recording.operators()], recording.memory_story.allocations)
     """
-    first, second = run_python(code).lines
+    first, second = run_with_torch(code).lines
     assert first == "NotImplementedError False observer False"
     assert second == "['aten::empty.memory_format'] ()"
 
@@ -335,7 +335,7 @@ def test_only_the_virtual_device_tells_of_itself() -> None:
     except anymps.EnableError as error:
         print(error)
     """
-    assert run_python(code).lines == [
+    assert run_with_torch(code).lines == [
         "anymps: source='native' needs the virtual device; a Mac's own is recorded by 'observer'"
     ]
 
@@ -354,7 +354,7 @@ def test_a_mac_without_a_compiler_is_told_how_to_get_one(tmp_path: Path) -> None
     except anymps.BuildError as error:
         print(error)
     """
-    assert run_python(code, {"ANYMPS_CACHE_DIR": str(tmp_path)}).lines == [
+    assert run_with_torch(code, {"ANYMPS_CACHE_DIR": str(tmp_path)}).lines == [
         "no C++ compiler was found to build the native core with: install the command line tools (xcode-select "
         "--install), or name a compiler in CXX"
     ]

@@ -16,7 +16,7 @@ from torch import nn
 import anymps
 from anymps.findings import Finding, find
 from anymps.record import Phase, Recording
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
@@ -239,7 +239,7 @@ def test_a_refusal_in_a_package_names_the_call(source: str, tmp_path: Path) -> N
 
 def test_operators_of_torchvision() -> None:
     """Those with a kernel in torchvision's wheels for macOS run on mps, nms with a wait inside; others are missing."""
-    answer = run_python(
+    answer = run_with_torch(
         ENABLE
         + """
 import anymps

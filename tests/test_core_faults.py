@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from processes import MAC, run_python
+from processes import MAC, run_with_torch
 
 PLANTED = f"""\
 import torch
@@ -27,7 +27,7 @@ except RuntimeError as error:
 
 def test_a_failed_assertion_is_ours() -> None:
     """The text says that it is a bug of anymps, not of PyTorch, and keeps what failed."""
-    text = "\n".join(run_python(PLANTED).lines)
+    text = "\n".join(run_with_torch(PLANTED).lines)
     assert text.startswith(
         "anymps: an assertion of its native core failed. This is a bug of anymps, not of PyTorch or of your code. "
         "Please report it to anymps, with this text and the output of `anymps doctor`: "

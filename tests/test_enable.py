@@ -1,4 +1,4 @@
-"""Switching the device on: what it refuses, says and leaves alone. Every test runs in a fresh process."""
+"""Switching the device on: what it refuses, says and leaves alone. Every test runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 from anymps.rules import NEWEST, OLDEST, SUPPORTED
-from processes import run_python
+from processes import run_python, run_with_torch
 
 BANNER = "anymps: VIRTUAL mps device: {mac}, torch {torch}, computed on this machine's CPU; not a real Mac\n"
 
 
 def last_line(code: str, env: dict[str, str] | None = None) -> str:
     """The last line of what a script prints that must succeed."""
-    return run_python(code, env).lines[-1]
+    return run_with_torch(code, env).lines[-1]
 
 
 def test_import_needs_no_torch() -> None:
     """`import anymps` leaves torch alone, so that the doctor works without it."""
-    assert last_line("import sys, anymps\nprint('torch' in sys.modules)") == "False"
+    assert run_python("import sys, anymps\nprint('torch' in sys.modules)").lines == ["False"]
 
 
 def test_banner_is_one_line_on_stderr() -> None:
     """The device says once, on stderr, that it is virtual and which Mac it plays; stdout stays the script's."""
-    result = run_python("import anymps, torch\nanymps.enable('M2 8GB')\nanymps.enable()\nprint(torch.__version__)")
+    result = run_with_torch("import anymps, torch\nanymps.enable('M2 8GB')\nanymps.enable()\nprint(torch.__version__)")
     assert result.status == 0
     assert result.err == BANNER.format(mac="M2 8GB", torch=result.out.strip())
 
@@ -79,7 +79,7 @@ def test_another_mac_needs_another_process() -> None:
 @pytest.mark.parametrize(("first", "asked"), [("'host'", "shape"), ("None", "shape"), ("'shape'", "host")])
 def test_another_substrate_needs_another_process(first: str, asked: str) -> None:
     """Tensors that are there cannot lose their values, or get some; who names no substrate takes the one that is on."""
-    run = run_python(f"""
+    run = run_with_torch(f"""
         import anymps
         anymps.enable(substrate={first}, quiet=True)
         anymps.enable()
@@ -109,7 +109,7 @@ def test_fallback_is_decided_once() -> None:
         except anymps.EnableError as error:
             print(error)
     """
-    assert run_python(code).lines == [
+    assert run_with_torch(code).lines == [
         "still off",
         "anymps: the CPU fallback was decided when the device was switched on, as on a Mac; "
         "set PYTORCH_ENABLE_MPS_FALLBACK or enable(fallback=...) before",
@@ -236,7 +236,7 @@ def test_a_child_with_another_home_uses_the_same_core(tmp_path: Path) -> None:
         ask = "from anymps.device import cache_directory, is_built; print(cache_directory(), is_built())"
         subprocess.run([sys.executable, "-c", ask], env={{**os.environ, **home}}, check=True)
     """
-    before, after = run_python(code).lines
+    before, after = run_with_torch(code).lines
     assert after == f"{before} True"
 
 
@@ -286,7 +286,7 @@ def test_process_ends_cleanly_after_a_backward() -> None:
         anymps.enable("M2 8GB")
         torch.nn.Linear(2, 1).to("mps")(torch.ones(1, 2, device="mps")).sum().backward()
     """
-    assert [run_python(code).status for _ in range(5)] == [0] * 5
+    assert [run(code).status for run in (run_python, *[run_with_torch] * 4)] == [0] * 5
 
 
 def test_a_real_device_computes_by_itself() -> None:
@@ -302,7 +302,7 @@ def test_a_real_device_computes_by_itself() -> None:
             except anymps.EnableError as error:
                 print(error)
     """
-    assert run_python(code).lines == [
+    assert run_with_torch(code).lines == [
         "anymps: a plan needs the virtual device, and this Mac has a real one",
         "anymps: substrate='elsewhere' needs the virtual device, and this Mac has a real one",
     ]

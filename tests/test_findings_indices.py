@@ -6,7 +6,7 @@ import pytest
 
 from anymps.findings import Finding, find
 from anymps.record import RecordingBuilder
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 LIBRARY = "/opt/lib/python3.11/site-packages/trainer/loop.py"
 
@@ -70,7 +70,7 @@ print([(wait.wait.label, wait.count) for wait in recording.waits()])
 text = " ".join(render_terminal(recording, find(recording), width=100).split())
 print("Copies to the device wait too; the findings tell how to do without:" in text)
 """
-    assert run_python(ENABLE + script).lines == ["[('copy to mps', 20)]", "True"]
+    assert run_with_torch(ENABLE + script).lines == ["[('copy to mps', 20)]", "True"]
 
 
 def test_indices_on_the_device() -> None:
@@ -88,4 +88,4 @@ for source in ("native", "observer"):
     print(source, [(finding.id, finding.count) for finding in find(capture.recording)])
 """
     expected = "[('MPS408', 20), ('MPS408', 20)]"
-    assert run_python(ENABLE + script).lines == [f"native {expected}", f"observer {expected}"]
+    assert run_with_torch(ENABLE + script).lines == [f"native {expected}", f"observer {expected}"]

@@ -9,7 +9,7 @@ import pytest
 from anymps.findings import Finding, find
 from anymps.record import Phase, Recording, RecordingBuilder, RefusalKind, Role
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK
-from processes import ENABLE, run_command, run_python
+from processes import ENABLE, run_command, run_with_torch
 
 GIB, MIB = 1 << 30, 1 << 20
 FILE = "/p/train.py"
@@ -315,4 +315,4 @@ for keep in (lambda loss: loss, torch.Tensor.detach):
 
 def test_a_real_loss_added_up_with_its_graph() -> None:
     """MPS505 on the device: a second loss that is added up without a backward; not if it is detached."""
-    assert run_python(ENABLE + TRAINING).lines == ["[('MPS505', True)]", "[]"]
+    assert run_with_torch(ENABLE + TRAINING).lines == ["[('MPS505', True)]", "[]"]

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import anymps
 from anymps.record import Noted, Recording
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -413,7 +413,7 @@ def test_scripts_without_a_guard(call: str, expected: str | None, tmp_path: Path
         expected = "True ''"
     script.write_text(text)
     code = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
-    answer = run_python(code, {"ANYMPS_START_METHOD": "fork"})
+    answer = run_with_torch(code, {"ANYMPS_START_METHOD": "fork"})
     assert answer.lines[-1] == expected
 
 

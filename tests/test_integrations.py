@@ -9,7 +9,7 @@ import torch
 
 from anymps.integrations import Steps, steps
 from anymps.record import Recording
-from processes import run_python
+from processes import run_with_torch
 
 NAMES = (
     "errors", "warnings", "needless_waits_per_step", "operators_on_mps_per_step", "operators_on_cpu_per_step",
@@ -87,7 +87,7 @@ def test_a_report_that_cannot_be_written(tmp_path: Path, capfd: pytest.CaptureFi
 
 def test_without_a_device() -> None:
     """On a machine whose mps was not switched on the loop runs, and one line says so."""
-    ran = run_python(
+    ran = run_with_torch(
         """
         import anymps.integrations
         with anymps.integrations.steps():
@@ -107,7 +107,7 @@ def test_without_a_device() -> None:
 )
 def test_without_the_library(name: str, hidden: tuple[str, ...], line: str) -> None:
     """The error is one line that says what to install; the rest of the package works."""
-    ran = run_python(
+    ran = run_with_torch(
         f"""
         import sys
         sys.modules.update(dict.fromkeys({hidden}))

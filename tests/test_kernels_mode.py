@@ -12,7 +12,7 @@ from anymps._cache import cache_home
 from anymps.report import RealShare, render_summary, render_terminal
 from anymps.report._real_kernels import real_object, real_share
 from kernel_files import bitcode, metallib, module
-from processes import MAC, Result, run_command, run_python
+from processes import MAC, Result, run_command, run_with_torch
 from recordings import training
 
 RELEASE = torch.__version__.partition("+")[0]
@@ -79,7 +79,7 @@ def test_a_described_call_runs_on_the_kernel_and_others_as_always(kernels: dict[
         "print(w.grad.abs().max().item())\n"  # 3 - 2 or 2 - 3, in the order in which they come
         "print(torch.mps.current_allocated_memory() > 0, (x + y).device)\n"
     )
-    result = run_python(code, kernels)
+    result = run_with_torch(code, kernels)
     assert result.err == (
         f"anymps: VIRTUAL mps device: {MAC}, torch {torch.__version__}, computed on this machine's CPU and by "
         "PyTorch's own kernels; not a real Mac\n"
@@ -113,7 +113,7 @@ def test_later_calls_of_a_signature_are_not_described_again(cache: Path) -> None
         "print([name.removeprefix('aten::') for name in asked])\n"
         "print(dict(real_calls()))\n"
     )
-    assert run_python(code, {"ANYMPS_CACHE_DIR": str(cache)}).lines == [
+    assert run_with_torch(code, {"ANYMPS_CACHE_DIR": str(cache)}).lines == [
         "[[4.0, 4.0, 4.0], [2.5, 2.5, 2.5], [1.0, 1.0, 1.0]] [3.0, -4.0]",
         "[3.0, 1.0, -1.0] [-1.0, -1.0, -1.0]",
         "[[-3.0, -3.0, -3.0], [-4.0, -4.0, -4.0]]",
@@ -157,7 +157,7 @@ def test_child_processes_do_the_same(kernels: dict[str, str]) -> None:
         child = "import os, anymps; print(anymps.enable('M1 8GB', kernels='cpu').kernels, os.environ['ANYMPS_KERNELS'])"
         subprocess.run([sys.executable, "-c", child], check=True)
     """
-    assert run_python(code, {**kernels, "ANYMPS_KERNELS": "real"}).lines == ["real", "cpu cpu"]
+    assert run_with_torch(code, {**kernels, "ANYMPS_KERNELS": "real"}).lines == ["real", "cpu cpu"]
 
 
 def test_what_is_refused(cache: Path) -> None:
@@ -175,7 +175,7 @@ def test_what_is_refused(cache: Path) -> None:
         except anymps.EnableError as error:
             print(error)
     """
-    assert run_python(code, {"ANYMPS_CACHE_DIR": str(cache)}).lines == [
+    assert run_with_torch(code, {"ANYMPS_CACHE_DIR": str(cache)}).lines == [
         "False anymps: kernels='metal' must be cpu or real",
         "False anymps: kernels='real' computes, and substrate='shape' computes nothing: choose one",
         f"False the Metal kernels of torch {RELEASE} were not added: anymps kernels add WHEEL, or --download",
@@ -206,7 +206,7 @@ def test_a_mac_of_its_own_needs_no_mode() -> None:
         except anymps.EnableError as error:
             print(error)
     """
-    assert run_python(code).lines == [
+    assert run_with_torch(code).lines == [
         "anymps: kernels='real' is for the virtual device; this Mac runs PyTorch's own kernels anyway"
     ]
 
@@ -279,7 +279,7 @@ def test_a_model_trains_on_real_kernels_and_known_bugs_show() -> None:
         print((torch.zeros(2, device="mps") + table[2]).tolist())
     """
     first = REAL.replace("\n", "\n        ")
-    lines = run_python(f"        {first}{code}{after}").lines
+    lines = run_with_torch(f"        {first}{code}{after}").lines
     assert lines == ["True True", "[1.0, 1.0]" if (2, 12) <= _minor() < (2, 14) else "[3.0, 3.0]"]
 
 
@@ -310,7 +310,7 @@ def test_rows_bags_and_windows_on_real_kernels() -> None:
             print(error)
     """
     first = REAL.replace("\n", "\n        ")
-    assert run_python(f"        {first}{code}").lines == [
+    assert run_with_torch(f"        {first}{code}").lines == [
         "[12, 13, 14, 17, 18, 19, 22, 23, 24]",
         "Index 0 is out of bounds: 6, range 0 to 5",
     ]

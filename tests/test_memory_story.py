@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anymps.record import MemoryStory, Phase, Role, Site
 from anymps.record._memory import Category, Row, tell
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 MODULES = {0: "", 1: "net.a", 2: "net.b"}
 SITES = {
@@ -213,5 +213,5 @@ for category, size in exact.items():
 def test_a_real_training_is_told_to_the_byte() -> None:
     """Parameters, gradients and optimizer state are exactly those of the module and the optimizer."""
     for fused in (False, True):
-        result = run_python(ENABLE + TRAINING.replace("{fused}", str(fused)))
+        result = run_with_torch(ENABLE + TRAINING.replace("{fused}", str(fused)))
         assert result.lines == ["parameters True 0", "gradients True 0", "optimizer state True 0"]

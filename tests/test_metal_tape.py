@@ -12,7 +12,7 @@ import torch
 import anymps
 from anymps.record import Fate
 from metal_shaders import BASICS, library
-from processes import run_python
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -93,5 +93,5 @@ def test_nothing_is_computed_without_values() -> None:
         "library = torch.mps.compile_shader('kernel void f(device float* x) { *(device int*)0 = 1; }')\n"
         "x = torch.zeros(1 << 24, device='mps')\nx = x.sin()\nlibrary.f(x)\nprint(x.shape)\n"
     )
-    result = run_python(code)
+    result = run_with_torch(code)
     assert (result.status, result.out) == (0, "torch.Size([16777216])\n"), result.err

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import run_python
+from processes import run_with_torch
 
 SCRIPT = """
     import torch
@@ -35,7 +35,7 @@ SCRIPT = """
 def told(substrate: str, folder: Path) -> list[tuple[object, ...]]:
     """Each operator with its fate, inputs and outputs, and how often it was called."""
     path = folder / f"{substrate}.anymps"
-    run_python(SCRIPT.format(substrate=substrate, path=str(path)))
+    run_with_torch(SCRIPT.format(substrate=substrate, path=str(path)))
     with closing(sqlite3.connect(path)) as tables, tables:
         return tables.execute(
             "SELECT name, fate, inputs, outputs, sum(count) FROM totals "

@@ -28,7 +28,8 @@ class Warm:
     def __init__(self, environment: Mapping[str, str]) -> None:
         here, there = socket.socketpair()
         with there:
-            command = [sys.executable, __file__, str(there.fileno())]
+            # As text: a recording takes what has a file, and is not anymps', for the program's.
+            command = [sys.executable, "-c", Path(__file__).read_text("utf-8"), str(there.fileno())]
             self._process = subprocess.Popen(
                 command, env=environment, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )

@@ -11,7 +11,7 @@ import torch
 from anymps.rules import version_rules
 from anymps.rules.texts import binding_argument, is_macos_or_newer_warning, without_mps
 from device.compare import text_of
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -123,7 +123,7 @@ def test_what_the_bindings_answer() -> None:
 
 def test_before_enable_nothing_has_changed(virtual_device: torch.device) -> None:
     """Importing anymps alone leaves torch as it is: no mps, torch's own refusals; enabling changes all answers."""
-    lines = run_python(
+    lines = run_with_torch(
         """
 import anymps, torch
 print(torch.backends.mps.is_available(), torch.backends.mps.is_built(), anymps.is_virtual())
@@ -154,7 +154,7 @@ except anymps.EnableError as error:
 
 def test_enabling_after_a_backward_is_refused(virtual_device: torch.device) -> None:
     """The autograd engine takes no device after its first backward: enable says so, in one line."""
-    lines = run_python(
+    lines = run_with_torch(
         """
 import anymps, torch
 torch.ones(1, requires_grad=True).backward()
@@ -174,7 +174,7 @@ print(torch.backends.mps.is_available())
 
 def test_the_banner_says_virtual(virtual_device: torch.device) -> None:
     """enable writes one line to stderr that says VIRTUAL, the Mac and torch's version, and nothing to stdout."""
-    answer = run_python(ENABLE)
+    answer = run_with_torch(ENABLE)
     assert answer.lines == []
     (line,) = [line for line in answer.err.splitlines() if line.startswith("anymps: ")]
     assert "VIRTUAL" in line

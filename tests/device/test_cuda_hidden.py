@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from device.compare import values
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -72,7 +72,7 @@ def test_data_parallel_runs_the_plain_module() -> None:
 
 def test_what_was_asked_before_enable_does_not_stay() -> None:
     """Asking torch.cuda and torch.accelerator first does not freeze their answers."""
-    lines = run_python(
+    lines = run_with_torch(
         """
 import torch
 torch.cuda.is_available(), torch.accelerator.is_available(), torch.backends.mps.is_available()

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from anymps.rules.texts import loader_pin_memory_warning
 from device.compare import assert_same, values
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -92,7 +92,7 @@ def test_a_dataset_on_the_device_works_without_workers() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems only")
 def test_a_forked_child_knows_that_it_is_one() -> None:
     """In a child forked after mps was used, `_mps_is_in_bad_fork()` is True, seeding skips mps, the parent is well."""
-    lines = run_python(
+    lines = run_with_torch(
         ENABLE
         + """
 import os

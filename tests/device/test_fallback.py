@@ -16,7 +16,7 @@ from anymps.rules.texts import (
     view_fallback_warning,
 )
 from device.compare import text_of, values
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -87,7 +87,7 @@ def show(**facts):
 
 def facts(code: str, env: dict[str, str]) -> dict[str, Any]:
     """What a script of its own shows, with `told` and `show` at hand."""
-    found: dict[str, Any] = json.loads(run_python(SCRIPT + ENABLE + code, env).lines[-1])
+    found: dict[str, Any] = json.loads(run_with_torch(SCRIPT + ENABLE + code, env).lines[-1])
     return found
 
 
@@ -116,7 +116,7 @@ show(values=first.values.tolist(), device=str(first.values.device), warned=warne
 
 def test_what_a_fallback_returns_and_writes() -> None:
     """Results go to the first tensor's device, in-place and out= write back, gradients flow, views are copies."""
-    answer = run_python(
+    answer = run_with_torch(
         SCRIPT
         + ENABLE
         + """
@@ -206,7 +206,7 @@ show(warned=warned, missing=missing[0])
 
 def test_a_setting_that_is_no_number_is_refused() -> None:
     """The variable is an integer; anything else stops with one line that says so."""
-    answer = run_python(ENABLE, {"PYTORCH_ENABLE_MPS_FALLBACK": "yes"})
+    answer = run_with_torch(ENABLE, {"PYTORCH_ENABLE_MPS_FALLBACK": "yes"})
     assert answer.status != 0
     if "EnableError" in answer.err:  # a real torch stops in its own words
         assert (

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from anymps.rules import installed_torch, missing_stub, operator_limit
 from device.compare import text_of
-from processes import run_python
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -94,7 +94,7 @@ def test_what_is_within_the_limits_runs() -> None:
 
 def test_convolutions_before_macos_15_1() -> None:
     """On an older macOS no dimension of a convolution's result passes 65536."""
-    run = run_python(
+    run = run_with_torch(
         "import torch, anymps\nanymps.enable(mac='M1 8GB, macOS 14.0')\n"
         "for channels in (65536, 65537):\n"
         "    try:\n"

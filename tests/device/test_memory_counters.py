@@ -10,7 +10,7 @@ import torch
 
 from anymps.rules.texts import invalid_buffer, memory_fraction_error, out_of_memory, watermark_error
 from device.compare import text_of
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -20,7 +20,7 @@ MIB = 1024**2
 
 def facts(code: str, env: dict[str, str] | None = None) -> Any:
     """What a script prints as JSON in its last line."""
-    return json.loads(run_python(ENABLE + "import json\n" + code, env).lines[-1])
+    return json.loads(run_with_torch(ENABLE + "import json\n" + code, env).lines[-1])
 
 
 def test_the_worked_example() -> None:

@@ -24,7 +24,7 @@ from anymps.rules.texts import (
     shared_memory,
 )
 from device.compare import assert_same, text_of, values
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -229,7 +229,7 @@ def test_a_dataset_that_uses_mps_in_forked_workers() -> None:
 @pytest.mark.usefixtures("virtual_device")
 def test_every_use_in_a_forked_child_is_refused() -> None:
     """pytorch/pytorch#178037: a forked child hangs or crashes on a Mac; here each use of mps raises."""
-    lines = run_python(
+    lines = run_with_torch(
         ENABLE
         + """
 import os
@@ -269,7 +269,7 @@ print((x + 1).tolist())
 @pytest.mark.usefixtures("virtual_device")
 def test_a_child_forked_before_the_first_use_may_use_it() -> None:
     """pytorch/pytorch#178037: only a device that was in use does not survive; a fresh one belongs to the child."""
-    lines = run_python(
+    lines = run_with_torch(
         ENABLE
         + """
 import os

@@ -17,7 +17,7 @@ from anymps.rules.texts import (
     watermark_error,
 )
 from device.compare import assert_same, text_of, values
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -29,7 +29,7 @@ def caught(code: str, env: dict[str, str] | None = None) -> str:
     """Type and text of the exception that a script's last line raises, or `passed`."""
     body = "\n".join("    " + line for line in code.splitlines())
     told = "except Exception as error:\n    print(type(error).__name__, error)\n"
-    return run_python(f"{ENABLE}try:\n{body}\n    print('passed')\n{told}", env).lines[-1]
+    return run_with_torch(f"{ENABLE}try:\n{body}\n    print('passed')\n{told}", env).lines[-1]
 
 
 # exchange with other libraries
@@ -150,7 +150,7 @@ def test_inverses_of_a_batch() -> None:
 
 def test_a_view_operator_that_fell_back() -> None:
     """pytorch/pytorch#77764: a view operator without a kernel gives a copy, and says so with a stray 0."""
-    answer = run_python(
+    answer = run_with_torch(
         ENABLE
         + """
 library = torch.library.Library("probe", "DEF")

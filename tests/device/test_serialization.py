@@ -15,7 +15,7 @@ from torch import nn
 from anymps.rules import installed_torch
 from anymps.rules.texts import shared_memory
 from device.compare import assert_same, text_of, values
-from processes import run_python
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -196,7 +196,7 @@ def test_a_file_from_mps_without_the_device() -> None:
     """
     if torch.backends.mps.is_built() and not _virtual():
         pytest.skip("this torch has mps built in")
-    assert ["torch.UntypedStorage(): Storage device not recognized: mps", "cpu"] == run_python(code).lines
+    assert ["torch.UntypedStorage(): Storage device not recognized: mps", "cpu"] == run_with_torch(code).lines
 
 
 def _virtual() -> bool:

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from processes import MAC, Result, run_python
+from processes import MAC, Result, run_with_torch
 
 NO_VALUES = 64
 """Bytes up to which buffers keep their values, where nothing but single numbers shall be computed."""
@@ -41,7 +41,7 @@ def measured(work):
 
 def run(body: str, substrate: str, keep: int | None = None) -> Result:
     """Runs `body` on a substrate in a process of its own."""
-    return run_python(START.replace("SUBSTRATE", substrate).replace("KEEP", repr(keep)) + dedent(body))
+    return run_with_torch(START.replace("SUBSTRATE", substrate).replace("KEEP", repr(keep)) + dedent(body))
 
 
 # Each piece defines a function; what it returns is alive when the memory is read.

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from device.compare import assert_same, values
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")  # hardware may crash with two threads (pytorch issue 197805)
 
@@ -152,7 +152,7 @@ def test_synchronize_and_empty_cache_beside_work() -> None:
 
 def test_the_device_is_switched_on_by_one_of_many_threads() -> None:
     """enable from several threads at once gives one device."""
-    lines = run_python(
+    lines = run_with_torch(
         ENABLE.replace("anymps.enable", "enable = lambda number: anymps.enable")
         + """
 from concurrent.futures import ThreadPoolExecutor

@@ -7,7 +7,7 @@ import torch
 
 from anymps.rules.texts import missing_operator
 from device.compare import assert_same, text_of, values
-from processes import ENABLE, run_python
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -69,7 +69,7 @@ def test_a_kernel_given_later() -> None:
 
 def test_fallback_of_an_operator_that_torch_does_not_know() -> None:
     """With the variable set, one with a CPU kernel runs there and warns; one without any still raises."""
-    answer = run_python(
+    answer = run_with_torch(
         ENABLE
         + """
 import warnings
