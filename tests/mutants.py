@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
-    "cost": ("cost", "cost_ratio", "cost_walk"),
+    "cost": ("cost", "cost_*", "calibration", "calibrate"),
     "findings": ("findings*", "wait_*", "rounds", "many_sizes"),
     "forecast": ("forecast*", "findings_prices", "report_timeline"),
     "plan": ("plan", "plan_batches", "plan_choice", "plan_times"),

@@ -140,6 +140,21 @@ def test_what_tells_nothing_is_refused(change: dict[str, object], why: str) -> N
     assert refusal(good._replace(**change), MAC, TORCH, shipped()) == why
 
 
+@pytest.mark.parametrize(
+    ("factor", "why"),
+    [
+        (19.0, ""),
+        (21.0, "it took 21 times what is predicted"),
+        (1 / 19, ""),
+        (1 / 21, "it took 0.0476 times what is predicted"),
+    ],
+)
+def test_a_timing_of_something_else_is_refused(factor: float, why: str) -> None:
+    """More than 20 times the prediction, or less than a twentieth of it."""
+    seconds = factor * expected_seconds(SUM, "pipe", MAC, TORCH, shipped())
+    assert refusal(Timed(SUM, "pipe", seconds), MAC, TORCH, shipped()) == why
+
+
 def test_too_few_timings_are_no_calibration() -> None:
     """Half refused, or nothing about the host or a wait."""
     rows = timings(shipped())

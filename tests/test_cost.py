@@ -122,6 +122,18 @@ def test_the_gradient_of_an_embedding_fills_its_table() -> None:
     assert moved(text) == [("fill", 4 * 30000 * 768), ("scatter_reduce", 2 * rows + 8 * 2 * 128)]
 
 
+def test_a_depthwise_convolution_is_a_product_for_each_channel() -> None:
+    """128 groups of one channel, 3 x 3: the gradients of its input and of its weights, and no sum without a bias."""
+    backward = call(
+        "aten::convolution_backward(float32[8, 128, 56, 56], float32[8, 128, 56, 56], float32[128, 1, 3, 3]) -> "
+        "(float32[8, 128, 56, 56], float32[128, 1, 3, 3])"
+    )
+    assert [(it.kind, it.batch, it.operations) for it in works_of(backward)] == [
+        ("conv_input", 128, 2 * 8 * 56 * 56 * 128 * 9),
+        ("conv_weight", 128, 2 * 8 * 56 * 56 * 128 * 9),
+    ]
+
+
 def test_a_convolution_counts_as_a_product() -> None:
     """128 channels, 3 x 3: 2 * 8*56*56 * 128 * 128*9 operations; backward makes two such products and a sum."""
     forward = predict_operator(

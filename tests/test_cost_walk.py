@@ -181,6 +181,14 @@ def test_all_of_the_time_has_a_reason() -> None:
         assert all(a.end <= b.start + 1e-12 for a, b in pairwise(track))
 
 
+def test_a_wait_is_drawn_from_when_the_device_is_done() -> None:
+    """Until the host goes on; what follows is drawn behind it."""
+    step = walked(*kernels(LARGE, 2), Happening("wait", waits=True, place="a"), *kernels(SMALL, 1))
+    (wait,) = (it for it in step.host_track if it.what == "waits")
+    assert (wait.start, wait.end) == pytest.approx((step.device_track[1].end, step.device_track[1].end + WAIT))
+    assert step.host_track[-1].start == pytest.approx(wait.end)
+
+
 def test_graphs_to_compile_are_counted() -> None:
     """One for each operator and its tensors, whatever it is called for; a kernel of PyTorch's own has none."""
     other = OperatorCall("aten::mm", ("float32[64, 64]",) * 2, ("float32[64, 64]",))
