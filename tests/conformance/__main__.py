@@ -30,10 +30,16 @@ def main() -> int:
     parser.add_argument(
         "--patience", type=float, default=shards.PATIENCE, help="seconds of silence that count as hanging"
     )
-    parser.add_argument("--substrate", choices=("host", "cuda"), default="host", help="where the device computes")
+    parser.add_argument(
+        "--substrate",
+        choices=("host", "cuda"),
+        default=os.environ.get("ANYMPS_SUBSTRATE") or "host",
+        help="where the device computes (ANYMPS_SUBSTRATE)",
+    )
     given = parser.parse_args()
     os.environ["ANYMPS_SUBSTRATE"] = given.substrate  # of the workers
     card = _card() if given.substrate == "cuda" else ""
+    print(f"substrate {given.substrate} {card}".rstrip(), file=sys.stderr, flush=True)
     begun = time.monotonic()
     rows = shards.run(
         given.shards,

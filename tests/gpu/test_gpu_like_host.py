@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import pytest
@@ -35,6 +36,11 @@ def test_case(name: str) -> None:
     group = name.partition("_")[0]
     host, card = (side[name] for side in sides(group))
     assert not (isinstance(host, str) and host.startswith(("the process ended", FAILED))), host
+    if group == "index" and isinstance(host[0], str) and ("anymps: this check" in host[0] or "Target" in host[0]):
+        # Where MPS does not look at all, the host raises at once and the card at the next wait: other words, as loud.
+        assert re.search("out of (bounds|range)", card[0]), card
+        assert card[1:] == host[1:]
+        return
     same(card, host, *TOLERANCES.get(group, (1e-4, 1e-5)))
 
 

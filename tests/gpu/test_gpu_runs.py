@@ -178,8 +178,9 @@ def test_processes_of_spawn(tmp_path: Path) -> None:
 def test_pytest_with_workers(tmp_path: Path) -> None:
     """`pytest --mps -n 3`: three Macs on the cards that there are."""
     (tmp_path / "test_it.py").write_text(SUITE)
-    words = ("-m", "pytest", "-p", "anymps.pytest_plugin", "--mps", "-n", "3", "-q", "test_it.py")
-    ended = run_command(*words, cwd=tmp_path, env=environment(SIDE), timeout=PATIENCE)
+    words = ("-m", "pytest", "-p", "xdist.plugin", "-p", "anymps.pytest_plugin", "--mps", "-n", "3", "-q", "test_it.py")
+    named = {**environment(SIDE), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    ended = run_command(*words, cwd=tmp_path, env=named, timeout=PATIENCE)
     assert ended.status == 0, ended.out + ended.err
     assert "12 passed" in ended.out
 
