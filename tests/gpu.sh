@@ -15,6 +15,7 @@
 #
 # PYTHON        the Python to use (python3)
 # GPU_WORKERS   processes side by side (8)
+# GPU_ROUNDS    factor on the rounds of bench (1)
 set -u
 cd "$(dirname "$0")/.." || exit 2
 PYTHON=${PYTHON:-python3}
@@ -65,7 +66,7 @@ print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).su
   device) part device "${GPU_LIMIT_DEVICE:-500}" on_card --maxfail=400 tests/device ;;
   conformance) part conformance "${GPU_LIMIT_CONFORMANCE:-400}" "$PYTHON" -m tests.conformance --substrate cuda --shards "$((2 * WORKERS))" \
     --rows "$OUT/conformance-rows.json" --write "$OUT/fidelity" ;;
-  bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --json "$OUT/overhead-cuda.json" ;;
+  bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --rounds "${GPU_ROUNDS:-1}" --json "$OUT/overhead-cuda.json" ;;
   night) part night "${GPU_LIMIT_NIGHT:-550}" "$PYTHON" benchmarks/gpu_night.py --out "$OUT" ;;
   *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device" && exit 2 ;;
   esac
