@@ -1,4 +1,4 @@
-"""`python -m tests.pages` writes what is generated: docs/rules, the drawing of the packages, and README's numbers.
+"""`python -m tests.pages` writes what is generated: docs/rules, a drawing, tables of docs/settings.md and of README.
 
 README shows the table "By kind" of docs/fidelity.md, between two comments.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # as pytest has it
 
 import packages_drawing
+import settings_page
 from anymps.findings import RULES
 from anymps.report import rule_page
 
@@ -50,6 +51,7 @@ def main() -> int:
     fidelity = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
     README.write_text(with_fidelity(README.read_text(encoding="utf-8"), fidelity), encoding="utf-8")
     packages_drawing.write()
+    settings_page.write()
     FOLDER.mkdir(exist_ok=True)
     texts = pages()
     for path in FOLDER.glob("*.md"):

@@ -46,8 +46,8 @@ class Row:
 
     `commands` have it as an option, with the text of `helps` where it means something narrower there. `pytest` is the
     help of `--mps-FLAG` and of its twin in the configuration file. `enable` and `notebook` say that `anymps.enable` and
-    `%%mps` take it. `inherited`: the variable is set for child processes, which then do the same. `page` is what
-    docs/settings.md says of the variable, else the help.
+    `%%mps` take it. Child processes inherit what has a variable, and do the same. `page` is what docs/settings.md says
+    of the variable.
     """
 
     name: str
@@ -69,7 +69,6 @@ class Row:
     pytest: str = ""
     enable: bool = False
     notebook: bool = False
-    inherited: bool = False
     page: str = ""
 
     @property
@@ -100,7 +99,7 @@ class Settings:
         "text", help='The Mac to act as: "M3 Pro 18GB", "M1 8GB, macOS 14.5".', metavar="MAC", commands=_DEVICE,
         helps={"bench": "The Mac that the virtual device plays; its speed is not simulated."},
         pytest="which Mac the virtual device is, such as 'M3 Pro 18GB'",
-        variable="ANYMPS_MAC", key="mac", enable=True, notebook=True, inherited=True,
+        variable="ANYMPS_MAC", key="mac", enable=True, notebook=True,
         page="the Mac, where the command line names none; goes before `pyproject.toml`. Without any of them it is an "
         "M3 Pro with 18 GB",
     )  # fmt: skip
@@ -112,7 +111,7 @@ class Settings:
         "word", help="Where tensors live and are computed: host, this machine's CPU (the default), or cuda, an NVIDIA "
         "card (ANYMPS_SUBSTRATE).", words=("host", "cuda"), commands=_DEVICE,
         pytest="where tensors live and are computed: host, this machine's CPU (the default), or cuda, an NVIDIA card",
-        variable="ANYMPS_SUBSTRATE", key="substrate", enable=True, notebook=True, inherited=True,
+        variable="ANYMPS_SUBSTRATE", key="substrate", enable=True, notebook=True,
         page="`host` (the default), where this machine's CPU computes, or `cuda`, where an NVIDIA card does",
     )  # fmt: skip
     require: str | None = row(
@@ -123,44 +122,44 @@ class Settings:
         "switch", help="Run operators without an MPS kernel on the CPU, or raise (PYTORCH_ENABLE_MPS_FALLBACK). "
         "Default: what the environment says.", commands=(*_DEVICE, "plan"),
         pytest="PYTORCH_ENABLE_MPS_FALLBACK, on or off", variable="PYTORCH_ENABLE_MPS_FALLBACK", enable=True,
-        inherited=True, page="as on a Mac: operators without an MPS kernel run on the CPU",
+        page="as on a Mac: operators without an MPS kernel run on the CPU",
     )  # fmt: skip
     kernels: str | None = row(
         "word", help="Compute on this machine's CPU, or with PyTorch's own Metal kernels where their launches are "
         "known, after `anymps kernels add` (ANYMPS_KERNELS).", words=("cpu", "real"), commands=("run",),
         pytest="real: PyTorch's own kernels compute what their launches are known for",
-        variable="ANYMPS_KERNELS", enable=True, inherited=True,
+        variable="ANYMPS_KERNELS", enable=True,
         page="PyTorch's own kernels compute what their launches are known for ([Kernels]"
         "(kernels.md#running-programs-on-them))",
     )  # fmt: skip
     cuda_as_mps: bool | None = row(
         "flag", help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
         commands=("run", "plan", "fix"), pytest="mps answers for CUDA: torch.cuda, .cuda() and 'cuda'",
-        variable="ANYMPS_CUDA_AS_MPS", enable=True, notebook=True, inherited=True, page="mps answers for CUDA "
+        variable="ANYMPS_CUDA_AS_MPS", enable=True, notebook=True, page="mps answers for CUDA "
         "([CUDA](cuda.md))",
     )  # fmt: skip
     alone: bool = row(
         "flag", False, "Run one process of a script that needs several: NCCL and its transfers are skipped and "
-        "reported (ANYMPS_ALONE=1).", commands=("run",), variable="ANYMPS_ALONE", inherited=True,
+        "reported (ANYMPS_ALONE=1).", commands=("run",), variable="ANYMPS_ALONE",
         page="a script for many GPUs runs as the only process of its group ([CUDA](cuda.md#a-script-for-many-gpus))",
     )  # fmt: skip
     check_shaders: bool = row(
         "flag", False, "Look for races, accesses outside of buffers and the like in Metal kernels, slowly "
         "(ANYMPS_CHECK_SHADERS=1).", commands=("run",),
         pytest="a test fails if a Metal kernel has a race, or touches what is not its own",
-        variable="ANYMPS_CHECK_SHADERS", inherited=True,
+        variable="ANYMPS_CHECK_SHADERS",
         page="Metal kernels are watched for races, accesses outside of buffers and the like ([Checking kernels]"
         "(metal.md#checking-kernels))",
     )  # fmt: skip
     strict_copies: bool = row(
         "flag", False, "Let copies to the CPU with non_blocking=True arrive no sooner than the next wait "
-        "(ANYMPS_STRICT_COPIES=1).", commands=("run",), variable="ANYMPS_STRICT_COPIES", inherited=True,
+        "(ANYMPS_STRICT_COPIES=1).", commands=("run",), variable="ANYMPS_STRICT_COPIES",
         page="copies to the CPU with `non_blocking=True` arrive at the next wait only",
     )  # fmt: skip
     start_method: str | None = row(
         "word", help="How DataLoader workers and other processes start, where the script does not choose. Default: "
         "spawn, as on macOS (ANYMPS_START_METHOD).", words=("spawn", "fork", "forkserver"), commands=("run",),
-        variable="ANYMPS_START_METHOD", enable=True, inherited=True,
+        variable="ANYMPS_START_METHOD", enable=True,
         page="how workers and other processes start where the script does not choose: `spawn` (the default, as on "
         "macOS), `fork`, `forkserver`, or `system`, which changes nothing",
     )  # fmt: skip
@@ -201,7 +200,7 @@ class Settings:
     def hand_on(self) -> None:
         """Set the variables of what is switched on here and is no argument of `anymps.enable`, which sets its own."""
         for row in rows():
-            if row.inherited and not row.enable and getattr(self, row.name):
+            if row.variable and not row.enable and getattr(self, row.name):
                 set_variable(row.name, True)
 
 
@@ -346,13 +345,6 @@ FACES: Final[Mapping[str, type[Settings]]] = {
     "pytest": PytestSettings,
 }
 """The commands, and pytest, with the class of what each takes."""
-
-_ELSEWHERE: Final = (
-    Row(name="disable", kind="texts", key="disable"),
-    Row(name="per_file_disable", kind="texts", key="per-file-disable"),
-    Row(name="severity", kind="texts", key="severity"),
-)
-"""What only a project's pyproject.toml says."""
 
 
 def rows(of: type[Settings] = Settings) -> tuple[Row, ...]:

@@ -10,8 +10,12 @@ import textwrap
 from dataclasses import dataclass
 from typing import Final
 
+from anymps._settings import variable_of
+
 _DEVICE: Final = """\
 import torch
+
+from anymps._settings import variable_of
 
 device = "mps"
 """
@@ -34,8 +38,8 @@ def train(x):
 class Example:
     """A few lines of Python that follow `setup`: `bad` gives the rule's finding, `good` gives none.
 
-    They may be indented as the code around them. `fallback` is `PYTORCH_ENABLE_MPS_FALLBACK`, `check_shaders` is
-    `ANYMPS_CHECK_SHADERS`, `cuda_as_mps` is `ANYMPS_CUDA_AS_MPS`, `alone` is `ANYMPS_ALONE`, `mac` the Mac to run on.
+    They may be indented as the code around them. `fallback`, `check_shaders`, `cuda_as_mps` and `alone` are
+    settings of `anymps run`, `mac` is the Mac to run on.
     """
 
     bad: str
@@ -53,10 +57,8 @@ class Example:
     @property
     def variables(self) -> dict[str, str]:
         """The environment that both halves run in."""
-        variables = {"PYTORCH_ENABLE_MPS_FALLBACK": "1"} if self.fallback else {}
-        variables |= {"ANYMPS_ALONE": "1"} if self.alone else {}
-        variables |= {"ANYMPS_CUDA_AS_MPS": "1"} if self.cuda_as_mps else {}
-        return variables | ({"ANYMPS_CHECK_SHADERS": "1"} if self.check_shaders else {})
+        names = ("fallback", "alone", "cuda_as_mps", "check_shaders")
+        return {variable_of(name): "1" for name in names if getattr(self, name)}
 
     @property
     def setup(self) -> str:

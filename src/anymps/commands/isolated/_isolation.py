@@ -12,6 +12,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from anymps._cache import CACHE_VARIABLE
+
 if TYPE_CHECKING:
     from anymps.plan.sandbox import Layer
 
@@ -42,7 +44,7 @@ def divert_again(private: str) -> None:
 def _divert(private: str) -> Layer:
     from anymps.plan.sandbox import DEVICES, SHARED, Layer, divert_files, divert_libraries, seal
 
-    free = [private, os.environ.get("ANYMPS_CACHE_DIR", private)]  # as device/_enable.py sets it
+    free = [private, os.environ.get(CACHE_VARIABLE, private)]  # as device/_enable.py sets it
     layer = Layer(os.path.join(private, "files"), (*free, *DEVICES), within=(SHARED,))
     divert_files(layer)
     divert_libraries(layer)
