@@ -22,18 +22,21 @@ PYTHON=${PYTHON:-python3}
 WORKERS=${GPU_WORKERS:-8}
 OUT=${OUT:-build/gpu}
 mkdir -p "$OUT"
-export PYTHON WORKERS PYTHONPATH="$PWD/src:$PWD/tests${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+export PYTHONPATH="$PWD/src:$PWD/tests${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 export ANYMPS_CACHE_DIR=${ANYMPS_CACHE_DIR:-$PWD/build/gpu-cache}
 mkdir -p "$ANYMPS_CACHE_DIR"
 chmod 700 "$ANYMPS_CACHE_DIR"
+# Only the plugin that shares the tests out: another's warnings would be errors.
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+export ANYMPS_GPU_TESTS=cuda # without a card they fail, and are not skipped
+PYTEST=("$PYTHON" -m pytest -p xdist.plugin -p no:cacheprovider -q -n "$WORKERS")
 passed=0 failed=()
 
 part() { # NAME LIMIT COMMAND...
   local name=$1 limit=$2 began=$SECONDS status
   shift 2
   echo "==> $name (at most $limit s)"
-  export -f on_card
-  timeout --kill-after=10 "$limit" bash -c '"$@"' - "$@" >"$OUT/$name.txt" 2>&1
+  timeout --kill-after=10 "$limit" "$@" >"$OUT/$name.txt" 2>&1
   status=$?
   tail -n "${GPU_TAIL:-40}" "$OUT/$name.txt"
   if [ $status = 0 ]; then
@@ -44,10 +47,6 @@ part() { # NAME LIMIT COMMAND...
     [ $status = 124 ] && status="$status (its time was up)"
     echo "gpu.sh: $name: FAILED with $status, $((SECONDS - began)) s; all of it is in $OUT/$name.txt"
   fi
-}
-
-on_card() { # PYTEST ARGUMENTS...
-  env ANYMPS_SUBSTRATE=cuda "$PYTHON" -m pytest -p no:cacheprovider -q -n "$WORKERS" --dist loadfile "$@"
 }
 
 [ $# = 0 ] && set -- build tests models conformance bench
@@ -61,9 +60,9 @@ print(torch.__version__, look_for_cards().driver, take_card())
 import anymps
 anymps.enable('M2 16GB', substrate='cuda')
 print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).sum()))" ;;
-  tests) part tests "${GPU_LIMIT_TESTS:-500}" "$PYTHON" -m pytest -p no:cacheprovider -q -m gpu -n "$WORKERS" --dist loadgroup tests/gpu ;;
-  models) part models "${GPU_LIMIT_MODELS:-300}" on_card --dist load tests/integration/test_models.py ;;
-  device) part device "${GPU_LIMIT_DEVICE:-500}" on_card --maxfail=400 tests/device ;;
+  tests) part tests "${GPU_LIMIT_TESTS:-500}" "${PYTEST[@]}" -m gpu --dist loadgroup tests/gpu ;;
+  models) part models "${GPU_LIMIT_MODELS:-300}" env ANYMPS_SUBSTRATE=cuda "${PYTEST[@]}" --dist load tests/integration/test_models.py ;;
+  device) part device "${GPU_LIMIT_DEVICE:-500}" env ANYMPS_SUBSTRATE=cuda "${PYTEST[@]}" --dist loadfile tests/device ;;
   conformance) part conformance "${GPU_LIMIT_CONFORMANCE:-400}" "$PYTHON" -m tests.conformance --substrate cuda --shards "$((2 * WORKERS))" \
     --rows "$OUT/conformance-rows.json" --write "$OUT/fidelity" ;;
   bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --rounds "${GPU_ROUNDS:-1}" --json "$OUT/overhead-cuda.json" ;;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder needs a card."""
     here = [item for item in items if Path(__file__).parent in item.path.parents]
     why = why_no_card(look_for_cards()) if here and SIDE == "cuda" else ""
+    if why and os.environ.get("ANYMPS_GPU_TESTS"):
+        raise pytest.UsageError(why)  # asked for by name: tests/gpu.sh
     for item in here:
         item.add_marker(pytest.mark.gpu)
         if why:
