@@ -14,6 +14,7 @@ from anymps.record import Recording
 from anymps.report import compare, diff_document, rendered, renderer
 from plans import evil, plan_page, planned, resting
 from recordings import hostile, refusing, small, training
+from test_report_numbers import predicted
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -139,6 +140,30 @@ def test_page(browser: Browser, tmp_path: Path, name: str, width: int, scheme: A
     assert page.evaluate(CONTRAST) == []
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate(CUT_OFF) == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [400, 800, 1400])
+def test_what_matters_is_on_the_screen(browser: Browser, tmp_path: Path, width: int) -> None:
+    """The Mac's time, and what a wait costs, stand on the screen without scrolling, and no place breaks in a name."""
+    page, _ = opened(browser, tmp_path / "page.html", predicted(), viewport={"width": width, "height": 900})
+    for table, head in (("step-table", "on the Mac"), ("waits-hurting", "cost a step")):
+        edges = page.evaluate(f"""
+            () => [...document.querySelectorAll("#{table} th")].filter((it) => it.textContent === "{head}").map(
+              (it) => [it.getBoundingClientRect().right, it.closest(".scroll").getBoundingClientRect().right])
+        """)
+        assert [right <= edge for right, edge in edges] == [True], edges
+    page.context.close()
+    page, _ = opened(browser, tmp_path / "page.html", training().close(), viewport={"width": width, "height": 900})
+    names = page.evaluate("""
+        () => [...document.querySelectorAll("th.path")].map((it) => {
+          const name = document.createRange();
+          name.selectNodeContents(it.lastChild);
+          return [it.textContent, name.getClientRects().length];
+        })
+    """)
+    assert "nets/model.py:19" in dict(names)
+    assert [name for name, lines in names if lines > 1] == []
     page.context.close()
 
 

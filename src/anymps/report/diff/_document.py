@@ -66,7 +66,10 @@ def _step(diff: Diff) -> Section:
         none = Prose(("Not compared: a recording without a complete step has none.",))
         return Section("step", diff.step_title, (none,), nav="Step", folded=False)
     remark = "before, after, and after / before of the times"
-    columns = (Column("phase"), *(Column(name, "number") for name in words.step_columns(diff)))
+    columns = (
+        Column("phase"),
+        *(Column(name, "number", left_out=int(name == "on mps")) for name in words.step_columns(diff)),
+    )
     rows = [tuple(words.step_row(row)) for row in diff.phases]
     table = Table("step-table", columns, tuple(rows[:-1]), sums=(rows[-1],), caption=f"{remark.capitalize()}, by phase")
     return Section("step", diff.step_title, (table,), nav="Step", remark=remark, folded=False)

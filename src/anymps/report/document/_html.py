@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from anymps._own_imports import own_imports
 from anymps._version import __version__
 from anymps.report._text import shorten
-from anymps.report.document._tree import Document, Form
+from anymps.report.document._tree import Column, Document, Form
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,6 +49,8 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["marked"] = _marked
+    environment.filters["breakable"] = _breakable
+    environment.filters["looks"] = _looks
     environment.filters["kind"] = lambda block: type(block).__name__
     return environment
 
@@ -63,6 +65,17 @@ def _assets() -> dict[str, str]:
         found[name] = Markup(content)  # ours, from the package: nothing of a script's is in it
         found[f"{name}_hash"] = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return found
+
+
+def _looks(column: Column, *, head: bool = False) -> str:
+    """The classes of a cell, or of its column's head; those that are `less` important a phone leaves out."""
+    kinds = {"number": "num", **({} if head else {"path": "path", "remark": "remark"})}
+    return " ".join(filter(None, (kinds.get(column.kind, ""), "less" if 0 < column.left_out < 5 else "")))
+
+
+def _breakable(path: str) -> Markup:
+    """A text that a narrow screen breaks behind the slashes of its paths, before it breaks a name."""
+    return Markup("/<wbr>").join(path.split("/"))
 
 
 def _marked(sentence: str) -> Markup:

@@ -73,8 +73,8 @@ Cell = str | Measured | Cut
 class Column:
     """A column: what its cells are, and what becomes of it in a terminal that is too narrow.
 
-    A `path` loses folders, cells that `wraps` break between words, and columns are `left_out` from 1 on. `width` is the
-    least that it takes, `style` its colour.
+    A `path` loses folders, cells that `wraps` break between words, and columns are `left_out` from 1 on; a phone shows
+    none of 1 to 4. `width` is the least that it takes, `style` its colour.
     """
 
     name: str

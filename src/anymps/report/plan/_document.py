@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _STATES: Final[dict[str, State]] = {"fits": "clean", "tight": "warning", "pages": "warning", "fails": "error"}
 _PATHS: Final = ("module", "operator", "line")
 _ON_MACS: Final = "The working set is what Metal recommends; the peak is that of the heaps"
+_LESS: Final = {"80 %": 1, "margin": 1, "operator": 1, "tokens/s": 2}  # columns, the least important first
 _PREDICTED: Final = "predicted, with 80 % intervals"
 
 
@@ -233,10 +234,11 @@ def _table(anchor: str, rows: words.Rows, caption: str, title: str = "") -> Tabl
 
 def _column(place: int, rows: words.Rows) -> Column:
     name = rows.columns[place]
+    less = _LESS.get(name, 0)
     if place in rows.numbers:
-        return Column(name, "number")
+        return Column(name, "number", left_out=less)
     if name in _PATHS:
-        return Column(name, "path")
+        return Column(name, "path", left_out=less)
     if not name:
         return Column(name, "remark", wraps=True)
     verdicts = name == "verdict" or any(row[place] in _STATES for row in rows.rows)

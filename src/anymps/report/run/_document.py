@@ -164,7 +164,7 @@ def _timeline(recording: Recording) -> Iterator[Section]:
     columns = (
         Column("from", "number"),
         Column("for", "number"),
-        Column("track"),
+        Column("track", left_out=1),
         Column("what"),
         Column("where", "path"),
     )
@@ -206,11 +206,12 @@ def _findings(notes: Sequence[Note]) -> Section:
 def _operators(uses: Sequence[OperatorUse]) -> Iterator[Section]:
     if not uses:
         return
-    names = ("calls", "time here", "per call", "moved")
+    numbers = (Column("calls", "number"), Column("time here", "number"))
+    less = (Column("per call", "number", left_out=1), Column("moved", "number", left_out=2))
     left = uses[_MOST_OPERATORS:]
     table = Table(
         "operator-table",
-        (Column("operator", "path"), Column("runs as"), *(Column(name, "number") for name in names)),
+        (Column("operator", "path"), Column("runs as"), *numbers, *less),
         tuple(_operator(use) for use in uses[:_MOST_OPERATORS]),
         caption="All calls of the run, by operator",
         rest=f"{text.plural(len(left), 'more operator')} with {sum(it.count for it in left):,} calls." if left else "",
