@@ -22,10 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
     "cost": ("cost", "cost_*", "calibration", "calibrate"),
-    "findings": ("findings*", "wait_*", "rounds", "many_sizes"),
+    "findings": ("finding*", "wait_*", "device_choice", "selection", "memory_report"),
     "forecast": ("forecast*", "findings_prices", "report_timeline"),
     "plan": ("plan", "plan_batches", "plan_choice", "plan_times"),
-    "record": ("recording_store", "recording_queries", "recording_timeline", "recording_names", "recording_packed"),
+    "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy"),
     "rules": ("rules_*", "coverage"),
 }
 """The tests of each package, as in `tests/test_<name>.py`, wherever they lie."""
