@@ -93,7 +93,7 @@ def test_two_devices_in_turns(virtual_device: torch.device, home: Path, capsys: 
         (["nowhere.py:f"], "there is no script nowhere.py"),
         (["nowhere.py"], "there is no script nowhere.py"),
         (["functions:f"], "functions has no function f"),
-        (["functions:number"], "functions:number is no function"),
+        (["functions:number"], "functions:number is not a function"),
         (["functions.py:needs"], "functions.py:needs needs size: only a parameter 'device' is given to it"),
         (["functions:plain", "x"], "functions:plain takes no arguments from the command line: x"),
         (["--device", "cpu", "train.py"], "--device is for functions: a script chooses its device itself"),

@@ -324,7 +324,7 @@ def test_unsupported_torch(other_torch: Path, monkeypatch: pytest.MonkeyPatch, v
     monkeypatch.delenv("ANYMPS_ALLOW_ANY_TORCH", raising=False)
     with pytest.raises(UnsupportedTorchError) as error:
         _build.build()
-    assert str(error.value) == f"{text}; ANYMPS_ALLOW_ANY_TORCH=1 tries it all the same"
+    assert str(error.value) == f"{text}; ANYMPS_ALLOW_ANY_TORCH=1 tries it anyway"
     monkeypatch.setenv("ANYMPS_ALLOW_ANY_TORCH", "1")
     with pytest.warns(UserWarning) as warned:
         assert _toolchain.find_torch().version == version

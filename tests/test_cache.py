@@ -81,8 +81,8 @@ def test_a_cache_that_others_may_write_is_refused(core: Path) -> None:
     with pytest.raises(BuildError) as error:
         _build.check_cache()
     assert str(error.value) == (
-        f"{native} can be written by other users, and code is loaded from there: "
-        "take that right away (chmod go-w), or name another place in ANYMPS_CACHE_DIR"
+        f"{native} can be written by other users, and code is loaded from there: remove that permission (chmod "
+        "go-w), or name another place in ANYMPS_CACHE_DIR"
     )
 
 

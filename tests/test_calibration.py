@@ -123,7 +123,7 @@ def test_one_wrong_timing_of_three_moves_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"paged": True}, "the Mac wrote memory to disk meanwhile"),
+        ({"paged": True}, "the Mac was swapping memory to disk"),
         ({"spread": 0.4}, "the middle half of its runs spreads over 40% (at most 15%)"),
         ({"seconds": 0.0}, "it took no time"),
         ({"seconds": 3.0}, "it took 1.82e+03 times what is predicted"),

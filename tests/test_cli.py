@@ -454,7 +454,7 @@ def test_report_of_the_last_run(
     """Without a file it is the last run that is shown; before any run, one line says what to do."""
     monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
     assert status_of("report") == 2
-    text = "anymps: no run is kept here: name a recording, or run a script with `anymps run` first\n"
+    text = "anymps: no previous run was found: name a recording, or run a script with `anymps run` first\n"
     assert capsys.readouterr() == ("", text)
     for mac in ("M1 8GB", "M2 8GB"):
         last = LastRun()

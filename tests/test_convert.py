@@ -300,7 +300,7 @@ def test_torch_to_safetensors() -> None:
             "in.pt holds more than named tensors (epoch: int), which safetensors cannot: "
             "convert without --to, or save the state dict alone",
         ),
-        ([torch.ones(1)], "in.pt is no dict of tensors, which is all that safetensors can hold: leave out --to"),
+        ([torch.ones(1)], "in.pt is not a dict of tensors, which is all that safetensors can hold: leave out --to"),
         (
             {"c": torch.ones(1, dtype=torch.complex64).conj()},
             "in.pt: c is a lazily conjugated view: save it after resolve_conj()",
@@ -783,11 +783,11 @@ def test_an_index() -> None:
     ("content", "text"),
     [
         ('{"weight_map": {"a": "gone.bin"}}', "{index} names the shard gone.bin, which is not there"),
-        ('{"weight_map": {"a": "../in.pt"}}', "{index} names ../in.pt, which is no file beside it"),
-        ('{"weight_map": {"a": "/etc/passwd"}}', "{index} names /etc/passwd, which is no file beside it"),
-        ('{"weight_map": {"a": ".."}}', "{index} names .., which is no file beside it"),
-        ('{"weight_map": {"a": 1}}', "{index} is no index of shards: it has no weight_map"),
-        ("{}", "{index} is no index of shards: it has no weight_map"),
+        ('{"weight_map": {"a": "../in.pt"}}', "{index} names ../in.pt, which is not a file beside it"),
+        ('{"weight_map": {"a": "/etc/passwd"}}', "{index} names /etc/passwd, which is not a file beside it"),
+        ('{"weight_map": {"a": ".."}}', "{index} names .., which is not a file beside it"),
+        ('{"weight_map": {"a": 1}}', "{index} is not an index of shards: it has no weight_map"),
+        ("{}", "{index} is not an index of shards: it has no weight_map"),
         ("[]", "{index} is damaged or cut short: its JSON is no object"),
         (
             '{"weight_map": {"z": "pytorch_model-00001-of-00002.bin"}}',

@@ -100,7 +100,7 @@ def test_macos_too_old(torch: str, macos: str, oldest: int, text: str, more: lis
     [
         (
             {"virtual_machine": True},
-            "macOS runs in a virtual machine that hands no GPU on to it",
+            "macOS runs in a virtual machine without access to the GPU",
             "give the virtual machine a GPU (Apple's paravirtualised graphics), or run on the Mac itself",
         ),
         ({"sandbox": True}, "this process is in a sandbox without access to the GPU", "run python from a terminal"),
@@ -111,13 +111,19 @@ def test_macos_too_old(torch: str, macos: str, oldest: int, text: str, more: lis
         ),
         (
             {},
-            "macOS shows PyTorch no Metal GPU, and it is no virtual machine, no sandbox and not too old a macOS",
-            "look whether macOS sees a GPU: system_profiler SPDisplaysDataType",
+            (
+                "macOS shows PyTorch no Metal GPU, although this is not a virtual machine, not a sandbox, and macOS is "
+                "new enough"
+            ),
+            "check whether macOS sees a GPU: system_profiler SPDisplaysDataType",
         ),
         (
             {"macos": "10.16"},  # what old Pythons are told; no reason to call the system old
-            "macOS shows PyTorch no Metal GPU, and it is no virtual machine, no sandbox and not too old a macOS",
-            "look whether macOS sees a GPU: system_profiler SPDisplaysDataType",
+            (
+                "macOS shows PyTorch no Metal GPU, although this is not a virtual machine, not a sandbox, and macOS is "
+                "new enough"
+            ),
+            "check whether macOS sees a GPU: system_profiler SPDisplaysDataType",
         ),
     ],
 )
@@ -177,7 +183,7 @@ def test_not_built_on_linux() -> None:
 def test_container() -> None:
     """In a container it is said that a Mac underneath does not help."""
     diagnosis = diagnose(replace(LINUX, container="Docker"))
-    assert diagnosis.why[1] == "Docker: a container runs Linux even on a Mac, and has no way to the Mac's GPU"
+    assert diagnosis.why[1] == "Docker: a container runs Linux even on a Mac, and cannot reach the Mac's GPU"
     assert diagnosis.next_steps[0] == "on a Mac: run python outside of the container for the real device"
 
 
@@ -188,7 +194,7 @@ def test_no_torch() -> None:
     assert diagnosis.why == ["torch is not installed"]
     assert diagnosis.next_steps == [
         f"install torch {SUPPORTED}: pip install torch",
-        "or ask the environment that has it: anymps doctor --python PATH",
+        "or diagnose the environment that has it: anymps doctor --python PATH",
     ]
     assert problems(diagnosis) == {"torch": (Status.BAD, "not installed")}
 
@@ -243,7 +249,7 @@ def test_wrong_cxx_and_no_ninja() -> None:
     diagnosis = diagnose(replace(LINUX, compiler=None, compiler_error=text, ninja=False))
     assert problems(diagnosis) == {
         "compiler": (Status.BAD, text),
-        "ninja": (Status.WARN, "not found: the build takes plain processes (pip install ninja)"),
+        "ninja": (Status.WARN, "not found: the build runs without it (pip install ninja)"),
     }
 
 
@@ -299,8 +305,8 @@ def test_whole_text() -> None:
     assert "\n".join(lines(facts, diagnose(facts))) == (
         "mps in torch     not built: this torch has no mps device of its own\n"
         "  because        this is Linux; only PyTorch's builds for Macs with Apple silicon have the mps device\n"
-        "  because        Docker: a container runs Linux even on a Mac, and has no way to the Mac's GPU\n"
-        "mps with anymps  virtual: anymps plays a Mac on this machine's CPU\n"
+        "  because        Docker: a container runs Linux even on a Mac, and cannot reach the Mac's GPU\n"
+        "mps with anymps  virtual: anymps acts as a Mac on this machine's CPU\n"
         "next             on a Mac: run python outside of the container for the real device\n"
         "next             for the virtual device: anymps run SCRIPT, or anymps.enable() in your own code\n"
         "\n"
@@ -502,5 +508,5 @@ def test_the_room_that_shaders_take(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (check,) = [check for check in diagnose(_facts.gather()).checks if check.name == "shader cache"]
     assert check.status is Status.WARN
     assert check.text == (
-        f"3 MB of compiled Metal shaders in {tmp_path}/metal; ANYMPS_SHADER_CACHE_MB is no number of megabytes"
+        f"3 MB of compiled Metal shaders in {tmp_path}/metal; ANYMPS_SHADER_CACHE_MB is not a number of megabytes"
     )

@@ -71,7 +71,7 @@ def test_another_mac_needs_another_process() -> None:
             print(error)
     """
     assert last_line(code) == (
-        "anymps: the device already plays M2 8GB in this process and cannot become M4 16GB; "
+        "anymps: the device already acts as M2 8GB in this process and cannot become M4 16GB; "
         "start a new process for another Mac"
     )
 
@@ -142,8 +142,7 @@ def test_fallback_variable_that_is_no_number() -> None:
             print(error)
     """
     assert last_line(code, {"PYTORCH_ENABLE_MPS_FALLBACK": "yes"}) == (
-        "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is no number; torch reads it as an integer and stops there; "
-        "use 1 or 0"
+        "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is not a number; torch reads it as an integer and fails; use 1 or 0"
     )
 
 
@@ -178,8 +177,8 @@ def test_strict_copies_come_from_the_environment(text: str, answer: str) -> None
         ("None", "fork", "None fork fork fork"),
         ("'forkserver'", "fork", "None forkserver forkserver forkserver"),
         ("'system'", "fork", "None {0} {0} fork"),
-        ("'thread'", None, "anymps: start_method='thread' is no way to start processes here; use one of {1}"),
-        ("None", "thread", "anymps: ANYMPS_START_METHOD='thread' is no way to start processes here; use one of {1}"),
+        ("'thread'", None, "anymps: start_method='thread' is not a start method here; use one of {1}"),
+        ("None", "thread", "anymps: ANYMPS_START_METHOD='thread' is not a start method here; use one of {1}"),
     ],
 )
 def test_start_method(argument: str, variable: str | None, answer: str) -> None:

@@ -218,8 +218,8 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
     assert [it.label for it in edits] == ["MPS409 at train.py:4", "MPS409 at net.py:5"]
     told = [(it.edit.label if it.edit else "", it.why) for it in suggestions]
     assert told == [
-        ("MPS409 at config.py:8", "no run is known to have come there (--unproved changes it all the same)"),
-        ("MPS409 at tool.py:5", "no run is known to have come there (--unproved changes it all the same)"),
+        ("MPS409 at config.py:8", "no run is known to have reached it (--unproved changes it anyway)"),
+        ("MPS409 at tool.py:5", "no run is known to have reached it (--unproved changes it anyway)"),
     ]
     assert suggestions[0].finding.fix == f'Write `device: str = "mps" if {MPS} else "cuda"`.'
     changed = {new.path.name: new.text for _, new in apply_all(edits, program).differences()}

@@ -60,7 +60,7 @@ def test_a_module_is_edited_beside_the_script(program: Program) -> None:
     edits, suggestions = edits_for(found, program)
     assert [it.label for it in edits] == ["MPS812 at net.py:1", "MPS812 at train.py:1"]
     bad = os.path.relpath(files[2])
-    assert [it.why for it in suggestions] == [f"{bad}, line 1, is no Python: '(' was never closed"]
+    assert [it.why for it in suggestions] == [f"{bad}, line 1, is not valid Python: '(' was never closed"]
     changed = list(apply_all(edits, program).differences())
     assert [new.path.name for _, new in changed] == ["train.py", "net.py"]
     assert {new.text for _, new in changed} == {"o = Adam(p, fused=True)\n"}

@@ -151,7 +151,7 @@ def test_lines_to_which_the_run_did_not_come(program: Program, edits: Sequence[E
     proof = prove(program, edits, BEFORE, lambda it: replace(BEFORE, rules=rules_of(text_of(it)), reached=reached))
     assert {it.edit.finding.id: (it.why, it.ran) for it in proof.outcomes} == {
         "MPS812": ("", True),
-        "MPS811": ("the run did not come to its line (--unproved changes it all the same)", False),
+        "MPS811": ("the run did not reach its line (--unproved changes it anyway)", False),
     }
     assert text_of(proof.program) == "o = Adam(p, fused=True)\no.zero_grad(set_to_none=False)\n"
     assert text_of(proof.unproved) == "o = Adam(p, fused=True)\no.zero_grad()\n"

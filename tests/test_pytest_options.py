@@ -116,8 +116,8 @@ def test_a_file_that_moves_the_root(gate: Gate, monkeypatch: pytest.MonkeyPatch,
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         [
-            f"ERROR: --mps-{name} ../m.txt lies outside of the suite, and moves pytest's root directory, by which "
-            f"tests are named, to {gate.path}: write --mps-{name}=../m.txt"
+            f"ERROR: --mps-{name} ../m.txt is outside of the suite, and would move pytest's root directory, which "
+            f"test ids depend on, to {gate.path}: write --mps-{name}=../m.txt"
         ]
     )
     (gate.path / "m.txt").write_text("")

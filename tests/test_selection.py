@@ -215,8 +215,8 @@ def test_only_the_recorded_line_counts_where_no_statement_is_known(text: str) ->
     ("comment", "what"),
     [
         ("# anymps: ignore[MPS201]", "The comment gives no reason for leaving out MPS201."),
-        ("# anymps: ignore[MPS210] why", "The comment names MPS210, which is no rule; the nearest is MPS201."),
-        ("# anymps: ignore[waits] why", "The comment names waits, which is no rule."),
+        ("# anymps: ignore[MPS210] why", "The comment names MPS210, which is not a rule; the nearest is MPS201."),
+        ("# anymps: ignore[waits] why", "The comment names waits, which is not a rule."),
         ("# anymps: ignore", "The comment names no rule."),
         ("# anymps: ignore[MPS201] why  # anymps: ignore[] why", "The comment names no rule."),
         ("# anymps: ignore[MPS201] why", ""),

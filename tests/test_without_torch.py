@@ -54,9 +54,9 @@ def test_doctor(bare: Path) -> None:
     assert lines[:5] == [
         "mps in torch     torch cannot be used",
         "  because        torch is not installed",
-        "mps with anymps  none, until what is marked BAD below is put right",
+        "mps with anymps  none, until the problems marked BAD below are fixed",
         f"next             install {RELEASES}: pip install torch",
-        "next             or ask the environment that has it: anymps doctor --python PATH",
+        "next             or diagnose the environment that has it: anymps doctor --python PATH",
     ]
     assert f"anymps           {anymps.__version__}, Python {platform.python_version()}" in lines
     assert "torch            BAD: not installed" in lines

@@ -149,7 +149,7 @@ except anymps.EnableError as error:
         "True True True",
         "1 mps Apple M1",
     ] == lines[:5]
-    assert lines[5].startswith("anymps: the device already plays ")
+    assert lines[5].startswith("anymps: the device already acts as ")
 
 
 def test_enabling_after_a_backward_is_refused(virtual_device: torch.device) -> None:

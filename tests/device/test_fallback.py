@@ -210,7 +210,7 @@ def test_a_setting_that_is_no_number_is_refused() -> None:
     assert answer.status != 0
     if "EnableError" in answer.err:  # a real torch stops in its own words
         assert (
-            "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is no number; torch reads it as an integer and stops there; "
+            "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is not a number; torch reads it as an integer and fails; "
             "use 1 or 0" in answer.err
         )
 

@@ -244,7 +244,7 @@ def test_a_script_for_cuda_is_written(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
-        ("x = (", (), "anymps: bad.py, line 1, is no Python: '(' was never closed"),
+        ("x = (", (), "anymps: bad.py, line 1, is not valid Python: '(' was never closed"),
         ("x = 1", ("--write",), "anymps: bad.py is not written: it is not under version control (--force writes it)"),
     ],
 )
@@ -299,7 +299,7 @@ def test_a_notebook_is_refused(folder: Path) -> None:
     """In one line."""
     (folder / "x.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     result = fix(folder, "x.ipynb")
-    line = "x.ipynb is a notebook, and anymps fix mends scripts: make one with 'jupyter nbconvert --to script'"
+    line = "x.ipynb is a notebook, and anymps fix works on scripts: convert it with 'jupyter nbconvert --to script'"
     assert (result.status, result.err.splitlines()) == (2, [f"anymps: {line}"])
 
 

@@ -187,13 +187,13 @@ def test_a_kernel_that_dies(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
-        ("{", [], "train.ipynb is no notebook: Notebook does not appear to be JSON: '{'"),
-        ('{"cells": 3, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}', [], "train.ipynb is no notebook: "),
+        ("{", [], "train.ipynb is not a notebook: Notebook does not appear to be JSON: '{'"),
+        ('{"cells": 3, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}', [], "train.ipynb is not a notebook: "),
         (None, [], "there is no script train.ipynb"),
         (
             EMPTY,
             ["x"],
-            "a notebook takes no arguments: x",
+            "a notebook accepts no arguments: x",
         ),
         (
             EMPTY,

@@ -77,9 +77,7 @@ def test_a_batch_on_mps_that_a_worker_cannot_send(tmp_path: Path) -> None:
     """The loop raises what torch said in the worker, and that a Mac waits for ever; it is a finding."""
     result = run(tmp_path, loading().replace(".cpu()", ""))
     assert result.status == 1
-    assert result.err.count(
-        "only available on CPU (a Mac prints this in the worker alone, and the loop waits for ever)"
-    )
+    assert result.err.count("only available on CPU (a Mac prints this only in the worker, and the loop waits forever)")
     assert "Would not run on M1 8GB: job/train.py:14 raises RuntimeError. 1 finding: 1 error.\n" in result.err
     assert "MPS806" in result.err
 

@@ -198,10 +198,10 @@ def _read_index(index: Path) -> dict[str, Any]:
         raise CheckpointError(f"{index} cannot be read: {error.strerror}") from None
     weights = document.get("weight_map")
     if not isinstance(weights, dict) or not weights or not all(isinstance(shard, str) for shard in weights.values()):
-        raise CheckpointError(f"{index} is no index of shards: it has no weight_map")
+        raise CheckpointError(f"{index} is not an index of shards: it has no weight_map")
     for shard in weights.values():
         if shard in (".", "..") or PurePosixPath(shard).name != shard or "\\" in shard or "\0" in shard:
-            raise CheckpointError(f"{index} names {printable(shard)}, which is no file beside it")
+            raise CheckpointError(f"{index} names {printable(shard)}, which is not a file beside it")
     return document
 
 

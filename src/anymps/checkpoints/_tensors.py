@@ -204,7 +204,9 @@ def named_tensors(root: Any, path: Path) -> dict[str, View]:
     """
     items = root.items if isinstance(root, Call) and root.is_dict else root
     if not isinstance(items, dict):
-        raise CheckpointError(f"{path} is no dict of tensors, which is all that safetensors can hold: leave out --to")
+        raise CheckpointError(
+            f"{path} is not a dict of tensors, which is all that safetensors can hold: leave out --to"
+        )
     tensors: dict[str, View] = {}
     for key, node in items.items():
         view = plain_view(node, path)

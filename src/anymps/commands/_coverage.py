@@ -85,7 +85,7 @@ def _release(version: str | None) -> Release | None:
     except UnsupportedTorchError as error:
         raise UsageError(str(error)) from None
     if not FIRST_RELEASE <= release <= LAST_RELEASE:
-        raise UsageError(f"nothing is known of torch {version}: --torch takes {first} to {last}")
+        raise UsageError(f"nothing is known about torch {version}: --torch accepts {first} to {last}")
     return release
 
 

@@ -26,7 +26,7 @@ FORMS = ("terminal", "html", "markdown", "json")
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default=_DEFAULT,
-    help=f"Exit with {WORSE} if there are new findings of this severity or above (default {_DEFAULT}).",
+    help=f"Exit with {WORSE} if there are new findings of this severity or higher (default {_DEFAULT}).",
 )
 def diff(before: Path, after: Path, form: str, output: str, fail_on: str) -> int:
     """Compare two recordings: findings that are new or gone, the step side by side, operators on the CPU."""

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 @click.command(short_help="Combine recordings into one.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", metavar="FILE", required=True, type=click.Path(path_type=Path), help="The new recording."
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The combined recording to write.",
 )
 def join(files: tuple[Path, ...], output: Path) -> int:
-    """Make one recording of several: of the shards of a suite, of the ranks of a training, of runs of one day.
+    """Combine recordings into one: shards of a suite, ranks of a training, or several runs.
 
     They are of the same torch release and the same Mac. Each is a process of the new one, by the name of its file.
     Needs no torch.

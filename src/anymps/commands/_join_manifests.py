@@ -18,10 +18,10 @@ from anymps.report import plural
 @click.argument("files", nargs=-1, required=True, metavar="SHARD...", type=click.Path(path_type=Path))
 @click.option(
     "--into", metavar="FILE", required=True, type=click.Path(path_type=Path),
-    help="The manifest that the shards began with. It is brought up to date.",
+    help="The manifest that the shards started from; it is updated in place.",
 )  # fmt: skip
 def join_manifests(files: tuple[Path, ...], into: Path) -> int:
-    """Bring a manifest up to date from shards of a suite, each of which ran a part of the tests.
+    """Update a manifest from the shards of a suite, each of which ran part of the tests.
 
     Each SHARD is a copy of the manifest that `pytest --mps --mps-update-manifest` has changed. FILE gets what each of
     them added, changed or removed; the rest of FILE stays. Needs no torch.

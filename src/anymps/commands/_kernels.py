@@ -42,7 +42,7 @@ _release_option = click.option(
 def kernels(context: click.Context) -> None:
     """PyTorch's own compiled Metal kernels, read from the macOS wheel of the installed release.
 
-    They are kept in your cache, and nowhere else.
+    They are kept in your cache directory only.
     """
     if context.invoked_subcommand is None:
         raise UsageError(f"name what to do: {', '.join(sorted(kernels.commands))} (anymps kernels --help)")

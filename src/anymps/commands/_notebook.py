@@ -59,7 +59,7 @@ class NotebookTarget(Target):
         """Also raise UsageError if the notebook cannot be read, or what runs it is not installed."""
         super().check()
         if self.arguments:
-            raise UsageError(f"a notebook takes no arguments: {' '.join(self.arguments)}")
+            raise UsageError(f"a notebook accepts no arguments: {' '.join(self.arguments)}")
         from anymps.notebook import read
 
         read(Path(self.name))

@@ -25,7 +25,7 @@ class Kernel(NamedTuple):
 def rates(mac: Mac) -> tuple[float, float]:
     """The peak float32 rate and the CPU's speed. Raises CostError where one is not known."""
     if mac.fp32_peak is None or mac.cpu_speed is None:
-        raise CostError(f"anymps: no time is predicted for {mac.chip}: the clock of its GPU is not public")
+        raise CostError(f"anymps: no time can be predicted for {mac.chip}: its GPU clock is not public")
     return mac.fp32_peak, mac.cpu_speed
 
 

@@ -69,8 +69,8 @@ def check_cache() -> None:
             continue
         if reason:
             raise BuildError(
-                f"{reason}, and code is loaded from there: take that right away (chmod go-w), "
-                f"or name another place in {CACHE_VARIABLE}"
+                f"{reason}, and code is loaded from there: remove that permission (chmod go-w), or name another "
+                f"place in {CACHE_VARIABLE}"
             )
 
 

@@ -278,7 +278,7 @@ def _check_again(
         raise RequireError(f"anymps: --require {require}, but the device is {'virtual' if current.virtual else 'real'}")
     if mac is not None and current.mac is not None and mac != current.mac:
         raise EnableError(
-            f"anymps: the device already plays {current.mac.name} in this process and cannot become {mac.name}; "
+            f"anymps: the device already acts as {current.mac.name} in this process and cannot become {mac.name}; "
             "start a new process for another Mac"
         )
     if substrate not in (None, current.substrate):
@@ -305,8 +305,7 @@ def _fallback_allowed(fallback: bool | None) -> bool:
         return int(text.strip() or "x") != 0
     except ValueError:
         raise EnableError(
-            f"anymps: {FALLBACK_VARIABLE}={text!r} is no number; torch reads it as an integer and stops there; "
-            "use 1 or 0"
+            f"anymps: {FALLBACK_VARIABLE}={text!r} is not a number; torch reads it as an integer and fails; use 1 or 0"
         ) from None
 
 
@@ -360,7 +359,7 @@ def _end_threads_at_exit(core: NativeCore) -> None:
 def _load(path: Path) -> NativeCore:
     spec = importlib.util.spec_from_file_location("anymps._native", path)
     if spec is None or spec.loader is None:
-        raise BuildError(f"anymps: {path} is no extension module for this Python")
+        raise BuildError(f"anymps: {path} is not an extension module for this Python")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-_OURS: Final = "a Mac prints this in the worker alone, and the loop waits for ever"
+_OURS: Final = "a Mac prints this only in the worker, and the loop waits forever"
 
 
 def tell_of_unsent_batches() -> None:

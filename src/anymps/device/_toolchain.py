@@ -164,11 +164,11 @@ def find_torch() -> TorchInstall:
     age = "old" if torch.release < OLDEST else "new"
     text = f"torch {torch.version} is too {age}: anymps supports {SUPPORTED}"
     if os.environ.get("ANYMPS_ALLOW_ANY_TORCH") != "1":
-        raise UnsupportedTorchError(f"{text}; ANYMPS_ALLOW_ANY_TORCH=1 tries it all the same")
+        raise UnsupportedTorchError(f"{text}; ANYMPS_ALLOW_ANY_TORCH=1 tries it anyway")
     nearest = version_rules(wheel.version).version
     warnings.warn(
-        f"{text}; going on because of ANYMPS_ALLOW_ANY_TORCH=1: it is taken for torch {nearest.major}.{nearest.minor}, "
-        "and no known fault is looked for",
+        f"{text}; continuing because of ANYMPS_ALLOW_ANY_TORCH=1: treated as torch {nearest.major}.{nearest.minor}, "
+        "without known bugs",
         UserWarning,
         stacklevel=2,
     )

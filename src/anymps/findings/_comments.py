@@ -70,5 +70,5 @@ def problem_of(comment: Comment) -> str:
     for name in comment.ids:
         if name not in RULES:
             nearest = nearest_rule(name)
-            return f"names {name}, which is no rule{f'; the nearest is {nearest}' if nearest else ''}"
+            return f"names {name}, which is not a rule{f'; the nearest is {nearest}' if nearest else ''}"
     return "" if comment.reason else f"gives no reason for leaving out {', '.join(comment.ids)}"

@@ -16,7 +16,7 @@ from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
 
-NOT_KNOWN: Final = "no run is known to have come there (--unproved changes it all the same)"
+NOT_KNOWN: Final = "no run is known to have reached it (--unproved changes it anyway)"
 
 
 @dataclass(frozen=True)

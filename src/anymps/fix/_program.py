@@ -33,7 +33,8 @@ class Program:
         """The program of a script. Raises UsageError, in one line, for a file that is no Python script."""
         if path.suffix == ".ipynb":
             raise UsageError(
-                f"{path} is a notebook, and anymps fix mends scripts: make one with 'jupyter nbconvert --to script'"
+                f"{path} is a notebook, and anymps fix works on scripts: convert it with 'jupyter nbconvert --to "
+                "script'"
             )
         return cls(Script.read(path), _root(path.resolve().parent))
 

@@ -14,7 +14,7 @@ from anymps.fix._program import Program
 from anymps.fix._same_run import Disagreement, Ran, disagreement
 
 NOT_TRIED = "{}; not tried alone within the time of {} runs (--runs gives more)"
-NOT_RUN = "the run did not come to its line (--unproved changes it all the same)"
+NOT_RUN = "the run did not reach its line (--unproved changes it anyway)"
 
 Place = tuple[Path, int]
 """File and line of an edit, of which no two are the same."""

@@ -35,9 +35,9 @@ class Script:
         try:
             ast.parse(text)
         except SyntaxError as error:
-            raise UsageError(f"{path}, line {error.lineno}, is no Python: {error.msg}") from None
+            raise UsageError(f"{path}, line {error.lineno}, is not valid Python: {error.msg}") from None
         except (ValueError, RecursionError, MemoryError) as error:
-            raise UsageError(f"{path} is no Python: {_words(error)}") from None
+            raise UsageError(f"{path} is not valid Python: {_words(error)}") from None
         return cls(path, text, encoding)
 
     @property

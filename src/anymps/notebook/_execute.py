@@ -27,7 +27,7 @@ def read(path: Path) -> Any:
         raise UsageError(f"the notebook {path} cannot be read: {error.strerror}") from error
     except Exception as error:  # what nbformat raises depends on what is wrong
         said = " ".join(str(error).split())
-        raise UsageError(f"{path} is no notebook: {said[:200] or type(error).__name__}") from error
+        raise UsageError(f"{path} is not a notebook: {said[:200] or type(error).__name__}") from error
     return notebook
 
 
@@ -79,7 +79,7 @@ async def _execute(
             own.source = _FINISH.format(failed)
             await client.async_execute_cell(own, last, store_history=False)
     except nbclient.exceptions.DeadKernelError:
-        raise UsageError(f"the kernel of {path} died; what it had recorded is kept") from None
+        raise UsageError(f"the kernel of {path} died; its recording up to there is kept") from None
     answer = [output.text for output in own.outputs if output.output_type == "stream" and output.name == "stdout"]
     return failed, json.loads("".join(answer))
 

@@ -25,7 +25,7 @@ class Block:
     def recording(self) -> Recording:
         """The block as a recording of its own: `waits()`, `fallbacks()`, `copies()`, `operators()`, and more."""
         if self._recording is None:
-            raise RuntimeError("mps_record: the recording is there after the with block, not inside")
+            raise RuntimeError("mps_record: the recording is available after the with block, not inside it")
         return self._recording
 
     @property

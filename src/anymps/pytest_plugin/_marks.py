@@ -81,7 +81,7 @@ def _fails(item: pytest.Item) -> Fails | None:
     try:
         re.compile(match or "")
     except re.error as error:
-        raise _wrong(item, mark, f"match={match!r} is no regular expression: {error}") from None
+        raise _wrong(item, mark, f"match={match!r} is not a valid regular expression: {error}") from None
     return Fails(types, match)
 
 

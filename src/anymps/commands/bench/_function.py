@@ -78,7 +78,7 @@ class BenchFunction:
         if function is None:
             raise TargetNotFoundError(f"{self._home} has no function {self._name}")
         if not callable(function):
-            raise TargetNotFoundError(f"{self._home}:{self._name} is no function")
+            raise TargetNotFoundError(f"{self._home}:{self._name} is not a function")
         needed = [
             name
             for name, parameter in _parameters(function).items()

@@ -17,23 +17,24 @@ from anymps.commands.doctor._facts import Facts, gather
 _STATES = {
     State.NO_TORCH: "torch cannot be used",
     State.NOT_BUILT: "not built: this torch has no mps device of its own",
-    State.NOT_AVAILABLE: "built, but not available: this torch has the mps device, this machine does not let it work",
+    State.NOT_AVAILABLE: "built, but not available: this torch has the mps device, but it cannot work on this machine",
     State.AVAILABLE: "available",
 }
 _DEVICES = {
     "real": "real: this Mac's own GPU",
-    "virtual": "virtual: anymps plays a Mac on this machine's CPU",
-    "none": "none, until what is marked BAD below is put right",
+    "virtual": "virtual: anymps acts as a Mac on this machine's CPU",
+    "none": "none, until the problems marked BAD below are fixed",
 }
 
 
 @click.command(short_help="Explain why mps is or is not available, and what to do next.")
 @click.option("--json", "as_json", is_flag=True, help="Print facts and diagnosis as JSON.")
-@click.option("--python", type=click.Path(path_type=Path), help="Ask another interpreter, and so its torch.")
+@click.option("--python", type=click.Path(path_type=Path), help="Diagnose another Python interpreter and its torch.")
 def doctor(as_json: bool, python: Path | None) -> int:
     """Explain why mps is or is not available on this machine, and what to do next.
 
-    Changes nothing and builds nothing. Ends with 0 if anymps can give a device here, real or virtual, else with 1.
+    Changes nothing and builds nothing. Exits with 0 if anymps can provide a device here, real or virtual, and with 1
+    if not.
     """
     if python is not None:
         return run_in(python, "doctor", *(["--json"] if as_json else []))

@@ -117,7 +117,10 @@ def _reasons(facts: Facts, state: State, release: tuple[int, int] | None) -> tup
                 "install torch again: pip install --force-reinstall torch"
             ]
         steps = [f"install torch {SUPPORTED}: pip install torch"]
-        return ["torch is not installed"], [*steps, "or ask the environment that has it: anymps doctor --python PATH"]
+        return ["torch is not installed"], [
+            *steps,
+            "or diagnose the environment that has it: anymps doctor --python PATH",
+        ]
     if state is State.NOT_BUILT:
         return _not_built(facts)
     if state is State.NOT_AVAILABLE:
@@ -130,7 +133,7 @@ def _not_built(facts: Facts) -> tuple[list[str], list[str]]:
         why = [f"this is {facts.system}; only PyTorch's builds for Macs with Apple silicon have the mps device"]
         steps = []
         if facts.container is not None:
-            why.append(f"{facts.container}: a container runs Linux even on a Mac, and has no way to the Mac's GPU")
+            why.append(f"{facts.container}: a container runs Linux even on a Mac, and cannot reach the Mac's GPU")
             steps.append("on a Mac: run python outside of the container for the real device")
         return why, steps
     if facts.translated or (facts.machine == "x86_64" and facts.apple_silicon):
@@ -160,14 +163,17 @@ def _not_available(facts: Facts, release: tuple[int, int] | None) -> tuple[list[
             steps.append("or install torch 2.14 or older, which accepts macOS 14: pip install 'torch<2.15'")
         return why, steps
     if facts.virtual_machine:
-        why = ["macOS runs in a virtual machine that hands no GPU on to it"]
+        why = ["macOS runs in a virtual machine without access to the GPU"]
         return why, ["give the virtual machine a GPU (Apple's paravirtualised graphics), or run on the Mac itself"]
     if facts.sandbox:
         return ["this process is in a sandbox without access to the GPU"], ["run python from a terminal"]
     if facts.virtual:
         return ["the virtual device stands in for it in this process"], []
-    why = ["macOS shows PyTorch no Metal GPU, and it is no virtual machine, no sandbox and not too old a macOS"]
-    return why, ["look whether macOS sees a GPU: system_profiler SPDisplaysDataType"]
+    why = [
+        "macOS shows PyTorch no Metal GPU, although this is not a virtual machine, not a sandbox, and macOS is "
+        "new enough"
+    ]
+    return why, ["check whether macOS sees a GPU: system_profiler SPDisplaysDataType"]
 
 
 def _rosetta(reason: str) -> tuple[list[str], list[str]]:
@@ -230,7 +236,7 @@ def _build_checks(facts: Facts) -> list[Check]:
     if facts.shader_cache is not None:
         checks.append(_shader_check(facts))
     if not facts.ninja:
-        checks.append(Check("ninja", Status.WARN, "not found: the build takes plain processes (pip install ninja)"))
+        checks.append(Check("ninja", Status.WARN, "not found: the build runs without it (pip install ninja)"))
     return checks
 
 
@@ -256,6 +262,6 @@ def _shader_check(facts: Facts) -> Check:
     """How much room compiled Metal shaders take."""
     text = f"{facts.shader_cache_bytes >> 20:,} MB of compiled Metal shaders in {facts.shader_cache}"
     if facts.shader_cache_limit is None:
-        return Check("shader cache", Status.WARN, f"{text}; ANYMPS_SHADER_CACHE_MB is no number of megabytes")
+        return Check("shader cache", Status.WARN, f"{text}; ANYMPS_SHADER_CACHE_MB is not a number of megabytes")
     limit = f"{facts.shader_cache_limit >> 20:,} MB"
-    return Check("shader cache", Status.OK, f"{text}. Above {limit} the oldest go (ANYMPS_SHADER_CACHE_MB)")
+    return Check("shader cache", Status.OK, f"{text}. Above {limit} the oldest are deleted (ANYMPS_SHADER_CACHE_MB)")

@@ -105,8 +105,8 @@ class Runs:
         with self._ended(program, self.order, self.words, self.seconds) as ended:
             if ended.status is None:
                 raise UsageError(
-                    f"the script did not end within {self.seconds:g} s: give it less to do, such as --steps 10, "
-                    "or more --seconds"
+                    f"the script did not end within {self.seconds:g} s: shorten it, such as with --steps 10, or "
+                    "allow more --seconds"
                 )
             recording = ended.folder / "recording"
             if not recording.exists():

@@ -53,7 +53,7 @@ class Timed(NamedTuple):
 def refusal(timed: Timed, mac: Mac, torch: str, coefficients: Coefficients) -> str:
     """Why nothing is to be learnt from a timing, in a few words; empty if something is."""
     if timed.paged:
-        return "the Mac wrote memory to disk meanwhile"
+        return "the Mac was swapping memory to disk"
     if timed.spread > MOST_SPREAD:
         return f"the middle half of its runs spreads over {timed.spread:.0%} (at most {MOST_SPREAD:.0%})"
     try:
