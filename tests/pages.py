@@ -25,16 +25,40 @@ _HEAD = """\
 
 What `anymps run` and `anymps report` look for. `anymps explain MPS201` shows the same page in a terminal.
 `python -m tests.pages` writes these pages from the rules in `src/anymps/findings/rules`; the tests run every example.
-
-| rule | severity | title |
-| --- | --- | --- |
 """
+
+_GROUPS = (
+    (0, "Whether the run says anything about a Mac"),
+    (100, "Operators"),
+    (200, "Waits for the GPU"),
+    (300, "Dtypes and precision"),
+    (400, "Devices and copies"),
+    (500, "Memory"),
+    (600, "Known bugs of the backend"),
+    (700, "Races with non_blocking copies"),
+    (800, "Data loading and processes"),
+    (810, "Optimizers and autocast"),
+    (830, "torch.compile"),
+    (850, "Metal kernels"),
+    (900, "Timing"),
+)
+"""By the first number of each group."""
+
+
+def _index() -> str:
+    """The list of all rules, a table a group."""
+    parts = [_HEAD]
+    ends = [first for first, _ in _GROUPS[1:]] + [1000]
+    for (first, title), end in zip(_GROUPS, ends, strict=True):
+        rules = [rule for rule in RULES.values() if first <= int(rule.id.removeprefix("MPS")) < end]
+        parts.append(f"\n## {title}\n\n| rule | severity | title |\n| --- | --- | --- |\n")
+        parts += [f"| [{rule.id}]({rule.id}.md) | {rule.severity.label} | {rule.title} |\n" for rule in rules]
+    return "".join(parts)
 
 
 def pages() -> dict[str, str]:
     """The text of every page by its file's name."""
-    rows = [f"| [{rule.id}]({rule.id}.md) | {rule.severity.label} | {rule.title} |\n" for rule in RULES.values()]
-    return {"README.md": _HEAD + "".join(rows)} | {f"{rule.id}.md": rule_page(rule) for rule in RULES.values()}
+    return {"README.md": _index()} | {f"{rule.id}.md": rule_page(rule) for rule in RULES.values()}
 
 
 def with_fidelity(readme: str, fidelity: str) -> str:

@@ -35,7 +35,7 @@ RULE = Rule(
 PAGE = """\
 # MPS999: Something
 
-Severity: warning. It holds from torch 2.12 to 2.14.
+Severity: warning. Applies to torch 2.12 to 2.14.
 
 ## Why on MPS
 
@@ -60,7 +60,7 @@ This does not:
 x = torch.ones(3)
 ```
 
-Before both:
+Setup for both:
 
 ```python
 import torch
@@ -79,7 +79,7 @@ def train(x):
     return loss.detach()
 ```
 
-## Leave it out
+## Suppress it
 
 For one line: `# anymps: ignore[MPS999] reason` at its end. For a project, in `pyproject.toml`: \
 `disable = ["MPS999"]` under `[tool.anymps]`.

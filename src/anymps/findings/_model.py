@@ -78,7 +78,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule, with its documentation. It holds from torch release `since` to `until`, both included.
+    """One rule, with its documentation. Applies to torch release `since` to `until`, both included.
 
     `fix` is the general advice; a finding says it in terms of its own line where it can. `example` is run by the
     tests; a known fault of the backend has none, as it takes a certain torch, macOS and chip, but a test of its own.

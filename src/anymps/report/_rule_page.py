@@ -15,7 +15,7 @@ def rule_page(rule: Rule) -> str:
         "## Fix",
         rule.fix,
         *_example(rule),
-        "## Leave it out",
+        "## Suppress it",
         f"For one line: `# anymps: ignore[{rule.id}] reason` at its end. For a project, in `pyproject.toml`: "
         f'`disable = ["{rule.id}"]` under `[tool.anymps]`.',
         "## Source",
@@ -35,20 +35,20 @@ def _example(rule: Rule) -> list[str]:
         _code(example.bad),
         "This does not:",
         _code(example.good),
-        "Before both:",
+        "Setup for both:",
         _code(example.setup),
     ]
 
 
 def _releases(rule: Rule) -> str:
     if rule.where:
-        return f"It holds in {rule.where}."
+        return f"Applies to {rule.where}."
     first, last = (f"{release[0]}.{release[1]}" if release else "" for release in (rule.since, rule.until))
     if first and last:
-        return f"It holds from torch {first} to {last}." if first != last else f"It holds for torch {first}."
+        return f"Applies to torch {first} to {last}." if first != last else f"Applies to torch {first}."
     if first:
-        return f"It holds from torch {first} on."
-    return f"It holds up to torch {last}." if last else "It holds for every supported torch."
+        return f"Applies to torch {first} and later."
+    return f"Applies up to torch {last}." if last else "Applies to every supported torch."
 
 
 def _code(text: str) -> str:

@@ -83,7 +83,7 @@ class Hazard:
 
     `id` is the finding's. `operators` are base names (`mm` stands for all overloads); instead of them `family` may name
     all operators with that device check. `low` and `high` bound what the check measures (0: none). `what` goes wrong in
-    which call, `fix` is the smallest way around. It holds from torch release `since` to `until`, both included: the
+    which call, `fix` is the smallest way around. Applies to torch release `since` to `until`, both included: the
     last in which somebody saw it or read that it is open. Of a later one nothing is claimed. `fixed` is the first
     release without it, None if that is open or not known. `macos` are ranges of versions, the end excluded,
     `metal_families` the GPUs; empty: all. The virtual device raises `text` if there is one, as the exception `error`:
