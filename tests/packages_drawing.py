@@ -10,11 +10,11 @@ TABLE = ROOT / "docs" / "architecture.md"
 SOURCE = ROOT / "src" / "anymps"
 DRAWING = ROOT / "docs" / "images" / "packages.svg"
 
-_LEFT, _RIGHT, _TOP, _FLOOR, _HEIGHT, _GAP = 70.0, 720.0, 16, 74, 58, 6.0
+_LEFT, _RIGHT, _TOP, _FLOOR, _HEIGHT, _GAP = 70.0, 840.0, 16, 74, 58, 6.0
 _LARGE = 5  # packages of a floor that still have room for large names
 _LONG = 30  # letters of wings that still stand in one line
 _HEAD = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 740 {height}" role="img" aria-labelledby="title">
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 {height}" role="img" aria-labelledby="title">
 <title id="title">The packages of anymps by floor</title>
 <style>
 rect{{stroke:#57606a;stroke-width:1.2}} .b{{fill:#f6f8fa}} .r{{fill:#fff8c5}}
@@ -24,7 +24,7 @@ text{{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;text-anchor:midd
 </style>
 <defs><marker id="h" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">\
 <path d="M0 0 L8 4 L0 8 z" fill="#57606a"/></marker></defs>
-<rect x="0" y="0" width="740" height="{height}" style="fill:#ffffff;stroke:none"/>
+<rect x="0" y="0" width="860" height="{height}" style="fill:#ffffff;stroke:none"/>
 """
 _NOTE = (
     "A package imports from the floors below it, by their faces alone. Below each name: its wings. Yellow: needs torch."

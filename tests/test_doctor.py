@@ -502,7 +502,8 @@ def test_the_room_that_shaders_take(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (check,) = [check for check in diagnose(_facts.gather()).checks if check.name == "shader cache"]
     assert check.status is Status.OK
     assert check.text == (
-        f"3 MB of compiled Metal shaders in {tmp_path}/metal. Above 1,024 MB the oldest are deleted (ANYMPS_SHADER_CACHE_MB)"
+        f"3 MB of compiled Metal shaders in {tmp_path}/metal. Above 1,024 MB the oldest are deleted "
+        "(ANYMPS_SHADER_CACHE_MB)"
     )
     monkeypatch.setenv("ANYMPS_SHADER_CACHE_MB", "much")
     (check,) = [check for check in diagnose(_facts.gather()).checks if check.name == "shader cache"]

@@ -97,8 +97,8 @@ class Settings:
 
     mac: str | None = row(
         "text", help='The Mac to act as: "M3 Pro 18GB", "M1 8GB, macOS 14.5".', metavar="MAC", commands=_DEVICE,
-        helps={"bench": "The Mac that the virtual device plays; its speed is not simulated."},
-        pytest="which Mac the virtual device is, such as 'M3 Pro 18GB'",
+        helps={"bench": "The Mac that the virtual device acts as; its speed is not simulated."},
+        pytest="the Mac that the virtual device acts as, such as 'M3 Pro 18GB'",
         variable="ANYMPS_MAC", key="mac", enable=True, notebook=True,
         page="the Mac, where the command line names none; goes before `pyproject.toml`. Without any of them it is an "
         "M3 Pro with 18 GB",
@@ -116,18 +116,18 @@ class Settings:
     )  # fmt: skip
     require: str | None = row(
         "word", help="Run only on an Apple GPU, or only on the virtual device.", words=("real", "virtual"),
-        commands=("run",), pytest="end unless the device is of this kind: real (a Mac's own) or virtual", enable=True,
+        commands=("run",), pytest="stop unless the device is of this kind: real (a Mac's own) or virtual", enable=True,
     )  # fmt: skip
     fallback: bool | None = row(
         "switch", help="Run operators without an MPS kernel on the CPU, or raise (PYTORCH_ENABLE_MPS_FALLBACK). "
-        "Default: what the environment says.", commands=(*_DEVICE, "plan"),
+        "Default: as the environment says.", commands=(*_DEVICE, "plan"),
         pytest="PYTORCH_ENABLE_MPS_FALLBACK, on or off", variable="PYTORCH_ENABLE_MPS_FALLBACK", enable=True,
         page="as on a Mac: operators without an MPS kernel run on the CPU",
     )  # fmt: skip
     kernels: str | None = row(
         "word", help="Compute on this machine's CPU, or with PyTorch's own Metal kernels where their launches are "
         "known, after `anymps kernels add` (ANYMPS_KERNELS).", words=("cpu", "real"), commands=("run",),
-        pytest="real: PyTorch's own kernels compute what their launches are known for",
+        pytest="real: compute with PyTorch's own Metal kernels where their launches are known",
         variable="ANYMPS_KERNELS", enable=True,
         page="PyTorch's own kernels compute what their launches are known for ([Kernels]"
         "(kernels.md#running-programs-on-them))",
@@ -144,15 +144,15 @@ class Settings:
         page="a script for many GPUs runs as the only process of its group ([CUDA](cuda.md#a-script-for-many-gpus))",
     )  # fmt: skip
     check_shaders: bool = row(
-        "flag", False, "Look for races, accesses outside of buffers and the like in Metal kernels, slowly "
+        "flag", False, "Check Metal kernels for data races, out-of-bounds accesses and similar bugs; slow "
         "(ANYMPS_CHECK_SHADERS=1).", commands=("run",),
-        pytest="a test fails if a Metal kernel has a race, or touches what is not its own",
+        pytest="a test fails if a Metal kernel has a data race or an out-of-bounds access",
         variable="ANYMPS_CHECK_SHADERS",
         page="Metal kernels are watched for races, accesses outside of buffers and the like ([Checking kernels]"
         "(metal.md#checking-kernels))",
     )  # fmt: skip
     strict_copies: bool = row(
-        "flag", False, "Let copies to the CPU with non_blocking=True arrive no sooner than the next wait "
+        "flag", False, "Delay copies to the CPU with non_blocking=True until the next wait "
         "(ANYMPS_STRICT_COPIES=1).", commands=("run",), variable="ANYMPS_STRICT_COPIES",
         page="copies to the CPU with `non_blocking=True` arrive at the next wait only",
     )  # fmt: skip
@@ -164,23 +164,22 @@ class Settings:
         "macOS), `fork`, `forkserver`, or `system`, which changes nothing",
     )  # fmt: skip
     fail_on: str | None = row(
-        "word", help="Exit with 3 if there are findings of this severity or above.",
+        "word", help="Exit with 3 if there are findings of this severity or higher.",
         words=("error", "warning", "info", "never"), commands=_JUDGED, key="fail-on",
     )  # fmt: skip
     baseline: Path | None = row(
-        "file", help="Leave out the findings that this file knows.", commands=_JUDGED, key="baseline",
-        pytest="the lines that are known to wait or to run on the CPU: no others may",
+        "file", help="Hide the findings that this file lists as known.", commands=_JUDGED, key="baseline",
+        pytest="the lines that are known to wait or to run on the CPU: any other fails the session",
     )  # fmt: skip
-    write_baseline: bool = row("flag", False, "Write this run's findings to the baseline, as known.", commands=_JUDGED)
+    write_baseline: bool = row("flag", False, "Write this run's findings to the baseline file.", commands=_JUDGED)
     allow_unused: bool = row(
         "flag", False, "Exit with 0 even if nothing ran on mps.", commands=("run",),
-        pytest="a session in which nothing ran on mps may pass",
+        pytest="let a session pass in which nothing ran on mps",
     )  # fmt: skip
     reports: tuple[str, ...] = row(
-        "texts", (), "Write a report of this form (terminal, html, markdown, trace, json, sarif, github, junit) to "
-        "this file, - for standard output. May be given more than once.", option="report", metavar="FORM=FILE",
-        commands=("run",), pytest="write a report of the session, such as html=mps.html (forms as in anymps report); "
-        "may be given several times",
+        "texts", (), "Write a report in this format (terminal, html, markdown, trace, json, sarif, github, junit) to "
+        "this file, or - for standard output; repeatable.", option="report", metavar="FORM=FILE", commands=("run",),
+        pytest="write a report of the session, such as html=mps.html (formats as in anymps report); repeatable",
     )  # fmt: skip
     root: str | None = row(
         "text", help="Make paths in sarif and github relative to this directory, such as the checkout. Default: the "
@@ -214,11 +213,11 @@ class RunSettings(Settings):
         "the best that the device has.", words=("native", "observer"),
     )  # fmt: skip
     children: bool = row(
-        "flag", True, "Do not give processes that the script starts the device, and do not record them.",
+        "flag", True, "Leave processes that the script starts without the device, and do not record them.",
         option="no-children",
     )  # fmt: skip
     steps: tuple[int, int] | None = row(
-        "text", help="Record a part of a long run: 10:30 begins after 10 steps of the optimizer and ends after 30.",
+        "text", help="Record part of a long run: 10:30 starts after 10 optimizer steps and ends after 30.",
         metavar="FIRST:LAST",
     )  # fmt: skip
     live: bool = row(
@@ -231,7 +230,7 @@ class RunSettings(Settings):
     )
     report: bool = row("flag", True, "Show no report at the end.", option="no-report")
     report_to: Path | None = row(
-        "file", help="Write the whole report to this file: .html, .json, .md or .sarif, else text."
+        "file", help="Write the whole report to this file: .html, .json, .md, .sarif, or text for any other name."
     )
 
 
@@ -240,7 +239,7 @@ class ReportSettings(Settings):
     """Of `anymps report`."""
 
     form: str = row(
-        "word", "terminal", "The form of the report.", option="format",
+        "word", "terminal", "The format of the report.", option="format",
         words=("terminal", "html", "markdown", "trace", "json", "sarif", "github", "junit"),
     )  # fmt: skip
     output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
@@ -251,21 +250,24 @@ class BenchSettings(Settings):
     """Of `anymps bench`."""
 
     devices: str | None = row(
-        "text", help="For a function: where, as mps (the default) or cpu,mps to compare. A script chooses its own.",
+        "text", help="For a function: the device, mps (the default), or cpu,mps to compare. A script chooses its own "
+        "device.",
         option="device", metavar="DEVICES",
     )  # fmt: skip
-    warmup: int = row("integer", 3, "Calls or steps that do not count.", least=1, shows_default=True)
-    repeat: int = row("integer", 20, "Runs or steps that count.", least=1, shows_default=True)
+    warmup: int = row("integer", 3, "Warm-up calls or steps, which are not timed.", least=1, shows_default=True)
+    repeat: int = row("integer", 20, "Timed runs or steps.", least=1, shows_default=True)
     min_time: float = row(
         "number", 0.5, "For a function: repeat until the runs took this many seconds.", least=0, shows_default=True
     )
     calls: int = row("integer", 1, "For a function: calls in one run.", least=1, shows_default=True)
     predict: bool = row(
-        "switch", True, "Record a few more steps or calls on mps, and say beside the times what was predicted for them."
+        "switch",
+        True,
+        "Record a few more steps or calls on mps, and show their predicted time beside the measured one.",
     )
     json: bool = row("flag", False, "Print everything as JSON; times in nanoseconds.")
     markdown: bool = row("flag", False, "Print everything as Markdown.")
-    calibrate: bool = row("flag", False, "Time this Mac, and predict times by that from now on.")
+    calibrate: bool = row("flag", False, "Time this Mac, and base predictions on it from now on.")
     out: Path | None = row("file", help="With --calibrate: write the timings there, as CSV.")
     calibrate_virtual: str | None = row("text", metavar="MAC", hidden=True)  # for tests: its times are no Mac's
 
@@ -284,24 +286,24 @@ class PlanSettings(Settings):
         "size.", option="mac", metavar="MAC",
     )  # fmt: skip
     against: str | None = row(
-        "text", help='Your own Mac: how many times as fast the others are ("M1 16GB"), with an interval of its own.',
+        "text", help='Your own Mac ("M1 16GB"): how many times as fast the others are, with an interval.',
         metavar="MAC",
     )  # fmt: skip
     what_if: tuple[str, ...] = row(
         "texts", (), "Try a change without editing the script: batch=8, sequence=512, accumulate=4, bf16, fp16, "
-        "checkpoint, fused, unfused, sgd, adam, adamw, adam8bit, adamw8bit; several at once with commas; may be given "
-        "more than once.", metavar="CHANGES",
+        "checkpoint, fused, unfused, sgd, adam, adamw, adam8bit, adamw8bit; several at once with commas; "
+        "repeatable.", metavar="CHANGES",
     )  # fmt: skip
-    larger: bool = row("switch", True, "Measure twice the batch, too, which tells the largest one.")
+    larger: bool = row("switch", True, "Also measure twice the batch, which gives the largest one that fits.")
     batch: int | None = row("integer", help="The batch size, also for {batch} in the script's arguments.", least=1)
     sequence: int | None = row("integer", help="The sequence length, also for {sequence} in the arguments.", least=1)
     steps: int = row("integer", 3, "Optimizer steps to measure.", least=1, most=1000, shows_default=True)
-    seconds: float = row("number", 300, "How long one measurement may take.", least=1, shows_default=True)
+    seconds: float = row("number", 300, "Time limit of one measurement, in seconds.", least=1, shows_default=True)
     allow_writes: bool = row(
         "flag", False, "Let the script write its files; otherwise they are dropped after the plan."
     )
     report_to: Path | None = row("file", help="Write all of the plan to this file: .html, .md, .json, else text.")
-    verbose: bool = row("flag", False, "Show all that the plan knows, not only which Mac.", short="-v")
+    verbose: bool = row("flag", False, "Show the whole plan, not only which Mac.", short="-v")
 
 
 @dataclass(frozen=True)
@@ -309,15 +311,19 @@ class FixSettings(Settings):
     """Of `anymps fix`."""
 
     write: bool = row("flag", False, "Apply the patch.")
-    force: bool = row("flag", False, "With --write: change files even if their present state is not committed to git.")
-    seconds: float = row("number", 600, "How long one run may take.", least=1, shows_default=True)
+    force: bool = row("flag", False, "With --write: change files even if their current state is not committed to git.")
+    seconds: float = row("number", 600, "Time limit of one run, in seconds.", least=1, shows_default=True)
     steps: int | None = row(
-        "integer", help="End each run after so many steps of the optimizer.  [default: to its end]", least=1
+        "integer", help="End each run after this many optimizer steps.  [default: to its end]", least=1
     )
     runs: int = row(
-        "integer", 3, "Time for all runs together, in times of one run of the script.", least=2, shows_default=True
+        "integer",
+        3,
+        "Time limit of all runs together, as a multiple of one run of the script.",
+        least=2,
+        shows_default=True,
     )
-    unproved: bool = row("flag", False, "Also change lines to which the run did not come.")
+    unproved: bool = row("flag", False, "Also change lines that the run did not reach.")
 
 
 @dataclass(frozen=True)
@@ -327,11 +333,11 @@ class PytestSettings(Settings):
     fail_on_fallback: bool = row("flag", False, pytest="a test fails if an operator runs on the CPU unmarked")
     default_device: bool = row("flag", False, pytest="torch.set_default_device('mps') around each test")
     manifest: Path | None = row("file", pytest="the tests that are expected to fail, and how; all others must pass")
-    update_manifest: bool = row("flag", False, pytest="write how the tests of this run end to the manifest")
+    update_manifest: bool = row("flag", False, pytest="update the manifest from the results of this run")
     rerun: bool = row(
-        "flag", True, pytest="an update runs failing tests again without mps, and leaves out what fails there, too"
+        "flag", True, pytest="an update reruns failing tests without mps, and leaves out those that fail there too"
     )
-    update_baseline: bool = row("flag", False, pytest="write the lines of this run to the baseline")
+    update_baseline: bool = row("flag", False, pytest="update the baseline from this run")
     recording: Path | None = row("file", pytest="keep the recording of the session (anymps report FILE)")
     reports_from: Path = Path()
 

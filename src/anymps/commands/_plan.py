@@ -28,15 +28,17 @@ _FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a fil
 
 @click.command(
     cls=ScriptCommand,
-    short_help="Say on which Macs a training script fits.",
+    short_help="Tell which Macs a training script fits on.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @takes("plan")
 @click.option("--measure", hidden=True)
-@click.option("-m", "module", metavar="MODULE", help="Plan a module, as `python -m` runs it; the rest is for it.")
+@click.option(
+    "-m", "module", metavar="MODULE", help="Plan a module, as `python -m` runs it; all later arguments go to it."
+)
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tuple[str, ...]) -> int:
-    """Say on which Macs a training script fits, before the first real step.
+    """Tell which Macs a training script fits on, before the first real step.
 
     The script runs for a few optimizer steps on shapes alone: by the rules of the mps device, without data and without
     arithmetic, so that a model larger than this machine can be planned on it. What it writes is dropped.

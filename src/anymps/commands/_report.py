@@ -35,7 +35,7 @@ def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
     if not files:
         files = (last_recording(),)
         if not files[0].exists():
-            raise UsageError("no run is kept here: name a recording, or run a script with `anymps run` first")
+            raise UsageError("no previous run was found: name a recording, or run a script with `anymps run` first")
     outputs = Outputs((Output(asked.form, asked.output),), asked.root)
     for file in files:
         outputs.check(file)

@@ -21,7 +21,7 @@ from anymps.report import Output, Outputs
 
 @click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @takes("run")
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does; the rest is for it.")
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does; all later arguments go to it.")
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def run(asked: RunSettings, module: str | None, words: tuple[str, ...]) -> int:
     """Run a script, or a notebook, on the mps device and report what happened.
@@ -41,9 +41,9 @@ def run(asked: RunSettings, module: str | None, words: tuple[str, ...]) -> int:
         raise UsageError("--no-report and --verbose exclude each other")
     in_notebook = not target.is_module and is_notebook(target.name)
     if asked.live and in_notebook:
-        raise UsageError("--live watches scripts, and no notebooks")
+        raise UsageError("--live works for scripts, not for notebooks")
     if asked.torch and in_notebook:
-        raise UsageError("--torch predicts for scripts, and no notebooks")
+        raise UsageError("--torch works for scripts, not for notebooks")
     outputs = [Output.parse(text) for text in asked.reports]
     named = None if asked.report_to is None else Output.by_ending(asked.report_to)
     if named is not None:

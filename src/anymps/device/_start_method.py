@@ -49,7 +49,7 @@ def choose_start_method(asked: str | None) -> str:
     known = (*multiprocessing.get_all_start_methods(), SYSTEM)
     if method not in known:
         what = f"start_method={asked!r}" if asked else f"{variable_of('start_method')}={method!r}"
-        raise EnableError(f"anymps: {what} is no way to start processes here; use one of {', '.join(sorted(known))}")
+        raise EnableError(f"anymps: {what} is not a start method here; use one of {', '.join(sorted(known))}")
     return method
 
 

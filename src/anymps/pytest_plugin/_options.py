@@ -155,8 +155,8 @@ def _check_root(config: pytest.Config, name: str, text: str, path: Path) -> None
         flag = "--" + name.replace("_", "-")
         if path.exists():
             raise pytest.UsageError(
-                f"{flag} {text} lies outside of the suite, and moves pytest's root directory, by which tests are "
-                f"named, to {root}: write {flag}={text}"
+                f"{flag} {text} is outside of the suite, and would move pytest's root directory, which test ids "
+                f"depend on, to {root}: write {flag}={text}"
             )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=ScriptCommand,
-    short_help="Fix a script's findings, keeping only changes that are proved.",
+    short_help="Fix a script's findings, keeping only proven changes.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @takes("fix")
@@ -112,7 +112,7 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
         for line in [*_table(first, last), *(f"  {clean(note)}" for note in mended.notes)]:
             say_plain(line)
     else:
-        say("no change was proved" if proofs else "nothing can be fixed automatically")
+        say("no change could be proven" if proofs else "nothing can be fixed automatically")
         if mended.before is not None and mended.before.error:
             for line in _stop("the script stops", mended.before):
                 say_plain(line)
@@ -130,7 +130,7 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
 def _alone(tried: Tried | None) -> str:
     """How the changed script does where nothing answers for CUDA, as on a Mac."""
     if tried is None:
-        return "there was no time to run the changed script without --cuda-as-mps (--runs gives more)"
+        return "no time was left to run the changed script without --cuda-as-mps (--runs allows more)"
     what = "the first steps of the changed script run" if tried.cut else "the changed script runs"
     if tried.ran.error:
         return f"without --cuda-as-mps the changed script stops: {tried.ran.error}"
