@@ -15,8 +15,6 @@ from anymps._settings import variable_of
 _DEVICE: Final = """\
 import torch
 
-from anymps._settings import variable_of
-
 device = "mps"
 """
 _TRAINING: Final = """\
