@@ -21,7 +21,7 @@ from anymps.record import (
     Wait,
     join,
 )
-from anymps.report._words import environment
+from anymps.report._words import environment, not_modelled
 
 META: dict[str, object] = {"torch_version": "2.13.0", "mac": "M1 8GB", "environment": {"PYTORCH_X": "1"}}
 
@@ -92,6 +92,8 @@ def test_the_card_of_each_process() -> None:
     shared = joined(*(worker(card=f"cuda:0, {h100}", virtual=True) for _ in range(3)))
     assert dict(environment(shared))["device"] == f"virtual: computed on cuda:0, {h100} by the rules of MPS"
     plain = joined(worker(virtual=True), worker(virtual=True))
+    queued = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA card."
+    assert [queued in not_modelled(it) for it in (apart, shared, plain)] == [True, True, False]
     assert dict(environment(plain))["device"] == "virtual: computed on this machine by the rules of MPS"
 
 

@@ -26,6 +26,11 @@ from anymps.report.document import Cut
 
 _WORTH_A_WORD = 0.1  # of how far the host runs ahead: what changes less says nothing
 _RARE = 0.5  # times a step: a fraction tells less than how often
+_QUEUED_ON_A_CARD = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA card."
+_DONE_AT_ONCE = (
+    "The order of host and GPU: here an operator is done when its call returns; on a Mac it is queued, and the host "
+    "runs ahead until it waits."
+)
 _MOST_NAMES = 3  # of processes; one more is told by its name, too
 
 
@@ -282,8 +287,7 @@ def not_modelled(recording: Recording) -> list[str]:
     if recording.meta.get("virtual") is False:
         return []
     return [
-        "The order of host and GPU: here an operator is done when its call returns; on a Mac it is queued, and the "
-        "host runs ahead until it waits.",
+        _QUEUED_ON_A_CARD if _cards(recording) else _DONE_AT_ONCE,
         "Memory that MPSGraph and Metal take for themselves.",
         "What Apple's compiler and GPU make of Metal shaders (`torch.mps.compile_shader`, `torch.compile`).",
         "Bugs inside Metal, unless they are listed as known ones; the last digits of results.",
