@@ -108,3 +108,40 @@ def test_lanes_of_simd_groups() -> None:
             thirds if i % 3 == 0 else thirds - len(there),
             len(there),
         ], i
+
+
+def test_threadgroup_memory_with_a_value() -> None:
+    """Every thread writes it: a number, arrays, several in one statement, in a template; and a cast that names it."""
+    kernels = torch.mps.compile_shader("""
+#include <metal_stdlib>
+using namespace metal;
+kernel void several(device float* out, uint i [[thread_position_in_grid]], uint l [[thread_index_in_threadgroup]]) {
+  threadgroup float a = 0.5, b[3] = {1, 2}, c;
+  threadgroup uint pairs[2][2] = {{1, 2}, {3, 4}}, last{7};
+  if (l == 3) c = 8;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[i] = a + b[0] + 10 * b[1] + 100 * b[2] + c + 1000 * (pairs[1][0] + pairs[1][1]) + 10000 * last;
+}
+template <typename T> kernel void one(device T* out, uint i [[thread_position_in_grid]]) {
+  threadgroup T first = T(2);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (simd_sum(1) == 32) out[i] = first;
+}
+template [[host_name("one_int")]] kernel void one<int>(device int*, uint);
+kernel void cast(device float2* out, uint i [[thread_position_in_grid]]) {
+  threadgroup float both[4];
+  both[i % 4] = i % 4;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float2 pair = *reinterpret_cast<threadgroup float2*>(both + 2);
+  out[i] = pair;
+}
+""")
+    out = torch.zeros(64, device="mps")
+    kernels.several(out, group_size=32)
+    assert out.tolist() == [0.5 + 1 + 20 + 8 + 7000 + 70000] * 64
+    whole = torch.zeros(64, dtype=torch.int32, device="mps")
+    kernels.one_int(whole, group_size=32)
+    assert whole.tolist() == [2] * 64
+    pairs = torch.zeros(8, 2, device="mps")
+    kernels.cast(pairs, threads=8, group_size=4)
+    assert pairs.tolist() == [[2, 3]] * 8

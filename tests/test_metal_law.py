@@ -287,19 +287,6 @@ def test_the_whole_message() -> None:
     )
 
 
-@pytest.mark.usefixtures("virtual_device")
-def test_threadgroup_memory_with_a_value() -> None:
-    """Metal takes it, and each thread writes it. Here a sentence refuses it: it is no variable of each thread."""
-    with pytest.raises(RuntimeError) as raised:
-        torch.mps.compile_shader("kernel void f(device int* x) {\n  threadgroup int a = 2;\n  x[0] = a;\n}\n")
-    assert str(raised.value) == (
-        "anymps: an initializer of threadgroup memory (program_source:2) cannot be used on the virtual mps device"
-    )
-    torch.mps.compile_shader(
-        "kernel void f(device int* x) { threadgroup int a[2]; threadgroup int* p = a; p[0] = 1; x[0] = *p; }\n"
-    )
-
-
 def test_the_library_of_the_law_has_no_errors() -> None:
     """Nor have PyTorch's own headers anything that is refused."""
     tree = law.Tree("", torch_headers())

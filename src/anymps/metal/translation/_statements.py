@@ -134,6 +134,8 @@ def _declaration(first: int, last: int, tokens: list[Token]) -> Statement | None
         declared.append(part[at].text)
     if not declared or not words_before:
         return None
+    if shared and not pointer and not plain_type(tokens):
+        raise Unread(declared[0])  # each thread gives it its value
     return Statement(
         "declaration",
         first,
@@ -148,4 +150,4 @@ def _declaration(first: int, last: int, tokens: list[Token]) -> Statement | None
 
 def plain_type(tokens: list[Token]) -> bool:
     """Whether a declaration gives nothing a value: threadgroup memory has none at the start."""
-    return all(token.text != "=" for token in tokens)
+    return all(token.text not in ("=", "{") for token in tokens)

@@ -234,6 +234,14 @@ template <class T, auto Owner> struct Shared {
   static ANYMPS_INLINE T& get() { return in(ANYMPS_SHARED()); }
 };
 template <class T, auto Owner> Declared Shared<T, Owner>::entry{};
+// What an initializer of threadgroup memory does: each thread writes the value.
+template <class T> struct PlainOf { using type = T; };
+template <class T> struct PlainOf<T&> { using type = T; };
+template <class T> using Plain = typename PlainOf<T>::type;
+template <class T> ANYMPS_INLINE void set_shared(T& place, const T& value) { place = value; }
+template <class T, unsigned long N> ANYMPS_INLINE void set_shared(T (&place)[N], const T (&value)[N]) {
+  for (unsigned long i = 0; i < N; ++i) set_shared(place[i], value[i]);
+}
 template <class T, auto Owner> unsigned Shared<T, Owner>::offset = Shared<T, Owner>::place();
 template <auto Owner> unsigned shared_bytes() {
   unsigned sum = 0;
