@@ -39,6 +39,11 @@ COMMITS = {  # what was tried; another state of a repository may serve as well
 _INCLUDE = re.compile(r'\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]')
 _CONSTANT = re.compile(r"constant\s+(\w+)\s+(\w+)\s*\[\[\s*function_constant\([^)]*\)\s*\]\]\s*;")
 
+_SHARED_PARAMETER = re.compile(r"threadgroup\s+(\w+)\s*\*\s*(\w+)\s*\[\[threadgroup\(0\)\]\],")
+_SHARED = re.compile(
+    r"((?:\bkernel void|\[\[kernel\]\] void) \w+\([^{;]*?)" + _SHARED_PARAMETER.pattern + r"([^{;]*)\{"
+)
+
 
 def root_of(repository: str) -> Path:
     """The checkout of a repository. Skips the test where there is none."""
@@ -80,6 +85,19 @@ def _joined(path: Path, folders: Sequence[Path], seen: set[Path]) -> str:
             seen.add(header)
             lines.append(_joined(header, folders, seen))
     return "\n".join(lines) + "\n"
+
+
+def with_threadgroup_memory(source: str, size: int = 8192) -> str:
+    """The source with threadgroup memory in the kernels in place of parameters, as a program for torch has to do it.
+
+    `size` is that of each, in bytes.
+    """
+
+    def declared(match: re.Match[str]) -> str:
+        array = f"threadgroup {match[2]} {match[3]}[{size} / sizeof({match[2]})];"
+        return f"{match[1]}{match[4]}{{ {array}"
+
+    return _SHARED_PARAMETER.sub("", _SHARED.sub(declared, source))
 
 
 def with_constants(source: str, values: Mapping[str, str]) -> str:

@@ -6,7 +6,6 @@ memory that is declared in the kernel and is no parameter.
 
 from __future__ import annotations
 
-import re
 import struct
 from functools import cache
 from typing import Any
@@ -15,23 +14,18 @@ import pytest
 import torch
 from torch.nn import functional
 
-from public_kernels import both_forms, empty, joined, on_mps, root_of, with_constants
+from public_kernels import both_forms, empty, joined, on_mps, root_of, with_constants, with_threadgroup_memory
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("virtual_device")]
 
 GGML = "ggml-org/ggml"
-_SHARED = re.compile(
-    r"(\bkernel void \w+\([^{;]*?)threadgroup\s+(\w+)\s*\*\s*(\w+)\s*\[\[threadgroup\(0\)\]\],([^{;]*)\{"
-)
-_IN_TYPES = re.compile(r"threadgroup\s+\w+\s*\*\s*\w+\s*\[\[threadgroup\(0\)\]\],")
 
 
 @cache
 def whole() -> str:
     """The source with its headers, and with threadgroup memory in the kernels."""
     text = joined(root_of(GGML), ["src/ggml-metal/ggml-metal.metal"], ["src"])
-    text = _SHARED.sub(r"\1\4{ threadgroup \2 \3[4096];", text)
-    return _IN_TYPES.sub("", text)
+    return with_threadgroup_memory(text)
 
 
 def part(first: str, end: str) -> str:
