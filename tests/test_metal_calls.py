@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import struct
+from pathlib import Path
 
 import pytest
 import torch
 
+import anymps
 from metal_shaders import BASICS, HEAD, library
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -189,3 +193,55 @@ kernel void left_out(device float* out, constant float* none, uint i [[thread_po
         assert out.tolist() == [1211.75, 1212.75, 1213.75]
     kernels.left_out(out)
     assert out.tolist() == [1, 1, 1]
+
+
+TWICE = """
+kernel void twice(device float* out, constant float* a, uint i [[thread_position_in_grid]]) { out[i] = 2 * a[i]; }
+kernel void far(device float* out, constant float* a, uint i [[thread_position_in_grid]]) { out[i + uint(a[0])] = 1; }
+"""
+
+
+def test_a_launch_like_an_earlier_one_reads_its_own_arguments() -> None:
+    """Tensors, sizes and groups of this call, however often the kernel ran; what is refused is refused each time."""
+    kernels = torch.mps.compile_shader(TWICE)
+    for threads in (8, 8, [8], (8,), 3, 8):
+        a, out = torch.randn(8), torch.ones(8, device="mps") - 1  # computed: a launch moves it to memory with margins
+        kernels.twice(out, a.to("mps"), threads=threads)
+        count = 3 if threads == 3 else 8
+        assert out.tolist() == [*(2 * a[:count]).tolist(), *[0.0] * (8 - count)]
+    out = torch.zeros(8, device="mps")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="Passed CPU tensor to MPS op"):
+            kernels.twice(out, torch.ones(8), threads=8)
+        with pytest.raises(RuntimeError, match="Unable to cast Python instance of type <class 'float'>"):
+            kernels.twice(out, torch.ones(8, device="mps"), threads=(8.0,))
+        with pytest.raises(RuntimeError, match="Unable to cast Python instance of type <class 'dict'>"):
+            kernels.twice(out, torch.ones(8, device="mps"), threads={8: 8})
+        with pytest.raises(ValueError, match="Threadgroup size exceeds 1024 limit"):
+            kernels.twice(out, torch.ones(8, device="mps"), threads=8, group_size=2000)
+        kernels.twice(out, 4.0, threads=1)
+        assert out.tolist()[:1] == [8.0]
+    assert out.tolist()[1:] == [0.0] * 7
+
+
+def test_a_launch_like_an_earlier_one_is_looked_at(tmp_path: Path) -> None:
+    """A write beside its buffer, an address that is not there, and a recording that began in between."""
+    kernels = torch.mps.compile_shader(TWICE)
+    at, out = torch.zeros(8, device="mps"), torch.zeros(8, device="mps")
+    for distance in (0, 0):
+        at.fill_(distance)
+        kernels.far(out, at)
+    at.fill_(1)
+    with pytest.raises(RuntimeError, match="'far' wrote 4 bytes past the end of argument 0, starting at byte 32 of 32"):
+        kernels.far(out, at)
+    at.fill_(4e9)
+    with pytest.raises(RuntimeError, match="'far' read or wrote memory that is not there"):
+        kernels.far(out, at)
+    with anymps.record(tmp_path / "run.anymps"):
+        kernels.twice(out, at)
+        kernels.twice(out, at)
+    with contextlib.closing(sqlite3.connect(tmp_path / "run.anymps")) as file:
+        names = file.execute(
+            "SELECT o.name FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator"
+        ).fetchall()
+    assert names.count(("metal::twice.threads_8_group_8",)) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +29,33 @@ class Packed:
     count: int
     shape: bytes
     places: Mapping[int, int]
+
+
+class Repeated:
+    """A launch whose addresses alone are new; `written` are the tensors, by index, that the kernel may write."""
+
+    __slots__ = ("_call", "_count", "_entry", "_pack", "_shape", "written")
+
+    def __init__(
+        self,
+        call: Callable[..., int],
+        entry: int,
+        words: struct.Struct,
+        count: int,
+        shape: bytes,
+        written: tuple[int, ...],
+    ) -> None:
+        self._call = call
+        self._entry = entry
+        self._pack = words.pack
+        self._count = count
+        self._shape = shape
+        self.written = written
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> int:
+        """Runs it. The signal that stopped it, or 0."""
+        packed = self._pack(*[tensor.data_ptr() for tensor in tensors])
+        return self._call(self._entry, packed, self._count, self._shape, torch.get_num_threads())
 
 
 class Launcher:
@@ -56,9 +83,17 @@ class Launcher:
             count, packed = self._packed(bound, iter(addresses), errors)
         if not self._call(self._entry, packed, count, _shape(grid, group), torch.get_num_threads()):
             return None
+        return self.last_report()
+
+    def last_report(self) -> Report:
+        """What stopped the last launch of this thread."""
         report = Report()
         runtime().anymps_rt_last_report(ctypes.byref(report))
         return report
+
+    def repeated(self, count: int, grid: Sizes3, group: Sizes3, written: tuple[int, ...]) -> Repeated:
+        """A launch on `count` tensors over this grid, to be run with their addresses alone."""
+        return Repeated(self._call, self._entry, _words(count), count, _shape(grid, group), written)
 
     def packed(self, bound: Arguments, grid: Sizes3, group: Sizes3) -> Packed:
         """What a call of it hands over, to be used again with other addresses."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -14,7 +14,7 @@ from anymps.metal._check_setting import checks_shaders
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text, stray_text
-from anymps.metal._launch import Launcher, Sizes3, lies_along
+from anymps.metal._launch import Launcher, Repeated, Sizes3, lies_along
 from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels, raise_interrupt
 from anymps.metal._tape import launch_on_tape, straight, through_line
 from anymps.metal.checking import CheckedLaunch, checker
@@ -22,6 +22,7 @@ from anymps.metal.compilation import compile_shader, compiled_shader
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32
+_MOST_REPEATED = 256
 _MOST_ALONG_X = 2**31 - 1  # the loop over them counts with an int, which the compiler knows not to wrap
 
 
@@ -98,6 +99,7 @@ class MetalKernel:
         self._written = entry.written
         self._guard, self._stray = device.guard_buffers, device.stray_write
         self._indices: dict[int, list[int]] = {}
+        self._repeated: dict[object, Repeated] = {}
         self._shared = int(entry.shared_bytes())
         if self._shared > MAX_SHARED_BYTES:
             raise RuntimeError(
@@ -123,7 +125,54 @@ class MetalKernel:
     def __call__(
         self, *args: Any, threads: Any = None, group_size: Any = None, arg_casts: Any = None, error_buf_idx: Any = None
     ) -> None:
-        self._start(bind_arguments(args, threads, group_size, arg_casts), error_buf_idx)
+        plain = arg_casts is None and error_buf_idx is None
+        if plain and self._repeated and self._repeat(args, threads, group_size):
+            return
+        bound = bind_arguments(args, threads, group_size, arg_casts)
+        self._start(bound, error_buf_idx)
+        if plain and bound.flat and self._check is None and not self._device.shaders_by_operator():
+            self._remember(bound)
+
+    def _remember(self, bound: Arguments) -> None:
+        """Keeps what a later launch on as many tensors, over the same grid, has in common with this one."""
+        count = len(bound.slots)
+        if 0 in bound.threads or count < self._entry.buffers:
+            return
+        group = group_of(bound.threads, bound.group_size, self.max_threads_per_threadgroup)
+        x, y, z, *_ = (*bound.threads, 1, 1)
+        self._may_be_written(bound)
+        repeated = self._launch.repeated(count, (x, y, z), group, tuple(self._indices[count]))
+        if len(self._repeated) >= _MOST_REPEATED:
+            self._repeated.clear()
+        self._repeated[count, bound.threads, bound.group_size] = repeated
+
+    def _repeat(self, args: tuple[Any, ...], threads: Any, group_size: Any) -> bool:
+        """Runs a launch that is like an earlier one; False if it may be another. The way of most launches, so short."""
+        for one in args:
+            if type(one) is not torch.Tensor or not one.is_mps:
+                return False
+        sizes = _plain_sizes(threads) if threads is not None else (args[0].numel(),) if args else None
+        group = _plain_sizes(group_size) if group_size is not None else None
+        if sizes is None or (group is None and group_size is not None):
+            return False
+        repeated = self._repeated.get((len(args), sizes, group))
+        if repeated is None or self._device.shaders_by_operator():
+            return False
+        if not repeated.written:
+            signal = repeated(args)
+            stray = None
+        else:
+            guarded = [args[index] for index in repeated.written]
+            self._guard(guarded)
+            try:
+                signal = repeated(args)  # addresses after the guard, which may move a buffer
+            finally:
+                stray = self._stray(guarded)  # after a fault, too: the next launch is not to blame
+        if signal:
+            self._raise_fault(self._launch.last_report(), bind_arguments(args, threads, group_size, None), "")
+        if stray is not None:
+            self._refuse_stray(bind_arguments(args, threads, group_size, None), guarded[stray[0]], *stray[1:])
+        return True
 
     def _start(self, bound: Arguments, error_buf_idx: int | None) -> None:
         """Launches it as an entry of its own."""
@@ -211,12 +260,15 @@ class MetalKernel:
             report = Report()
             why = check.run(self._entry, bound, tensors, grid, group, errors, report)
         if report is not None and report.signal:
-            raise_interrupt(report)
-            missing = int(self._entry.buffers) - len(bound.slots) - (errors is not None)
-            raise RuntimeError(why or fault_text(self._name, report, _ranges(bound), missing))
+            self._raise_fault(report, bound, why, errors is not None)
         message = errors[1].first() if errors is not None else None
         if message is not None:
             self._device.note_shader_error(self._name, message)
+
+    def _raise_fault(self, report: Report, bound: Arguments, why: str, with_errors: bool = False) -> NoReturn:
+        raise_interrupt(report)
+        missing = int(self._entry.buffers) - len(bound.slots) - with_errors
+        raise RuntimeError(why or fault_text(self._name, report, _ranges(bound), missing))
 
     def _use_fibers(self) -> None:
         """Has this launch and the later ones run with each thread as a fiber."""
@@ -224,6 +276,20 @@ class MetalKernel:
         fibers = self._with_fibers()[self._name]
         assert isinstance(fibers, KernelEntry)
         self._entry, self._launch, self._axis = fibers, Launcher(fibers), None
+        self._repeated.clear()
+
+
+def _plain_sizes(value: Any) -> tuple[int, ...] | None:
+    """Sizes that are nothing but integers, as a tuple; None for all others, which `bind_arguments` judges."""
+    kind = type(value)
+    if kind is int:
+        return (value,)
+    if kind is not tuple and kind is not list:
+        return None
+    for one in value:
+        if type(one) is not int:
+            return None
+    return tuple(value)
 
 
 def _tensors_of(slot: torch.Tensor | Table | Constant) -> list[torch.Tensor]:
