@@ -83,7 +83,7 @@ public-kernels: $(VENV)/.test-$(KEY) core
 	@echo "==> Metal kernels of public repositories"
 	@mkdir -p $(PUBLIC)
 	@cd tests && ANYMPS_PUBLIC_KERNELS=$(PUBLIC) $(abspath $(BIN))/python -m public_kernels
-	@ANYMPS_PUBLIC_KERNELS=$(PUBLIC) $(BIN)/python -m pytest -q tests/integration/test_public_kernels.py tests/integration/test_public_families.py tests/integration/test_public_ggml.py
+	@ANYMPS_PUBLIC_KERNELS=$(PUBLIC) $(BIN)/python -m pytest -q tests/integration/test_public_kernels.py tests/integration/test_public_families.py tests/integration/test_public_ggml.py tests/integration/test_public_mlx.py tests/integration/test_public_attention.py
 
 stress: $(VENV)/.test-$(KEY) core
 	@echo "==> stress"

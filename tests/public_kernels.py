@@ -36,6 +36,7 @@ COMMITS = {  # what was tried; another state of a repository may serve as well
     "huggingface/kernels-community": "40d4194f48b6775c4be4776ed08035fabb0e758f",
     "EricLBuehler/mistral.rs": "9e922623f24b32d41f3892b74f0eed18707f4e6c",
 }
+_IN_MLX = "mlx/backend/metal/kernels"
 _INCLUDE = re.compile(r'\s*#\s*(?:include|import)\s*[<"]([^>"]+)[>"]')
 _CONSTANT = re.compile(r"constant\s+(\w+)\s+(\w+)\s*\[\[\s*function_constant\([^)]*\)\s*\]\]\s*;")
 
@@ -174,6 +175,13 @@ def _copied(tensor: torch.Tensor, copies: dict[int, torch.Tensor]) -> torch.Tens
         whole = tensor.as_strided((storage.nbytes() // tensor.element_size(),), (1,), 0)
         copies[storage.data_ptr()] = whole.clone()
     return copies[storage.data_ptr()].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
+def mlx(*files: str, instances: str = "", constants: Mapping[str, str] | None = None, text: str = "") -> BothForms:
+    """Headers of MLX with these instances, and this text, behind, as its own just-in-time compiler writes them."""
+    headers = joined(root_of("ml-explore/mlx"), [f"{_IN_MLX}/{file}" for file in ("defines.h", "utils.h", *files)])
+    lines = "".join(f"\ninstantiate_kernel({line.strip()})" for line in instances.strip().splitlines())
+    return both_forms(with_constants(headers, constants or {}) + lines + "\n" + text)
 
 
 def on_mps(*tensors: torch.Tensor) -> list[torch.Tensor]:

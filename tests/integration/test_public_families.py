@@ -12,6 +12,7 @@ from public_kernels import (
     empty,
     joined,
     library,
+    mlx,
     on_mps,
     root_of,
     with_constants,
@@ -23,13 +24,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("virtual_device")
 MLX = "ml-explore/mlx"
 IN_MLX = "mlx/backend/metal/kernels"
 MISTRAL = "EricLBuehler/mistral.rs"
-
-
-def mlx(*files: str, instances: str, constants: dict[str, str] | None = None) -> Any:
-    """Headers of MLX with these instances behind, as its own just-in-time compiler writes them."""
-    text = joined(root_of(MLX), [f"{IN_MLX}/{file}" for file in ("defines.h", "utils.h", *files)])
-    lines = "".join(f"\ninstantiate_kernel({line.strip()})" for line in instances.strip().splitlines())
-    return both_forms(with_constants(text, constants or {}) + lines + "\n")
 
 
 def whole(values: list[int]) -> torch.Tensor:
@@ -225,7 +219,7 @@ def test_mlx_norms() -> None:
     """
 
     def kernels_of(name: str) -> Any:
-        text = joined(root_of(MLX), [f"{IN_MLX}/{name}.metal"]).replace("[SIMD_SIZE] = {0};", "[SIMD_SIZE];")
+        text = joined(root_of(MLX), [f"{IN_MLX}/{name}.metal"])
         return both_forms(with_constants(text, {"has_w": "true"}))
 
     rms, layer = kernels_of("rms_norm"), kernels_of("layer_norm")

@@ -6,6 +6,7 @@ memory that is declared in the kernel and is no parameter.
 
 from __future__ import annotations
 
+import re
 import struct
 from functools import cache
 from typing import Any
@@ -181,3 +182,75 @@ def test_ggml_rows_by_index() -> None:
             args, table.to("mps"), rows.to("mps"), out, threads=(3 * 4 * 32, 1, 1), group_size=(32, 1, 1)
         )
         assert torch.equal(out.cpu(), table.float()[rows.long()])
+
+
+ONE_BATCH = {"ne12": "1", "ne13": "1", "r2": "1", "r3": "1"}
+
+
+def quantised(rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Weights as ggml packs them: bytes of 4 bits with a scale each 32 values, of 8 bits, and both as numbers."""
+    torch.manual_seed(0)
+    scale = (torch.rand(rows, columns // 32, 1) / 8 + 0.01).half()
+    four = torch.randint(0, 16, (rows, columns // 32, 32), dtype=torch.uint8)
+    packed = four[..., :16] | four[..., 16:] << 4
+    bits = scale.view(torch.uint8).view(rows, -1, 2)
+    q4 = torch.cat([bits, packed], 2).contiguous()
+    return q4.to("mps"), ((four.float() - 8) * scale.float()).view(rows, columns), scale
+
+
+def test_ggml_products_with_a_vector() -> None:
+    """mul_mv of 4-bit and 8-bit weights, two SIMD groups a group, several rows a SIMD group."""
+    text = whole()
+    products = text[text.index("inline float block_q_n_dot_y(") : text.index("kernel void kernel_mul_mv_q4_1_f32(")]
+    eight_bits = text[text.index("template<short NR0, typename args_t>\nvoid kernel_mul_mv_q8_0_f32_impl(") :]
+    eight_bits = eight_bits[: eight_bits.index("\n}\n", eight_bits.index("kernel void kernel_mul_mv_q8_0_f32(")) + 3]
+    constants = {f"FC_mul_mv_{name}": value for name, value in (ONE_BATCH | {"nsg": "2"}).items()}
+    shader = both_forms(with_constants(head() + products + eight_bits, constants))
+    rows, columns = 18, 256
+    q4, weights, scale = quantised(rows, columns)
+    x = torch.randn(3, columns)
+    eight = torch.randint(-127, 128, (rows, columns // 32, 32), dtype=torch.int8)
+    q8 = torch.cat([scale.view(torch.uint8).view(rows, -1, 2), eight.view(torch.uint8)], 2).contiguous().to("mps")
+    for name, packed, expected, at_once in (
+        ("q4_0", q4, x @ weights.T, 8),
+        ("q8_0", q8, x @ (eight.float() * scale.float()).view(rows, columns).T, 2),
+    ):
+        step = packed[0].numel()
+        size = packed[0, 0].numel()
+        args = arguments(
+            *("3i4x4Q3i4x4Q3i2h", columns, rows, 1, size, step, step * rows, step * rows),
+            *(columns, 3, 1, 4, columns * 4, columns * 12, columns * 12, rows, 3, 0, 1, 1),
+        )
+        out = empty(3, rows)
+        groups = -(-rows // at_once)
+        getattr(shader, f"kernel_mul_mv_{name}_f32")(
+            args, packed, x.to("mps"), out, threads=(groups * 32, 3 * 2, 1), group_size=(32, 2, 1)
+        )
+        torch.testing.assert_close(out.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_ggml_products_of_matrices() -> None:
+    """mul_mm of halfs and 4-bit weights in 8x8 matrices of a SIMD group; the result's last tiles are parts."""
+    text = whole()
+    start = text.index("constant bool FC_mul_mm_bc_inp")
+    kernel = text[start : text.index("template<short ne20>", start)]
+    kinds = text[text.index("typedef decltype(kernel_mul_mm<") :]
+    wanted = [line for line in kinds.splitlines() if "mul_mm_t;" in line or re.search(r"mul_mm_(f16|q4_0)_f32\"", line)]
+    constants = {f"FC_mul_mm_{name}": value for name, value in ONE_BATCH.items()}
+    constants |= {"FC_mul_mm_bc_inp": "true", "FC_mul_mm_bc_out": "true"}
+    shader = both_forms(with_constants(head() + kernel + "\n".join(wanted) + "\n", constants))
+    rows, columns, count = 72, 64, 41  # it writes four rows at once, wherever the first of a column lies
+    q4, weights, _ = quantised(rows, columns)
+    x = torch.randn(count, columns)
+    half = torch.randn(rows, columns).half()
+    for name, matrix, expected in (("f16", half.to("mps"), x @ half.float().T), ("q4_0", q4, x @ weights.T)):
+        step = matrix[0].numel() * matrix.element_size()
+        args = arguments(
+            *("ii3Qi4x4Qii2h", columns, 1, step, step * rows, step * rows, 1),
+            *(4, columns * 4, columns * 4 * count, columns * 4 * count, rows, count, 1, 1),
+        )
+        out = empty(count, rows)
+        getattr(shader, f"kernel_mul_mm_{name}_f32")(
+            args, matrix, x.to("mps"), out, threads=(2 * 128, 2, 1), group_size=(128, 1, 1)
+        )
+        torch.testing.assert_close(out.cpu(), expected, rtol=5e-3, atol=5e-2)
