@@ -52,6 +52,23 @@ def test_asking_for_torch_is_not_importing_it(tmp_path: Path) -> None:
     assert run_python(code, env={"ANYMPS_CHILDREN": str(tmp_path)}).lines == ["False True"]
 
 
+def test_packages_that_a_later_file_adds(tmp_path: Path) -> None:
+    """`.pth` files behind ours may name the folder of what we need: the path counts as it is when all are read."""
+    (tmp_path / "settings.json").write_text('{"mac": "M1 8GB", "source": null, "steps": null, "arguments": true}')
+    packages = [place for place in sys.path if place.endswith("site-packages")]
+    assert packages
+    code = (
+        "import site, sys\n"
+        f"packages = {packages!r}\n"
+        "sys.path[:] = [place for place in sys.path if place not in packages]\n"
+        f"{START}sys.path += packages\n"
+        "site.execsitecustomize()\n"
+        "sys.path.insert(0, '/nowhere')\n"
+        "import torch\nprint(torch.ones(2, device='mps').sum().item())\n"
+    )
+    assert run_python(code, env={"ANYMPS_CHILDREN": str(tmp_path)}).lines == ["2.0"]
+
+
 def test_the_wheel_puts_it_where_python_looks() -> None:
     """Beside the package, by that name: there Python reads `.pth` files."""
     project = tomllib.loads((SOURCE_ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["forget", "hide_from_script", "own_imports"]
+__all__ = ["forget", "hide_from_script", "own_imports", "remember_path"]
 
 import builtins
 import importlib
@@ -25,7 +25,7 @@ _LATE: Final = frozenset(("jinja2",))
 
 _PLACES: Final = ("stdlib", "platstdlib", "purelib", "platlib")
 _HOME: Final = str(Path(__file__).resolve().parents[1])
-_PATH_AT_START: Final = tuple(sys.path)
+_path_at_start = tuple(sys.path)
 _FINDERS_AT_START: Final = tuple(sys.meta_path)
 _IMPORT: Final = builtins.__import__
 _lock = threading.RLock()
@@ -34,8 +34,14 @@ _lock = threading.RLock()
 def own_path() -> list[str]:
     """Where the interpreter has its library and its packages, then where it looked at the start; nothing newer."""
     places = tuple({os.path.realpath(sysconfig.get_path(name)) for name in _PLACES})
-    first = [entry for entry in _PATH_AT_START if _is_within(entry, places)]
-    return [*first, _HOME, *(entry for entry in _PATH_AT_START if entry not in first)]
+    first = [entry for entry in _path_at_start if _is_within(entry, places)]
+    return [*first, _HOME, *(entry for entry in _path_at_start if entry not in first)]
+
+
+def remember_path() -> None:
+    """Take the import path as it is now for that of the start: Python was still adding to it when this was loaded."""
+    global _path_at_start
+    _path_at_start = tuple(sys.path)
 
 
 def _is_within(entry: str, places: tuple[str, ...]) -> bool:

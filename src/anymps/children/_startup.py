@@ -72,6 +72,8 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Watch the import of torch, and of nothing else. Whoever only asks for torch need not import it."""
+        if name == "sitecustomize":  # Python has read all `.pth` files now, those behind ours too
+            importlib.import_module("anymps._own_imports").remember_path()
         if self._late and not _is_ours():
             self._act()
         if name != "torch" or self._looking or self._late:
