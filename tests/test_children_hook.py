@@ -69,6 +69,19 @@ def test_packages_that_a_later_file_adds(tmp_path: Path) -> None:
     assert run_python(code, env={"ANYMPS_CHILDREN": str(tmp_path)}).lines == ["2.0"]
 
 
+def test_what_a_process_does_first_may_need_such_packages(tmp_path: Path) -> None:
+    """It is done when all `.pth` files are read, if a package is not found before."""
+    settings = {"mac": None, "source": None, "steps": None, "arguments": True, "device": False}
+    (tmp_path / "settings.json").write_text(json.dumps({**settings, "prepare": ["later_package.first:done", "it"]}))
+    (tmp_path / "later_package").mkdir()
+    (tmp_path / "later_package" / "first.py").write_text("import sys\ndef done(text): sys.done = text\n")
+    code = (
+        f"import site, sys\n{START}print(hasattr(sys, 'done'))\n"
+        f"sys.path.append({str(tmp_path)!r})\nsite.execsitecustomize()\nprint(sys.done)\n"
+    )
+    assert run_python(code, env={"ANYMPS_CHILDREN": str(tmp_path)}).lines == ["False", "it"]
+
+
 def test_the_wheel_puts_it_where_python_looks() -> None:
     """Beside the package, by that name: there Python reads `.pth` files."""
     project = tomllib.loads((SOURCE_ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))
