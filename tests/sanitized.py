@@ -1,7 +1,7 @@
 """Run tests with a native core that was compiled under a sanitizer; first, planted faults prove that it reports.
 
     python -m tests.sanitized address                      # AddressSanitizer and UBSan, over tests/device
-    python -m tests.sanitized thread tests/test_capture.py # ThreadSanitizer, over what is named
+    python -m tests.sanitized thread tests/capture/test_capture.py # ThreadSanitizer, over what is named
 
 It needs g++ with its sanitizers (apt install g++) and, for threads, setarch (apt install util-linux). Python and torch
 are as they are: what goes wrong in their code alone is not seen.

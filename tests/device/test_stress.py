@@ -144,7 +144,9 @@ print(ends, torch.ones(3, device="mps").sum().item())
     assert result.lines == ["{0} 3.0"]
 
 
-@pytest.mark.skipif(SCALE == 1, reason="builds the core; tests/test_build.py has two processes and a core of one line")
+@pytest.mark.skipif(
+    SCALE == 1, reason="builds the core; tests/core/test_build.py has two processes and a core of one line"
+)
 def test_builds_in_six_processes_at_once(tmp_path: Path) -> None:
     """Of six first uses with one empty cache one builds the core, and all have the device."""
     code = ENABLE + "print(torch.ones(3, device='mps').sum().item())"

@@ -14,7 +14,7 @@ from anymps.record import Recording
 from anymps.report import compare, diff_document, rendered, renderer
 from plans import evil, plan_page, planned, resting
 from recordings import hostile, refusing, small, training
-from test_report_numbers import predicted
+from report.test_report_numbers import predicted
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

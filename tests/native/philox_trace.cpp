@@ -1,4 +1,4 @@
-// Reads one command a line, prints one answer a line: the harness of tests/test_philox.py for philox.h.
+// Reads one command a line, prints one answer a line: the harness of tests/core/test_philox.py for philox.h.
 //
 //   fills and samplers   "<offset after> <value> <value> ..."; floats as hex floats, half and bfloat widened to float
 //   refusals             "error <class> <text>"

@@ -16,7 +16,7 @@ from anymps.cost._coefficients import torch_release
 from anymps.cost._predict import runs_own_kernel, works_of
 from anymps.mac import all_macs
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COEFFICIENTS = json.loads((ROOT / "src" / "anymps" / "cost" / "coefficients.json").read_text(encoding="utf-8"))
 PAGE = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
 M1 = parse_mac("M1 16GB")

@@ -17,8 +17,8 @@ from anymps.report import plan_json
 from anymps.report.plan._choice_words import by_memory, choice_rows, more, said
 from plans import GIB, plan_page, planned, render_plan, resting
 from processes import run_command
-from test_report_forms import validator
-from test_report_html import Page
+from report.test_report_forms import validator
+from report.test_report_html import Page
 
 
 def every(least: int = 16) -> Plan:

@@ -11,7 +11,7 @@ from anymps.commands.bench._forms import bench_text
 from anymps.commands.bench._prediction import Prediction, predict
 from anymps.record import Recording
 from anymps.train.timing import Comparison, Run, Timing
-from test_bench import follows_the_schema
+from commands.test_bench import follows_the_schema
 from timed_steps import MS, Steps
 
 

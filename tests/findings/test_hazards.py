@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("virtual_device")
 
 F = nn.functional
 Call = Callable[[], Any]
-TEXTS = Path(__file__).parent / "data" / "hazard_findings.txt"
+TEXTS = Path(__file__).parents[1] / "data" / "hazard_findings.txt"
 M1, M3 = "apple7", "apple9"
 
 

@@ -27,7 +27,7 @@ from anymps.report._predicted import predicted_sentence, predicted_step
 from recordings import META
 from timed_steps import Steps
 
-SCHEMAS = Path(__file__).parents[1] / "docs" / "schema"
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
 SIDE = "float32[2048, 2048]"
 PRODUCT = OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,))
 

@@ -10,7 +10,7 @@ import pytest
 from anymps import Mac, parse_mac
 from anymps.cost import Happening, OperatorCall, Ratio, WalkedStep, shipped, speed_ratio, walk_step
 
-FILE = Path(__file__).parents[1] / "src" / "anymps" / "cost" / "coefficients.json"
+FILE = Path(__file__).parents[2] / "src" / "anymps" / "cost" / "coefficients.json"
 M1, M4_MAX, M5 = (parse_mac(name) for name in ("M1 16GB", "M4 Max 64GB", "M5 16GB"))
 
 

@@ -20,7 +20,7 @@ from oracle.operators import OPERATORS
 from processes import MAC, run_python
 
 RELEASE = "2.13.0"
-_PAGE = Path(__file__).parents[1] / "docs" / "fidelity" / f"kernels-{RELEASE.rpartition('.')[0]}.json"
+_PAGE = Path(__file__).parents[2] / "docs" / "fidelity" / f"kernels-{RELEASE.rpartition('.')[0]}.json"
 _EXAMPLE = re.compile(r"of (?P<given>.+): (?P<device>\S+) on the device, (?P<kernel>\S+) by the kernel")
 _DIFFERENT = [row for row in json.loads(_PAGE.read_text())["rows"] if row["verdict"] == "different"]
 _BY_ELEMENT = {one.title: one for one in OPERATORS}
@@ -194,7 +194,7 @@ def _answers(folder: Path) -> dict[str, Any]:
     by_element = [(row["operator"], row["dtype"], _example(row)[0]) for row in _DIFFERENT if _runs(row)]
     asked = folder / "asked.json"
     asked.write_text(json.dumps([by_element, {name: code for name, (code, _) in BY_HAND.items()}]))
-    script = f"import sys\nsys.argv = ['', {str(asked)!r}]\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+    script = f"import sys\nsys.argv = ['', {str(asked)!r}]\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
     script += f"MAC = {MAC!r}\n{_SCRIPT}"
     return dict(json.loads(run_python(script, {"ANYMPS_KERNELS": "real"}).lines[-1]))
 

@@ -15,7 +15,7 @@ __all__ = ["gate", "loaded"]  # fixtures
 
 pytest_plugins = ["pytester"]
 
-PAGE = Path(__file__).parents[1] / "docs" / "pytest.md"
+PAGE = Path(__file__).parents[2] / "docs" / "pytest.md"
 
 # By option: what the configuration file says, what the command line says, and where and how settings show each.
 CASES = {

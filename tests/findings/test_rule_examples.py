@@ -41,7 +41,7 @@ EXEMPLIFIED = {identity: rule for identity, rule in RULES.items() if rule.exampl
 
 
 def test_only_known_faults_of_the_backend_have_no_example() -> None:
-    """A rule without an example is one of the hazards, each of which tests/test_hazards.py triggers."""
+    """A rule without an example is one of the hazards, each of which tests/findings/test_hazards.py triggers."""
     assert {hazard.id for hazard in all_hazards()} == RULES.keys() - EXEMPLIFIED.keys()
 
 

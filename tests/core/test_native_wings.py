@@ -11,7 +11,7 @@ import pytest
 from anymps.device._build import SOURCE_DIRECTORY
 from anymps.device._enable import SUBSTRATES
 
-TABLE = Path(__file__).parents[1] / "docs" / "architecture" / "device.md"
+TABLE = Path(__file__).parents[2] / "docs" / "architecture" / "device.md"
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 _TORCH = re.compile(r"^#include <(?:torch|ATen|c10|Python)[./]", re.MULTILINE)
 

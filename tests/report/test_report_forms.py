@@ -1,6 +1,6 @@
 """Every form of a report: whole outputs of hand-made recordings, and that each form keeps to its standard.
 
-`python tests/test_report_forms.py` writes the expected outputs anew.
+`PYTHONPATH=tests python tests/report/test_report_forms.py` writes the expected outputs anew.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from anymps.report import FORMATS, Renderer, compare, diff_document, render_diff
 from anymps.report import rendered as as_form
 from recordings import META, hostile, refusing, small, training
 
-DATA = Path(__file__).parent / "data"
-SCHEMAS = Path(__file__).parents[1] / "docs" / "schema"
+DATA = Path(__file__).parents[1] / "data"
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
 RECORDINGS = {"loop": small, "refused": refusing}
 FORMS = [form for form in FORMATS if form != "terminal"]  # that one has a file of its own
 

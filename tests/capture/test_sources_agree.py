@@ -217,7 +217,7 @@ def record(source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = F
         source="native" if source == "native" else "observer",
         second=source == "as on a Mac",
         paths=[str(path) for path in paths],
-        tests=str(Path(__file__).parent),
+        tests=str(Path(__file__).parents[1]),
     )
     with tempfile.TemporaryDirectory() as inductor:  # empty, as what Inductor compiles is work on the device, too
         environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0", "TORCHINDUCTOR_CACHE_DIR": inductor}

@@ -62,7 +62,7 @@ def test_function_on_the_cpu(home: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def follows_the_schema(document: object) -> None:
     """A document is what `docs/schema/bench-1.json` says, and that says all that is in it."""
-    schema = json.loads((Path(__file__).parents[1] / "docs" / "schema" / "bench-1.json").read_text())
+    schema = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "bench-1.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     # A field that the schema does not know is an error here, though not to a reader.
     closed = {**schema, "unevaluatedProperties": False}

@@ -31,7 +31,7 @@ from anymps.record import Recording, RecordingBuilder, RecordingWriter, Site, Wa
 from anymps.report import Output, Outputs, render_terminal
 from processes import clean_environment
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def status_of(*words: str) -> int:

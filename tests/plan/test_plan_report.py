@@ -1,6 +1,6 @@
 """A plan as text, JSON and page, whole, from a hand-made one; the page in a browser: tests/integration.
 
-`python tests/test_plan_report.py` writes the expected outputs anew.
+`PYTHONPATH=tests python tests/plan/test_plan_report.py` writes the expected outputs anew.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from anymps.report.document import ASCII, BLOCKS, glyphs_for
 from anymps.report.plan._chart import memory_chart
 from anymps.report.plan._words import fixes
 from plans import EVIL, evil, plan_page, planned, render_plan, resting
-from test_report_forms import comparable, validator
-from test_report_html import Page
+from report.test_report_forms import comparable, validator
+from report.test_report_html import Page
 
-EXPECTED = Path(__file__).parent / "data" / "reports"
+EXPECTED = Path(__file__).parents[1] / "data" / "reports"
 SHOWN = EVIL.replace("\u202e", "\\u202e").replace("\n", "\\n")
 PLANS = {"planned": planned, "evil": evil, "resting": resting}
 
