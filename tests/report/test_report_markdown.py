@@ -13,8 +13,10 @@ from markdown_it.token import Token
 
 from anymps.findings import find
 from anymps.record import Recording, RefusalKind
-from anymps.report import Output, renderer
+from anymps.report import Output, compare, diff_document, plan_document, renderer
+from anymps.report import rendered as as_form
 from anymps.report.document._markdown import escaped
+from plans import evil
 from recordings import hostile, refusing, small, training
 
 
@@ -50,10 +52,23 @@ def rendered(recording: Recording) -> str:
     return "".join(renderer("markdown").pieces(recording, find(recording)))
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+def compared() -> str:
+    """The comparison of a harmless recording with one that looks like Markdown and HTML."""
+    before, after = small(), marked_up()
+    return "".join(as_form(diff_document(compare(before, after, find(before), find(after))), "markdown"))
+
+
+REPORTS = {
+    **{name: lambda make=make: rendered(make()) for name, make in RECORDINGS.items()},
+    "plan": lambda: "".join(as_form(plan_document(evil()), "markdown")),
+    "comparison": compared,
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
 def test_a_script_makes_no_link_and_no_html(name: str) -> None:
     """The only HTML is what folds sections; there is no link, picture or mention."""
-    report = rendered(RECORDINGS[name]())
+    report = REPORTS[name]()
     found = tokens(report)
     assert {token.type for token in found} & {"link_open", "image", "html_inline"} == set()
     assert [token.content for token in found if token.type == "html_block" and not FOLDS.fullmatch(token.content)] == []
@@ -62,10 +77,10 @@ def test_a_script_makes_no_link_and_no_html(name: str) -> None:
     assert folds == ["<details>", "</details"] * (len(folds) // 2)
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", REPORTS)
 def test_tables_are_whole(name: str) -> None:
     """Each row of a table has as many cells as its head, and none is cut off at a bar."""
-    report = rendered(RECORDINGS[name]())
+    report = REPORTS[name]()
     rows = [line for line in report.splitlines() if line.startswith("| ")]
     tables = [token for token in tokens(report) if token.type == "table_open"]
     assert len([token for token in tokens(report) if token.type == "tr_open"]) + len(tables) == len(rows)
