@@ -242,6 +242,18 @@ def test_what_one_pass_in_four_takes_longer_stays() -> None:
     assert seen(steps.close()).time.seconds == pytest.approx(40e-3 * SPEED, rel=0.02)
 
 
+def test_own_code_goes_by_the_speed_of_the_core_that_ran_it() -> None:
+    """20 ms on a core as fast as that of an M1; where a recording does not tell, it is taken to be 0.65 of one."""
+    found = []
+    for meta in ({"core_speed": 1.0}, {"core_speed": 0.5}, {}):
+        steps = Steps(**meta)
+        for _ in range(4):
+            steps.product(1, gap=20 * MS)
+            steps.end()
+        found.append(seen(steps.close()).time.seconds)
+    assert found == pytest.approx([20e-3 / 1.31, 10e-3 / 1.31, 20e-3 * SPEED], rel=0.02)
+
+
 def test_a_core_that_others_had_is_taken_off() -> None:
     """20 ms of Python, in each step beside 30 ms in which the thread could have run: the machine was busy."""
     quiet, steps = Steps(), Steps()

@@ -18,6 +18,7 @@ from anymps._errors import EnableError, RecordingError
 from anymps._version import __version__
 from anymps.capture._cells import shown_file
 from anymps.capture._core import Assign, Core
+from anymps.capture._core_speed import core_speed
 from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
 from anymps.capture._handlers import missed_handler
@@ -331,6 +332,7 @@ class Capture:
             **({"steps": [self._part.first, self._part.last]} if self._part is not None else {}),
             "threads": torch.get_num_threads(),
             **({"card": f"cuda:{card.number}, {card.name}"} if (card := current.card) is not None else {}),
+            **({"core_speed": core_speed()} if current.virtual else {}),
             "environment": _environment(),
         }
 

@@ -17,7 +17,7 @@ from anymps.mac import Mac, parse_mac
 from anymps.record import Phase, Recording, Step
 
 _SPEED_HERE: Final = 0.65
-"""Of a core of the machine that a virtual device runs on, an M1's being 1: the usual server's. Judgement."""
+"""Of a core of the machine that a virtual device ran on, an M1's being 1, where a recording does not say. Judgement."""
 
 _BUSY: Final = 0.05
 """The share of a step's time from which on it is told that the machine was busy: less hardly moves the interval."""
@@ -259,7 +259,7 @@ def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, StepSeen
         step = recording.typical_step()
         if step is None:
             raise CostError("anymps: no time can be predicted: the recording holds no complete step")
-        speed = _SPEED_HERE
+        speed = float(recording.meta.get("core_speed") or _SPEED_HERE)
         if recording.meta.get("virtual") is False:
             speed = (named.cpu_speed if named is not None else None) or 1.0
         known = _seen[recording] = step, happenings(recording, step, speed), speed

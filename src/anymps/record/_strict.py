@@ -269,6 +269,10 @@ def _part(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_whole, value))
 
 
+def _speed(value: object) -> bool:
+    return isinstance(value, float) and 0.0 < value < 100.0
+
+
 META: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(
         (
@@ -289,5 +293,6 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
     "unmoved": lambda value: isinstance(value, list) and all(map(_place, value)),
     "real_calls": _counts,
     "wall_seconds": _seconds,
+    "core_speed": _speed,
 }  # fmt: skip
 """The facts that anymps writes and reads, each with the check of its value."""
