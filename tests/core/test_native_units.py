@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import PROGRAMS, compile_file, compile_program, model_sources
+from harness import NATIVE, PROGRAMS, compile_file, compile_program
 from processes import PATIENCE
 
-PARTS = {"heap_units": ("heap", "replay"), "philox_units": ("philox",), "observer_units": ()}
+PARTS = {
+    "heap_units": ("model/heap", "model/replay"),
+    "philox_units": ("model/philox",),
+    "observer_units": (),
+    "core_clock_units": ("recorder/core_clock",),
+}
 _TEST = re.compile(r"^TEST\((\w+)\)", re.MULTILINE)
 
 
@@ -30,7 +35,9 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every program, compiled."""
     directory = tmp_path_factory.mktemp("units")
     return {
-        program: compile_program(program, [path for part in parts for path in model_sources(part)], program, directory)
+        program: compile_program(
+            program, [path for part in parts for path in sorted(NATIVE.glob(f"{part}*.cpp"))], program, directory
+        )
         for program, parts in PARTS.items()
     }
 
