@@ -259,7 +259,8 @@ def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, StepSeen
         step = recording.typical_step()
         if step is None:
             raise CostError("anymps: no time can be predicted: the recording holds no complete step")
-        speed = float(recording.meta.get("core_speed") or _SPEED_HERE)
+        measured = recording.meta.get("core_speed")
+        speed = measured if isinstance(measured, float) else _SPEED_HERE
         if recording.meta.get("virtual") is False:
             speed = (named.cpu_speed if named is not None else None) or 1.0
         known = _seen[recording] = step, happenings(recording, step, speed), speed
