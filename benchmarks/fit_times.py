@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from times_fit import INDEX, ROWS, TIMES, Arrays, Row, as_data, fit, mac_of, read_steps
 from times_page import page
-from times_ratios import Pairs, same_steps
+from times_ratios import HELD, Pairs, same_steps
 
 from anymps.cost import Happening, OperatorCall, WalkedStep, speed_ratio
-from anymps.cost._coefficients import from_json, torch_release
+from anymps.cost._coefficients import OWN_KERNEL, from_json, torch_release
+from anymps.cost._kernel import change_of
 from anymps.cost._walk import walked_step
 
 ROOT = Path(__file__).parents[1]
@@ -31,9 +32,10 @@ PAGE = ROOT / "docs" / "accuracy.md"
 
 FEW = 5  # timings; a class with fewer rests on what is known of its like
 WIDER_FOR_FEW = 0.4  # in logarithms; judgement
+HARD = 0.5  # in logarithms: what is so much wider has no part in the interval of the others; judgement
 WIDEST = 1.5  # a fifth to four and a half times: there the interval says that nothing is known
-STEP_INTERVAL = (0.55, 1.9)  # judgement: see the page
 SMALL = 1e-3
+GPU = ("compute", "bandwidth")  # what a step is bound by where the GPU decides; else it is the host
 
 
 def table_waits(x: Any, rows: list[Row]) -> Any:
@@ -53,12 +55,14 @@ def table_waits(x: Any, rows: list[Row]) -> Any:
     return x
 
 
-def left_out(shapes_too: bool) -> tuple[Any, Any]:
+def left_out(shapes_too: bool) -> tuple[Any, Any, list[float]]:
     """Logarithm of measured to predicted of every row, by a fit without its chip, and the operator's share of it.
 
-    With `shapes_too` the fit has not seen the row's shapes on any machine either.
+    Beside these, the logarithms of what a wait takes in each table to what is predicted. With `shapes_too` the fit has
+    not seen the row's shapes on any machine either.
     """
     residuals, shares = np.zeros(len(ROWS)), np.zeros(len(ROWS))
+    waits: list[float] = []
     texts = sorted({row.text for row in ROWS})
     half = {text: number % 2 for number, text in enumerate(texts)}
     for chip in sorted({row.mac.chip for row in ROWS}):
@@ -67,11 +71,12 @@ def left_out(shapes_too: bool) -> tuple[Any, Any]:
             places = [i for i, r in enumerate(ROWS) if r.mac.chip == chip and (part is None or half[r.text] == part)]
             rows = [ROWS[i] for i in places]
             x, arrays = table_waits(fit(seen), rows), Arrays(rows)
+            waits += [float(x[place]) for place in np.unique(arrays.table) if place != INDEX["one"]]
             predicted = arrays.predict(x)
             residuals[places] = arrays.measured - predicted
             device = np.bincount(arrays.row_of, arrays.kernels(x[arrays.place]), arrays.count)
             shares[places] = device / np.exp(predicted)
-    return residuals, shares
+    return residuals, shares, waits
 
 
 def figures(residuals: Any, chosen: Any) -> dict[str, float]:
@@ -99,6 +104,44 @@ def wider(own: Any, overall: Any) -> float:
     return round(max(least, min(WIDEST, max(0.0, spread**2 - usual**2) ** 0.5)), 2)
 
 
+def kernel_of(row: Row) -> tuple[str, bool]:
+    """The class of most of a row's time, and whether it is a kernel of PyTorch's own that is timed for itself."""
+    work = max(row.works, key=lambda work: work.size + work.operations / 35)
+    return work.kind, change_of(work, row.mac, row.release) == OWN_KERNEL
+
+
+def on_one_chip(scored: Any) -> Any:
+    """Rows of kernels that one chip alone was timed with: with that left out, their prior is all that predicts them."""
+    chips: dict[tuple[str, bool], set[str]] = {}
+    for row in (ROWS[place] for place in np.flatnonzero(scored)):
+        chips.setdefault(kernel_of(row), set()).add(row.mac.chip)
+    return np.array([len(chips.get(kernel_of(row), ())) < 2 for row in ROWS])
+
+
+def step_intervals(walked: list[tuple[dict[str, str], WalkedStep]]) -> dict[str, Any]:
+    """The intervals of steps that the GPU and that the host decide, and how many steps those of other models hold.
+
+    As far up as down, as there are too few steps for two ends.
+    """
+    off = np.array([abs(np.log(float(line["milliseconds"]) / 1e3 / time.seconds)) for line, time in walked])
+    gpu = np.array([time.bound in GPU for _, time in walked])
+    models = np.array([line["tape"].partition("-")[0] for line, _ in walked])
+
+    def end(chosen: Any) -> float:
+        return float(np.quantile(off[chosen], HELD, method="weibull"))  # of the next one, not of those that are there
+
+    inside = np.array([off[i] <= end((gpu == gpu[i]) & (models != models[i])) for i in range(len(off))])
+    return {
+        **{
+            f"step, {name}": (round(float(np.exp(-end(chosen))), 2), round(float(np.exp(end(chosen))), 2))
+            for name, chosen in (("GPU", gpu), ("host", ~gpu))
+        },
+        "held": {
+            name: [int(np.sum(inside[chosen])), int(np.sum(chosen))] for name, chosen in (("GPU", gpu), ("host", ~gpu))
+        },
+    }
+
+
 def held(residuals: Any, groups: Any, chosen: Any) -> float:
     """The share of rows within the 80 % interval that the other chips' residuals give."""
     chips = np.array([row.mac.chip for row in ROWS])
@@ -114,9 +157,11 @@ def held(residuals: Any, groups: Any, chosen: Any) -> float:
 
 def evaluate() -> dict[str, Any]:
     """All that the page and the coefficients hold."""
-    known, shares = left_out(shapes_too=False)
-    unknown, unknown_shares = left_out(shapes_too=True)
-    scored, also = shares > 0.5, unknown_shares > 0.5
+    known, shares, waits = left_out(shapes_too=False)
+    unknown, unknown_shares, _ = left_out(shapes_too=True)
+    scored = shares > 0.5
+    alone = on_one_chip(scored)
+    also = (unknown_shares > 0.5) & ~alone
     new = np.array([row.era != "1.13" for row in ROWS])
     arrays = Arrays(ROWS)
     small = np.exp(arrays.measured) < SMALL
@@ -125,14 +170,17 @@ def evaluate() -> dict[str, Any]:
     x = fit(ROWS)
     data = as_data(x, ROWS)
     own = np.where(also & new, unknown, np.nan)
+    usual = also & new
+    for _ in range(2):  # the second time without the classes that are hard to predict, which have their own
+        data["wider"] = {
+            name: wider(unknown[also & (kinds == name)], unknown[usual]) if timings >= FEW else WIDER_FOR_FEW
+            for name, timings in data["rows"].items()
+        }
+        usual = also & new & np.array([data["wider"][kind] < HARD for kind in kinds])
     data["intervals"] = {
-        "below 1 ms": quantiles(own[also & new & small]),
-        "1 ms and above": quantiles(own[also & new & ~small]),
-        "step": STEP_INTERVAL,
-    }
-    data["wider"] = {
-        name: wider(unknown[also & (kinds == name)], unknown[also & new]) if timings >= FEW else WIDER_FOR_FEW
-        for name, timings in data["rows"].items()
+        "below 1 ms": quantiles(own[usual & small]),
+        "1 ms and above": quantiles(own[usual & ~small]),
+        "wait": quantiles(waits),
     }
     pairs = Pairs(ROWS, unknown, also & new)
     off = round(float(np.exp(pairs.interval())), 2)
@@ -142,6 +190,8 @@ def evaluate() -> dict[str, Any]:
         "rows": len(ROWS),
         "scored": int(np.sum(scored)),
         "all": figures(known, scored),
+        "on several chips": figures(known, scored & ~alone),
+        "on one chip": figures(known, scored & alone),
         "torch 2.5 and later": figures(known, scored & new),
         "torch 1.13 to 2.4": figures(known, scored & ~new),
         "below 1 ms": figures(known, scored & small),
@@ -151,8 +201,12 @@ def evaluate() -> dict[str, Any]:
         "wait predicted too": figures(blind(), np.ones(len(ROWS), dtype=bool)),
         "class": {str(kind): figures(known, scored & (kinds == kind)) for kind in np.unique(kinds[scored])},
         "chip": {str(chip): figures(known, scored & (chips == chip)) for chip in np.unique(chips[scored])},
-        "held": held(unknown, small, also & new),
+        "held": held(unknown, small, usual),
     }
+    data["intervals"] |= {"step, GPU": (0.5, 2.0), "step, host": (0.5, 2.0)}  # to be found
+    found = step_intervals(walked_steps(data))
+    data["accuracy"]["steps held"] = found.pop("held")
+    data["intervals"] |= found
     walked = walked_steps(data)
     data["accuracy"]["steps"] = steps(walked)
     data["accuracy"]["ratio"] = {**pairs.figures(data["between"]), "steps": ratios(walked)}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from anymps.cost._classes import Work
-from anymps.cost._coefficients import ERAS, TorchRelease, dtype_group, torch_release
+from anymps.cost._coefficients import ERAS, OWN_KERNEL, TorchRelease, dtype_group, torch_release
 from anymps.cost._formula import kernel_seconds, matrix_compute, queue_seconds
 from anymps.cost._kernel import change_of, padding, rates, tiles
 from anymps.cost._predict import runs_own_kernel, works_of
@@ -45,10 +45,22 @@ KERNELS = {
     "elementwise": 0.75, "copy": 0.75, "blit": 0.35, "fill": 0.6, "reduce_all": 0.75, "reduce_inner": 0.7,
     "reduce_outer": 0.65, "reduce_first": 0.6, "argmax_inner": 0.3, "argmax_outer": 0.15, "softmax": 0.5,
     "softmax_backward": 0.4, "layer_norm": 0.4, "batch_norm": 0.45, "group_norm": 0.4, "norm_backward": 0.4,
-    "gather": 0.2, "scatter": 0.2, "scatter_reduce": 0.3, "sort": 0.03, "scan": 0.2, "pool": 0.4, "loss": 0.4,
-    "random": 0.5,
+    "gather": 0.2, "scatter": 0.2, "scatter_reduce": 0.3, "sort": 0.03, "sort_outer": 0.006, "scan": 0.5,
+    "pool": 0.4, "loss": 0.4, "random": 0.5,
 }  # fmt: skip
-GROUPS = ("torch 1.13 to 2.4, M1 and M2", "torch 1.13 to 2.4, M3 and later", "torch 2.5 and later, M1 and M2")
+GROUPS = (
+    "torch 1.13 to 2.4, M1 and M2",
+    "torch 1.13 to 2.4, M3 and later",
+    "torch 2.5 and later, M1 and M2",
+    OWN_KERNEL,
+)
+# What PyTorch's own kernel takes beside MPSGraph's before any timing is seen. Indexing became almost twice as fast with
+# torch 2.9 (pytorch pull request 158064), the gradient of an embedding by 1.1 to 2 with 2.13 (185119). Sorting along
+# another axis than the last takes a third longer than along it (1.58 against 1.20 ms for as much, on a chip that is not
+# named: 180714). Its own norms read and write their rows once, as its softmax does: judgement.
+OWN_KERNELS = {
+    "gather": 0.5, "scatter": 0.5, "scatter_reduce": 0.6, "sort_outer": 0.5, "layer_norm": 0.5, "group_norm": 0.5
+}  # fmt: skip
 DTYPES = {  # prior mean and standard deviation of the logarithm
     "float16": (1.05, 0.10),
     "bfloat16, emulated": (0.50, 0.20),
@@ -58,7 +70,7 @@ DTYPES = {  # prior mean and standard deviation of the logarithm
 }
 ERA_NAMES = tuple(".".join(map(str, era)) for era in ERAS)
 # What the host takes for a graph, an empty kernel on the device, a wait. Graphs: 15.6 us on an unnamed chip with torch
-# 2.14 (pytorch pull request 197000), whose own kernels take 3.0 and 5.7 us.
+# 2.14 (pytorch pull request 197000), whose own kernels take 3.0 and 5.7 us, launch included: that one is well known.
 MICROSECONDS = {"host": (30, 20, 16), "launch": (10, 9, 5), "wait": (260, 185, 150)}
 KERNEL_HOST = 4.5
 VIEW = (5.0, 4.0, 3.0)  # of a view on the host: judgement, nothing public times it
@@ -78,16 +90,17 @@ def parameters() -> dict[str, tuple[float, float]]:
     for name, bandwidth in KERNELS.items():
         found[f"bandwidth {name}"] = (np.log(bandwidth), 0.35)
         # 35 operations a byte is where the rates of these chips meet; a third of it to start with, not far from it.
-        cores = 1.0 if name in ("gather", "scatter", "scatter_reduce", "sort", "argmax_outer") else 0.4
+        cores = 1.0 if name in ("gather", "scatter", "scatter_reduce", "sort", "sort_outer", "argmax_outer") else 0.4
         found[f"operations {name}"] = (np.log(cores * 35 / bandwidth), 0.7)
     for name in (*MATRIX, *KERNELS):
         for group in GROUPS:
-            found[f"change {name} {group}"] = (0.0, 0.45)
+            mean = OWN_KERNELS.get(name, 1.0) if group == OWN_KERNEL else 1.0
+            found[f"change {name} {group}"] = (np.log(mean), 0.45)
     for name, (mean, deviation) in DTYPES.items():
         found[f"dtype {name}"] = (np.log(mean), deviation)
     for name, means in MICROSECONDS.items():
         for era, mean in zip(ERA_NAMES, means, strict=True):
-            found[f"{name} {era}"] = (np.log(mean), 0.4)
+            found[f"{name} {era}"] = (np.log(mean), 0.2 if (name, era) == ("launch", "2.10") else 0.4)
     found["kernel host"] = (np.log(KERNEL_HOST), 0.4)
     found["base chip"] = (np.log(1.3), 0.15)
     for table in sorted({row.table for row in ROWS if row.mode == "sync"}):

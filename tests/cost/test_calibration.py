@@ -24,6 +24,7 @@ from anymps.forecast import forecast
 from timed_steps import Steps
 
 MAC = parse_mac("M3 Pro 18GB")
+HOST, OWN = shipped().host["2.10"], shipped().kernel_host
 TORCH = "2.13.0"
 DAY = "2026-11-14"
 TOLD = "Calibrated on this machine, 14 Nov 2026."
@@ -67,7 +68,9 @@ def test_shipped_coefficients_give_themselves_back() -> None:
     assert (found.chip, found.gpu_cores, found.torch, found.date) == ("M3 Pro", 18, "2.13", DAY)
     assert set(found.classes) == {*shipped().matrix, *shipped().kernel}
     assert [*found.classes.values(), *found.dtypes.values()] == pytest.approx([1.0] * (len(found.classes) + 1))
-    assert found.microseconds == pytest.approx({"host": 15.98, "kernel_host": 5.093, "view": 3.0, "wait": 150.0})
+    assert found.microseconds == pytest.approx(
+        {"host": HOST, "kernel_host": OWN, "view": 3.0, "wait": shipped().wait["2.10"]}
+    )
     assert found.transfer == pytest.approx((115e-6, 50e9), rel=1e-4)
     assert found.timings == {"gemm": 1, "elementwise": 1, "softmax": 1}
 
@@ -76,7 +79,7 @@ def test_planted_coefficients_come_back() -> None:
     """Host, view, wait, transfers, classes and a dtype; a class that was not timed has the median of its like."""
     plant = planted()
     found = fit(timings(calibrated(shipped(), plant)), MAC, TORCH, DAY, shipped())
-    assert found.microseconds == pytest.approx(plant.microseconds)
+    assert found.microseconds == pytest.approx(plant.microseconds, rel=1e-3)
     assert found.transfer == pytest.approx(plant.transfer, rel=1e-4)
     measured = {kind: found.classes[kind] for kind in ("gemm", "elementwise", "softmax")}
     assert measured == pytest.approx({"gemm": 1.2, "elementwise": 1.1, "softmax": 1.7})
@@ -87,7 +90,7 @@ def test_planted_coefficients_come_back() -> None:
 
 def test_dispatches_that_were_not_timed_are_as_slow_as_the_others() -> None:
     """Graphs and PyTorch's own kernels are dispatched by the same core: half as fast here, without a timing of one."""
-    slow = replace(planted(), microseconds={"host": 2 * 15.98, "kernel_host": 2 * 5.116, "view": 2.0, "wait": 210.0})
+    slow = replace(planted(), microseconds={"host": 2 * HOST, "kernel_host": 2 * OWN, "view": 2.0, "wait": 210.0})
     rows = timings(calibrated(shipped(), slow))
     for missed in (GRAPH, TINY):
         left = [row for row in rows if row.call is not missed or row.mode == "sync"]
@@ -107,7 +110,7 @@ def test_what_the_device_is_busy_with_says_nothing_of_the_host() -> None:
 
 def test_a_blocking_copy_may_be_as_quick_as_a_wait() -> None:
     """What is left of it without the wait is next to nothing, not what is shipped."""
-    quick = [Timed(call, "sync", 140e-6) for call in (SMALL_COPY, BACK)]
+    quick = [Timed(call, "sync", 0.9e-6 * shipped().wait["2.10"]) for call in (SMALL_COPY, BACK)]
     rows = [row for row in timings(shipped()) if row.call not in (SMALL_COPY, BACK)] + quick
     assert fit(rows, MAC, TORCH, DAY, shipped()).transfer.latency == 1e-6
 
@@ -126,7 +129,7 @@ def test_one_wrong_timing_of_three_moves_nothing() -> None:
         ({"paged": True}, "the Mac was swapping memory to disk"),
         ({"spread": 0.4}, "the middle half of its runs spreads over 40% (at most 15%)"),
         ({"seconds": 0.0}, "it took no time"),
-        ({"seconds": 3.0}, "it took 1.82e+03 times what is predicted"),
+        ({"seconds": 3.0}, "it took {:.3g} times what is predicted"),
         (
             {"call": OperatorCall.parse("aten::fft(float32[4]) -> (float32[4])")},
             "aten::fft has no class of cost: its time is not predicted",
@@ -137,7 +140,7 @@ def test_what_tells_nothing_is_refused(change: dict[str, object], why: str) -> N
     """Each with its reason; a good timing has none."""
     good = Timed(SUM, "pipe", expected_seconds(SUM, "pipe", MAC, TORCH, shipped()))
     assert refusal(good, MAC, TORCH, shipped()) == ""
-    assert refusal(good._replace(**change), MAC, TORCH, shipped()) == why
+    assert refusal(good._replace(**change), MAC, TORCH, shipped()) == why.format(3.0 / good.seconds)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_classes_that_compare_badly_widen_it() -> None:
     """Sorting differs between Macs by more than its class tells; half types on M5 one machine was timed with."""
     text = "aten::sort(float32[4096, 4096]) -> (float32[4096, 4096], int64[4096, 4096])"
     plain = factor(speed_ratio(product(M4_MAX), product(M1)))
-    assert factor(speed_ratio(step(text, M4_MAX), step(text, M1))) > 3 * plain
+    assert factor(speed_ratio(step(text, M4_MAX), step(text, M1))) > 1.9 * plain
     assert factor(speed_ratio(product(M5, "float16"), product(M1, "float16"))) > 1.1 * plain
     assert factor(speed_ratio(product(M1, "float16"), product(M5, "float16"))) > 1.1 * plain
 
@@ -69,4 +69,4 @@ def test_the_ratio_was_scored() -> None:
     assert found["eight_tenths"] < found["times_eight_tenths"]
     assert 0.75 <= found["held"] <= 0.9
     held = [one for one in found["steps"] if one["low"] <= one["measured"] <= one["high"]]
-    assert (len(held), len(found["steps"])) == (6, 9)
+    assert (len(held), len(found["steps"])) == (7, 9)

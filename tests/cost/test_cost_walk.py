@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,8 +11,8 @@ import pytest
 from anymps import CostError, parse_mac
 from anymps.cost import Happening, OperatorCall, WalkedStep, predict_operator, predict_step, walk_step
 from anymps.cost._clocks import Move
-from anymps.cost._coefficients import shipped
-from anymps.cost._walk import _Book
+from anymps.cost._coefficients import shipped, torch_release
+from anymps.cost._walk import _Book, walked_step
 
 M1 = parse_mac("M1 16GB")
 TORCH = "2.13"
@@ -195,6 +196,29 @@ def test_graphs_to_compile_are_counted() -> None:
     calls = (*kernels(LARGE, 3), *kernels(replace(LARGE), 2), *kernels(other, 1), *kernels(SMALL, 5))
     assert walked(*calls).graphs == 2
     assert walk_step(calls, M1, "2.11").graphs == 3  # `relu` was a graph
+
+
+def test_the_interval_goes_by_what_binds_the_step() -> None:
+    """The GPU's share has the interval of steps that the GPU decides, the host's that of the others."""
+    gpu, host = (walk_step([Happening("kernel", it)] * 50, M1, TORCH) for it in (WIDE, SMALL))
+    known = shipped().intervals
+    assert (gpu.bound, host.bound) == ("bandwidth", "launch")
+    assert (gpu.low / gpu.seconds, gpu.high / gpu.seconds) == pytest.approx(known["step, GPU"], rel=0.01)
+    assert (host.low / host.seconds, host.high / host.seconds) == pytest.approx(known["step, host"], rel=0.01)
+
+
+def test_waits_are_known_less_well_and_widen_the_interval() -> None:
+    """By their share of the step, unless the Mac is calibrated: then they were measured there."""
+    happenings = [Happening("kernel", SMALL), Happening("wait", waits=True)] * 50
+    waited = walk_step(happenings, M1, TORCH)
+    measured = replace(shipped(), intervals={**shipped().intervals, "wait": (1.0, 1.0)})
+    known = walked_step(happenings, M1, torch_release(TORCH), measured)
+    share = dict(waited.shares)["waits"] / waited.seconds
+    assert share > 0.5
+    assert known.seconds == waited.seconds
+    log = [math.log(it.high / it.seconds) for it in (waited, known)]
+    assert log[0] == pytest.approx(math.hypot(log[1], share * math.log(shipped().intervals["wait"][1])), rel=0.01)
+    assert waited.between > known.between
 
 
 def test_nothing_takes_no_time() -> None:

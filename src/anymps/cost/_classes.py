@@ -16,7 +16,8 @@ from anymps.cost._tensors import OperatorCall, Tensor, read_tensor
 class Work:
     """One kernel's work: its class, bytes to move, and for a product of matrices [m, k] x [k, n], `batch` of them.
 
-    `permuted` is a convolution of a permuted input: such are timed, and older releases take longer for them.
+    `permuted` is a convolution of a permuted input: such are timed, and older releases take longer for them. From
+    torch `own_since` on PyTorch's own kernel does it in another way than before, and is timed for itself.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class Work:
     k: int = 0
     batch: int = 1
     permuted: bool = False
+    own_since: tuple[int, int] | None = None
 
     @property
     def operations(self) -> int:
@@ -86,6 +88,7 @@ _SUMS: Final = _words(
     "sum mean amax amin max min prod all any _is_all_true _is_any_true norm linalg_vector_norm var std var_mean"
     " std_mean logsumexp nansum count_nonzero"
 )
+_SORTS: Final = _words("sort argsort topk msort")
 # Bytes are counted by hand for those that read or write rows by an index: the table itself is not read as a whole.
 _GATHERS: Final = _words("index index_select gather embedding take")
 _SCATTERS: Final = _words("index_put _index_put_impl scatter index_copy index_fill masked_scatter")
@@ -101,7 +104,6 @@ _CLASSES: Final = {
     "group_norm": "native_group_norm",
     "norm_backward": "native_layer_norm_backward native_batch_norm_backward native_group_norm_backward"
     " batch_norm_backward _fused_rms_norm_backward",
-    "sort": "sort argsort topk msort",
     "scan": "cumsum cumprod logcumsumexp cummax cummin",
     "pool": "max_pool2d max_pool2d_backward max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d"
     " avg_pool2d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward adaptive_max_pool2d"
@@ -198,6 +200,8 @@ def _kind(call: OperatorCall, tensors: Operands) -> str | None:
         return "elementwise"
     if name in _SUMS:
         return _reduction(call, tensors)
+    if name in _SORTS:
+        return "sort" if _axis(call, tensors) in (None, "inner") else "sort_outer"
     if name in ("argmax", "argmin"):
         return "argmax_inner" if _axis(call, tensors) in (None, "inner") else "argmax_outer"
     if name.startswith("nll_loss"):

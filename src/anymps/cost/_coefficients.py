@@ -17,6 +17,9 @@ FILE: Final = Path(__file__).with_name("coefficients.json")
 ERAS: Final = ((1, 13), (2, 5), (2, 10))
 """Releases of torch from which on dispatch, launch and waits cost less: operators moved to native Metal kernels."""
 
+OWN_KERNEL: Final = "own kernel of PyTorch"
+"""The row of `change` factors of a class that PyTorch's own kernels work otherwise than MPSGraph."""
+
 
 @dataclass(frozen=True)
 class MatrixClass:
@@ -70,8 +73,9 @@ class Coefficients:
     an M1's CPU by era of torch: `host` is a dispatch through MPSGraph, `kernel_host`, the same in all eras, one of a
     Metal kernel of PyTorch's own; those of a view and of a wait are the same for both. `rows` counts the timings that
     a class rests on, and `wider` is how much wider its interval is, in logarithms. `intervals` are factors on a
-    prediction, 10 % and 90 % quantiles: of an operator's time by its length, of a step's, and of the ratio between two
-    Macs (`ratio`), which is wider by `between` in a class whose ratios are harder to predict.
+    prediction, 10 % and 90 % quantiles: of an operator's time by its length, of a step that the GPU decides
+    (`step, GPU`) or the host (`step, host`), of what a wait takes (`wait`), and of the ratio between two Macs
+    (`ratio`), which is wider by `between` in a class whose ratios are harder to predict.
     """
 
     matrix: dict[str, MatrixClass]

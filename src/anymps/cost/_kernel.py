@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from anymps._errors import CostError
 from anymps.cost._classes import Work
-from anymps.cost._coefficients import Coefficients, TorchRelease, change_group, dtype_group
+from anymps.cost._coefficients import OWN_KERNEL, Coefficients, TorchRelease, change_group, dtype_group
 from anymps.cost._formula import kernel_seconds, matrix_compute
 from anymps.mac import Mac
 
@@ -42,11 +42,15 @@ def tiles(work: Work) -> int:
 def change_of(work: Work, mac: Mac, release: TorchRelease) -> str | None:
     """The group whose `change` a kernel has; None for none.
 
+    A kernel of PyTorch's own is the same for all GPUs, and has nothing of what MPSGraph's took on older ones.
+
     Those of convolutions are of permuted inputs, as they were timed. A plain one is taken to be as on the newest
     releases, which is judgement: it comes closer to the public steps of two models.
     """
     if work.kind in ("conv", "conv1d") and not work.permuted:
         return None
+    if work.own_since is not None and work.own_since <= release.number:
+        return OWN_KERNEL
     return change_group(mac, release)
 
 

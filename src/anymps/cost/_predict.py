@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 from typing import Final, Literal
 
@@ -23,6 +23,16 @@ Bound = Literal["nothing", "launch", "compute", "bandwidth"]
 """What decides the time of a call, or of calls without anything else between them."""
 
 _WIDER_FOR_M5: Final = 0.3  # in logarithms: half types on M5, which one machine was timed with; judgement
+
+# Classes whose own kernels take another way than MPSGraph's; in all others both are bound by the memory alike.
+_OTHERWISE: Final = frozenset(
+    {
+        "gather", "scatter", "scatter_reduce", "sort", "sort_outer", "scan", "argmax_inner", "argmax_outer",
+        "reduce_all", "reduce_inner", "reduce_outer", "reduce_first", "softmax", "layer_norm", "group_norm",
+    }
+)  # fmt: skip
+# Own kernels that became several times as fast: pytorch pull requests 158064 (index), 185750 (index_copy).
+_REWRITTEN: Final = {"index": (2, 9), "index_put": (2, 9), "_index_put_impl": (2, 9), "index_copy": (2, 13)}
 
 _TRANSFERS: Final = ("copy", "_to_copy", "to", "item", "_local_scalar_dense")
 
@@ -94,7 +104,13 @@ def works_of(call: OperatorCall) -> tuple[Work, ...]:
         raise CostError(f"anymps: {call.operator} does not take these tensors: {', '.join(call.inputs)}") from None
     if works is None:
         raise CostError(f"anymps: {call.operator} has no class of cost: its time is not predicted")
-    return works
+    since = _own_kernel_since(call)
+    return tuple(replace(it, own_since=since) for it in works) if since and works[-1].kind in _OTHERWISE else works
+
+
+def _own_kernel_since(call: OperatorCall) -> tuple[int, int] | None:
+    """The release from which on the kernel is PyTorch's own, or another one of its own that is much faster."""
+    return _REWRITTEN.get(call.name) or metal_kernel_since(call.name)
 
 
 def step_time(
@@ -121,16 +137,17 @@ def step_time(
     wait = waits * wait_seconds(mac, release, coefficients)
     seconds = queue_seconds(host, device) + wait
     extra = uncertain / device if device else 0.0
-    low, high = widened(coefficients.intervals["step"], extra)
+    alone = widened(coefficients.intervals["step, GPU"], extra)
     decides: Bound = "launch" if host > device else (max(bound, key=lambda name: bound[name]) if device else "nothing")
     total = sum(counts.values())
+    low, high = step_interval(0.0 if decides == "launch" else 1.0, wait / seconds if wait else 0.0, extra, coefficients)
     return StepTime(
         seconds=seconds,
         low=seconds * low,
         high=seconds * high,
         device=device,
-        device_low=device * low,
-        device_high=device * high,
+        device_low=device * alone[0],
+        device_high=device * alone[1],
         host=host,
         waits=wait,
         bound=decides,
@@ -210,6 +227,20 @@ def _width(known: float, kind: str, call: OperatorCall, mac: Mac, coefficients: 
     if kind in coefficients.matrix and dtype_group(mac, read_tensor(call.inputs[0]).dtype) == "half types, M5":
         squares += _WIDER_FOR_M5**2
     return math.sqrt(squares)
+
+
+def step_interval(gpu: float, waits: float, extra: float, coefficients: Coefficients) -> tuple[float, float]:
+    """A step's interval, as factors, by what binds it.
+
+    `gpu` is the GPU's share of the time that GPU and host decide between them, `waits` that of the waits themselves in
+    the whole, which are known less well than either; `extra` is what widens it beside that, in logarithms.
+    """
+    found = []
+    by_gpu, by_host, wait = (coefficients.intervals[name] for name in ("step, GPU", "step, host", "wait"))
+    for of_gpu, of_host, of_wait in zip(by_gpu, by_host, wait, strict=True):
+        usual = gpu * math.log(of_gpu) + (1.0 - gpu) * math.log(of_host)
+        found.append(math.hypot(usual, waits * math.log(of_wait), extra))
+    return math.exp(-found[0]), math.exp(found[1])
 
 
 def widened(interval: tuple[float, float], extra: float) -> tuple[float, float]:

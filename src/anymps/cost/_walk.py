@@ -27,6 +27,7 @@ from anymps.cost._predict import (
     dispatch_seconds,
     operator_time,
     runs_own_kernel,
+    step_interval,
     wait_seconds,
     widened,
     width,
@@ -181,11 +182,16 @@ def walked_step(
     shares = sorted(walked.shares.items(), key=lambda row: -row[1])
     device = fsum(move.device for move in moves)
     classes = book.uncertain / device if device else 0.0
-    low, high = widened(coefficients.intervals["step"], _wider(walked.shares, classes, busy))
+    gpu, waited = _bound_by(walked.shares)
+    low, high = step_interval(gpu, waited, _wider(walked.shares, classes, busy), coefficients)
     _, apart = widened(
-        coefficients.intervals["ratio"], _wider(walked.shares, book.apart / device if device else 0.0, busy)
+        coefficients.intervals["ratio"],
+        math.hypot(
+            _wider(walked.shares, book.apart / device if device else 0.0, busy),
+            waited * math.log(coefficients.intervals["wait"][1]),
+        ),
     )
-    device_low, device_high = widened(coefficients.intervals["step"], classes)
+    device_low, device_high = widened(coefficients.intervals["step, GPU"], classes)
     return WalkedStep(
         seconds=walked.seconds,
         low=walked.seconds * low,
@@ -211,6 +217,14 @@ def walked_step(
         _moves=moves,
         _start=walked.start,
     )
+
+
+def _bound_by(shares: dict[StepBound, float]) -> tuple[float, float]:
+    """The GPU's share of the time that GPU and host decide between them, and the share of the waits in the whole."""
+    whole = fsum(shares.values())
+    waits = shares.get("waits", 0.0)
+    gpu = fsum(shares.get(what, 0.0) for what in ("compute", "bandwidth"))
+    return (gpu / (whole - waits) if whole > waits else 0.0), (waits / whole if whole else 0.0)
 
 
 def _wider(shares: dict[StepBound, float], classes: float, busy: float) -> float:

@@ -42,6 +42,7 @@ def calibrated(coefficients: Coefficients, calibration: Calibration, told: str =
         view=_with(coefficients.view, era, times.get("view")),
         wait=_with(coefficients.wait, era, times.get("wait")),
         transfer=calibration.transfer,
+        intervals={**coefficients.intervals, **({"wait": (1.0, 1.0)} if "wait" in times else {})},  # it was measured
         machine={**calibration.classes, **calibration.dtypes},
         calibration=told,
     )

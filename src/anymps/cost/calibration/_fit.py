@@ -30,7 +30,7 @@ MOST_SPREAD: Final = 0.15
 """How far apart the quartiles of a timing's runs may lie, over their median: judgement."""
 
 _FARTHEST: Final = 20.0  # times the prediction, or a part of it: such a timing is of something else
-_TINY: Final = 0.5  # of the host's time: a kernel that is shorter tells of the host
+_TINY: Final = 1.0  # of the host's time: a kernel that is shorter tells of the host
 _LONG: Final = 2.0  # of the host's time: a kernel that is longer tells of its class
 _LEAST_COPY: Final = 1e-6  # seconds
 _LARGE_COPY: Final = 1 << 22  # bytes from which on the rate decides
