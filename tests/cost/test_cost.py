@@ -241,7 +241,7 @@ def test_more_work_takes_longer() -> None:
             "aten::relu(float32[4]) -> (float32[4])",
             "MacBook Neo",
             "2.13",
-            "anymps: no time is predicted for Apple A18 Pro: the clock of its GPU is not public",
+            "anymps: no time can be predicted for Apple A18 Pro: its GPU clock is not public",
         ),
         (
             "aten::relu(float32[4]) -> (float32[4])",

@@ -225,7 +225,7 @@ def test_nothing_takes_no_time() -> None:
     """An empty step is bound by nothing; a Mac without rates has none."""
     step = walked()
     assert (step.seconds, step.bound, step.calls) == (0, "nothing", 0)
-    with pytest.raises(CostError, match="the clock of its GPU is not public"):
+    with pytest.raises(CostError, match="its GPU clock is not public"):
         walked(mac="MacBook Neo")
 
 

@@ -109,7 +109,7 @@ def test_the_step_table_has_a_column_of_the_macs_time() -> None:
             10,
             0,
             {"mac": "MacBook Neo", "mac_details": ""},
-            "No time is predicted for Apple A18 Pro: the clock of its GPU is not public.",
+            "No time can be predicted for Apple A18 Pro: its GPU clock is not public.",
         ),
         (10, 0, {"mac": "", "mac_details": ""}, "No time can be predicted: the recording names no Mac that is known."),
     ],
