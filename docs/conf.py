@@ -25,6 +25,8 @@ autodoc_typehints = "signature"
 
 html_theme = "furo"
 html_title = "anymps"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
