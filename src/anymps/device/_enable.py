@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
 from anymps._settings import asked_for, set_variable, variable_of
+from anymps.device._card_settings import settle_accuracy
 from anymps.device._cards import take_card, too_small
 from anymps.device._launched import (
     ON_A_MAC,
@@ -241,7 +242,7 @@ def _enable(
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
     card = take_card() if substrate == "cuda" else None  # before anything is built
     metallib = open_real_kernels(version) if kernels == "real" else None
-    _install(version, chosen, allowed, substrate or "host", metallib)
+    _install(version, chosen, allowed, substrate or "host", metallib, card)
     native().hold_back_copies(bool(strict))
     _state = State(True, chosen, allowed, torch.__version__, substrate or "host", kernels=kernels or "cpu", card=card)
     if substrate in ("host", "cuda"):
@@ -309,7 +310,9 @@ def _fallback_allowed(fallback: bool | None) -> bool:
         ) from None
 
 
-def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str, kernels: Metallib | None = None) -> None:
+def _install(
+    version: TorchVersion, mac: Mac, fallback: bool, substrate: str, kernels: Metallib | None, card: Card | None
+) -> None:
     global _native
     from anymps.device._surface import install_surface
 
@@ -322,11 +325,13 @@ def _install(version: TorchVersion, mac: Mac, fallback: bool, substrate: str, ke
     core.configure(law(version))
     if kernels is not None:
         offer_calls(core, kernels, version)
-    core.install_device(machine(version, mac, substrate))
+    if card is not None:
+        settle_accuracy(card.number)
+    core.install_device(machine(version, mac, substrate, 0 if card is None else card.number))
     core.allow_fallback(fallback)
     _native = core
     enforce_hazards(hazards(version, mac.macos, mac.metal_family))
-    install_surface(core, mac)
+    install_surface(core, mac, substrate)
     _end_threads_at_exit(core)
 
 

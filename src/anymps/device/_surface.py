@@ -31,9 +31,11 @@ _DEVICE_TYPE = 13  # c10::DeviceType::MPS
 _ASKS_PROCESSOR = ("lightning", "lightning_fabric", "pytorch_lightning")
 
 
-def install_surface(core: NativeCore, mac: Mac) -> None:
+def install_surface(core: NativeCore, mac: Mac, substrate: str) -> None:
     """Adds the missing bindings and makes torch's Python modules ask again. `core` is the configured native module."""
     _install_bindings(core, mac)
+    if substrate == "cuda":
+        _refuse_memory_of_host()
     if version_rules(torch.__version__).private_set_stream:
         _install_streams(core)
     _forget_answers()
@@ -100,6 +102,23 @@ def _install_bindings(core: NativeCore, mac: Mac) -> None:
     # torch's own puts the text of included headers into the source; ours keeps the `#include`, and the user's lines.
     compile_shader.__doc__ = torch.mps.compile_shader.__doc__
     torch.mps.compile_shader = compile_shader
+
+
+def _refuse_memory_of_host() -> None:
+    """What reads the bytes of an mps tensor on the CPU has none to read where they lie on a card."""
+    why = "needs the memory of this machine, and these tensors lie on its card: run it with substrate='host'"
+
+    def compile_shader(source: str) -> Any:
+        raise RuntimeError(f"anymps: a Metal shader (torch.compile makes some, too) {why}")
+
+    def host_alias_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        raise RuntimeError(f"anymps: a view of an mps storage for the CPU {why}")
+
+    compile_shader.__doc__ = torch.mps.compile_shader.__doc__
+    torch.mps.compile_shader = compile_shader
+    for name, function in (("_mps_compileShader", compile_shader), ("_mps_host_alias_storage", host_alias_storage)):
+        if hasattr(torch._C, name):
+            setattr(torch._C, name, function)
 
 
 def _install_streams(core: NativeCore) -> None:

@@ -13,6 +13,7 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
+const DispatchKeySet autocast_of_others{DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA};
 DispatchKeySet plain_mps_keys;
 DispatchKeySet plain_host_keys;
 
@@ -73,12 +74,12 @@ const c10::VariableVersion& scratch_version() {
   return version;
 }
 
-c10::intrusive_ptr<c10::StorageImpl> new_storage(c10::DeviceType device, void* data, size_t nbytes) {
+c10::intrusive_ptr<c10::StorageImpl> new_storage(c10::Device device, void* data, size_t nbytes) {
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(),
       static_cast<int64_t>(nbytes),
-      at::DataPtr(data, c10::Device(device)),
-      c10::GetAllocator(device),
+      at::DataPtr(data, device),
+      c10::GetAllocator(device.type()),
       /*resizable=*/true);
 }
 
@@ -140,7 +141,7 @@ DispatchKeySet mps_keys(DispatchKeySet keys) {
   if (C10_LIKELY(keys == plain_host_keys)) {
     return plain_mps_keys;
   }
-  return (without_backend(keys) - DispatchKeySet(DispatchKey::AutocastCPU)) | DispatchKeySet(c10::BackendComponent::MPSBit) |
+  return (without_backend(keys) - autocast_of_others) | DispatchKeySet(c10::BackendComponent::MPSBit) |
       DispatchKeySet(DispatchKey::AutocastMPS);
 }
 

@@ -62,7 +62,7 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
     return std::move(result);
   }
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
-  if (C10_LIKELY((impl->is_cpu() || impl->device_type() == substrate().alias_device()) && impl->has_storage())) {
+  if (C10_LIKELY((impl->is_cpu() || impl->device_type() == substrate().alias_device().type()) && impl->has_storage())) {
     const c10::Storage& storage = impl->unsafe_storage();
     // Nobody else holds it: it was made by this very call.
     if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1)) {
@@ -102,7 +102,7 @@ at::Tensor Call::to_mps(at::Tensor&& result) {
   if (at::Tensor original = original_of(impl); original.defined()) {
     return original;
   }
-  if (impl->is_sparse() && impl->is_cpu()) {
+  if (impl->is_sparse() && !impl->is_mps()) {
     return sparse_to_mps(result, [this](const c10::StorageImpl* host) { return storage_behind(host); });
   }
   if (impl->is_cpu() && !impl->has_storage()) {

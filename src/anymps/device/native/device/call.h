@@ -58,6 +58,15 @@ class Call {
     return C10_LIKELY(on_host_) ? c10::DispatchKeySet(c10::DispatchKey::CPU) : substrate().compute_key();
   }
 
+  bool on_host() const {
+    return on_host_;
+  }
+  // What stands for `mps` where an argument names a device.
+  c10::Device device() const {
+    const c10::Device alias = substrate().alias_device();
+    return on_host_ || alias.is_meta() ? c10::Device(c10::DeviceType::CPU) : alias;
+  }
+
   // What to hand to a kernel in place of `tensor`, which must outlive the call. Undefined tensors pass.
   at::Tensor to_alias(const at::Tensor& tensor, bool written, size_t position);
 

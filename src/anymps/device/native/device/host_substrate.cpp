@@ -16,7 +16,7 @@ at::Tensor cpu_side(const at::Tensor& tensor) {
   return tensor.is_mps() ? at::Tensor(alias(tensor.unsafeGetTensorImpl())) : tensor;
 }
 
-const SubstrateEntry host_entry("host", []() -> std::unique_ptr<Substrate> { return std::make_unique<HostSubstrate>(); });
+const SubstrateEntry host_entry("host", [](int) -> std::unique_ptr<Substrate> { return std::make_unique<HostSubstrate>(); });
 
 }  // namespace
 
@@ -61,7 +61,8 @@ c10::intrusive_ptr<c10::TensorImpl> HostSubstrate::host_alias(const c10::TensorI
   return alias(tensor);
 }
 
-void HostSubstrate::compute(const Rule&, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue>) {
+void HostSubstrate::compute(
+    const Rule&, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue>, const Computation&, bool) {
   op.redispatchBoxed(compute_key(), stack);
 }
 

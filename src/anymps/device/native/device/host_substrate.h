@@ -29,7 +29,9 @@ class HostSubstrate : public Substrate {
   bool computes_on_host(const Rule&, ArgumentWalk) override {
     return true;
   }
-  void compute(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue> given) override;
+  void compute(
+      const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue> given, const Computation& how,
+      bool sparse) override;
   void wrote(const at::Tensor&) override {}
   void copy(const at::Tensor& destination, const at::Tensor& source) override;
   c10::Scalar read(const at::Tensor& tensor) override;

@@ -2,7 +2,9 @@
 #include "device/pinned.h"
 
 #include "device/faults.h"
+#include "device/fork.h"
 #include "device/memory.h"
+#include "device/substrate.h"
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <anymps/release.h>
@@ -20,7 +22,8 @@ struct PinnedAllocator final : c10::Allocator {
     if (nbytes == 0) {
       return at::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU));
     }
-    auto owner = std::make_unique<at::DataPtr>(mps_allocator()->allocate(nbytes));
+    enter_device();
+    auto owner = std::make_unique<at::DataPtr>(substrate().allocate_pinned(nbytes));
     void* data = owner->get();
     {
       std::lock_guard<std::mutex> lock(mutex_);

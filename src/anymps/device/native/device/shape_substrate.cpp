@@ -211,7 +211,9 @@ class ShapeSubstrate final : public Substrate {
     return seen.known();
   }
 
-  void compute(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue> given) override {
+  void compute(
+      const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue> given, const Computation&,
+      bool) override {
     compute_shapes(rule, op, stack, count_selected(given));
   }
 
@@ -282,7 +284,7 @@ c10::Scalar ShapeSubstrate::read(const at::Tensor& tensor) {
   return c10::isIntegralType(type, false) ? c10::Scalar(int64_t(0)) : c10::Scalar(0.0);
 }
 
-const SubstrateEntry shape_entry("shape", []() -> std::unique_ptr<Substrate> { return std::make_unique<ShapeSubstrate>(); });
+const SubstrateEntry shape_entry("shape", [](int) -> std::unique_ptr<Substrate> { return std::make_unique<ShapeSubstrate>(); });
 
 }  // namespace
 }  // namespace anymps

@@ -33,6 +33,12 @@ at::Tensor part_to_mps(const at::Tensor& part, const StorageLookup& storage_behi
   return view_on_mps(own, own.storage());
 }
 
+// That of a tensor whose parts are aliases.
+c10::DispatchKeySet alias_key() {
+  return c10::DispatchKeySet(
+      substrate().alias_device().is_cuda() ? c10::DispatchKey::SparseCUDA : c10::DispatchKey::SparseCPU);
+}
+
 void fill(at::SparseTensorImpl* target, const at::SparseTensorImpl* source, const at::Tensor& indices, const at::Tensor& values) {
   target->raw_resize_(source->sparse_dim(), source->dense_dim(), source->sizes());
   target->set_indices_and_values_unsafe(indices, values);
@@ -43,7 +49,7 @@ void fill(at::SparseTensorImpl* target, const at::SparseTensorImpl* source, cons
 
 at::Tensor sparse_to_host(const at::Tensor& tensor) {
   const auto* source = parts(tensor);
-  at::Tensor host = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(c10::DispatchKey::SparseCPU), tensor.dtype());
+  at::Tensor host = at::detail::make_tensor<at::SparseTensorImpl>(alias_key(), tensor.dtype());
   fill(parts(host), source, part_to_host(source->indices()), part_to_host(source->values()));
   return host;
 }

@@ -3,6 +3,8 @@
 
 #include "recorder/recorder.h"
 
+#include <ATen/EmptyTensor.h>
+
 #include <map>
 #include <stdexcept>
 
@@ -24,12 +26,16 @@ SubstrateEntry::SubstrateEntry(const char* name, Maker make) {
   makers()[name] = make;
 }
 
-void choose_substrate(const std::string& name) {
+at::Tensor Substrate::sending_room(c10::IntArrayRef sizes, c10::ScalarType type) {
+  return at::detail::empty_cpu(sizes, type);
+}
+
+void choose_substrate(const std::string& name, int card) {
   const auto found = makers().find(name);
   if (found == makers().end()) {
     throw std::invalid_argument("anymps: the native core has no substrate " + name);
   }
-  detail::chosen = found->second().release();  // for the life of the process, as tensors are destroyed to its very end
+  detail::chosen = found->second(card).release();  // for the life of the process, as tensors are destroyed to its very end
 }
 
 void assume(const std::string& what) {

@@ -1,8 +1,9 @@
 // Where the bytes of an mps tensor live and what computes on them: one interface, a file for each implementation.
 //
 // Unified memory means that one buffer serves both processors. `host` takes that at its word: every mps storage owns host
-// bytes, and CPU kernels work on them. `shape` owns no bytes: meta kernels work out the shapes. What a kernel is given in
-// place of an mps tensor is an *alias* of it (alias.h), a tensor of the device that computes.
+// bytes, and CPU kernels work on them. `shape` owns no bytes: meta kernels work out the shapes. `cuda` has its bytes on a card,
+// whose kernels compute; what these lack is computed by the CPU, on copies. What a kernel is given in place of an mps tensor
+// is an *alias* of it (alias.h), a tensor of the device that computes.
 #pragma once
 
 #include "law/law.h"
@@ -14,6 +15,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -48,10 +50,26 @@ class ArgumentWalk {
   void (*show_)(const void*, ArgumentVisitor&);
 };
 
+// How one call is computed, for a substrate that chooses.
+class Computation {
+ public:
+  // On aliases, by the kernels of `key`: widened and with its indices made harmless where the operator needs it.
+  virtual void by_kernels(c10::DispatchKeySet key, torch::jit::Stack* stack, size_t first) const = 0;
+  // On CPU tensors, with all that the law of this operator asks for there.
+  virtual void by_cpu(torch::jit::Stack* stack, size_t first) const = 0;
+  // What `by_kernels` asks for: kernels of the operator for the substrate's key; nothing, as it finds its way on any device; or
+  // memory that the CPU reads, so that there is `by_cpu` alone.
+  enum class Needs : uint8_t { Kernels, Nothing, CpuMemory };
+  virtual Needs needs() const = 0;
+
+ protected:
+  ~Computation() = default;
+};
+
 class Substrate {
  public:
   // Where aliases lie, and the key of the kernels that compute on them.
-  Substrate(c10::DeviceType alias_device, c10::DispatchKey compute_key) : alias_device_(alias_device), compute_key_(compute_key) {}
+  Substrate(c10::Device alias_device, c10::DispatchKey compute_key) : alias_device_(alias_device), compute_key_(compute_key) {}
   virtual ~Substrate() = default;
   Substrate(const Substrate&) = delete;
   Substrate& operator=(const Substrate&) = delete;
@@ -65,6 +83,11 @@ class Substrate {
   // Makes memory that a kernel has allocated and filled a buffer, without a copy. Nothing for 0 bytes.
   virtual at::DataPtr adopt(at::DataPtr&& memory, size_t nbytes) = 0;
 
+  // Memory that the CPU reads and writes, entered in the books as a buffer of the Mac: one memory serves both processors there.
+  virtual at::DataPtr allocate_pinned(size_t nbytes) {
+    return allocate(nbytes);
+  }
+
   // Comes before torch's `resize_`, which moves bytes by memcpy if the storage has to grow.
   virtual void before_resize(const at::Tensor& tensor, c10::IntArrayRef size) = 0;
 
@@ -77,7 +100,7 @@ class Substrate {
 
   // --- alias
 
-  c10::DeviceType alias_device() const {
+  c10::Device alias_device() const {
     return alias_device_;
   }
 
@@ -106,9 +129,28 @@ class Substrate {
   // arguments are converted. If so, the outputs are ready to be written.
   virtual bool computes_on_host(const Rule& rule, ArgumentWalk arguments) = 0;
 
+  // Whether typed kernels call those of `compute_key` at once, and leave `compute` to boxed calls.
+  virtual bool computes_at_once() const {
+    return true;
+  }
+
   // Runs the operator on aliases, for a call that is not computed on the host. `given` are its arguments as the caller gave
-  // them; arguments and results on the stack as for a boxed kernel.
-  virtual void compute(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue> given) = 0;
+  // them, none from a typed kernel; arguments and results on the stack as for a boxed kernel. `sparse`: its sparse kernel.
+  virtual void compute(
+      const Rule& rule,
+      const c10::OperatorHandle& op,
+      torch::jit::Stack* stack,
+      c10::ArrayRef<c10::IValue> given,
+      const Computation& how,
+      bool sparse) = 0;
+
+  // Whether the kernels of `compute_key` compute this operator without more ado. Only where not `computes_at_once`.
+  virtual bool computes_plainly(const Rule&) const {
+    return true;
+  }
+
+  // A CPU tensor to be filled and sent to an alias by `copy_(room, non_blocking=true)`, for which nobody waits.
+  virtual at::Tensor sending_room(c10::IntArrayRef sizes, c10::ScalarType type);
 
   // After kernels of this substrate have written `tensor`, an mps one.
   virtual void wrote(const at::Tensor& tensor) = 0;
@@ -123,22 +165,29 @@ class Substrate {
   // words, where it would be too large.
   virtual at::Tensor stand_in(const at::Tensor& tensor) = 0;
 
+  // How often each operator was computed by the CPU on copies, by name: by a substrate that has kernels of its own.
+  virtual std::map<std::string, int64_t> computed_away() {
+    return {};
+  }
+
   // Raises NotImplementedError, in our words, if it cannot compute on sparse tensors.
   virtual void check_sparse() const = 0;
 
  private:
-  const c10::DeviceType alias_device_;
+  const c10::Device alias_device_;
   const c10::DispatchKey compute_key_;
 };
 
 // Each implementation enters itself, by the name that `anymps.enable(substrate=...)` takes.
 struct SubstrateEntry {
-  using Maker = std::unique_ptr<Substrate> (*)();
+  using Maker = std::unique_ptr<Substrate> (*)(int card);
   SubstrateEntry(const char* name, Maker make);
 };
 
-// Raises std::invalid_argument, in our words, for a name that there is not. Once, before anything is allocated.
-void choose_substrate(const std::string& name);
+// Raises std::invalid_argument, in our words, for a name that there is not. Once, before anything is allocated. `card` is the
+// number of the card for a substrate that has one; -1 where the CPU is to play it, -2 where it moreover computes all calls
+// on copies: to test the ways of calls without one.
+void choose_substrate(const std::string& name, int card);
 
 namespace detail {
 extern Substrate* chosen;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/delayed.h"
+#include "device/late_checks.h"
 #include "recorder/recorder.h"
 
 namespace anymps {
@@ -9,6 +10,7 @@ namespace anymps {
 // Copies have arrived, and an error that a kernel has left is raised as torch.AcceleratorError.
 inline void host_has_waited() {
   nonblocking::waited();
+  late_checks::settle();
   delayed::check();
 }
 

@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "kernels/boxed_arguments.h"
 #include "kernels/fallback.h"
+#include "kernels/guarded_indices.h"
 #include "kernels/indices.h"
 #include "kernels/widening.h"
 
@@ -19,6 +20,103 @@ namespace {
 using torch::jit::Stack;
 
 std::atomic<bool> fallback_allowed{false};
+
+// The call's arguments begin at `first`.
+void compute_by_cpu(const Rule& rule, const c10::OperatorHandle& op, c10::DispatchKeySet host_key, Stack* stack, size_t first) {
+  if (C10_UNLIKELY(rule.change != nullptr)) {
+    rule.change(rule, *stack, first);
+  }
+  if (C10_UNLIKELY(rule.own != nullptr) && rule.own(rule, *stack, first)) {
+    return;
+  }
+  std::optional<c10::ScalarType> narrow;
+  if (C10_UNLIKELY(rule.widened != 0)) {
+    narrow = widened_dtype(rule, op.schema().arguments(), *stack, first);
+  }
+  if (C10_UNLIKELY(narrow.has_value())) {
+    compute_widely(rule, op, host_key, stack, first, *narrow);
+  } else if (rule.indices != nullptr && !host_key.has(c10::DispatchKey::SparseCPU)) {
+    compute_with_indices(rule, op, host_key, stack, first);
+  } else {
+    op.redispatchBoxed(host_key, stack);
+  }
+}
+
+// By an operator's own kernels, those of the substrate or the CPU's.
+class ByKernels final : public Computation {
+ public:
+  ByKernels(const Rule& rule, const c10::OperatorHandle& op, c10::DispatchKeySet host_key) : rule_(rule), op_(op), host_key_(host_key) {}
+
+  void by_kernels(c10::DispatchKeySet key, Stack* stack, size_t first) const override {
+    if (C10_UNLIKELY(rule_.change != nullptr)) {
+      rule_.change(rule_, *stack, first);
+    }
+    if (is_guarded(rule_) && !host_key_.has(c10::DispatchKey::SparseCPU)) {
+      guard_indices(rule_, op_, stack, first);
+    }
+    std::optional<c10::ScalarType> narrow;
+    if (C10_UNLIKELY(rule_.widened != 0)) {
+      narrow = widened_dtype(rule_, op_.schema().arguments(), *stack, first);
+    }
+    if (C10_UNLIKELY(narrow.has_value())) {
+      compute_widely(rule_, op_, key, stack, first, *narrow);
+    } else {
+      op_.redispatchBoxed(key, stack);
+    }
+  }
+  void by_cpu(Stack* stack, size_t first) const override {
+    compute_by_cpu(rule_, op_, host_key_, stack, first);
+  }
+  Needs needs() const override {
+    return Needs::Kernels;
+  }
+
+ private:
+  const Rule& rule_;
+  const c10::OperatorHandle& op_;
+  const c10::DispatchKeySet host_key_;
+};
+
+// By one kernel that computes on CPU tensors and on those of the substrate's device, or on CPU tensors alone.
+class ByOne final : public Computation {
+ public:
+  ByOne(const c10::OperatorHandle& op, const c10::KernelFunction& kernel, bool reads_memory)
+      : op_(op), kernel_(kernel), reads_memory_(reads_memory) {}
+
+  void by_kernels(c10::DispatchKeySet key, Stack* stack, size_t) const override {
+    kernel_.callBoxed(op_, key, stack);
+  }
+  void by_cpu(Stack* stack, size_t) const override {
+    kernel_.callBoxed(op_, c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  }
+  Needs needs() const override {
+    return reads_memory_ ? Needs::CpuMemory : Needs::Nothing;
+  }
+
+ private:
+  const c10::OperatorHandle& op_;
+  const c10::KernelFunction& kernel_;
+  const bool reads_memory_;
+};
+
+class Arranged final : public c10::OperatorKernel {
+ public:
+  Arranged(const Rule& rule, c10::KernelFunction kernel, bool reads_memory)
+      : rule_(rule), kernel_(std::move(kernel)), reads_memory_(reads_memory) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (kernel_.isValid()) {
+      substrate().compute(rule_, op, stack, {}, ByOne(op, kernel_, reads_memory_), false);
+    } else {
+      substrate().compute(rule_, op, stack, {}, ByKernels(rule_, op, c10::DispatchKeySet(c10::DispatchKey::CPU)), false);
+    }
+  }
+
+ private:
+  const Rule& rule_;
+  const c10::KernelFunction kernel_;
+  const bool reads_memory_;
+};
 
 class Redirect final : public c10::OperatorKernel {
  public:
@@ -66,36 +164,18 @@ class Redirect final : public c10::OperatorKernel {
     }
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_alias(tensor, written, position);
-    });
+    }, call.device());
     const bool offered = C10_UNLIKELY(rule_.offered) && on_host && !host_key_.has(c10::DispatchKey::SparseCPU);
     if (!offered || !launch(rule_, *stack, given)) {
-      compute(op, stack, first, on_host, given);
+      if (C10_LIKELY(on_host)) {
+        compute_by_cpu(rule_, op, host_key_, stack, first);
+      } else {
+        const bool sparse = host_key_.has(c10::DispatchKey::SparseCPU);
+        substrate().compute(rule_, op, stack, given, ByKernels(rule_, op, host_key_), sparse);
+      }
     }
     convert_results(*stack, first, [&](at::Tensor&& result, size_t) { return call.to_mps(std::move(result)); });
     call.finish();
-  }
-
-  // The call's host arguments begin at `first`; `given` are those of the caller.
-  void compute(const c10::OperatorHandle& op, Stack* stack, size_t first, bool on_host, const Stack& given) const {
-    if (C10_UNLIKELY(rule_.change != nullptr) && on_host) {
-      rule_.change(rule_, *stack, first);
-    }
-    if (C10_UNLIKELY(rule_.own != nullptr) && on_host && rule_.own(rule_, *stack, first)) {
-      return;
-    }
-    std::optional<c10::ScalarType> narrow;
-    if (C10_UNLIKELY(rule_.widened != 0)) {
-      narrow = widened_dtype(rule_, op.schema().arguments(), *stack, first);
-    }
-    if (C10_UNLIKELY(!on_host)) {
-      substrate().compute(rule_, op, stack, given);
-    } else if (C10_UNLIKELY(narrow.has_value())) {
-      compute_widely(rule_, op, host_key_, stack, first, *narrow);
-    } else if (rule_.indices != nullptr && !host_key_.has(c10::DispatchKey::SparseCPU)) {
-      compute_with_indices(rule_, op, host_key_, stack, first);
-    } else {
-      op.redispatchBoxed(host_key_, stack);
-    }
   }
 
   void show(const Stack& stack, size_t first, ArgumentVisitor& visitor) const {
@@ -141,6 +221,10 @@ class CatchAll final : public c10::OperatorKernel {
 
 c10::KernelFunction make_redirect(const Rule& rule, c10::DispatchKey host_key) {
   return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Redirect>(rule, host_key));
+}
+
+c10::KernelFunction make_arranged(const Rule& rule, c10::KernelFunction kernel, bool reads_memory) {
+  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Arranged>(rule, std::move(kernel), reads_memory));
 }
 
 c10::KernelFunction make_fallback(const Rule& rule) {

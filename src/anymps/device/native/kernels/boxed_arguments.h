@@ -18,9 +18,16 @@ void settle_optional_lists(const Rule& rule, torch::jit::Stack& stack, size_t fi
 
 bool holds_tensors(const c10::List<c10::IValue>& list);
 
-// Replaces every tensor among the arguments with what `convert(tensor, written, position)` gives for it.
+// Replaces every tensor among the arguments with what `convert(tensor, written, position)` gives for it, and the device of
+// type `from` with `device`.
 template <class Convert>
-void convert_arguments(const Rule& rule, c10::ArrayRef<c10::Argument> schema, torch::jit::Stack& stack, Convert&& convert) {
+void convert_arguments(
+    const Rule& rule,
+    c10::ArrayRef<c10::Argument> schema,
+    torch::jit::Stack& stack,
+    Convert&& convert,
+    c10::Device device = c10::DeviceType::CPU,
+    c10::DeviceType from = c10::DeviceType::MPS) {
   const size_t begin = stack.size() - schema.size();
   for (size_t i = 0; i < schema.size(); ++i) {
     c10::IValue& value = stack[begin + i];
@@ -45,8 +52,8 @@ void convert_arguments(const Rule& rule, c10::ArrayRef<c10::Argument> schema, to
         converted.push_back(item.isTensor() ? c10::IValue(convert(item.toTensor(), written, i)) : item);
       }
       value = std::move(converted);
-    } else if (value.isDevice() && value.toDevice().is_mps()) {
-      value = c10::Device(c10::DeviceType::CPU);
+    } else if (value.isDevice() && value.toDevice().type() == from) {
+      value = device;
     }
   }
 }

@@ -67,12 +67,20 @@ void draw(const Rule& rule, const MaybeGenerator& given, const Body& body) {
   }
 }
 
-// Calls write(state, pointer, count, type) for the whole target of `iter`. As the Metal host code does, a target without
+// Fewer numbers are sooner drawn here and sent than a card's kernel is launched for them.
+constexpr int64_t kDrawnOnCard = 4096;
+
+// Calls write(state, pointer, count, type) for the whole target of `iter`, unless a card has drawn what `on_card` says. As the Metal host code does, a target without
 // gaps is filled in the order of its memory, whatever its strides (channels_last, a transposed tensor), any other one
 // row by row through a temporary.
 template <class Write>
 void fill(
-    const Rule& rule, at::TensorIteratorBase& iter, const MaybeGenerator& given, const char* kernel, const Write& write) {
+    const Rule& rule,
+    at::TensorIteratorBase& iter,
+    const MaybeGenerator& given,
+    const char* kernel,
+    const Write& write,
+    const CardDraw* on_card = nullptr) {
   if (iter.numel() == 0) {
     return;
   }
@@ -80,8 +88,26 @@ void fill(
     const at::Tensor target = iter.tensor(0);
     const at::Tensor rows = at::empty(target.sizes(), target.options());
     auto rows_iter = at::TensorIterator::borrowing_nullary_op(rows);
-    fill(rule, rows_iter, given, kernel, write);
+    fill(rule, rows_iter, given, kernel, write, on_card);
     target.copy_(rows);
+    return;
+  }
+  if (C10_UNLIKELY(!iter.tensor(0).is_cpu())) {
+    const at::Tensor target = at::Tensor(iter.tensor(0)).as_strided({iter.numel()}, {1});
+    bool drawn = false;
+    if (on_card != nullptr && iter.numel() >= kDrawnOnCard) {
+      draw(rule, given, [&](RandomState& state) {
+        drawn = draw_on_card(*on_card, state, target, element_type(kernel, iter.dtype(0)), launch().release);
+      });
+    }
+    if (drawn) {
+      return;
+    }
+    const at::Tensor room = substrate().sending_room({iter.numel()}, iter.dtype(0));
+    draw(rule, given, [&](RandomState& state) {
+      write(state, room.mutable_data_ptr(), iter.numel(), element_type(kernel, iter.dtype(0)));
+    });
+    target.copy_(room, /*non_blocking=*/true);
     return;
   }
   draw(rule, given, [&](RandomState& state) {
@@ -92,7 +118,14 @@ void fill(
 // One operator: its rule, known when its kernel is registered.
 template <class Operator>
 struct Drawing {
+  static constexpr bool reads_memory = true;
   static inline const Rule* rule = nullptr;
+};
+
+// One that draws by `fill` alone, which takes tensors of any device.
+template <class Operator>
+struct Filling : Drawing<Operator> {
+  static constexpr bool reads_memory = false;
 };
 
 // What the templates call. Their second parameter, a generator's type elsewhere, is the operator here.

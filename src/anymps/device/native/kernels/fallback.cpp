@@ -85,7 +85,8 @@ class FallbackCall {
       assumed_ = true;
       return stand_in;
     }
-    return (tensor.is_sparse() ? sparse_to_host(tensor) : at::Tensor(substrate().host_alias(tensor.unsafeGetTensorImpl()))).clone();
+    const at::Tensor alias = tensor.is_sparse() ? sparse_to_host(tensor) : at::Tensor(substrate().host_alias(tensor.unsafeGetTensorImpl()));
+    return alias.is_cpu() ? alias.clone() : alias.cpu();
   }
 
   void compute() {

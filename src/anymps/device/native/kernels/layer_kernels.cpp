@@ -130,7 +130,9 @@ struct Lstm {
         }
         at::Tensor scales = at::zeros(out.sizes(), options);
         if (dropout < 1.0) {
-          scales.bernoulli_(1.0 - dropout, generator->host()).div_(1.0 - dropout);
+          const at::Tensor kept = scales.is_cpu() ? scales : at::zeros(out.sizes(), options.device(c10::kCPU));
+          kept.bernoulli_(1.0 - dropout, generator->host()).div_(1.0 - dropout);
+          scales = kept.to(scales.device());
         }
         below = out.mul(scales);
         out.copy_(scales);

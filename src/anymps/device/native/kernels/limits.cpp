@@ -35,7 +35,8 @@ namespace {
 
 // Where the kernels lie that compute on `tensor`.
 c10::DispatchKeySet key_of(const at::Tensor& tensor) {
-  return c10::DispatchKeySet(tensor.is_meta() ? c10::DispatchKey::Meta : c10::DispatchKey::CPU);
+  return c10::DispatchKeySet(
+      tensor.is_meta() ? c10::DispatchKey::Meta : (tensor.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU));
 }
 
 struct AdaptiveAveragePool {
@@ -274,6 +275,8 @@ struct Softmax {
 };
 
 struct MaskedScatter {
+  static constexpr bool reads_memory = true;  // a mask of more places than values stops a card
+
   static at::Tensor& call(const Rule& rule, at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
     const auto type = mask.scalar_type();
     if (type != c10::ScalarType::Bool && type != c10::ScalarType::Byte) {

@@ -34,6 +34,8 @@ at::Tensor as_rows(const at::Tensor& tensor) {
 
 // From torch 2.13 on a kernel looks at the value, and nobody waits for it (Assert.metal in the macOS wheels).
 struct AssertAsync {
+  static constexpr bool reads_memory = true;  // a kernel that stops a card must not run
+
   static void call(const Rule& rule, const at::Tensor& self) {
     if (self.numel() == 1 && !self.is_nonzero()) {
       delayed::note(Refusal::Index, rule, "");  // no words of its own
@@ -44,6 +46,8 @@ struct AssertAsync {
 };
 
 struct AssertAsyncMessage {
+  static constexpr bool reads_memory = true;
+
   static void call(const Rule& rule, const at::Tensor& self, std::string_view message) {
     if (self.numel() == 1 && !self.is_nonzero()) {
       delayed::note(Refusal::Index, rule, std::string(message));

@@ -15,9 +15,11 @@ namespace {
 template <class Operator>
 struct UniformKernel {
   void operator()(at::TensorIterator& iter, double from, double to, const MaybeGenerator& given) {
-    fill(*Operator::rule, iter, given, "uniform_dist", [&](RandomState& state, void* out, int64_t n, ElementType type) {
-      fill_uniform(state, out, n, type, from, to, launch());
-    });
+    const CardDraw same = CardDraw::uniform(from, to);
+    fill(
+        *Operator::rule, iter, given, "uniform_dist",
+        [&](RandomState& state, void* out, int64_t n, ElementType type) { fill_uniform(state, out, n, type, from, to, launch()); },
+        &same);
   }
 };
 
@@ -58,37 +60,37 @@ struct GeometricKernel {
   }
 };
 
-struct Uniform : Drawing<Uniform> {
+struct Uniform : Filling<Uniform> {
   static at::Tensor& call(at::Tensor& self, double from, double to, MaybeGenerator generator) {
     return templates::uniform_impl_<UniformKernel, Uniform>(self, from, to, std::move(generator));
   }
 };
 
-struct Exponential : Drawing<Exponential> {
+struct Exponential : Filling<Exponential> {
   static at::Tensor& call(at::Tensor& self, double lambda, MaybeGenerator generator) {
     return templates::exponential_impl_<ExponentialKernel, Exponential>(self, lambda, std::move(generator));
   }
 };
 
-struct Cauchy : Drawing<Cauchy> {
+struct Cauchy : Filling<Cauchy> {
   static at::Tensor& call(at::Tensor& self, double median, double sigma, MaybeGenerator generator) {
     return templates::cauchy_impl_<CauchyKernel, Cauchy>(self, median, sigma, std::move(generator));
   }
 };
 
-struct LogNormal : Drawing<LogNormal> {
+struct LogNormal : Filling<LogNormal> {
   static at::Tensor& call(at::Tensor& self, double mean, double std, MaybeGenerator generator) {
     return templates::log_normal_impl_<LogNormalKernel, LogNormal>(self, mean, std, std::move(generator));
   }
 };
 
-struct Geometric : Drawing<Geometric> {
+struct Geometric : Filling<Geometric> {
   static at::Tensor& call(at::Tensor& self, double p, MaybeGenerator generator) {
     return templates::geometric_impl_<GeometricKernel, Geometric>(self, p, std::move(generator));
   }
 };
 
-struct Normal : Drawing<Normal> {
+struct Normal : Filling<Normal> {
   static at::Tensor& call(at::Tensor& self, double mean, double std, MaybeGenerator generator) {
     return templates::normal_impl_<NormalKernel, Normal>(self, mean, std, std::move(generator));
   }
@@ -96,13 +98,13 @@ struct Normal : Drawing<Normal> {
 
 // The three pairs of mean and std of which at least one is a tensor: a new tensor each, or `out`.
 template <class Mean, class Std>
-struct NormalNew : Drawing<NormalNew<Mean, Std>> {
+struct NormalNew : Filling<NormalNew<Mean, Std>> {
   static at::Tensor call(Mean mean, Std std, MaybeGenerator generator) {
     return templates::normal_impl<NormalKernel, NormalNew>(mean, std, std::move(generator));
   }
 };
 template <class Mean, class Std>
-struct NormalOut : Drawing<NormalOut<Mean, Std>> {
+struct NormalOut : Filling<NormalOut<Mean, Std>> {
   static at::Tensor& call(Mean mean, Std std, MaybeGenerator generator, at::Tensor& out) {
     return templates::normal_out_impl<NormalKernel, NormalOut>(out, mean, std, std::move(generator));
   }

@@ -22,9 +22,10 @@ struct BernoulliKernel {
       return;
     }
     auto iter = at::TensorIterator::borrowing_nullary_op(self);
-    fill(*Operator::rule, iter, given, "bernoulli_scalar", [&](RandomState& state, void* out, int64_t n, ElementType type) {
-      fill_bernoulli(state, out, n, type, p, launch());
-    });
+    const CardDraw same = CardDraw::bernoulli(p);
+    fill(
+        *Operator::rule, iter, given, "bernoulli_scalar",
+        [&](RandomState& state, void* out, int64_t n, ElementType type) { fill_bernoulli(state, out, n, type, p, launch()); }, &same);
   }
 };
 
@@ -74,9 +75,11 @@ struct RandomKernel {
 template <class Operator>
 struct RandomRangeKernel {
   void operator()(at::TensorIterator& iter, uint64_t range, int64_t base, const MaybeGenerator& given) {
-    fill(*Operator::rule, iter, given, "random_int", [&](RandomState& state, void* out, int64_t n, ElementType type) {
-      fill_random_int(state, out, n, type, base, range, launch());
-    });
+    const CardDraw same = CardDraw::integers(base, range);
+    fill(
+        *Operator::rule, iter, given, "random_int",
+        [&](RandomState& state, void* out, int64_t n, ElementType type) { fill_random_int(state, out, n, type, base, range, launch()); },
+        &same);
   }
   // All of 64 bits.
   void operator()(at::TensorIterator& iter, const MaybeGenerator& given) {
@@ -84,7 +87,7 @@ struct RandomRangeKernel {
   }
 };
 
-struct Bernoulli : Drawing<Bernoulli> {
+struct Bernoulli : Filling<Bernoulli> {
   static at::Tensor& call(at::Tensor& self, double p, MaybeGenerator generator) {
     return templates::bernoulli_impl_<BernoulliKernel, Bernoulli>(self, p, std::move(generator));
   }
@@ -144,19 +147,19 @@ at::Tensor& random_between(at::Tensor& self, int64_t from, std::optional<int64_t
   return templates::random_from_to_impl<RandomRangeKernel, Operator>(self, from, to, std::move(generator));
 }
 
-struct Random : Drawing<Random> {
+struct Random : Filling<Random> {
   static at::Tensor& call(at::Tensor& self, MaybeGenerator generator) {
     return templates::random_impl<RandomKernel, Random>(self, std::move(generator));
   }
 };
 
-struct RandomTo : Drawing<RandomTo> {
+struct RandomTo : Filling<RandomTo> {
   static at::Tensor& call(at::Tensor& self, int64_t to, MaybeGenerator generator) {
     return random_between<RandomTo>(self, 0, to, std::move(generator));
   }
 };
 
-struct RandomFrom : Drawing<RandomFrom> {
+struct RandomFrom : Filling<RandomFrom> {
   static at::Tensor& call(at::Tensor& self, int64_t from, std::optional<int64_t> to, MaybeGenerator generator) {
     return random_between<RandomFrom>(self, from, to, std::move(generator));
   }

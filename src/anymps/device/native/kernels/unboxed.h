@@ -187,6 +187,37 @@ template <class Host, class... Args>
 struct TakesRule<Host, std::void_t<decltype(Host::call(std::declval<const Rule&>(), std::declval<Args>()...))>, Args...>
     : std::true_type {};
 
+// Whether a `Host` looks into memory, which has to be the CPU's then; others are made of operators of torch, which find the
+// kernels of any device.
+template <class Host, class Void = void>
+struct ReadsMemory : std::false_type {};
+template <class Host>
+struct ReadsMemory<Host, std::enable_if_t<Host::reads_memory>> : std::true_type {};
+
+template <class Host>
+constexpr bool is_operator_itself = std::is_same_v<Host, OnCpu> || std::is_same_v<Host, OnCpuWithNumber>;
+
+// `Host` as a kernel of its operator, on aliases.
+template <class Signature, class Host>
+class OnAliases;
+
+template <class Host, class R, class... Args>
+class OnAliases<R(Args...), Host> final : public c10::OperatorKernel {
+ public:
+  explicit OnAliases(const Rule& rule) : rule_(rule) {}
+
+  R operator()(Args... args) {
+    if constexpr (TakesRule<Host, void, Args...>::value) {
+      return Host::call(rule_, std::forward<Args>(args)...);
+    } else {
+      return Host::call(std::forward<Args>(args)...);
+    }
+  }
+
+ private:
+  const Rule& rule_;
+};
+
 // `Host` is OnCpu, OnCpuWithNumber, or a type with a static `call` of the operator's signature, perhaps with the rule before it, that
 // computes on host tensors.
 template <class Signature, class Host>
@@ -198,6 +229,9 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   explicit Unboxed(const Rule& rule) : rule_(rule), op_(rule.op.typed<R(Args...)>()) {
     if (rule.widened != 0 || rule.alert != nullptr || rule.offered) {
       boxed_ = make_redirect(rule, c10::DispatchKey::CPU);
+    }
+    if (C10_UNLIKELY(!substrate().computes_at_once())) {
+      arrange();
     }
   }
 
@@ -215,8 +249,7 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
       check_hazards(rule_, args...);
     }
     if constexpr (c10::impl::can_box_all<Args...>::value) {
-      constexpr bool by_cpu = std::is_same_v<Host, OnCpu> || std::is_same_v<Host, OnCpuWithNumber>;
-      const bool offered = by_cpu && rule_.offered;
+      const bool offered = is_operator_itself<Host> && rule_.offered;
       if (C10_UNLIKELY(offered) || C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) || C10_UNLIKELY(alerts(rule_))) {
         return boxed_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
       }
@@ -260,6 +293,36 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
     }
   }
 
+  void arrange() {
+    if constexpr (c10::impl::can_box_all<Args...>::value) {
+      c10::KernelFunction own;
+      if constexpr (!is_operator_itself<Host>) {
+        own = c10::KernelFunction::makeFromUnboxedFunctor<false, OnAliases<R(Args...), Host>>(
+            std::make_unique<OnAliases<R(Args...), Host>>(rule_));
+      }
+      arranged_ = make_arranged(rule_, std::move(own), ReadsMemory<Host>::value);
+      plain_ = is_operator_itself<Host> && substrate().computes_plainly(rule_);
+    }
+  }
+
+  // By the substrate's kernels, with its arrangements for calls that these do not take. The arguments are needed once more
+  // then, so that none is moved from.
+  template <class... HostArgs>
+  R compute_arranged(const Call& call, HostArgs&... args) {
+    if constexpr (c10::impl::can_box_all<Args...>::value) {
+      if (C10_LIKELY(plain_)) {
+        try {
+          return op_.redispatch(call.key(), args...);
+        } catch (const c10::Error&) {
+          // below it says so again, or the CPU knows better
+        }
+      }
+      return arranged_.template call<R, Args...>(rule_.op, call.key(), args...);
+    } else {
+      TORCH_INTERNAL_ASSERT(false, "anymps: ", rule_.name, " has arguments that cannot be boxed");
+    }
+  }
+
   template <class T>
   void note_form(Form& form, size_t position, const T& argument) const {
     if (Form::Numbers* numbers = form.of(rule_.form, position)) {
@@ -269,7 +332,10 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
 
   template <class... HostArgs>
   R compute(const Call& call, HostArgs&&... args) {
-    if constexpr (std::is_same_v<Host, OnCpu> || std::is_same_v<Host, OnCpuWithNumber>) {
+    if (C10_UNLIKELY(arranged_.isValid()) && !call.on_host()) {
+      return compute_arranged(call, args...);
+    }
+    if constexpr (is_operator_itself<Host>) {
       return op_.redispatch(call.key(), std::forward<HostArgs>(args)...);
     } else if constexpr (TakesRule<Host, void, HostArgs...>::value) {
       return Host::call(rule_, std::forward<HostArgs>(args)...);
@@ -281,6 +347,8 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   const Rule& rule_;
   c10::TypedOperatorHandle<R(Args...)> op_;
   c10::KernelFunction boxed_;  // for calls that need more than the CPU kernel
+  c10::KernelFunction arranged_;  // for a substrate that does not compute at once; not valid for others
+  bool plain_ = false;  // there: whether the operator's kernel is tried first
 };
 
 template <class Op, class Host = OnCpu>
