@@ -26,7 +26,7 @@ TESTS = {
     "forecast": ("forecast*", "findings_prices", "report_timeline"),
     "plan": ("plan", "plan_batches", "plan_choice", "plan_times"),
     "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy"),
-    "rules": ("rules_*", "coverage"),
+    "rules": ("rules_*", "coverage", "hazards"),
 }
 """The tests of each package, as in `tests/test_<name>.py`, wherever they lie."""
 UNREAD = "BitOr"
