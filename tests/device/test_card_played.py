@@ -103,6 +103,6 @@ except RuntimeError as error:
     print(error)
 """
     assert played(code, "cpu").lines == [
-        "anymps: a Metal shader (torch.compile makes some, too) needs the memory of this machine, and these tensors "
-        "lie on its card: run it with substrate='host'"
+        "anymps: Metal shaders (torch.compile writes them, too) run on this machine's CPU, which cannot reach tensors "
+        "on the NVIDIA card: use --substrate host"
     ]

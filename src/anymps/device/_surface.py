@@ -106,13 +106,13 @@ def _install_bindings(core: NativeCore, mac: Mac) -> None:
 
 def _refuse_memory_of_host() -> None:
     """What reads the bytes of an mps tensor on the CPU has none to read where they lie on a card."""
-    why = "needs the memory of this machine, and these tensors lie on its card: run it with substrate='host'"
+    why = "on this machine's CPU, which cannot reach tensors on the NVIDIA card: use --substrate host"
 
     def compile_shader(source: str) -> Any:
-        raise RuntimeError(f"anymps: a Metal shader (torch.compile makes some, too) {why}")
+        raise RuntimeError(f"anymps: Metal shaders (torch.compile writes them, too) run {why}")
 
     def host_alias_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-        raise RuntimeError(f"anymps: a view of an mps storage for the CPU {why}")
+        raise RuntimeError(f"anymps: a view of an mps storage for the CPU is read {why}")
 
     compile_shader.__doc__ = torch.mps.compile_shader.__doc__
     torch.mps.compile_shader = compile_shader
