@@ -1,6 +1,6 @@
 // Tests of how long a thread was kept from a core: by its own processor time, whatever else runs on the machine.
 #include "check.h"
-#include "recorder/core_clock.h"
+#include "recorder/tape/core_clock.h"
 
 #include <time.h>
 

@@ -24,7 +24,7 @@ from anymps.plan.sandbox import CHANNEL, Supervisor
 from anymps.record import MemoryStory, Occurrence, Recording
 
 ASSUMED = "anymps::assumed."
-"""How marks begin where the device answered with an assumed value (device/native/device/shape.h)."""
+"""How marks begin where the device answered with an assumed value (device/native/device/substrates/shape_compute.h)."""
 
 LIFELINE = "ANYMPS_PLAN_LIFELINE"
 """Variable with the number of a pipe's reading end, which closes when the planning process is gone."""

@@ -1,8 +1,8 @@
 """What a described call leaves to do for the next one of its signature, as the device's native core takes it.
 
 That is: the entry and the packed table of arguments of each launch, with the places that the addresses of the next call
-go to, and the shapes of its results (device/native/device/kept_launches.h). A call is not kept if a launch has an error
-buffer or a table of tensors, or a buffer of which nobody says what is in it.
+go to, and the shapes of its results (native/device/launches/kept_launches.h). A call is not kept if a launch has an
+error buffer or a table of tensors, or a buffer of which nobody says what is in it.
 """
 
 from __future__ import annotations

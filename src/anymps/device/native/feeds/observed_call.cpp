@@ -180,7 +180,7 @@ void Call::operator delete(void* memory) noexcept {
 }
 
 Call::Call(const Operator& its_op, bool sparse)
-    : op(its_op), span(std::in_place, its_op.rule, Span::By::Observer), any_sparse(sparse) {
+    : op(its_op), span(std::in_place, its_op.rule, Span::Source::Observer), any_sparse(sparse) {
   ++written;
   calls_within = 0;
   if (op.within.takes_many() && is_alone()) {

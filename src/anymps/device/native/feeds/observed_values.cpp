@@ -7,8 +7,8 @@
 
 namespace anymps::observer {
 
-Looked look(c10::ArrayRef<const c10::IValue> values) {
-  Looked seen;
+TensorSummary summarize(c10::ArrayRef<const c10::IValue> values) {
+  TensorSummary seen;
   for (const c10::IValue& value : values) {
     if (value.isDevice()) {
       seen.on_mps = seen.on_mps || value.toDevice().is_mps();

@@ -23,11 +23,11 @@ void each_tensor(const c10::IValue& value, const Each& each) {
   }
 }
 
-struct Looked {
+struct TensorSummary {
   bool on_mps = false, sparse = false;
   c10::DispatchKeySet keys;
 };
-Looked look(c10::ArrayRef<const c10::IValue> values);
+TensorSummary summarize(c10::ArrayRef<const c10::IValue> values);
 
 // Whether one of the values, a tensor or a dtype, is complex128 and none before it float64.
 bool has_wide_complex(c10::ArrayRef<const c10::IValue> values);

@@ -32,20 +32,21 @@ const DispatchKeySet kAskedBefore({
 
 std::optional<at::CallbackHandle> handle;
 
-// Who is asked about the call before the backend.
-enum class Asked { Nobody, WhoMakesItAgain, WhoMayHandItOn };
+// What may take the call before it reaches the backend: a mode or key that makes it again, so that it is seen then, or one
+// that may call the kernel itself, where nobody sees it.
+enum class Intercepted { No, Redispatches, MayCallKernel };
 
-Asked asked_before(const Operator& op, DispatchKeySet of_tensors) {
+Intercepted interception(const Operator& op, DispatchKeySet of_tensors) {
   const auto local = c10::impl::tls_local_dispatch_key_set();
   const DispatchKeySet keys = (of_tensors | local.included_) - local.excluded_;
   const DispatchKeySet asked = keys & kAskedBefore;
   if (asked.empty() && !(op.autocast && keys.has(DispatchKey::AutocastMPS))) {
-    return Asked::Nobody;
+    return Intercepted::No;
   }
   // Inductor folds constants by torch's dispatcher in Python, which picks the kernel and calls it past this one.
   const bool picked = asked == DispatchKeySet(DispatchKey::PythonDispatcher);
   const bool transformed = local.included_.has(DispatchKey::FuncTorchDynamicLayerFrontMode);
-  return picked || transformed ? Asked::WhoMayHandItOn : Asked::WhoMakesItAgain;
+  return picked || transformed ? Intercepted::MayCallKernel : Intercepted::Redispatches;
 }
 
 // A copy of which nothing moves is no call of the device.
@@ -98,19 +99,19 @@ std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& function) 
     return nullptr;
   }
   const auto values = function.inputs();
-  const Looked seen = look(values);
+  const TensorSummary seen = summarize(values);
   if (!seen.on_mps || moves_nothing(*op, values)) {
     return nullptr;
   }
   if (op->composite && !op->is_listed(seen.sparse)) {
     return nullptr;  // the operators that it is made of count
   }
-  switch (asked_before(*op, seen.keys)) {
-    case Asked::WhoMakesItAgain:
+  switch (interception(*op, seen.keys)) {
+    case Intercepted::Redispatches:
       return nullptr;
-    case Asked::WhoMayHandItOn:
+    case Intercepted::MayCallKernel:
       return std::make_unique<Transformed>(*op, values, seen.sparse);
-    case Asked::Nobody:
+    case Intercepted::No:
       return begin_call(*op, values, seen.sparse);
   }
   return nullptr;

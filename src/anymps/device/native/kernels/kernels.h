@@ -1,5 +1,5 @@
 // The kernels of the virtual device, for any operator and for single ones.
 #pragma once
 
-#include "kernels/boxed.h"
-#include "kernels/kernel_table.h"
+#include "kernels/redirect/boxed.h"
+#include "kernels/redirect/kernel_table.h"

@@ -38,7 +38,7 @@ struct InForce {
   const HazardRow *event_hangs = nullptr, *event_may_hang = nullptr, *host_cache = nullptr, *zero_division = nullptr;
 };
 
-// Those that no operator's arguments show: only the values do (kernels/zero_divisors.cpp), or the call is no operator.
+// Those that no operator's arguments show: only the values do (kernels/computed/zero_divisors.cpp), or the call is no operator.
 constexpr std::pair<const char*, const HazardRow* InForce::*> kAskedForByName[] = {
     {"zero_divisors", &InForce::zero_division},
     {"event_hangs", &InForce::event_hangs},

@@ -1,6 +1,6 @@
 // Random numbers of torch 2.13 to 2.15 on mps: PyTorch's own Metal Philox stream, in plain C++17.
 //
-// Standard library only; these files know nothing of torch and are tested alone (tests/test_philox.py).
+// Standard library only; these files know nothing of torch and are tested alone (tests/core/test_philox.py).
 // Every function fills a raw contiguous buffer in row-major order and moves `RandomState::offset` on exactly as the
 // Metal host code does. The numbers depend on (seed, offset, call) only: never on threads or on how work is split.
 //

@@ -1,0 +1,249 @@
+// How torch's functions and classes come by other names of devices than they were given.
+#include "device/backend/cuda_names.h"
+
+#include <torch/csrc/Device.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace anymps {
+namespace {
+
+constexpr size_t kMost = 160;
+
+struct Entered {
+  PyMethodDef* method;
+  PyCFunctionWithKeywords original;
+};
+
+struct Constructor {
+  PyTypeObject* type;
+  newfunc original;
+};
+
+std::array<Entered, kMost> entered;
+size_t entered_count = 0;
+std::vector<Constructor> constructors;
+PyObject* answer = nullptr;
+
+bool names_cuda(PyObject* value) {
+  if (!PyUnicode_Check(value)) {
+    return false;
+  }
+  Py_ssize_t length = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value, &length);
+  if (text == nullptr) {
+    PyErr_Clear();  // a lone surrogate names nothing
+    return false;
+  }
+  return length >= 4 && std::memcmp(text, "cuda", 4) == 0 && (length == 4 || text[4] == ':');
+}
+
+// What a call is given, with other names in it where it named CUDA.
+class Arguments {
+ public:
+  Arguments(PyObject* args, PyObject* kwargs) : args_(Py_XNewRef(args)), kwargs_(Py_XNewRef(kwargs)) {}
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+  ~Arguments() {
+    Py_XDECREF(args_);
+    Py_XDECREF(kwargs_);
+  }
+
+  // False with a Python error set.
+  bool rename(const char* function) {
+    for (Py_ssize_t i = 0; args_ != nullptr && i < PyTuple_GET_SIZE(args_); ++i) {
+      if (names_cuda(PyTuple_GET_ITEM(args_, i)) && !replace_positional(function, i)) {
+        return false;
+      }
+    }
+    PyObject *key, *value;
+    Py_ssize_t place = 0;
+    std::vector<PyObject*> keys;
+    while (kwargs_ != nullptr && PyDict_Next(kwargs_, &place, &key, &value)) {
+      if (names_cuda(value)) {
+        keys.push_back(key);
+      }
+    }
+    return keys.empty() || replace_named(function, keys);
+  }
+
+  PyObject* args() const {
+    return args_;
+  }
+  PyObject* kwargs() const {
+    return kwargs_;
+  }
+  bool renamed() const {
+    return renamed_;
+  }
+
+ private:
+  static PyObject* ask(const char* function, PyObject* name) {
+    return PyObject_CallFunction(answer, "sO", function, name);
+  }
+
+  bool replace_positional(const char* function, Py_ssize_t index) {
+    PyObject* other = ask(function, PyTuple_GET_ITEM(args_, index));
+    if (other == nullptr) {
+      return false;
+    }
+    PyObject* copy = PyTuple_New(PyTuple_GET_SIZE(args_));
+    for (Py_ssize_t i = 0; copy != nullptr && i < PyTuple_GET_SIZE(args_); ++i) {
+      PyTuple_SET_ITEM(copy, i, i == index ? Py_NewRef(other) : Py_NewRef(PyTuple_GET_ITEM(args_, i)));
+    }
+    Py_DECREF(other);
+    if (copy == nullptr) {
+      return false;
+    }
+    Py_SETREF(args_, copy);
+    return renamed_ = true;
+  }
+
+  bool replace_named(const char* function, const std::vector<PyObject*>& keys) {
+    PyObject* copy = PyDict_Copy(kwargs_);
+    if (copy == nullptr) {
+      return false;
+    }
+    for (PyObject* key : keys) {
+      PyObject* other = ask(function, PyDict_GetItem(kwargs_, key));
+      const bool failed = other == nullptr || PyDict_SetItem(copy, key, other) != 0;
+      Py_XDECREF(other);
+      if (failed) {
+        Py_DECREF(copy);
+        return false;
+      }
+    }
+    Py_SETREF(kwargs_, copy);
+    return renamed_ = true;
+  }
+
+  PyObject* args_;
+  PyObject* kwargs_;
+  bool renamed_ = false;
+};
+
+PyObject* call_entered(size_t number, PyObject* self, PyObject* args, PyObject* kwargs) {
+  const Entered& function = entered[number];
+  if (answer == nullptr) {
+    return function.original(self, args, kwargs);
+  }
+  Arguments given(args, kwargs);
+  return given.rename(function.method->ml_name) ? function.original(self, given.args(), given.kwargs()) : nullptr;
+}
+
+template <size_t number>
+PyObject* enter(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return call_entered(number, self, args, kwargs);
+}
+
+template <size_t... numbers>
+constexpr std::array<PyCFunctionWithKeywords, sizeof...(numbers)> all_entries(std::index_sequence<numbers...>) {
+  return {&enter<numbers>...};
+}
+
+constexpr auto kEntries = all_entries(std::make_index_sequence<kMost>());
+
+PyObject* make_named(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  const Constructor* known = nullptr;
+  for (PyTypeObject* base = type; base != nullptr && known == nullptr; base = base->tp_base) {
+    for (const Constructor& constructor : constructors) {
+      known = constructor.type == base ? &constructor : known;
+    }
+  }
+  Arguments given(args, kwargs);
+  const char* name = std::strrchr(known->type->tp_name, '.');
+  name = name != nullptr ? name + 1 : known->type->tp_name;
+  if (answer != nullptr && !given.rename(name)) {
+    return nullptr;
+  }
+  PyObject* made = known->original(type, given.args(), given.kwargs());
+  // `torch.device("cuda", 1)`: its index stands by itself.
+  if (made != nullptr && given.renamed() && THPDevice_Check(made)) {
+    const auto index = reinterpret_cast<THPDevice*>(made)->device.index();
+    if (index > 0) {
+      PyObject* other = PyObject_CallFunction(answer, "ss", name, ("cuda:" + std::to_string(index)).c_str());
+      if (other == nullptr) {
+        Py_CLEAR(made);
+      }
+      Py_XDECREF(other);
+    }
+  }
+  return made;
+}
+
+PyMethodDef* method_of(PyObject* function) {
+  if (PyCFunction_CheckExact(function)) {
+    return reinterpret_cast<PyCFunctionObject*>(function)->m_ml;
+  }
+  if (Py_IS_TYPE(function, &PyMethodDescr_Type)) {
+    return reinterpret_cast<PyMethodDescrObject*>(function)->d_method;
+  }
+  return nullptr;
+}
+
+// The definition of a function is entered, so every object made from it is: a method bound to its tensor, too. CPython
+// hashes a built-in function by its definition's pointer, so sets that hold one must be made anew (_install.py).
+bool enter_function(PyObject* function) {
+  PyMethodDef* method = method_of(function);
+  const int as_given = METH_VARARGS | METH_KEYWORDS;
+  if (method == nullptr || (method->ml_flags & (as_given | METH_FASTCALL | METH_METHOD)) != as_given) {
+    PyErr_Format(PyExc_TypeError, "anymps: %R is not called as torch's functions are", function);
+    return false;
+  }
+  for (size_t i = 0; i < entered_count; ++i) {
+    if (entered[i].method == method) {
+      return true;
+    }
+  }
+  if (entered_count == kMost) {
+    PyErr_SetString(PyExc_RuntimeError, "anymps: more functions take a device than this core has entries for");
+    return false;
+  }
+  entered[entered_count] = {
+      method, reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(method->ml_meth))};
+  method->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(kEntries[entered_count]));
+  ++entered_count;
+  return true;
+}
+
+bool enter_constructor(PyObject* object) {
+  if (!PyType_Check(object)) {
+    PyErr_Format(PyExc_TypeError, "anymps: %R is no class", object);
+    return false;
+  }
+  PyTypeObject* type = reinterpret_cast<PyTypeObject*>(object);
+  if (type->tp_new != &make_named) {
+    constructors.push_back({type, type->tp_new});
+    type->tp_new = &make_named;
+    PyType_Modified(type);
+  }
+  return true;
+}
+
+bool each(PyObject* objects, bool (*body)(PyObject*)) {
+  PyObject* all = PySequence_Fast(objects, "anymps: expected a sequence");
+  bool good = all != nullptr;
+  for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(all); ++i) {
+    good = body(PySequence_Fast_GET_ITEM(all, i));
+  }
+  Py_XDECREF(all);
+  return good;
+}
+
+}  // namespace
+
+bool rename_cuda(PyObject* new_answer, PyObject* functions, PyObject* types) {
+  if (!each(functions, enter_function) || !each(types, enter_constructor)) {
+    return false;
+  }
+  PyObject* former = answer;
+  answer = new_answer == Py_None ? nullptr : Py_NewRef(new_answer);
+  Py_XDECREF(former);
+  return true;
+}
+
+}  // namespace anymps

@@ -1,0 +1,97 @@
+// The generator's seed, offset and serialised state (torch 2.11 to 2.15, aten/src/ATen/mps/MPSGeneratorImpl.{h,mm}).
+#include "device/backend/generator.h"
+
+#include "device/calls/refusals.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/Utils.h>
+#include <ATen/core/Tensor.h>
+#include <anymps/release.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+
+namespace anymps {
+
+MpsGenerator::MpsGenerator(const RandomState& state)
+    : c10::GeneratorImpl(c10::Device(c10::DeviceType::MPS, 0), c10::DispatchKeySet(c10::DispatchKey::MPS)), state_(state) {}
+
+void MpsGenerator::set_current_seed(uint64_t seed) {
+  state_.manual_seed(seed);
+}
+
+void MpsGenerator::set_offset(uint64_t offset) {
+  state_.offset = offset;
+}
+
+uint64_t MpsGenerator::get_offset() const {
+  return state_.offset;
+}
+
+uint64_t MpsGenerator::current_seed() const {
+  return state_.seed;
+}
+
+uint64_t MpsGenerator::seed() {
+  const uint64_t random = c10::detail::getNonDeterministicRandom();
+  set_current_seed(random);
+  return random;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> MpsGenerator::get_state() const {
+  const at::Tensor state = at::Tensor(at::detail::empty_generic(
+      {static_cast<int64_t>(kRandomStateBytes)},
+      c10::GetCPUAllocator(),
+      c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::ScalarType::Byte,
+      std::nullopt));
+  const auto bytes = state_.serialize();
+  std::memcpy(state.mutable_data_ptr(), bytes.data(), bytes.size());
+  return state.getIntrusivePtr();
+}
+
+void MpsGenerator::set_state(const c10::TensorImpl& state) {
+  at::detail::check_rng_state(state);
+  const auto size = static_cast<size_t>(state.numel());
+  TORCH_CHECK(size == kRandomStateBytes, "RNG state is wrong size");
+  state_ = RandomState::deserialize(state.data(), size);
+}
+
+MpsGenerator* MpsGenerator::clone_impl() const {
+  if constexpr (release::clone_keeps_generator_state) {
+    return new MpsGenerator(state_);
+  }
+  // A new generator with the same seed: offset and words are lost (MPSGeneratorImpl::clone_impl).
+  RandomState fresh;
+  fresh.manual_seed(state_.seed);
+  return new MpsGenerator(fresh);
+}
+
+const at::Generator& default_generator() {
+  static const at::Generator* generator = [] {
+    auto* made = new at::Generator(new_generator());
+    made->seed();  // from the operating system, as on a Mac
+    return made;
+  }();
+  return *generator;
+}
+
+at::Generator new_generator() {
+  return at::make_generator<MpsGenerator>(RandomState());
+}
+
+at::Generator mps_generator(const Rule& rule, const std::optional<at::Generator>& given) {
+  if (!given.has_value() || !given->defined()) {
+    return default_generator();
+  }
+  if (given->device().type() != c10::DeviceType::MPS) {
+    refuse(
+        Refusal::Generator,
+        rule,
+        ErrorClass::Runtime,
+        random_texts::generator_type(c10::DeviceTypeName(given->device().type(), /*lower_case=*/true)));
+  }
+  return *given;
+}
+
+}  // namespace anymps

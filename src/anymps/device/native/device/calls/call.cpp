@@ -1,0 +1,178 @@
+// Aliasing of arguments and adoption of results, shared by the boxed and the unboxed kernels.
+#include "device/calls/call.h"
+
+#include "device/calls/waits.h"
+
+namespace anymps {
+
+at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t position) {
+  if (C10_UNLIKELY(!tensor.defined())) {
+    return tensor;
+  }
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  span_.input(impl);
+  if (C10_UNLIKELY(rule_.flags & (kWaitsOnTensor | kRefusesDtypes))) {
+    note_wait_condition(tensor, position);
+    check_dtype(tensor);
+  }
+  if (C10_UNLIKELY(!impl->is_mps())) {
+    check_foreign(rule_, tensor, position, cpu_scalars_, sparse_);
+    at::Tensor host = on_host_ ? tensor : substrate().alias_of_foreign(tensor);
+    arguments_.push_back({impl, host.getIntrusivePtr(), false});
+    return host;
+  }
+  if (C10_UNLIKELY(impl->is_sparse())) {
+    substrate().check_sparse();
+    at::Tensor host = sparse_to_host(tensor);
+    arguments_.push_back({impl, host.getIntrusivePtr(), written});
+    return host;
+  }
+  // A tensor that stands here twice has one alias, as kernels that look for overlaps tell one tensor from two over the same
+  // bytes.
+  for (Argument& argument : arguments_) {
+    if (C10_UNLIKELY(argument.original == impl)) {
+      argument.written |= written;
+      const auto host = argument.host;
+      arguments_.push_back({impl, host, false});  // the recording names it twice
+      return at::Tensor(host);
+    }
+  }
+  auto host = C10_LIKELY(on_host_) ? substrate().host_alias(impl) : alias(impl);
+  arguments_.push_back({impl, host, written});
+  return at::Tensor(std::move(host));
+}
+
+void Call::note_wait_condition(const at::Tensor& tensor, size_t position) {
+  const Wait wait = wait_for_tensor(rule_, tensor, position);
+  if (wait != Wait::None) {
+    span_.wait(wait);
+  }
+}
+
+void Call::check_dtype(const at::Tensor& tensor) const {
+  const auto type = static_cast<int>(tensor.scalar_type());
+  if (arguments_.empty() && ((rule_.refused >> type) & 1)) {
+    const RefusedDtype& refusal = rule_.refusals.at(type);
+    refuse(Refusal::Dtype, rule_, static_cast<ErrorClass>(refusal.error), refusal.text, tensor);
+  }
+}
+
+at::Tensor Call::to_mps(at::Tensor&& result) {
+  if (C10_UNLIKELY(!result.defined())) {
+    return std::move(result);
+  }
+  c10::TensorImpl* impl = result.unsafeGetTensorImpl();
+  if (C10_LIKELY((impl->is_cpu() || impl->device_type() == substrate().alias_device().type()) && impl->has_storage())) {
+    const c10::Storage& storage = impl->unsafe_storage();
+    // Nobody else holds it: it was made by this very call.
+    if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1)) {
+      if (C10_LIKELY(impl->is_contiguous())) {
+        check_rank(impl->sizes().size());  // allocated by sizes alone; with strides of its own nobody counts them
+      }
+      adopt(impl);
+      if (span_.on()) {
+        results_.push_back(impl);
+      }
+      return std::move(result);
+    }
+    if (at::Tensor original = original_of(impl); original.defined()) {
+      return original;
+    }
+    const c10::Storage behind = storage_behind(storage.unsafeGetStorageImpl());
+    if (behind) {
+      if (behind.device_type() == c10::DeviceType::MPS) {
+        return view_on_mps(result, behind);
+      }  // else a view of a CPU input: copied below
+    } else if (storage.device_type() == c10::DeviceType::MPS) {
+      return view_on_mps(result, storage);  // another result of this call owns the storage and was adopted before
+    } else if (result.use_count() == 1) {
+      adopt(impl);  // several fresh results over one storage
+      if (span_.on()) {
+        results_.push_back(impl);
+      }
+      return std::move(result);
+    }
+    at::Tensor copy = result.clone();
+    adopt(copy.unsafeGetTensorImpl());
+    if (span_.on()) {
+      results_.push_back(copy.unsafeGetTensorImpl());  // what Python made still has another holder, as on shapes
+    }
+    return copy;
+  }
+  if (at::Tensor original = original_of(impl); original.defined()) {
+    return original;
+  }
+  if (impl->is_sparse() && !impl->is_mps()) {
+    return sparse_to_mps(result, [this](const c10::StorageImpl* host) { return storage_behind(host); });
+  }
+  if (impl->is_cpu() && !impl->has_storage()) {
+    return result.to(kMpsDevice);  // sparse CSR and its like: torch's own words
+  }
+  return std::move(result);
+}
+
+at::Tensor Call::original_of(const c10::TensorImpl* host) const {
+  for (const Argument& argument : arguments_) {
+    if (argument.host.get() == host) {
+      return argument.tensor();
+    }
+  }
+  return at::Tensor();
+}
+
+c10::Storage Call::storage_behind(const c10::StorageImpl* host) const {
+  for (const Argument& argument : arguments_) {
+    if (C10_UNLIKELY(argument.host->is_sparse())) {
+      if (c10::Storage storage = sparse_storage_behind(argument.tensor(), host)) {
+        return storage;
+      }
+    } else if (argument.host->unsafe_storage().unsafeGetStorageImpl() == host) {
+      return argument.original->storage();
+    }
+  }
+  return c10::Storage();
+}
+
+void Call::carry_back() const {
+  for (const Argument& argument : arguments_) {
+    if (argument.written) {
+      if (C10_UNLIKELY(!on_host_)) {
+        substrate().wrote(argument.tensor());
+      }
+      if (C10_UNLIKELY(argument.host->is_sparse())) {
+        sparse_take_over(argument.tensor(), at::Tensor(argument.host));
+      } else {
+        take_over(argument.original, argument.host.get());
+      }
+    }
+  }
+}
+
+// The kernel raised, perhaps after it had resized an out= tensor, which stays so on every device.
+void Call::abandon() noexcept {
+  try {
+    carry_back();
+  } catch (const c10::Error&) {
+    // The Mac has no room for the resized tensor, which stays as it was; the kernel's error is on its way already.
+  }
+  if (span_.on() && !tape::take_refusal_note()) {
+    span_.raised();  // a refusal has written its own entry
+  }
+}
+
+void Call::finish() {
+  carry_back();
+  finished_ = true;
+  if (span_.on() && !tape::take_refusal_note()) {  // a delayed error has written its own entry
+    c10::SmallVector<const c10::TensorImpl*, 6> inputs;
+    for (const Argument& argument : arguments_) {
+      inputs.push_back(argument.original);
+    }
+    span_.end(inputs, results_);
+  }
+  if (C10_UNLIKELY(span_.waits())) {
+    host_has_waited();
+  }
+}
+
+}  // namespace anymps

@@ -1,0 +1,147 @@
+// One call on its way to Python, where it becomes the launch of a kernel, and its results on their way back.
+#include "device/launches/launches.h"
+
+#include "device/launches/kept_launches.h"
+#include "recorder/recorder.h"
+
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <memory>
+
+namespace anymps {
+namespace {
+
+struct Release {
+  void operator()(PyObject* object) const {
+    Py_DECREF(object);
+  }
+};
+using Object = std::unique_ptr<PyObject, Release>;
+
+PyObject* the_launcher = nullptr;
+
+Object new_none() {
+  return Object(Py_NewRef(Py_None));
+}
+
+Object to_python(const c10::IValue& value);
+
+template <class Items>
+Object to_list(const Items& items) {
+  Object list(PyList_New(0));
+  for (const auto& item : items) {
+    const Object one = to_python(c10::IValue(item));
+    if (one == nullptr || PyList_Append(list.get(), one.get()) != 0) {
+      return nullptr;
+    }
+  }
+  return list;
+}
+
+// Nothing for a value that has no form here: a generator, a stream, a script object.
+Object to_python(const c10::IValue& value) {
+  if (value.isNone()) {
+    return new_none();
+  }
+  if (value.isTensor()) {
+    return value.toTensor().defined() ? Object(THPVariable_Wrap(value.toTensor())) : new_none();
+  }
+  if (value.isBool()) {
+    return Object(PyBool_FromLong(value.toBool()));
+  }
+  if (value.isInt()) {
+    return Object(PyLong_FromLongLong(value.toInt()));
+  }
+  if (value.isDouble()) {
+    return Object(PyFloat_FromDouble(value.toDouble()));
+  }
+  if (value.isComplexDouble()) {
+    const c10::complex<double> number = value.toComplexDouble();
+    return Object(PyComplex_FromDoubles(number.real(), number.imag()));
+  }
+  if (value.isString()) {
+    return Object(PyUnicode_FromString(value.toStringRef().c_str()));
+  }
+  return value.isList() ? to_list(value.toListRef()) : nullptr;
+}
+
+// The C++ tensor behind a result. One that Python has made is given a second body over the same storage, so that the call
+// is alone with it when Python has let go of the first.
+at::Tensor to_tensor(PyObject* object, c10::ArrayRef<c10::IValue> arguments) {
+  if (!THPVariable_Check(object)) {
+    return at::Tensor();
+  }
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor() && argument.toTensor().is_same(tensor)) {
+      return tensor;
+    }
+  }
+  return at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), false));
+}
+
+[[noreturn]] void raise_python_error() {
+  python_error error;
+  error.persist();
+  throw std::move(error);
+}
+
+std::vector<int64_t> foreign_tensors(c10::ArrayRef<c10::IValue> given) {
+  std::vector<int64_t> positions;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i].isTensor() && given[i].toTensor().defined() && !given[i].toTensor().is_mps()) {
+      positions.push_back(static_cast<int64_t>(i));
+    }
+  }
+  return positions;
+}
+
+}  // namespace
+
+void offer_calls(const std::unordered_set<std::string>& operators, PyObject* launcher) {
+  PyObject* former = the_launcher;
+  the_launcher = Py_NewRef(launcher);
+  Py_XDECREF(former);
+  each_rule([&](Rule& rule) { rule.offered = operators.count(rule.name) != 0; });
+}
+
+bool launch(const Rule& rule, torch::jit::Stack& stack, c10::ArrayRef<c10::IValue> given) {
+  const size_t count = rule.op.schema().arguments().size();
+  const c10::ArrayRef<c10::IValue> arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
+  std::string signature = signature_of(rule, arguments, given);
+  if (!signature.empty()) {
+    if (const auto kept = kept_call(signature)) {
+      return run_kept(*kept, rule, stack);
+    }
+  }
+  GilGuard gil;
+  const NoDynamo none;
+  const Object list = to_list(arguments);
+  const Object foreign = to_list(foreign_tensors(given));
+  if (list == nullptr || foreign == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  const Object answer(PyObject_CallFunction(the_launcher, "sOO", rule.name.c_str(), list.get(), foreign.get()));
+  PyObject *results, *recipe;
+  int keeps;
+  if (answer == nullptr || !PyArg_ParseTuple(answer.get(), "OOp", &results, &recipe, &keeps)) {
+    raise_python_error();
+  }
+  if (keeps != 0 && !signature.empty() && !keep_call(std::move(signature), recipe)) {
+    raise_python_error();
+  }
+  if (!PyTuple_Check(results)) {
+    return false;
+  }
+  torch::jit::Stack converted;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results); ++i) {
+    converted.emplace_back(to_tensor(PyTuple_GET_ITEM(results, i), arguments));
+  }
+  torch::jit::drop(stack, count);
+  stack.insert(stack.end(), std::make_move_iterator(converted.begin()), std::make_move_iterator(converted.end()));
+  return true;
+}
+
+}  // namespace anymps

@@ -1,0 +1,52 @@
+// The buffers of mps tensors, and the allocator that torch asks for them.
+#pragma once
+
+#include "device/memory/room.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+
+#include <atomic>
+
+namespace anymps {
+
+struct Block;
+
+inline const c10::Device kMpsDevice{c10::DeviceType::MPS, 0};
+
+// The owner of an mps storage's bytes; the context of its DataPtr. A substrate that knows more of a buffer derives from it.
+struct Buffer {
+  Buffer(at::DataPtr&& bytes, Block* block);
+  virtual ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void assign(uint8_t role, uint32_t module);  // says in the recording what it is; `role` is Role
+
+  at::DataPtr memory;                             // the bytes, if the substrate holds any
+  Block* block;                                   // this buffer in the allocator's books
+  uint32_t row;                                   // and in the ledger, 0 if it was born while nothing recorded
+  std::atomic<c10::StorageImpl*> alias{nullptr};  // storage of the aliases, made at first use; owns one reference
+  std::atomic<c10::TensorImpl*> spare{nullptr};   // an alias that no call uses at the moment; owns one reference
+  margins::Room room;                             // its place between margins, if it has any
+};
+
+// Registers the allocator with torch. Called once, when the substrate is chosen.
+void install_allocator();
+
+at::Allocator* mps_allocator();
+
+// The pointer of an mps storage to `address`, which owns `buffer`.
+at::DataPtr mps_pointer(void* address, Buffer* buffer);
+
+// The Buffer behind an mps DataPtr, or nullptr for an empty storage.
+Buffer* buffer_of(const at::DataPtr& data) noexcept;
+
+// Raises the real backend's error when a tensor of this dtype cannot be allocated on mps.
+void check_allocatable(c10::ScalarType dtype);
+// Raises for more dimensions than an allocation by sizes alone takes.
+void check_rank(size_t dimensions);
+
+}  // namespace anymps

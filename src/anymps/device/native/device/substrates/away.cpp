@@ -1,0 +1,208 @@
+// The copies of one call that is computed away from the card.
+#include "device/substrates/away.h"
+
+#include "device/calls/alias.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Exception.h>
+
+#include <vector>
+
+namespace anymps {
+namespace {
+
+using torch::jit::Stack;
+
+// Calls body(tensor, written) for each tensor among the arguments, and puts its answer there.
+template <class Body>
+void each_argument(const Rule& rule, const c10::FunctionSchema& schema, Stack& stack, size_t first, Body&& body) {
+  for (size_t i = first; i < stack.size(); ++i) {
+    c10::IValue& value = stack[i];
+    const size_t argument = i - first;
+    // The running statistics of a normalization are written, though no schema says so.
+    const bool written = (argument < 64 && ((rule.writes >> argument) & 1)) || schema.arguments()[argument].name().rfind("running_", 0) == 0;
+    if (value.isTensor()) {
+      value = body(value.toTensor(), written);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        list.push_back(body(tensor, written));
+      }
+      value = std::move(list);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        list.push_back(tensor.has_value() ? std::optional<at::Tensor>(body(*tensor, written)) : std::nullopt);
+      }
+      value = std::move(list);
+    }
+  }
+}
+
+class Away {
+ public:
+  Away(const Rule& rule, const c10::OperatorHandle& op, c10::Device card) : rule_(rule), op_(op), card_(card) {}
+
+  void take(Stack& stack, size_t first) {
+    each_argument(rule_, op_.schema(), stack, first, [&](const at::Tensor& tensor, bool written) {
+      note(tensor, written);
+      return tensor;
+    });
+    each_argument(rule_, op_.schema(), stack, first, [&](const at::Tensor& tensor, bool) { return to_cpu(tensor); });
+    for (size_t i = first; i < stack.size(); ++i) {
+      if (stack[i].isDevice() && stack[i].toDevice() == card_) {
+        stack[i] = c10::Device(c10::DeviceType::CPU);
+      }
+    }
+  }
+
+  void carry_back() {
+    for (Argument& argument : arguments_) {
+      if (argument.written && argument.host.defined()) {
+        carry_back(argument);
+      }
+    }
+  }
+
+  void bring_results(Stack& stack, size_t first) {
+    for (size_t i = first; i < stack.size(); ++i) {
+      c10::IValue& value = stack[i];
+      if (value.isTensor()) {
+        at::Tensor result = std::move(value).toTensor();
+        value = to_card(std::move(result));
+      } else if (value.isTensorList()) {
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& tensor : value.toTensorVector()) {
+          list.push_back(to_card(tensor));
+        }
+        value = std::move(list);
+      }
+    }
+  }
+
+ private:
+  struct Argument {
+    at::Tensor card;
+    at::Tensor host;
+    bool written;
+  };
+
+  static c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+    return tensor.has_storage() ? tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+  }
+
+  void note(const at::Tensor& tensor, bool written) {
+    if (!tensor.defined() || tensor.device().type() != card_.type()) {
+      return;
+    }
+    for (Argument& argument : arguments_) {
+      if (argument.card.is_same(tensor)) {
+        argument.written |= written;
+        return;
+      }
+    }
+    arguments_.push_back({tensor, at::Tensor(), written});
+  }
+
+  at::Tensor to_cpu(const at::Tensor& tensor) {
+    for (Argument& argument : arguments_) {
+      if (argument.card.is_same(tensor)) {
+        if (!argument.host.defined()) {
+          argument.host = shares_a_written_storage(argument) ? view_of_copy(tensor) : copy_of(tensor);
+        }
+        return argument.host;
+      }
+    }
+    return tensor;
+  }
+
+  bool shares_a_written_storage(const Argument& argument) const {
+    const c10::StorageImpl* storage = storage_of(argument.card);
+    bool shared = false, written = argument.written;
+    for (const Argument& other : arguments_) {
+      if (&other != &argument && storage != nullptr && storage_of(other.card) == storage) {
+        shared = true;
+        written |= other.written;
+      }
+    }
+    return shared && written;
+  }
+
+  static at::Tensor copy_of(const at::Tensor& tensor) {
+    at::Tensor host = tensor.to(tensor.options().device(c10::kCPU), /*non_blocking=*/false, /*copy=*/true);
+    if (C10_UNLIKELY(tensor.unsafeGetTensorImpl()->is_wrapped_number())) {
+      host.unsafeGetTensorImpl()->set_wrapped_number(true);
+    }
+    return host;
+  }
+
+  at::Tensor view_of_copy(const at::Tensor& tensor) {
+    const c10::StorageImpl* storage = storage_of(tensor);
+    const c10::Storage* copied = nullptr;
+    for (const auto& [original, copy] : storages_) {
+      if (original == storage) {
+        copied = &copy;
+      }
+    }
+    if (copied == nullptr) {
+      const at::Tensor bytes = at::for_blob(const_cast<void*>(storage->data()), {static_cast<int64_t>(storage->nbytes())})
+                                   .options(at::TensorOptions().dtype(c10::kByte).device(card_))
+                                   .target_device(card_)
+                                   .make_tensor();
+      storages_.emplace_back(storage, copy_of(bytes).storage());
+      copied = &storages_.back().second;
+    }
+    return at::empty({0}, tensor.options().device(c10::kCPU))
+        .set_(*copied, tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  }
+
+  static void carry_back(const Argument& argument) {
+    const at::Tensor &card = argument.card, &host = argument.host;
+    if (!card.is_sparse() && !card.sizes().equals(host.sizes())) {
+      card.resize_(host.sizes());
+      if (!card.strides().equals(host.strides())) {
+        card.as_strided_(host.sizes(), host.strides());
+      }
+    }
+    card.copy_(host);
+  }
+
+  at::Tensor to_card(at::Tensor result) const {
+    if (!result.defined() || !result.is_cpu()) {
+      return result;
+    }
+    for (const Argument& argument : arguments_) {
+      if (argument.host.is_same(result)) {
+        return argument.card;
+      }
+    }
+    if (card_.is_cpu()) {
+      return result;
+    }
+    return result.to(result.options().device(card_));
+  }
+
+  const Rule& rule_;
+  const c10::OperatorHandle& op_;
+  const c10::Device card_;
+  std::vector<Argument> arguments_;
+  std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> storages_;
+};
+
+}  // namespace
+
+void compute_away(const Rule& rule, const c10::OperatorHandle& op, Stack* stack, size_t first, const Computation& how, c10::Device card) {
+  Away away(rule, op, card);
+  away.take(*stack, first);
+  try {
+    how.by_cpu(stack, first);
+  } catch (const c10::Error&) {
+    away.carry_back();  // a tensor that was given for the result keeps its new size
+    throw;
+  }
+  away.carry_back();
+  away.bring_results(*stack, first);
+}
+
+}  // namespace anymps

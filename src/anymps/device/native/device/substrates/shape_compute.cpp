@@ -1,0 +1,248 @@
+// Operators without arithmetic: meta kernels where torch has them, the stated policy where a shape depends on values.
+#include "device/substrates/shape_compute.h"
+
+#include "device/substrates/substrate.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ExpandUtils.h>
+#include <c10/util/Exception.h>
+
+#include <unordered_map>
+
+namespace anymps {
+namespace {
+
+using torch::jit::Stack;
+
+constexpr int64_t kStandInBytes = int64_t(1) << 30;  // of zeros for an operator without a meta kernel
+
+const c10::DispatchKeySet kMeta(c10::DispatchKey::Meta);
+
+at::Tensor new_shape(c10::IntArrayRef sizes, c10::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions().dtype(type).device(c10::kMeta));
+}
+
+// The indices that masks stand for: as many as are selected, all of them where the mask's values are unknown.
+c10::List<std::optional<at::Tensor>> without_masks(
+    const c10::List<std::optional<at::Tensor>>& indices, const std::vector<int64_t>& selected, size_t& next, bool& assumed) {
+  c10::List<std::optional<at::Tensor>> result;
+  for (const std::optional<at::Tensor>& index : indices) {
+    if (!index.has_value() || !is_mask(*index)) {
+      result.push_back(index);
+      continue;
+    }
+    int64_t count = next < selected.size() ? selected[next++] : -1;
+    if (count < 0) {
+      count = index->numel();
+      assumed = true;
+    }
+    for (int64_t dimension = 0; dimension < index->dim(); ++dimension) {
+      result.push_back(new_shape({count}, c10::ScalarType::Long));
+    }
+  }
+  return result;
+}
+
+// Shapes that depend on values: everything counts, nothing repeats. Each function gets the arguments, gives the results.
+using Policy = void (*)(Stack& stack, size_t first, const std::vector<int64_t>& selected);
+
+void all_nonzero(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const at::Tensor self = stack[first].toTensor();
+  stack.resize(first);
+  stack.emplace_back(new_shape({self.numel(), self.dim()}, c10::ScalarType::Long));
+}
+
+void all_selected(Stack& stack, size_t first, const std::vector<int64_t>& selected) {
+  const at::Tensor self = stack[first].toTensor(), mask = stack[first + 1].toTensor();
+  const int64_t all = c10::multiply_integers(at::infer_size(self.sizes(), mask.sizes()));
+  const bool counted = !selected.empty() && selected.back() >= 0;
+  const int64_t count = counted ? selected.back() * (all / std::max<int64_t>(mask.numel(), 1)) : all;
+  stack.resize(first);
+  stack.emplace_back(new_shape({count}, self.scalar_type()));
+}
+
+void all_unique(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const at::Tensor self = stack[first].toTensor();
+  stack.resize(first);
+  stack.emplace_back(new_shape({self.numel()}, self.scalar_type()));
+  stack.emplace_back(new_shape(self.sizes(), c10::ScalarType::Long));
+  stack.emplace_back(new_shape({self.numel()}, c10::ScalarType::Long));
+}
+
+void all_slices_unique(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const at::Tensor self = stack[first].toTensor();
+  const int64_t count = self.size(stack[first + 1].toInt());
+  stack.resize(first);
+  stack.emplace_back(new_shape(self.sizes(), self.scalar_type()));
+  stack.emplace_back(new_shape({count}, c10::ScalarType::Long));
+  stack.emplace_back(new_shape({count}, c10::ScalarType::Long));
+}
+
+void no_repeats(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const at::Tensor repeats = stack[first].toTensor();
+  const c10::IValue& total = stack[first + 1];
+  const int64_t count = total.isInt() ? total.toInt() : repeats.numel();
+  stack.resize(first);
+  stack.emplace_back(new_shape({count}, repeats.scalar_type()));
+}
+
+void fewest_bins(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  const int64_t bins = std::max<int64_t>(stack[first + 2].toInt(), 1);
+  const bool weighted = stack[first + 1].isTensor() && stack[first + 1].toTensor().defined();
+  const auto type = weighted ? stack[first + 1].toTensor().scalar_type() : c10::ScalarType::Long;
+  stack.resize(first);
+  stack.emplace_back(new_shape({bins}, type));
+}
+
+void unequal(Stack& stack, size_t first, const std::vector<int64_t>&) {
+  stack.resize(first);
+  stack.emplace_back(false);
+}
+
+Policy policy_of(const std::string& name) {
+  static const std::unordered_map<std::string, Policy> policies{
+      {"aten::nonzero", &all_nonzero},
+      {"aten::masked_select", &all_selected},
+      {"aten::_unique2", &all_unique},
+      {"aten::unique_consecutive", &all_unique},
+      {"aten::unique_dim", &all_slices_unique},
+      {"aten::unique_dim_consecutive", &all_slices_unique},
+      {"aten::repeat_interleave.Tensor", &no_repeats},
+      {"aten::bincount", &fewest_bins},
+      {"aten::equal", &unequal},
+  };
+  const auto found = policies.find(name);
+  return found == policies.end() ? nullptr : found->second;
+}
+
+// Whether all that the operator returns are arguments that it writes: then no shape is to be found.
+bool returns_only_arguments(const c10::FunctionSchema& schema) {
+  for (const auto& result : schema.returns()) {
+    if (result.alias_info() == nullptr || !result.alias_info()->isWrite()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void return_arguments(const Rule& rule, const c10::FunctionSchema& schema, Stack& stack, size_t first) {
+  Stack results;
+  for (size_t i = 0; i < schema.arguments().size() && results.size() < schema.returns().size(); ++i) {
+    if ((rule.writes >> i) & 1) {
+      results.push_back(stack[first + i]);
+    }
+  }
+  stack.resize(first);
+  stack.insert(stack.end(), results.begin(), results.end());
+}
+
+template <class Convert>
+void replace_tensors(c10::IValue& value, Convert&& convert) {
+  if (value.isTensor() && value.toTensor().defined()) {
+    value = convert(value.toTensor());
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> converted;
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      converted.push_back(convert(tensor));
+    }
+    value = std::move(converted);
+  } else if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> converted;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      converted.push_back(tensor.has_value() ? std::optional<at::Tensor>(convert(*tensor)) : std::nullopt);
+    }
+    value = std::move(converted);
+  }
+}
+
+// torch has a fallback for Meta that only raises, so that every operator seems to have a kernel.
+bool has_meta_kernel(const c10::OperatorHandle& op) {
+  for (const c10::DispatchKey key :
+       {c10::DispatchKey::Meta,
+        c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+        c10::DispatchKey::CompositeExplicitAutograd,
+        c10::DispatchKey::CompositeImplicitAutograd}) {
+    if (op.hasKernelForDispatchKey(key)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// No meta kernel: the CPU's kernel on zeros tells the shapes.
+void compute_on_zeros(const Rule& rule, const c10::OperatorHandle& op, Stack* stack) {
+  const size_t first = stack->size() - op.schema().arguments().size();
+  std::vector<std::pair<at::Tensor, at::Tensor>> stand_ins;  // zeros, and the meta tensor they stand for
+  for (size_t i = first; i < stack->size(); ++i) {
+    replace_tensors((*stack)[i], [&](const at::Tensor& tensor) {
+      if (!tensor.is_meta()) {
+        return tensor;
+      }
+      stand_ins.emplace_back(zeros_like_on_cpu(tensor), tensor);
+      return stand_ins.back().first;
+    });
+  }
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  for (size_t i = first; i < stack->size(); ++i) {
+    replace_tensors((*stack)[i], [&](const at::Tensor& tensor) {
+      for (const auto& [zeros, shape] : stand_ins) {
+        if (zeros.is_same(tensor)) {
+          return shape;
+        }
+      }
+      return shape_of(tensor);
+    });
+  }
+  assume(rule.name);
+}
+
+}  // namespace
+
+bool is_mask(const at::Tensor& tensor) {
+  return tensor.defined() && (tensor.scalar_type() == c10::ScalarType::Bool || tensor.scalar_type() == c10::ScalarType::Byte);
+}
+
+at::Tensor shape_of(const at::Tensor& tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), at::TensorOptions().dtype(tensor.dtype()).device(c10::kMeta));
+}
+
+at::Tensor zeros_like_on_cpu(const at::Tensor& tensor) {
+  TORCH_CHECK(
+      static_cast<int64_t>(tensor.nbytes()) <= kStandInBytes,
+      "anymps: an operator without a shape rule met a tensor of ", tensor.nbytes(),
+      " bytes, too large to stand in for on this machine; plan this part with a smaller batch");
+  return at::zeros(tensor.sizes(), at::TensorOptions().dtype(tensor.dtype()).device(c10::kCPU));
+}
+
+void compute_shapes(const Rule& rule, const c10::OperatorHandle& op, Stack* stack, const std::vector<int64_t>& selected) {
+  const auto& schema = op.schema();
+  const size_t first = stack->size() - schema.arguments().size();
+  if (const Policy policy = policy_of(rule.name)) {
+    policy(*stack, first, selected);
+    assume(rule.name);
+    return;
+  }
+  size_t next = 0;
+  bool assumed = false;
+  for (size_t i = first; i < stack->size(); ++i) {
+    if ((*stack)[i].isOptionalTensorList()) {
+      (*stack)[i] = without_masks((*stack)[i].toOptionalTensorList(), selected, next, assumed);
+    }
+  }
+  if (assumed) {
+    assume(rule.name);
+  }
+  if (!has_meta_kernel(op)) {
+    if (returns_only_arguments(schema)) {
+      return_arguments(rule, schema, *stack, first);
+    } else {
+      compute_on_zeros(rule, op, stack);
+    }
+    return;
+  }
+  op.redispatchBoxed(kMeta, stack);
+}
+
+}  // namespace anymps

@@ -1,0 +1,239 @@
+// The range of the indices of each operator, by its layout or its name.
+#include "kernels/checks/guarded_indices.h"
+
+#include "device/device.h"
+#include "kernels/checks/index_layouts.h"
+
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/where.h>
+
+#include <algorithm>
+#include <string>
+
+namespace anymps {
+namespace safe_indices {  // the short names below belong to this file, also where files are compiled together
+namespace {
+
+using indices::HostCall;
+using torch::jit::Stack;
+
+// Operators without a rule about indices: the CPU's kernel finds the bad ones, the card's stop it.
+enum class Kind { None, ByRule, Target, Rows };
+
+Kind kind_of(const Rule& rule) {
+  const auto begins = [&](const char* name) { return rule.name.rfind(name, 0) == 0; };
+  if (begins("aten::nll_loss")) {
+    return Kind::Target;
+  }
+  if (begins("aten::embedding_dense_backward")) {
+    return Kind::Rows;
+  }
+  return rule.indices != nullptr ? Kind::ByRule : Kind::None;
+}
+
+bool is_index(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.numel() != 0 && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
+}
+
+bool is_mask(const at::Tensor& tensor) {
+  return tensor.scalar_type() == c10::ScalarType::Bool || tensor.scalar_type() == c10::ScalarType::Byte;
+}
+
+struct Place {
+  int64_t low = 0, size = 0, dimension = 0;
+  bool strided = false;
+};
+
+std::string filled_in(std::string text, int64_t index, int64_t position, const Place& place) {
+  const std::pair<const char*, int64_t> fields[] = {
+      {"{index}", index}, {"{dimension}", place.dimension}, {"{size}", place.size}, {"{position}", position}};
+  for (const auto& [field, value] : fields) {
+    const size_t at = text.find(field);
+    if (at != std::string::npos) {
+      text.replace(at, std::string(field).size(), std::to_string(value));
+    }
+  }
+  return text;
+}
+
+void tell(const Rule& rule, const at::Tensor& safe, const at::Tensor& moved, const Place& place) {
+  const int64_t position = moved.ne(0).flatten().nonzero().select(0, 0).item<int64_t>();
+  const int64_t index = safe.flatten().select(0, position).item<int64_t>() + moved.flatten().select(0, position).item<int64_t>();
+  const IndexCheck* check = rule.indices;
+  std::string text;
+  if (check != nullptr && !check->text.empty()) {
+    text = filled_in(place.strided ? check->strided : check->text, index, position, place);
+  } else if (kind_of(rule) == Kind::Target) {
+    text = "Target " + std::to_string(index) + " is out of bounds.";
+  } else {
+    text = "index " + std::to_string(index) + " is out of bounds for dimension " + std::to_string(place.dimension) + " with size " +
+        std::to_string(place.size) + texts().not_checked;
+  }
+  delayed::note(Refusal::Index, rule, text);
+}
+
+// The forward has had the same indices, and keeps the answer.
+bool is_backward(const Rule& rule) {
+  return rule.name.find("_backward") != std::string::npos;
+}
+
+// Keeps how far indices were moved, not those that were given, whose memory may serve others by the time that it is looked at.
+void look_later(const Rule& rule, const at::Tensor& given, const at::Tensor& safe, const Place& place) {
+  if (is_backward(rule)) {
+    return;
+  }
+  const at::Tensor moved = given.sub(safe);
+  late_checks::keep(moved.any(), [&rule, safe, moved, place] { tell(rule, safe, moved, place); });
+}
+
+// The index to compute with. Raises nothing and waits for nothing.
+at::Tensor harmless(const Rule& rule, const at::Tensor& given, const Place& place) {
+  at::Tensor safe = at::clamp(given, place.low, place.size - 1);
+  look_later(rule, given, safe, place);
+  return safe;
+}
+
+// A dimension of no size has no good index: that is for the CPU to say.
+[[noreturn]] void leave_to_cpu() {
+  TORCH_CHECK_INDEX(false, "anymps: no index is good for a dimension of size 0");
+}
+
+void guard(const Rule& rule, c10::IValue& index, Place place) {
+  const at::Tensor given = index.toTensor();
+  if (!is_index(given)) {
+    return;
+  }
+  if (place.size <= 0) {
+    leave_to_cpu();
+  }
+  index = harmless(rule, given, place);
+}
+
+int64_t wrapped(const c10::IValue* given, const at::Tensor& self) {
+  const int64_t dim = given != nullptr && given->isInt() ? given->toInt() : 0;
+  return dim < 0 ? dim + std::max<int64_t>(self.dim(), 1) : dim;
+}
+
+// index and _index_put_impl_: a list, in which a mask stands for several dimensions.
+void guard_list(const Rule& rule, const HostCall& call) {
+  const at::Tensor self = call.front().toTensor();
+  c10::IValue& list = *call.find("indices");
+  c10::List<std::optional<at::Tensor>> safe;
+  int64_t dim = 0, place_among = 0;
+  for (const std::optional<at::Tensor>& index : list.toOptionalTensorVector()) {
+    if (!index.has_value() || !index->defined()) {
+      safe.push_back(index);
+      dim += 1;
+    } else if (is_mask(*index)) {
+      safe.push_back(index);
+      dim += index->dim();
+      place_among += index->dim();
+    } else {
+      if (dim >= self.dim()) {
+        return;  // too many indices: refused by every kernel's checks
+      }
+      const int64_t size = self.size(dim);
+      if (is_index(*index)) {
+        if (size == 0) {
+          leave_to_cpu();
+        }
+        safe.push_back(harmless(rule, *index, {-size, size, place_among, false}));
+      } else {
+        safe.push_back(index);
+      }
+      dim += 1;
+      place_among += 1;
+    }
+  }
+  list = std::move(safe);
+}
+
+// gather_metal and can_use_dense_scatter, as in index_layouts.cpp: which of two texts it is.
+bool is_strided(const HostCall& call, const at::Tensor& self, const at::Tensor& index, int64_t dim) {
+  if (self.dim() != index.dim() || !index.is_contiguous() || !self.is_contiguous()) {
+    return true;
+  }
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (d != dim && self.size(d) != index.size(d)) {
+      return true;
+    }
+  }
+  const at::Tensor source = call.tensor("src");
+  return source.defined() && !(source.is_contiguous() && source.sizes().equals(index.sizes()));
+}
+
+void guard_by_rule(const Rule& rule, const HostCall& call) {
+  const std::string& layout = rule.indices->layout;
+  if (layout == "advanced") {
+    guard_list(rule, call);
+    return;
+  }
+  const at::Tensor self = call.front().isTensor() ? call.front().toTensor() : at::Tensor();
+  if (layout == "along" || layout == "select") {
+    const int64_t dim = wrapped(call.find("dim"), self);
+    if (self.dim() != 0 && (dim < 0 || dim >= self.dim())) {
+      return;  // refused by every kernel's checks
+    }
+    c10::IValue& index = *call.find("index");
+    const bool strided = layout == "along" && is_strided(call, self, index.toTensor(), dim);
+    guard(rule, index, {0, self.dim() == 0 ? 1 : self.size(dim), dim, strided});
+  } else if (layout == "unpool") {
+    int64_t size = 1;
+    for (const int64_t extent : call.find("output_size")->toIntVector()) {
+      size *= extent;
+    }
+    guard(rule, *call.find("indices"), {0, size, 0, false});
+  } else {
+    const c10::IValue* rows = call.find("num_weights");
+    const at::Tensor weight = call.tensor("weight");
+    const int64_t size = rows != nullptr && rows->isInt() ? rows->toInt() : (weight.defined() && weight.dim() > 0 ? weight.size(0) : 0);
+    guard(rule, *call.find("indices"), {0, size, 0, false});
+  }
+}
+
+// Classes, of which one may count as none.
+void guard_target(const Rule& rule, const HostCall& call) {
+  const at::Tensor self = call.tensor("self");
+  c10::IValue& target = *call.find("target");
+  const at::Tensor given = target.toTensor();
+  if (!is_index(given) || self.dim() == 0) {
+    return;
+  }
+  const int64_t dim = self.dim() == 1 ? 0 : 1, classes = self.size(dim), ignored = call.find("ignore_index")->toInt();
+  if (classes == 0) {
+    leave_to_cpu();
+  }
+  const Place place{0, classes, dim, false};
+  if (ignored >= 0 && ignored < classes) {
+    target = harmless(rule, given, place);
+    return;
+  }
+  at::Tensor safe = at::where(given.eq(ignored), given, at::clamp(given, 0, classes - 1));
+  look_later(rule, given, safe, place);
+  target = std::move(safe);
+}
+
+// A padding row may lie outside: the kernel leaves it out.
+void guard_rows(const Rule& rule, const HostCall& call) {
+  guard(rule, *call.find("indices"), {0, call.find("num_weights")->toInt(), 0, false});
+}
+
+}  // namespace
+}  // namespace safe_indices
+
+bool is_guarded(const Rule& rule) {
+  return safe_indices::kind_of(rule) != safe_indices::Kind::None;
+}
+
+void guard_indices(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first) {
+  using namespace safe_indices;
+  const HostCall call(op, stack, first);
+  switch (kind_of(rule)) {
+    case Kind::Target: guard_target(rule, call); break;
+    case Kind::Rows: guard_rows(rule, call); break;
+    case Kind::ByRule: guard_by_rule(rule, call); break;
+    case Kind::None: break;
+  }
+}
+
+}  // namespace anymps

@@ -1,0 +1,233 @@
+// Operators that have an MPS kernel and no CPU kernel of their own: computed on host tensors with what the CPU has.
+#include "device/device.h"
+#include "kernels/redirect/kernel_table.h"
+#include "kernels/redirect/unboxed.h"
+#include "law/law.h"
+
+#include <ATen/ops/_assert_async_ops.h>
+#include <ATen/ops/_lstm_mps.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
+#include <ATen/ops/_scaled_dot_product_attention_math_for_mps.h>
+#include <ATen/ops/conj_physical_ops.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ldexp_ops.h>
+#include <ATen/ops/linear_backward_ops.h>
+#include <ATen/ops/linear_ops.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/lstm_ops.h>
+#include <ATen/ops/scaled_dot_product_attention_native.h>
+#include <ATen/ops/scaled_dot_product_attention_ops.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <anymps/release.h>
+#include <c10/core/GradMode.h>
+
+#include <limits>
+#include <type_traits>
+
+namespace anymps {
+namespace {
+
+at::Tensor as_rows(const at::Tensor& tensor) {
+  return tensor.dim() == 2 ? tensor : tensor.flatten(0, -2);  // -1 for the rows would not do where the columns are none
+}
+
+// From torch 2.13 on a kernel looks at the value, and nobody waits for it (Assert.metal in the macOS wheels).
+struct AssertAsync {
+  static constexpr bool reads_memory = true;  // a kernel that stops a card must not run
+
+  static void call(const Rule& rule, const at::Tensor& self) {
+    if (self.numel() == 1 && !self.is_nonzero()) {
+      delayed::note(Refusal::Index, rule, "");  // no words of its own
+    } else {
+      at::_ops::_assert_async::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), self);
+    }
+  }
+};
+
+struct AssertAsyncMessage {
+  static constexpr bool reads_memory = true;
+
+  static void call(const Rule& rule, const at::Tensor& self, std::string_view message) {
+    if (self.numel() == 1 && !self.is_nonzero()) {
+      delayed::note(Refusal::Index, rule, std::string(message));
+    } else {
+      at::_ops::_assert_async_msg::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), self, message);
+    }
+  }
+};
+
+struct LinearBackward {
+  static std::tuple<at::Tensor, at::Tensor, at::Tensor> call(
+      const at::Tensor& input, const at::Tensor& gradient, const at::Tensor& weight, std::array<bool, 3> wanted) {
+    if (weight.dim() == 1) {  // a single row, whose result has no dimension of its own
+      auto [to_input, to_weight, to_bias] = call(input, gradient.unsqueeze(-1), weight.unsqueeze(0), wanted);
+      return {to_input, wanted[1] ? to_weight.squeeze(0) : to_weight, wanted[2] ? to_bias.squeeze(0) : to_bias};
+    }
+    const at::Tensor rows = gradient.dim() == 1 ? gradient.unsqueeze(0) : as_rows(gradient);
+    at::Tensor to_input, to_weight, to_bias;
+    if (wanted[0]) {
+      to_input = rows.mm(weight).view(input.sizes());
+    }
+    if (wanted[1]) {
+      to_weight = rows.t().mm(input.dim() == 1 ? input.unsqueeze(0) : as_rows(input));
+    }
+    if (wanted[2]) {
+      to_bias = rows.sum(0);
+    }
+    return {to_input, to_weight, to_bias};
+  }
+};
+
+struct AttentionMath {
+  // The last argument, grouped queries, came after torch 2.11.
+  template <class... Grouped>
+  static std::tuple<at::Tensor, at::Tensor> call(
+      const Rule& rule,
+      const at::Tensor& query,
+      const at::Tensor& key,
+      const at::Tensor& value,
+      const std::optional<at::Tensor>& mask,
+      double dropout,
+      bool causal,
+      const std::optional<at::Tensor>& dropout_mask,
+      std::optional<double> scale,
+      Grouped... grouped) {
+    if (C10_UNLIKELY(dropout != 0.0)) {
+      refuse_limit(rule, "sdpa dropout", query);
+    }
+    return at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, dropout_mask, scale, grouped...);
+  }
+};
+
+template <class... Args>
+at::Tensor attention_for_mps(bool grouped, const Args&... args) {
+  if constexpr (std::is_invocable_v<decltype(at::_scaled_dot_product_attention_math_for_mps)&, const Args&..., bool>) {
+    return std::get<0>(at::_scaled_dot_product_attention_math_for_mps(args..., grouped));
+  } else {
+    return std::get<0>(
+        grouped ? at::_scaled_dot_product_attention_math(args..., grouped) : at::_scaled_dot_product_attention_math_for_mps(args...));
+  }
+}
+
+void check_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& mask) {
+  // Texts of torch 2.13, aten/src/ATen/native/transformers/attention.cpp, the same on every device.
+  TORCH_CHECK(
+      query.scalar_type() == key.scalar_type() && query.scalar_type() == value.scalar_type(),
+      "Expected query, key, and value to have the same dtype, but got query.dtype: ", query.dtype(), " key.dtype: ", key.dtype(),
+      " and value.dtype: ", value.dtype(), " instead.");
+  TORCH_CHECK(
+      query.device() == key.device() && query.device() == value.device(),
+      "Expected query, key, and value to have the same device type, but got query.device: ", query.device(), " key.device: ",
+      key.device(), " and value.device: ", value.device(), " instead.");
+  TORCH_CHECK(
+      query.dim() >= 2 && key.dim() >= 2 && value.dim() >= 2,
+      "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: ", query.dim(), " key.dim: ", key.dim(),
+      " and value.dim: ", value.dim(), " instead.");
+  if (mask.has_value()) {
+    const auto type = mask->scalar_type();
+    TORCH_CHECK(
+        type == c10::ScalarType::Bool || type == query.scalar_type() || type == c10::ScalarType::Float,
+        "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: ", mask->dtype(),
+        " and  query.dtype: ", query.dtype(), " instead.");
+  }
+}
+
+// scaled_dot_product_attention is composite, and asks a table by device type that has no entry for mps off a Mac. This is
+// its mps branch (torch 2.13): one operator where no gradient is asked for, the mathematics spelled out otherwise.
+at::Tensor attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& given_mask,
+    double dropout,
+    bool causal,
+    std::optional<double> scale,
+    bool grouped) {
+  check_attention(query, key, value, given_mask);
+  std::optional<at::Tensor> mask = given_mask;
+  if (mask.has_value() && mask->defined() && mask->scalar_type() == c10::ScalarType::Bool) {
+    const auto options = query.options();
+    mask = at::where(*mask, at::zeros({}, options), at::full({}, -std::numeric_limits<double>::infinity(), options));
+  }
+  const bool needs_gradient = c10::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
+  if (dropout == 0.0 && !needs_gradient) {
+    static const Rule* rule = find_rule(full_name<at::_ops::scaled_dot_product_attention>());
+    if (rule->hazards != nullptr) {
+      check_hazards(*rule, query, key, value, mask, dropout, causal);
+    }
+    return attention_for_mps(grouped, query, key, value, mask, dropout, causal, std::optional<at::Tensor>(), scale);
+  }
+  return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, std::nullopt, scale, grouped));
+}
+
+// Under torch.vmap every device comes by here.
+at::Tensor batched_attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& mask,
+    double dropout,
+    bool causal,
+    std::optional<double> scale,
+    bool grouped) {
+  return query.device().is_mps() ? attention(query, key, value, mask, dropout, causal, scale, grouped)
+                                 : at::native::scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale, grouped);
+}
+
+// lstm is composite, and leaves for `_lstm_mps` before it checks devices where MPS is built (torch 2.13, RNN.cpp).
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
+    const at::Tensor& input,
+    at::TensorList states,
+    at::TensorList parameters,
+    bool has_biases,
+    int64_t layers,
+    double dropout,
+    bool train,
+    bool bidirectional,
+    bool batch_first) {
+  TORCH_CHECK(states.size() == 2, "lstm expects two hidden states");
+  static const Rule* rule = find_rule(full_name<at::_ops::lstm_input>());
+  if (rule->hazards != nullptr) {
+    check_hazards(*rule, input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+  }
+  if (!input.device().is_mps()) {
+    return at::native::lstm(input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+  }
+  if (states[0].size(2) != states[1].size(2)) {  // a projection makes the hidden state narrower than the cell's
+    refuse_limit(*rule, "lstm projections", states[0]);
+  }
+  auto [output, last, last_cell, gates, cells, between] =
+      at::_lstm_mps(input, states, parameters, has_biases, layers, dropout, train, bidirectional, batch_first);
+  return {output, last, last_cell};
+}
+
+}  // namespace
+
+void add_composite_kernels(CompositeTable& table) {
+  table.push_back(
+      {full_name<at::_ops::lstm_input>(), c10::KernelFunction::makeFromUnboxedRuntimeFunction(&lstm), c10::KernelFunction()});
+  table.push_back(
+      {full_name<at::_ops::scaled_dot_product_attention>(),
+       c10::KernelFunction::makeFromUnboxedRuntimeFunction(&attention),
+       c10::KernelFunction::makeFromUnboxedRuntimeFunction(&batched_attention),
+       nullptr});
+}
+
+void add_own_kernels(KernelTable& table) {
+  namespace ops = at::_ops;
+  add_unboxed<ops::linear>(table);  // composite on the CPU, one operator on mps
+  add_unboxed<ops::linear_backward, LinearBackward>(table);
+  add_unboxed<ops::_assert_async, AssertAsync>(table);
+  add_unboxed<ops::_assert_async_msg, AssertAsyncMessage>(table);
+  add_unboxed<ops::_scaled_dot_product_attention_math_for_mps, AttentionMath>(table);
+  // Composite, and asks a table by device type that has no entry for mps off a Mac (from torch 2.13 on).
+  add_unboxed<ops::ldexp_Tensor>(table);
+  add_unboxed<ops::ldexp_>(table);
+  add_unboxed<ops::ldexp_out>(table);
+  if constexpr (release::conj_physical_in_place) {
+    add_unboxed<ops::conj_physical_>(table);
+  }
+}
+
+}  // namespace anymps

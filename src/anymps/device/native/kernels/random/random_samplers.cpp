@@ -1,0 +1,156 @@
+// Operators with kernels of their own: gamma, dirichlet, poisson, binomial, permutations, dropout.
+#include "kernels/random/drawing.h"
+
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_sample_dirichlet_ops.h>
+#include <ATen/ops/_standard_gamma_ops.h>
+#include <ATen/ops/binomial_ops.h>
+#include <ATen/ops/native_dropout_ops.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/poisson_ops.h>
+#include <ATen/ops/randperm_ops.h>
+
+namespace anymps {
+namespace drawing {
+namespace {
+
+struct StandardGamma : Drawing<StandardGamma> {
+  static at::Tensor call(const at::Tensor& self, MaybeGenerator generator) {
+    at::Tensor result = contiguous_like(self);
+    if (result.numel() != 0) {
+      const at::Tensor alpha = self.contiguous();
+      draw(*rule, generator, [&](RandomState& state) {
+        sample_standard_gamma(
+            state, result.mutable_data_ptr(), alpha.const_data_ptr(), result.numel(),
+            element_type("standard_gamma", result.scalar_type()), launch());
+      });
+    }
+    return result;
+  }
+};
+
+struct SampleDirichlet : Drawing<SampleDirichlet> {
+  static at::Tensor call(const at::Tensor& self, MaybeGenerator generator) {
+    at::Tensor result = contiguous_like(self);
+    if (result.numel() != 0) {
+      const at::Tensor alpha = self.contiguous();
+      const int64_t columns = alpha.dim() > 0 ? alpha.size(-1) : 1;
+      draw(*rule, generator, [&](RandomState& state) {
+        sample_dirichlet(
+            state, result.mutable_data_ptr(), alpha.const_data_ptr(), result.numel() / columns, columns,
+            element_type("standard_dirichlet", result.scalar_type()), launch());
+      });
+    }
+    return result;
+  }
+};
+
+struct Poisson : Drawing<Poisson> {
+  static at::Tensor call(const at::Tensor& self, MaybeGenerator generator) {
+    at::Tensor result = contiguous_like(self);
+    if (result.numel() != 0) {
+      const at::Tensor rate = self.contiguous();
+      draw(*rule, generator, [&](RandomState& state) {
+        sample_poisson(
+            state, result.mutable_data_ptr(), rate.const_data_ptr(), result.numel(),
+            element_type("poisson", result.scalar_type()), launch());
+      });
+    }
+    return result;
+  }
+};
+
+struct Binomial : Drawing<Binomial> {
+  static at::Tensor call(const at::Tensor& count, const at::Tensor& prob, MaybeGenerator generator) {
+    TORCH_CHECK_VALUE(
+        c10::isFloatingType(count.scalar_type()),
+        "binomial only supports floating-point dtypes for count, got: ", count.scalar_type());
+    TORCH_CHECK_VALUE(
+        c10::isFloatingType(prob.scalar_type()),
+        "binomial only supports floating-point dtypes for prob, got: ", prob.scalar_type());
+    at::Tensor result = contiguous_like(count);
+    if (result.numel() != 0) {
+      const at::Tensor trials = count.contiguous();
+      const at::Tensor probability = prob.expand(count.sizes()).to(count.scalar_type()).contiguous();
+      draw(*rule, generator, [&](RandomState& state) {
+        sample_binomial(
+            state, result.mutable_data_ptr(), trials.const_data_ptr(), probability.const_data_ptr(), result.numel(),
+            element_type("standard_binomial", result.scalar_type()), launch());
+      });
+    }
+    return result;
+  }
+};
+
+struct Randperm : Drawing<Randperm> {
+  static at::Tensor& call(const c10::SymInt& count, const MaybeGenerator& generator, at::Tensor& out) {
+    const int64_t n = count.guard_int(__FILE__, __LINE__);
+    TORCH_CHECK(n >= 0, random_texts::randperm_count(n));
+    if (generator.has_value() && generator->device() != kMpsDevice) {
+      refuse(Refusal::Generator, *rule, ErrorClass::Runtime, random_texts::generator_device(generator->device().str()));
+    }
+    at::native::check_supported_max_int_with_precision(n, out);
+    out.resize_({n});
+    if (n == 0) {
+      return out;
+    }
+    const bool in_place = out.is_contiguous() && !out.is_complex();
+    const at::Tensor order = in_place ? out : at::empty({n}, out.options().dtype(c10::kLong));
+    draw(*rule, generator, [&](RandomState& state) {
+      randperm(state, order.mutable_data_ptr(), n, element_type("randperm", order.scalar_type()), in_place, launch());
+    });
+    if (!in_place) {
+      out.copy_(order);
+    }
+    return out;
+  }
+};
+
+// Up to torch 2.14 only who calls it by name gets here: torch.dropout draws its mask with bernoulli_ on mps, as on the
+// CPU. From 2.15 on it comes here (macOS wheels 2.11 to 2.15, at::native::dropout).
+struct Dropout : Drawing<Dropout> {
+  static std::tuple<at::Tensor, at::Tensor> call(const at::Tensor& input, double p, std::optional<bool> train) {
+    if (input.numel() == 0 || !train.value_or(false) || p == 0) {
+      return {input.clone(), at::ones_like(input, input.options().dtype(c10::kBool))};
+    }
+    const bool complex = input.is_complex();
+    if (!complex && !c10::isFloatingType(input.scalar_type())) {
+      refuse(
+          Refusal::Dtype, *rule, ErrorClass::Runtime,
+          std::string("native_dropout_mps: input must be a floating-point or complex tensor, got ") +
+              c10::toString(input.scalar_type()));
+    }
+    const at::Tensor source = input.is_non_overlapping_and_dense() ? input : input.contiguous();
+    at::Tensor output = at::empty_like(source);
+    at::Tensor mask = at::empty_like(source, source.options().dtype(c10::kBool));
+    draw(*rule, std::nullopt, [&](RandomState& state) {
+      const uint64_t first = state.offset;
+      native_dropout(
+          state, complex ? nullptr : output.mutable_data_ptr(), static_cast<uint8_t*>(mask.mutable_data_ptr()),
+          complex ? nullptr : source.const_data_ptr(), source.numel(),
+          complex ? ElementType::f32 : element_type("dropout_fwd", source.scalar_type()), p, launch());
+      // One block an element is skipped, though four elements share one (macOS wheels 2.13 to 2.15).
+      state.offset = first + static_cast<uint64_t>(source.numel());
+    });
+    if (complex) {
+      output.copy_(source);
+      output.mul_(dropout_scale(p)).masked_fill_(mask.logical_not(), 0);
+    }
+    return {std::move(output), std::move(mask)};
+  }
+};
+
+}  // namespace
+
+void add_samplers(KernelTable& table) {
+  namespace ops = at::_ops;
+  add_shared<ops::randperm_generator_out, Randperm>(table);
+  add_own<ops::native_dropout, Dropout>(table);
+  add_own<ops::_standard_gamma, StandardGamma>(table);
+  add_own<ops::_sample_dirichlet, SampleDirichlet>(table);
+  add_own<ops::poisson, Poisson>(table);
+  add_own<ops::binomial, Binomial>(table);
+}
+
+}  // namespace drawing
+}  // namespace anymps

@@ -1,0 +1,242 @@
+// The redirect to CPU kernels, and what an operator without a kernel gets, through the dispatcher's boxed convention.
+#include "kernels/redirect/boxed.h"
+
+#include "device/device.h"
+#include "kernels/redirect/boxed_arguments.h"
+#include "kernels/computed/fallback.h"
+#include "kernels/checks/guarded_indices.h"
+#include "kernels/checks/indices.h"
+#include "kernels/computed/widening.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+
+namespace anymps {
+namespace {
+
+using torch::jit::Stack;
+
+std::atomic<bool> fallback_allowed{false};
+
+// The call's arguments begin at `first`.
+void compute_by_cpu(const Rule& rule, const c10::OperatorHandle& op, c10::DispatchKeySet host_key, Stack* stack, size_t first) {
+  if (C10_UNLIKELY(rule.change != nullptr)) {
+    rule.change(rule, *stack, first);
+  }
+  if (C10_UNLIKELY(rule.own != nullptr) && rule.own(rule, *stack, first)) {
+    return;
+  }
+  std::optional<c10::ScalarType> narrow;
+  if (C10_UNLIKELY(rule.widened != 0)) {
+    narrow = widened_dtype(rule, op.schema().arguments(), *stack, first);
+  }
+  if (C10_UNLIKELY(narrow.has_value())) {
+    compute_widely(rule, op, host_key, stack, first, *narrow);
+  } else if (rule.indices != nullptr && !host_key.has(c10::DispatchKey::SparseCPU)) {
+    compute_with_indices(rule, op, host_key, stack, first);
+  } else {
+    op.redispatchBoxed(host_key, stack);
+  }
+}
+
+// By an operator's own kernels, those of the substrate or the CPU's.
+class ByKernels final : public Computation {
+ public:
+  ByKernels(const Rule& rule, const c10::OperatorHandle& op, c10::DispatchKeySet host_key) : rule_(rule), op_(op), host_key_(host_key) {}
+
+  void by_kernels(c10::DispatchKeySet key, Stack* stack, size_t first) const override {
+    if (C10_UNLIKELY(rule_.change != nullptr)) {
+      rule_.change(rule_, *stack, first);
+    }
+    if (is_guarded(rule_) && !host_key_.has(c10::DispatchKey::SparseCPU)) {
+      guard_indices(rule_, op_, stack, first);
+    }
+    std::optional<c10::ScalarType> narrow;
+    if (C10_UNLIKELY(rule_.widened != 0)) {
+      narrow = widened_dtype(rule_, op_.schema().arguments(), *stack, first);
+    }
+    if (C10_UNLIKELY(narrow.has_value())) {
+      compute_widely(rule_, op_, key, stack, first, *narrow);
+    } else {
+      op_.redispatchBoxed(key, stack);
+    }
+  }
+  void by_cpu(Stack* stack, size_t first) const override {
+    compute_by_cpu(rule_, op_, host_key_, stack, first);
+  }
+  Needs needs() const override {
+    return Needs::Kernels;
+  }
+
+ private:
+  const Rule& rule_;
+  const c10::OperatorHandle& op_;
+  const c10::DispatchKeySet host_key_;
+};
+
+// By one kernel that computes on CPU tensors and on those of the substrate's device, or on CPU tensors alone.
+class ByOne final : public Computation {
+ public:
+  ByOne(const c10::OperatorHandle& op, const c10::KernelFunction& kernel, bool reads_memory)
+      : op_(op), kernel_(kernel), reads_memory_(reads_memory) {}
+
+  void by_kernels(c10::DispatchKeySet key, Stack* stack, size_t) const override {
+    kernel_.callBoxed(op_, key, stack);
+  }
+  void by_cpu(Stack* stack, size_t) const override {
+    kernel_.callBoxed(op_, c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  }
+  Needs needs() const override {
+    return reads_memory_ ? Needs::CpuMemory : Needs::Nothing;
+  }
+
+ private:
+  const c10::OperatorHandle& op_;
+  const c10::KernelFunction& kernel_;
+  const bool reads_memory_;
+};
+
+class Arranged final : public c10::OperatorKernel {
+ public:
+  Arranged(const Rule& rule, c10::KernelFunction kernel, bool reads_memory)
+      : rule_(rule), kernel_(std::move(kernel)), reads_memory_(reads_memory) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (kernel_.isValid()) {
+      substrate().compute(rule_, op, stack, {}, ByOne(op, kernel_, reads_memory_), false);
+    } else {
+      substrate().compute(rule_, op, stack, {}, ByKernels(rule_, op, c10::DispatchKeySet(c10::DispatchKey::CPU)), false);
+    }
+  }
+
+ private:
+  const Rule& rule_;
+  const c10::KernelFunction kernel_;
+  const bool reads_memory_;
+};
+
+class Redirect final : public c10::OperatorKernel {
+ public:
+  Redirect(const Rule& rule, c10::DispatchKey host_key) : rule_(rule), host_key_(c10::DispatchKeySet(host_key)) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    try {
+      run(op, stack);
+    } catch (const c10::Error& error) {
+      rethrow_as_ours(error);
+    }
+  }
+
+ private:
+  void run(const c10::OperatorHandle& op, Stack* stack) {
+    const auto& schema = op.schema();
+    const size_t first = stack->size() - schema.arguments().size();
+    if (C10_UNLIKELY(rule_.optional_lists != 0)) {
+      settle_optional_lists(rule_, *stack, first);
+    }
+    if (C10_UNLIKELY(rule_.hazards != nullptr)) {
+      check_hazards(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
+    const bool on_host = substrate().computes_on_host(rule_, [&](ArgumentVisitor& visitor) { show(*stack, first, visitor); });
+    const Stack given(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());  // holds what the call refers to
+    Call call(rule_, host_key_.has(c10::DispatchKey::SparseCPU), on_host);
+    if (C10_UNLIKELY(rule_.form.any()) && call.span().on()) {
+      call.span().form().take(rule_.form, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
+    std::optional<AlertScope> alert;
+    if (C10_UNLIKELY(alerts(rule_))) {
+      alert.emplace(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
+    if (C10_UNLIKELY(rule_.waits_if != nullptr) && rule_.waits_if(c10::ArrayRef<c10::IValue>(*stack).slice(first))) {
+      call.span().wait(rule_.wait);
+    }
+    if (C10_UNLIKELY(rule_.check != nullptr)) {
+      rule_.check(rule_, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+    }
+    std::optional<HostGenerator> generator;
+    if (C10_UNLIKELY(rule_.generator_argument >= 0)) {
+      c10::IValue& value = (*stack)[first + static_cast<size_t>(rule_.generator_argument)];
+      generator.emplace(rule_, value.isNone() ? std::optional<at::Generator>() : std::optional<at::Generator>(value.toGenerator()));
+      value = generator->host();
+    }
+    convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
+      return call.to_alias(tensor, written, position);
+    }, call.device());
+    const bool offered = C10_UNLIKELY(rule_.offered) && on_host && !host_key_.has(c10::DispatchKey::SparseCPU);
+    if (!offered || !launch(rule_, *stack, given)) {
+      if (C10_LIKELY(on_host)) {
+        compute_by_cpu(rule_, op, host_key_, stack, first);
+      } else {
+        const bool sparse = host_key_.has(c10::DispatchKey::SparseCPU);
+        substrate().compute(rule_, op, stack, given, ByKernels(rule_, op, host_key_), sparse);
+      }
+    }
+    convert_results(*stack, first, [&](at::Tensor&& result, size_t) { return call.to_mps(std::move(result)); });
+    call.finish();
+  }
+
+  void show(const Stack& stack, size_t first, ArgumentVisitor& visitor) const {
+    for (size_t i = first; i < stack.size(); ++i) {
+      visitor.value(stack[i], is_written(rule_, i - first));
+    }
+  }
+
+  const Rule& rule_;
+  const c10::DispatchKeySet host_key_;
+};
+
+class AlwaysFallback final : public c10::OperatorKernel {
+ public:
+  explicit AlwaysFallback(const Rule& rule) : rule_(rule) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    fall_back(rule_, op, stack);
+  }
+
+ private:
+  const Rule& rule_;
+};
+
+class CatchAll final : public c10::OperatorKernel {
+ public:
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    const Rule& rule = unlisted_rule(op);
+    if (rule.fate == Fate::Native) {
+      Redirect(rule, c10::DispatchKey::CPU)(op, {}, stack);
+      return;
+    }
+    if (rule.name.rfind("c10d::", 0) == 0 && !texts().distributed.empty()) {
+      refuse(Refusal::Distributed, rule, ErrorClass::NotImplemented, fill_in(texts().distributed, rule.name));
+    }
+    if (!fallback_allowed.load(std::memory_order_relaxed)) {
+      refuse(Refusal::Missing, rule, ErrorClass::NotImplemented, fill_in(texts().missing, rule.name));
+    }
+    fall_back(rule, op, stack);
+  }
+};
+
+}  // namespace
+
+c10::KernelFunction make_redirect(const Rule& rule, c10::DispatchKey host_key) {
+  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Redirect>(rule, host_key));
+}
+
+c10::KernelFunction make_arranged(const Rule& rule, c10::KernelFunction kernel, bool reads_memory) {
+  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Arranged>(rule, std::move(kernel), reads_memory));
+}
+
+c10::KernelFunction make_fallback(const Rule& rule) {
+  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<AlwaysFallback>(rule));
+}
+
+c10::KernelFunction make_catch_all() {
+  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<CatchAll>());
+}
+
+void set_fallback_allowed(bool allowed) {
+  fallback_allowed.store(allowed);
+}
+
+}  // namespace anymps

@@ -1,0 +1,66 @@
+// Chunks from the tape, and what a thread forgets when a new tape starts.
+#include "recorder/tape/thread_tape.h"
+
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace anymps {
+
+TapeState& tape_state() {
+  static TapeState* the_state = new TapeState;  // never destroyed: threads may write until the very end of the process
+  return *the_state;
+}
+
+ThreadTape& my_tape() {
+  thread_local ThreadTape tape;
+  return tape;
+}
+
+OpenCalls& open_calls() {
+  thread_local OpenCalls calls;
+  return calls;
+}
+
+CoreClock& core_clock() {
+  thread_local CoreClock clock;
+  const uint32_t current = tape_state().generation.load(std::memory_order_relaxed);
+  if (C10_UNLIKELY(clock.generation() != current)) {
+    clock.starts_anew(current);
+  }
+  return clock;
+}
+
+uint32_t in_microseconds(int64_t ns) {
+  return static_cast<uint32_t>(std::min<int64_t>(ns / 1000, std::numeric_limits<uint32_t>::max()));
+}
+
+void ThreadTape::new_chunk() {
+  TapeState& s = tape_state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  if (s.spare.empty()) {
+    chunk = new Chunk;
+  } else {
+    chunk = s.spare.back();
+    s.spare.pop_back();
+    chunk->count.store(0, std::memory_order_relaxed);
+    chunk->drained = 0;
+  }
+  s.chunks.push_back(chunk);
+}
+
+void ThreadTape::refresh() {
+  TapeState& s = tape_state();
+  const uint32_t current = s.generation.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(generation != current)) {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    generation = current;
+    index = s.threads++;
+    torch_thread = at::RecordFunction::currentThreadId();
+    chunk = nullptr;
+    known = std::make_unique<KnownPositions>();
+  }
+}
+
+}  // namespace anymps

@@ -1,0 +1,91 @@
+// The tape as one thread writes on it without locks, and what all threads share of it.
+#pragma once
+
+#include "recorder/lines/call_sites.h"
+#include "recorder/tape/core_clock.h"
+#include "recorder/tape/entry.h"
+#include "recorder/tape/positions.h"
+#include "recorder/program/progress.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace anymps {
+
+constexpr uint32_t kChunkEntries = 4096;
+constexpr size_t kMaxKnown = size_t(1) << 18;  // beyond this, positions are no longer remembered per module call
+
+struct Chunk {
+  Entry entries[kChunkEntries];
+  std::atomic<uint32_t> count{0};
+  uint32_t drained = 0;  // guarded by the tape's mutex
+};
+
+struct TapeState {
+  std::mutex mutex;
+  std::vector<Chunk*> chunks;  // in use or not yet drained
+  std::vector<Chunk*> spare;
+  uint32_t threads = 0;
+  std::atomic<uint32_t> refusals{0};
+  std::atomic<uint64_t> plain{0};  // calls since the last drain that wrote no entry because of that
+  std::atomic<uint32_t> generation{0};  // one more at each start, so that threads drop what they remember of an older tape
+};
+
+TapeState& tape_state();
+
+struct ThreadTape {
+  uint32_t index = 0;
+  uint32_t generation = 0;
+  uint64_t torch_thread = 0;
+  Chunk* chunk = nullptr;
+  std::unique_ptr<KnownPositions> known;
+
+  // Signature and line of an operator by its position; looked up where it is new, and the line always if it `matters`.
+  template <class Intern>
+  void place(Entry& entry, uint64_t hash, bool matters, const Intern& intern_it) {
+    progress::Call& call = progress::here();
+    const uint64_t position = mix(mix(hash, call.path), call.ordinal++) | 1;
+    const KnownPositions::Slot* slot = known->find(position);
+    if (slot->key == position) {
+      entry.signature = slot->signature;
+      entry.site = matters ? current_site() : slot->site;
+      return;
+    }
+    entry.signature = intern_it();
+    const bool remember = known->used < kMaxKnown;
+    entry.site = matters || remember ? current_site() : 0;
+    if (remember) {
+      known->insert(position, entry.signature, entry.site);
+    }
+  }
+
+  Entry& next() {
+    if (chunk == nullptr || chunk->count.load(std::memory_order_relaxed) == kChunkEntries) {
+      new_chunk();
+    }
+    return chunk->entries[chunk->count.load(std::memory_order_relaxed)];
+  }
+  void publish() {
+    progress::note_entry();
+    chunk->count.store(chunk->count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  void new_chunk();
+  void refresh();
+};
+
+ThreadTape& my_tape();  // the calling thread's
+
+// The calls that the thread is in.
+struct OpenCalls {
+  int spans = 0;
+  bool refusal_noted = false;  // since the innermost one began
+};
+OpenCalls& open_calls();
+
+CoreClock& core_clock();  // the calling thread's, of this recording
+uint32_t in_microseconds(int64_t ns);
+
+}  // namespace anymps
