@@ -187,9 +187,9 @@ class _Joiner:
 
     def _steps(self, recording: Recording, numbers: _Map, since: _Reach) -> None:
         reach, rows = self._reach, []
-        for it in recording.steps():
-            number, start = it.step + since.step, it.start_ns + since.clock
-            end = None if it.end_ns is None else it.end_ns + since.clock
+        for step in recording.steps():
+            number, start = step.step + since.step, step.start_ns + since.clock
+            end = None if step.end_ns is None else step.end_ns + since.clock
             rows.append((number, start, end))
             reach.step, reach.clock = max(reach.step, number + 1), max(reach.clock, end or start)
         self._writer.add_steps(rows)
@@ -257,7 +257,7 @@ def _parts_of(name: str, recording: Recording, clock: int, own: dict[str, Any]) 
     inner: Any = recording.meta.get("parts")
     if not inner:
         return [{"name": name, "begin_ns": clock, "complete": recording.complete, **own}]
-    return [{**it, "name": f"{name}, {it['name']}", "begin_ns": it["begin_ns"] + clock} for it in inner]
+    return [{**part, "name": f"{name}, {part['name']}", "begin_ns": part["begin_ns"] + clock} for part in inner]
 
 
 def _common(facts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -268,34 +268,36 @@ def _common(facts: list[dict[str, Any]]) -> dict[str, Any]:
         key: value
         for key, value in facts[0].items()
         if key not in ("schema_version", "complete", "begin_ns", "loop")
-        and all(key in it and it[key] == value for it in facts)
+        and all(key in meta and meta[key] == value for meta in facts)
     }
-    started = [it["started"] for it in facts if "started" in it]
-    seconds = [it["wall_seconds"] for it in facts if "wall_seconds" in it]
-    endings = [it["ending"] for it in facts if isinstance(it.get("ending"), dict)]
-    environments = [it.get("environment") for it in facts]
+    started = [meta["started"] for meta in facts if "started" in meta]
+    seconds = [meta["wall_seconds"] for meta in facts if "wall_seconds" in meta]
+    endings = [meta["ending"] for meta in facts if isinstance(meta.get("ending"), dict)]
+    environments = [meta.get("environment") for meta in facts]
     if started:
         common["started"] = min(started)
     if seconds:
         common["wall_seconds"] = sum(seconds)
-    if asked := [it["times_of"] for it in facts if "times_of" in it]:
+    if asked := [meta["times_of"] for meta in facts if "times_of" in meta]:
         common["times_of"] = asked[0]  # asked of the whole run, and noted in the recording of its script
     if endings:
-        common["ending"] = next((it for it in endings if it.get("status")), endings[0])
-    if all(isinstance(it, dict) for it in environments):
-        shared = set.intersection(*(set(it.items()) for it in environments if it is not None))
+        common["ending"] = next((ending for ending in endings if ending.get("status")), endings[0])
+    if all(isinstance(environment, dict) for environment in environments):
+        shared = set.intersection(
+            *(set(environment.items()) for environment in environments if environment is not None)
+        )
         common["environment"] = dict(sorted(shared))
-    if all(isinstance(it.get("suite"), dict) for it in facts):
-        common["suite"] = _suite([it["suite"] for it in facts])
-    common["allocations_dropped"] = any(it.get("allocations_dropped") for it in facts)
+    if all(isinstance(meta.get("suite"), dict) for meta in facts):
+        common["suite"] = _suite([meta["suite"] for meta in facts])
+    common["allocations_dropped"] = any(meta.get("allocations_dropped") for meta in facts)
     return common
 
 
 def _suite(suites: list[dict[str, Any]]) -> dict[str, object]:
     """The tests of all shards of a suite: their numbers add up, and what is expected of each is expected."""
-    numbers = {key for it in suites for key, value in it.items() if type(value) is int}
-    expected = [row for it in suites if isinstance(it.get("expected"), list) for row in it["expected"]]
+    numbers = {key for suite in suites for key, value in suite.items() if type(value) is int}
+    expected = [row for suite in suites if isinstance(suite.get("expected"), list) for row in suite["expected"]]
     different = [row for number, row in enumerate(expected) if row not in expected[:number]]
-    shared = {key: value for key, value in suites[0].items() if all(it.get(key) == value for it in suites)}
-    summed = {key: sum(it.get(key, 0) for it in suites) for key in sorted(numbers)}
+    shared = {key: value for key, value in suites[0].items() if all(suite.get(key) == value for suite in suites)}
+    summed = {key: sum(suite.get(key, 0) for suite in suites) for key in sorted(numbers)}
     return {**shared, **summed, **({"expected": different} if different else {})}

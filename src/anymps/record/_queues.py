@@ -64,9 +64,9 @@ def read_queues(
     places: dict[int, int] = dict(rows(_PLACES))
     complete = set(walls)
     visits: dict[tuple[int, int], Counter[int]] = {}
-    for it in walk.waits:
-        if it.step in complete:
-            visits.setdefault((places.get(it.site, 0), it.wait), Counter())[it.step] += 1
+    for wait_at in walk.waits:
+        if wait_at.step in complete:
+            visits.setdefault((places.get(wait_at.site, 0), wait_at.wait), Counter())[wait_at.step] += 1
     measured = _measured(own, places, first, last_detailed(rows) if only_detailed else None)
     queues = []
     shares = _shares(rows, only_detailed=only_detailed)
@@ -90,7 +90,7 @@ def read_queues(
             queue = replace(queue, measured=number, operators=median, most_operators=most, host_ns=host, work_ns=work)
         if (place, wait) in shares:
             lines, in_phases = shares[place, wait]
-            line, phase = (max(it, key=lambda key: (it[key], -key)) for it in (lines, in_phases))
+            line, phase = (max(counts, key=lambda key: (counts[key], -key)) for counts in (lines, in_phases))
             queue = replace(queue, queued_by=site(line), queued_in=Phase(phase))
         queues.append(queue)
     return tuple(queues)
@@ -100,12 +100,14 @@ def read_step_queues(step: Step, walk: Walk, site: Callable[[int], Site]) -> Ste
     """The waits of one step, each with its queue, and what was queued after the last; `walk` went through its calls."""
     waits = []
     clock = step.start_ns
-    for it in walk.waits:
-        host = max(it.start_ns - clock - it.work_ns, 0)
+    for wait in walk.waits:
+        host = max(wait.start_ns - clock - wait.work_ns, 0)
         waits.append(
-            QueuedWait(clock, it.start_ns, it.end_ns, Wait(it.wait), site(it.site), it.operators, host, it.work_ns)
+            QueuedWait(
+                clock, wait.start_ns, wait.end_ns, Wait(wait.wait), site(wait.site), wait.operators, host, wait.work_ns
+            )
         )
-        clock = max(it.end_ns, clock)
+        clock = max(wait.end_ns, clock)
     return StepQueues(step, tuple(waits), walk.left)
 
 
@@ -127,7 +129,7 @@ def _measured(
     found = {}
     for key, alike in groups.items():
         only_first = max(wait.step for wait in alike) == first
-        known = [it for it in alike if (until is None or it.step < until) and (it.step != first or only_first)]
+        known = [wait for wait in alike if (until is None or wait.step < until) and (wait.step != first or only_first)]
         if known:
             queues = sorted(wait.operators for wait in known)
             host = sum(max(wait.elapsed_ns - wait.work_ns, 0) for wait in known) / len(known)

@@ -88,7 +88,9 @@ class Recording:
             self.close()
             raise
         parts = cast("list[dict[str, Any]]", self._meta.get("parts", []))
-        self.parts = tuple(Part(it["name"], it["begin_ns"], it["complete"], it.get("card", "")) for it in parts)
+        self.parts = tuple(
+            Part(part["name"], part["begin_ns"], part["complete"], part.get("card", "")) for part in parts
+        )
         self.complete = self._meta.get("complete") is True and all(part.complete for part in self.parts)
 
     @classmethod
@@ -278,7 +280,7 @@ class Recording:
 
     def at_line(self, line: Site) -> tuple[Occurrence, ...]:
         """What ran at the file and line of a site, marks of our own left out; nothing for an unknown one."""
-        same = [number for number, it in self._sites.items() if (it.file, it.line) == (line.file, line.line)]
+        same = [number for number, site in self._sites.items() if (site.file, site.line) == (line.file, line.line)]
         return self._occurrences(conditions.at_sites(same)) if line.known and same else ()
 
     def cpu_indices(self) -> tuple[Occurrence, ...]:

@@ -77,30 +77,30 @@ def _settle(connection: sqlite3.Connection) -> None:
     rounds = [Round(*row) for row in rows]
     if not rounds and not connection.execute("SELECT 1 FROM meta WHERE key = 'rounds' AND value = 'true'").fetchall():
         return
-    called = [it.end_ns for it in rounds if it.kind == RoundKind.CALLED]
+    called = [round_.end_ns for round_ in rounds if round_.kind == RoundKind.CALLED]
     if called:
         _renumber(connection, called)
         return
-    optimizers = [it for it in rounds if it.kind == RoundKind.OPTIMIZER]
+    optimizers = [round_ for round_ in rounds if round_.kind == RoundKind.OPTIMIZER]
     if optimizers:
-        ends = sorted(it.end_ns for anchors in cycles(optimizers) for it in anchors)
+        ends = sorted(anchor.end_ns for anchors in cycles(optimizers) for anchor in anchors)
         if len(ends) < len(optimizers):
             _renumber(connection, ends)
         return
     trains = False
     turns: list[int] = []
-    if len(loop := _loops(it for it in rounds if it.kind == RoundKind.BACKWARD)):
+    if len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.BACKWARD)):
         trains, turns = True, _turns(connection, rounds, loop)
-    elif len(loop := _loops(it for it in rounds if it.kind == RoundKind.MODULE)):
+    elif len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.MODULE)):
         turns = _turns(connection, rounds, loop)
-    elif len(loop := _loops(it for it in rounds if it.kind == RoundKind.BATCH)):
-        turns = sorted({it.start_ns for anchors in loop for it in anchors[1:]})
+    elif len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.BATCH)):
+        turns = sorted({anchor.start_ns for anchors in loop for anchor in anchors[1:]})
     else:
         turns = _turns(connection, rounds, _loops(_lines(connection)))
     if turns:
         _renumber(connection, turns)
     if turns and trains:
-        _find_forward(connection, turns, [it.start_ns for it in rounds if it.kind == RoundKind.BACKWARD])
+        _find_forward(connection, turns, [round_.start_ns for round_ in rounds if round_.kind == RoundKind.BACKWARD])
     elif turns:
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('loop', '\"inference\"')")
 
@@ -109,7 +109,7 @@ def cycles(rounds: Sequence[Round]) -> list[list[Round]]:
     """The loops that rounds of one kind come from: for each, those rounds that come once each time round, and last."""
     name = _names(rounds)
     most = max(Counter(map(name, rounds)).values(), default=0)
-    repeats = Counter(name(it) for before, it in pairwise(rounds) if name(before) == name(it))
+    repeats = Counter(name(after) for before, after in pairwise(rounds) if name(before) == name(after))
     found: list[list[Round]] = []
     left = list(rounds)
     while left:
@@ -119,27 +119,27 @@ def cycles(rounds: Sequence[Round]) -> list[list[Round]]:
         last = min(common, key=lambda key: (counts[key], -first[key]))
         seen: Counter[Hashable] = Counter()
         between: set[Hashable] = set()
-        for it in left:
-            if name(it) == last:
+        for round_ in left:
+            if name(round_) == last:
                 seen.update(between)
                 between = set()
             else:
-                between.add(name(it))
+                between.add(name(round_))
         together = {key for key, number in seen.items() if 2 * number >= counts[last]} | {last}
         # One that comes now and then among the others has no loop of its own.
         if counts[last] * _RARE >= most or 2 * repeats[last] >= counts[last]:
-            found.append([it for it in left if name(it) == last])
-        left = [it for it in left if name(it) not in together]
+            found.append([round_ for round_ in left if name(round_) == last])
+        left = [round_ for round_ in left if name(round_) not in together]
     return found
 
 
 def _names(rounds: Sequence[Round]) -> Callable[[Round], Hashable]:
     """What makes two rounds the same: line and optimizer or module, the line alone where these are made anew."""
     at_line: dict[int, set[int]] = {}
-    for it in rounds:
-        at_line.setdefault(it.site, set()).add(it.key)
+    for round_ in rounds:
+        at_line.setdefault(round_.site, set()).add(round_.key)
     anew = {site for site, keys in at_line.items() if len(keys) > _MOST_AT_LINE}
-    return lambda it: (it.site, 0 if it.site in anew else it.key)
+    return lambda round_: (round_.site, 0 if round_.site in anew else round_.key)
 
 
 def _loops(rounds: Iterable[Round]) -> list[list[Round]]:
@@ -149,7 +149,7 @@ def _loops(rounds: Iterable[Round]) -> list[list[Round]]:
 def _turns(connection: sqlite3.Connection, rounds: Sequence[Round], loops: Sequence[Sequence[Round]]) -> list[int]:
     """When each round of these loops but the first one begins."""
     found: set[int] = set()
-    starts = sorted(it.start_ns for it in rounds)
+    starts = sorted(round_.start_ns for round_ in rounds)
     for number, anchors in enumerate(loops):
         (place,) = connection.execute(
             "SELECT file, function, line FROM sites WHERE id = ?", (anchors[0].site,)
@@ -157,16 +157,16 @@ def _turns(connection: sqlite3.Connection, rounds: Sequence[Round], loops: Seque
         back = [time for (time,) in connection.execute(_TURNS, place * 2)]
         if number:
             found.add(anchors[0].start_ns)
-        for it, following in zip(anchors, [*anchors[1:], None], strict=True):
-            at = bisect_left(back, it.end_ns)
+        for anchor, following in zip(anchors, [*anchors[1:], None], strict=True):
+            at = bisect_left(back, anchor.end_ns)
             if at < len(back) and (following is None or back[at] <= following.start_ns):
                 found.add(back[at])
             elif following is not None:
                 # The loop is of one line, or its other lines are in other functions.
-                at = bisect_left(starts, it.end_ns)
+                at = bisect_left(starts, anchor.end_ns)
                 other = min(starts[at] if at < len(starts) else following.start_ns, following.start_ns)
-                alone = it.kind == RoundKind.BACKWARD and other == following.start_ns
-                found.add(it.end_ns if alone else other)
+                alone = anchor.kind == RoundKind.BACKWARD and other == following.start_ns
+                found.add(anchor.end_ns if alone else other)
     return sorted(found)
 
 

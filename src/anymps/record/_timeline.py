@@ -31,7 +31,7 @@ def typical_step(rows: Rows, walk: Walk, table: StepTable, *, only_detailed: boo
     later = list(walls)[1:] or list(walls)
     if not later:
         return None
-    waits, fallbacks = (sum(getattr(it, field) for it in table.typical) for field in ("waits", "on_cpu"))
+    waits, fallbacks = (sum(getattr(share, field) for share in table.typical) for field in ("waits", "on_cpu"))
     off = {step: abs(walk.waited(step) - waits) + abs(walk.fallbacks(step) - fallbacks) for step in later}
     alike = [step for step in later if off[step] == min(off.values())]
     number = sorted(alike, key=lambda step: (walls[step], step))[(len(alike) - 1) // 2]
@@ -82,7 +82,7 @@ def _joined(spans: list[Span], gap: int) -> tuple[Span, ...]:
         if last is None or span.wait is not last.wait or span.start_ns > last.end_ns + gap:
             result.append(span)
             continue
-        longest = max(last, span, key=lambda it: it.end_ns - it.start_ns)
+        longest = max(last, span, key=lambda candidate: candidate.end_ns - candidate.start_ns)
         result[-1] = replace(
             longest,
             start_ns=last.start_ns,
