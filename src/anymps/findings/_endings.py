@@ -67,7 +67,9 @@ def ending_messages(recording: Recording) -> tuple[str, ...]:
 def ending_refusal(recording: Recording) -> Refusal | None:
     """What MPS refused if that ended the run: the last refusal, if its error is the one that nothing caught."""
     ended = ending(recording)
-    raised = [it for it in recording.refusals() if it.kind is not RefusalKind.INDEX or it.origin.known]
+    raised = [
+        refusal for refusal in recording.refusals() if refusal.kind is not RefusalKind.INDEX or refusal.origin.known
+    ]
     if not ended.exception or not raised or raised[-1].error != ended.exception:
         return None
     return raised[-1] if raised[-1].message in (ended.message or raised[-1].message) else None

@@ -70,7 +70,7 @@ def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
         return Judgement(Outcome.NO_CUDA, ended, cuda.occurrence.site, refused=refused)
     if rule_of_ending(recording) is not None or ended_by_sharing(recording):
         return Judgement(Outcome.RAISES, ended, ended.site, refused=refused)
-    stopping = _first(it for it in findings if rule_of(it).stops)
+    stopping = _first(finding for finding in findings if rule_of(finding).stops)
     if stopping is not None:
         return Judgement(Outcome.STOPS, ended, stopping.site, stopping, refused)
     if ended.exception:
@@ -79,7 +79,7 @@ def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
         return Judgement(Outcome.CUT, ended, refused=refused)
     if unused(recording):
         return Judgement(Outcome.UNUSED, ended)
-    wrong = _first(it for it in findings if rule_of(it).wrong)
+    wrong = _first(finding for finding in findings if rule_of(finding).wrong)
     if wrong is not None:
         return Judgement(Outcome.WRONG, ended, wrong.site, wrong, refused)
     return Judgement(Outcome.RUNS, ended, refused=refused)

@@ -32,7 +32,7 @@ def _steps_of(recording: Recording, occurrence: Occurrence) -> int:
     lines, site = recording.lines_by_process, occurrence.site
     where = lines.called if occurrence.wait is Wait.NONE else lines.waited
     processes = where.get((site.file, site.line))
-    return sum(lines.steps.get(it, 0) for it in processes) if processes else recording.training_steps
+    return sum(lines.steps.get(process, 0) for process in processes) if processes else recording.training_steps
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ class Rule:
         it does not.
         """
         edit = edit or self.edit
-        sites = tuple(dict.fromkeys(it for it in edit_at if it.known)) or (site,)
+        sites = tuple(dict.fromkeys(place for place in edit_at if place.known)) or (site,)
         placed = Placed(edit, sites, self.safety if safety is None else safety) if edit is not None else None
         change = change_at(placed) if placed is not None else None
         return Finding(

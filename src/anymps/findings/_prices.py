@@ -32,21 +32,21 @@ def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple
     A copy that is not needed goes with its wait.
     """
     chosen = set(places)
-    number = sum(it.waits for it in step.waits if it.place in chosen)
+    number = sum(wait.waits for wait in step.waits if wait.place in chosen)
     if not number or not waits:
         return None
     time = step.time
-    seconds = time.saved(chosen, {it for it in chosen if it.wait in _COPIES}) * min(1.0, waits / number)
+    seconds = time.saved(chosen, {place for place in chosen if place.wait in _COPIES}) * min(1.0, waits / number)
     return 1e9 * seconds * time.low / time.seconds, 1e9 * seconds * time.high / time.seconds
 
 
 def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
     """The findings, those about waits and launches of a step with what they cost it on the recording's Mac."""
     found = list(findings)
-    if not any((rule_of(it).waits or rule_of(it).fewer_launches) and it.per_step for it in found):
+    if not any((rule_of(finding).waits or rule_of(finding).fewer_launches) and finding.per_step for finding in found):
         return found
     step = step_on_mac(recording)
-    return found if step is None else [_priced(it, step, recording) for it in found]
+    return found if step is None else [_priced(finding, step, recording) for finding in found]
 
 
 def _priced(finding: Finding, step: Forecast, recording: Recording) -> Finding:
@@ -69,9 +69,11 @@ def _cost_of_launches(finding: Finding, rule: Rule, step: Forecast, recording: R
     seconds, time = None, step.time
     optimizers = recording.noted("optimizer")
     if rule.fewer_launches == "fills":
-        seconds = seconds_saved(recording, lambda it: without_fills(it, round(finding.per_step)))
+        seconds = seconds_saved(recording, lambda happenings: without_fills(happenings, round(finding.per_step)))
     elif finding.per_step == 1 and len(optimizers) == 1:
-        seconds = seconds_saved(recording, lambda it: with_fused_optimizer(it, str(optimizers[0].facts["name"])))
+        seconds = seconds_saved(
+            recording, lambda happenings: with_fused_optimizer(happenings, str(optimizers[0].facts["name"]))
+        )
     if seconds is None:
         return None
     return 1e9 * seconds * time.low / time.seconds, 1e9 * seconds * time.high / time.seconds

@@ -19,7 +19,7 @@ def with_processes(recording: Recording, findings: Iterable[Finding]) -> list[Fi
     if not lines.whole:  # calls without detail are of no process
         return found
     names = [part.name for part in recording.parts]
-    return [_of(it, _seen(it, lines), lines, names) for it in found]
+    return [_of(finding, _seen(finding, lines), lines, names) for finding in found]
 
 
 def _of(finding: Finding, seen: list[int], lines: LinesByProcess, names: list[str]) -> Finding:

@@ -20,4 +20,4 @@ def known_fault(recording: Recording, check: Check) -> Hazard | None:
     """The fault that is recognised by `check`, if the recording's torch is known to have it."""
     release = release_of(recording)
     known = (hazard for hazard in all_hazards() if hazard.check is check)
-    return next((it for it in known if release is not None and it.since <= release <= it.until), None)
+    return next((fault for fault in known if release is not None and fault.since <= release <= fault.until), None)

@@ -121,7 +121,9 @@ def ahead(recording: Recording, hurting: Iterable[WaitPlace]) -> Ahead | None:
 
 def hurting_in(recording: Recording, step: Step) -> int:
     """How many waits of one step are among those that hurt."""
-    hurts = {kind_at(queue.site, queue.wait) for it in wait_places(recording) if it.hurts for queue in it.queues}
+    hurts = {
+        kind_at(queue.site, queue.wait) for place in wait_places(recording) if place.hurts for queue in place.queues
+    }
     return sum(kind_at(wait.site, wait.wait) in hurts for wait in recording.step_queues(step).waits)
 
 

@@ -30,7 +30,7 @@ def _in_float32(expression: str, place: Place) -> Rewritten | None:
             splices = _made(node, place)
             return None if splices is None else Rewritten(tuple(splices), shown=place.code.span(node))
     calls = [node for node in place.code.nodes if isinstance(node, ast.Call)]
-    moves = sum(isinstance(it.func, ast.Attribute) and it.func.attr in _MOVES for it in calls)
+    moves = sum(isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES for call in calls)
     for node in calls:
         moving = isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES
         if moving and moves > 1:

@@ -61,7 +61,7 @@ class UserLine:
         """Whether the line writes a checkpoint: `torch.save(x)`, `save_all({"model": model.state_dict()})`."""
         return any(
             self._text(call.func) == "torch.save"
-            or (_name(call).startswith("save") and any(_name(it) == "state_dict" for it in self.calls))
+            or (_name(call).startswith("save") and any(_name(other) == "state_dict" for other in self.calls))
             for call in self.calls
         )
 
@@ -75,7 +75,7 @@ class UserLine:
     def binds(self) -> frozenset[str]:
         """The names that it gives a value."""
         nodes = self.parsed.nodes if self.parsed is not None else ()
-        return frozenset(it.id for it in nodes if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store))
+        return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
 
     @property
     def product(self) -> str:
@@ -239,7 +239,7 @@ def given_to_environment(node: ast.AST) -> set[str] | None:
     if "env" not in name.lower():
         return None
     given = (*node.args, *node.keywords)
-    return {it.id for argument in given for it in ast.walk(argument) if isinstance(it, ast.Name)}
+    return {part.id for argument in given for part in ast.walk(argument) if isinstance(part, ast.Name)}
 
 
 def without_read(place: Place) -> Rewritten | None:

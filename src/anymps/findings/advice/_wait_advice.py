@@ -209,7 +209,7 @@ def _acts(site: Site) -> bool:
         return False
     if any(given_to_environment(node) is not None for node in line.parsed.nodes):
         return True
-    given = (given_to_environment(node) for _, it in recorded_statements(site) for node in ast.walk(it))
+    given = (given_to_environment(node) for _, statement in recorded_statements(site) for node in ast.walk(statement))
     return any(names & line.binds for names in given if names is not None)
 
 

@@ -69,7 +69,7 @@ def _checked(place: Place, changed: Rewritten, region: tuple[int, int]) -> Built
     if not new.names <= bound | inserted or not needed <= bound | ({place.names.torch} - {""}):
         return None
     start, end = region
-    own = [Splice(it.start - start, it.end - start, it.text) for it in changed.splices]
+    own = [Splice(splice.start - start, splice.end - start, splice.text) for splice in changed.splices]
     part = place.code.text[start:end]
     return Built(text, start, part, spliced(part, own), changed.inserts)
 

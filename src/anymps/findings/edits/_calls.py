@@ -31,7 +31,7 @@ def argument(call: ast.Call, name: str, order: tuple[str, ...] = ()) -> ast.expr
         if keyword.arg == name:
             return keyword.value
     place = order.index(name) if name in order else len(call.args)
-    if place < len(call.args) and not any(isinstance(it, ast.Starred) for it in call.args):
+    if place < len(call.args) and not any(isinstance(value, ast.Starred) for value in call.args):
         return call.args[place]
     return None
 
@@ -104,7 +104,9 @@ def _comma(rest: str) -> int | None:
 def _given(code: Code, call: ast.Call, value: ast.expr) -> tuple[list[ast.AST], int]:
     """The arguments in the order of the text, and which of them holds a value."""
     given: list[ast.AST] = sorted((*call.args, *call.keywords), key=code.span)
-    at = next(n for n, it in enumerate(given) if it is value or (isinstance(it, ast.keyword) and it.value is value))
+    at = next(
+        n for n, part in enumerate(given) if part is value or (isinstance(part, ast.keyword) and part.value is value)
+    )
     return given, at
 
 

@@ -99,7 +99,7 @@ class Code:
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
     """A text with parts replaced; what is put at one place comes in the order given."""
-    for _, splice in sorted(enumerate(splices), key=lambda it: (-it[1].start, -it[0])):
+    for _, splice in sorted(enumerate(splices), key=lambda numbered: (-numbered[1].start, -numbered[0])):
         text = text[: splice.start] + splice.text + text[splice.end :]
     return text
 

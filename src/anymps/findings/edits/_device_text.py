@@ -40,10 +40,10 @@ def compares_device(node: ast.AST) -> bool:
     """Whether a device is compared with CUDA by name."""
     for part in ast.walk(node):
         if isinstance(part, ast.Compare):
-            if any(is_device_text(it) for side in (part.left, *part.comparators) for it in ast.walk(side)):
+            if any(is_device_text(inner) for side in (part.left, *part.comparators) for inner in ast.walk(side)):
                 return True
         elif isinstance(part, ast.Call) and last_name(part) in ("startswith", "endswith", "find", "count"):
-            words = [it.value for it in part.args if isinstance(it, ast.Constant)]
+            words = [argument.value for argument in part.args if isinstance(argument, ast.Constant)]
             if any(isinstance(word, str) and "cuda" in word for word in words):
                 return True
     return False

@@ -52,13 +52,15 @@ def widened(code: Code, node: ast.AST, limited: Iterable[str]) -> list[Splice] |
         return None
     for kind in filter(None, kinds):
         literals = [
-            it.slice for it in ast.walk(kind) if isinstance(it, ast.Subscript) and name_of(it.value) == "Literal"
+            part.slice
+            for part in ast.walk(kind)
+            if isinstance(part, ast.Subscript) and name_of(part.value) == "Literal"
         ]
         if not literals and not _words(kind) <= _ANY_TEXT:
             return None  # an enumeration, or another name of a Literal
         listed += literals
     splices = [_beside_cuda(code, one) for one in listed]
-    return None if None in splices else [it for each in splices for it in each or ()]
+    return None if None in splices else [splice for each in splices for splice in each or ()]
 
 
 def limited_names(nodes: Iterable[ast.AST]) -> frozenset[str]:
@@ -85,10 +87,15 @@ def _limited_by(node: ast.AST, tables: set[str]) -> Iterator[str]:
         while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
             node = node.orelse[0]
             tests.append(node.test)
-        if any(isinstance(it, ast.Raise) for it in node.orelse):
+        if any(isinstance(statement, ast.Raise) for statement in node.orelse):
             yield from _compared(tests)
     elif isinstance(node, ast.Match):
-        values = [it.value for case in node.cases for it in ast.walk(case.pattern) if isinstance(it, ast.MatchValue)]
+        values = [
+            pattern.value
+            for case in node.cases
+            for pattern in ast.walk(case.pattern)
+            if isinstance(pattern, ast.MatchValue)
+        ]
         if _names_no_mps(values):
             yield name_of(node.subject)
 
@@ -110,18 +117,18 @@ def _is_closed(node: ast.AST) -> bool:
 
 
 def _names_no_mps(values: Iterable[ast.expr]) -> bool:
-    texts = [it.value for it in values if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+    texts = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
     return any(text.startswith("cuda") for text in texts) and not any(text.startswith("mps") for text in texts)
 
 
 def _beside_cuda(code: Code, listed: ast.expr) -> list[Splice] | None:
     """mps before CUDA in a list of texts; nothing where it is there; None where the list stands elsewhere."""
     values = listed.elts if isinstance(listed, (ast.List, ast.Tuple, ast.Set)) else [listed]
-    if not all(isinstance(it, ast.Constant) for it in values):
+    if not all(isinstance(value, ast.Constant) for value in values):
         return None
     if not _names_no_mps(values):
         return []
-    first = next(it for it in values if isinstance(it, ast.Constant) and str(it.value).startswith("cuda"))
+    first = next(value for value in values if isinstance(value, ast.Constant) and str(value.value).startswith("cuda"))
     start, _ = code.span(first)
     quote = "'" if code.source(first).endswith("'") else '"'
     return [Splice(start, start, f"{quote}mps{quote}, ")]
@@ -129,10 +136,14 @@ def _beside_cuda(code: Code, listed: ast.expr) -> list[Splice] | None:
 
 def _options(call: ast.Call) -> Iterator[str]:
     """The names under which a parser keeps an option: `device` of `--device`."""
-    for it in call.args:
-        if isinstance(it, ast.Constant) and isinstance(it.value, str):
-            yield it.value.lstrip("-").replace("-", "_")
-    yield from (str(it.value.value) for it in call.keywords if it.arg == "dest" and isinstance(it.value, ast.Constant))
+    for argument in call.args:
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            yield argument.value.lstrip("-").replace("-", "_")
+    yield from (
+        str(keyword.value.value)
+        for keyword in call.keywords
+        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant)
+    )
 
 
 def parameter_with(arguments: ast.arguments, default: ast.AST) -> ast.arg | None:
@@ -140,18 +151,22 @@ def parameter_with(arguments: ast.arguments, default: ast.AST) -> ast.arg | None
     positional = [*arguments.posonlyargs, *arguments.args]
     pairs: Mapping[ast.expr, ast.arg] = {
         **dict(zip(arguments.defaults, positional[len(positional) - len(arguments.defaults) :], strict=True)),
-        **{it: name for name, it in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if it is not None},
+        **{
+            value: name
+            for name, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+            if value is not None
+        },
     }
-    return next((name for it, name in pairs.items() if it is default), None)
+    return next((name for value, name in pairs.items() if value is default), None)
 
 
 def _words(annotation: ast.expr) -> set[str]:
     """`Optional` and `str` of `t.Optional[str]`."""
-    inner = {it.value for it in ast.walk(annotation) if isinstance(it, ast.Attribute)}
+    inner = {node.value for node in ast.walk(annotation) if isinstance(node, ast.Attribute)}
     found: set[str] = set()
-    for it in ast.walk(annotation):
-        if isinstance(it, ast.Attribute) or (isinstance(it, ast.Name) and it not in inner):
-            found.add(name_of(it))
-        elif isinstance(it, ast.Constant):
-            found.add(str(it.value))
+    for node in ast.walk(annotation):
+        if isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node not in inner):
+            found.add(name_of(node))
+        elif isinstance(node, ast.Constant):
+            found.add(str(node.value))
     return found

@@ -216,9 +216,13 @@ def _is_of_torch(node: ast.AST) -> bool:
 def _imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
     if isinstance(node, ast.Import):
         return [
-            (it.asname, it.name) if it.asname else (it.name.partition(".")[0], it.name.partition(".")[0])
-            for it in node.names
+            (alias.asname, alias.name) if alias.asname else (alias.name.partition(".")[0], alias.name.partition(".")[0])
+            for alias in node.names
         ]
     if node.level:
-        return [(it.asname or it.name, f".{node.module or ''}.{it.name}") for it in node.names if it.name != "*"]
-    return [(it.asname or it.name, f"{node.module}.{it.name}") for it in node.names if it.name != "*"]
+        return [
+            (alias.asname or alias.name, f".{node.module or ''}.{alias.name}")
+            for alias in node.names
+            if alias.name != "*"
+        ]
+    return [(alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names if alias.name != "*"]

@@ -73,7 +73,9 @@ def place_in_file(text: str, tree: ast.Module, line: int) -> Place | None:
         return None
     tests = [test for each in chain[:-1] for test in _tests(each)] + list(_tests(statement))[1:]
     loops = [each for each in chain if isinstance(each, ast.For) and each is not statement]
-    functions = [it.name for it in chain[:-1] if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    functions = [
+        function.name for function in chain[:-1] if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
     return Place(
         code,
         names_in_file(tree, line),
@@ -125,14 +127,21 @@ def _chain(tree: ast.Module, line: int) -> list[ast.stmt]:
     chain: list[ast.stmt] = []
     body: list[ast.stmt] = tree.body
     while True:
-        found = next((it for it in body if _first(it) <= line <= (it.end_lineno or it.lineno)), None)
+        found = next(
+            (
+                statement
+                for statement in body
+                if _first(statement) <= line <= (statement.end_lineno or statement.lineno)
+            ),
+            None,
+        )
         if found is None:
             return []
         chain.append(found)
         first, last = _rows(found, line)
         if first <= line <= last:
             return chain
-        body = [it for it in ast.iter_child_nodes(found) if isinstance(it, ast.stmt)]
+        body = [child for child in ast.iter_child_nodes(found) if isinstance(child, ast.stmt)]
         for part in ast.iter_child_nodes(found):
             if isinstance(part, (ast.ExceptHandler, ast.match_case)):
                 body += part.body
@@ -140,7 +149,7 @@ def _chain(tree: ast.Module, line: int) -> list[ast.stmt]:
 
 def _first(statement: ast.stmt) -> int:
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(it.lineno for it in decorators)])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _rows(statement: ast.stmt, line: int) -> tuple[int, int]:
@@ -215,7 +224,7 @@ def _is_within(lines: Mapping[int, str], first: int, last: int) -> bool:
 
 def _opened(line: str) -> int:
     code = without_comment(line)
-    return sum(code.count(it) for it in "([{") - sum(code.count(it) for it in ")]}")
+    return sum(code.count(bracket) for bracket in "([{") - sum(code.count(bracket) for bracket in ")]}")
 
 
 def _margin(line: str) -> int:

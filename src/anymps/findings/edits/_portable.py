@@ -96,9 +96,9 @@ def tests_device(place: Place) -> bool:
 
 def _portable(place: Place, *, memory: bool) -> Rewritten | None:
     torch = place.names.torch
-    if any(only_cuda(it, place.names) for it in place.code.nodes):
+    if any(only_cuda(node, place.names) for node in place.code.nodes):
         return None
-    if not torch or tests_device(place) or any(mentions_mps(it) for test in place.tests for it in ast.walk(test)):
+    if not torch or tests_device(place) or any(mentions_mps(part) for test in place.tests for part in ast.walk(test)):
         return None
     writer = _Writer(place, torch, memory=memory)
     splices = tuple(writer.write(place.code.statement))
@@ -175,9 +175,9 @@ class _Writer:
         named = f'str({self._code.source(option)}).startswith("cuda")' if option is not None else ""
         if isinstance(node.test, ast.UnaryOp) and self._asks(node.test.operand) and named:
             return [Splice(start, start, f'"mps" if {self._mps} and {named} else ')]
-        asked = [it for it in ast.walk(node.test) if isinstance(it, ast.Call) and self._asks(it)]
-        if any(isinstance(it, ast.UnaryOp) and isinstance(it.op, ast.Not) and self._asks(it.operand)
-               for it in ast.walk(node.test)):  # fmt: skip
+        asked = [part for part in ast.walk(node.test) if isinstance(part, ast.Call) and self._asks(part)]
+        if any(isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not) and self._asks(part.operand)
+               for part in ast.walk(node.test)):  # fmt: skip
             return []
         if asked:
             before = self._code.span(node.test)[0]
@@ -238,7 +238,7 @@ class _Writer:
                 return False
             child, parent = parent, self._code.parents.get(parent)
         if isinstance(parent, ast.Assign):
-            return any(_NAMES_DEVICE.search(name_of(it)) for it in parent.targets)
+            return any(_NAMES_DEVICE.search(name_of(target)) for target in parent.targets)
         if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
             return bool(_NAMES_DEVICE.search(name_of(parent.target)))
         if isinstance(parent, ast.Return):
@@ -248,7 +248,7 @@ class _Writer:
             return parameter is not None and _NAMES_DEVICE.search(parameter.arg) is not None
         if isinstance(parent, ast.Dict):
             keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is child]
-            return any(isinstance(it, ast.Constant) and _NAMES_DEVICE.search(str(it.value)) for it in keys)
+            return any(isinstance(key, ast.Constant) and _NAMES_DEVICE.search(str(key.value)) for key in keys)
         if isinstance(parent, ast.keyword):
             if parent.arg is not None and _DEVICE.search(parent.arg):
                 return True
@@ -260,7 +260,7 @@ class _Writer:
 
     def _is_option(self, call: ast.Call) -> bool:
         """`add_argument("--device", ...)`, or `field(...)` of an attribute of that name."""
-        words = [it.value for it in call.args if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+        words = [value.value for value in call.args if isinstance(value, ast.Constant) and isinstance(value.value, str)]
         parent = self._code.parents.get(call)
         target = name_of(parent.target) if isinstance(parent, ast.AnnAssign) else ""
         return any(_NAMES_DEVICE.search(word) for word in [*words, target])
@@ -268,7 +268,7 @@ class _Writer:
     def _is_fallback(self, call: ast.Call, child: ast.AST) -> bool:
         """`os.environ.get("DEVICE", "cuda")`, `getattr(config, "device", "cuda")`."""
         before = call.args[: call.args.index(child)] if isinstance(child, ast.expr) else []
-        return any(isinstance(it, ast.Constant) and _NAMES_DEVICE.search(str(it.value)) for it in before)
+        return any(isinstance(value, ast.Constant) and _NAMES_DEVICE.search(str(value.value)) for value in before)
 
     def _call(self, node: ast.Call) -> list[Splice] | None:
         name = self._meaning(node.func)
@@ -282,7 +282,7 @@ class _Writer:
         if (
             name in _AMP
             and not argument(node, "device", ("device",))
-            and not any(it.arg is None for it in node.keywords)
+            and not any(keyword.arg is None for keyword in node.keywords)
         ):
             place = self._code.span(node.func)[1] + 1
             rest = ", " if node.args or node.keywords else ""
@@ -297,14 +297,14 @@ class _Writer:
         """The full name of `autocast()` where its import is not known: only that of CUDA needs no device."""
         if self._place.names.whole or not isinstance(node.func, ast.Name) or name not in ("GradScaler", "autocast"):
             return name
-        given = any(it.arg in (None, "device", "device_type") for it in node.keywords)
+        given = any(keyword.arg in (None, "device", "device_type") for keyword in node.keywords)
         first = node.args[0] if node.args else None
         switch = first is None or (isinstance(first, ast.Constant) and isinstance(first.value, bool))
         return f"torch.cuda.amp.{name}" if switch and not given else name
 
     def _question(self, node: ast.Call) -> list[Splice]:
         """Whether there is a GPU; not where what hangs on it is CUDA's own."""
-        if any(only_cuda(it, self._place.names) for statement in self._place.inner for it in ast.walk(statement)):
+        if any(only_cuda(part, self._place.names) for statement in self._place.inner for part in ast.walk(statement)):
             return []
         parent = self._code.parents.get(node)
         plain = (
@@ -319,7 +319,7 @@ class _Writer:
     def _function_of_cuda(self, node: ast.Call, name: str) -> list[Splice] | None:
         if name in _ACCELERATOR:
             start, end = self._code.span(node.func)
-            inner = [it for child in (*node.args, *node.keywords) for it in self.write(child)]
+            inner = [splice for child in (*node.args, *node.keywords) for splice in self.write(child)]
             return [Splice(start, end, f"{self._torch}.accelerator.{_ACCELERATOR[name]}"), *inner]
         if name in _ONLY_MPS:
             given = self._code.source(node.args[0]) if node.args else ""
@@ -338,13 +338,13 @@ class _Writer:
 
     def _amp(self, node: ast.Call, new: str, order: tuple[str, ...]) -> list[Splice]:
         """The function that takes a device, with the arguments of the old one."""
-        if any(isinstance(it, ast.Starred) for it in node.args) or len(node.args) > len(order or node.args):
+        if any(isinstance(value, ast.Starred) for value in node.args) or len(node.args) > len(order or node.args):
             return []
         start, end = self._code.span(node.func)
         rest = ", " if node.args or node.keywords else ""
         named = [
-            Splice(self._code.span(it)[0], self._code.span(it)[0], f"{word}=")
-            for it, word in zip(node.args, order, strict=False)
+            Splice(self._code.span(value)[0], self._code.span(value)[0], f"{word}=")
+            for value, word in zip(node.args, order, strict=False)
         ]
         opening = self._code.text.index("(", end) + 1
         return [
@@ -358,7 +358,7 @@ class _Writer:
         to_name = Splice(self._code.span(function)[1] - len("cuda"), self._code.span(function)[1], "to")
         inner = list(self.write(function.value))
         if not node.args and argument(node, "device") is None:
-            if any(it.arg is None for it in node.keywords):
+            if any(keyword.arg is None for keyword in node.keywords):
                 return inner
             place = self._code.span(node)[1] - 1 if not node.keywords else self._code.span(node.keywords[0])[0]
             rest = ", " if node.keywords else ""
@@ -366,7 +366,9 @@ class _Writer:
         if inner or len(node.args) > 1:
             return inner
         rest = "".join(
-            f", {it.arg}={self._code.source(it.value)}" for it in node.keywords if it.arg not in (None, "device")
+            f", {keyword.arg}={self._code.source(keyword.value)}"
+            for keyword in node.keywords
+            if keyword.arg not in (None, "device")
         )
         return self._instead(node, f'{self._code.source(function.value)}.to("mps"{rest})')
 
@@ -386,12 +388,12 @@ class _Writer:
         if "device" not in names.bound or not values:
             return False
         return all(
-            it.value is not None
-            and any(is_device_text(part) for part in ast.walk(it.value))
+            given.value is not None
+            and any(is_device_text(part) for part in ast.walk(given.value))
             and all(self._meaning(part).startswith("torch") or part.id == names.torch
-                    for part in ast.walk(it.value) if isinstance(part, ast.Name))
-            and it.line < line
-            for it in values
+                    for part in ast.walk(given.value) if isinstance(part, ast.Name))
+            and given.line < line
+            for given in values
         )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
     fix = ""
     if "cuda" in site.source:
         fix = f"{NOTHING_RAN.fix} Then write `.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
-    moved = [_moved(it) for it in unmoved if isinstance(it, dict)] if isinstance(unmoved, list) else []
+    moved = [_moved(tensor) for tensor in unmoved if isinstance(tensor, dict)] if isinstance(unmoved, list) else []
     if moved:
         by_kind = {what: [at(site) for kind, site in moved if kind == what] for what in ("model", "batch", "made")}
         places = [f"{whose} at {_listed(by_kind[what])}" for what, whose in _THEIRS.items() if by_kind[what]]

@@ -74,7 +74,9 @@ def find(recording: Recording) -> Iterator[Finding]:
     ranked = sorted(by_operator.items(), key=lambda item: (-item[1], item[0]))
     counts = ", ".join(f"`{name}` {number(count)}" for name, count in ranked[:_MOST_NAMED])
     worst = max(places, key=lambda place: (not is_library(place.site), place.site.known, place.signatures))
-    joined = max((it for it in recording.varied(_JOINS) if _changes(it)), key=lambda it: it.signatures, default=None)
+    joined = max(
+        (use for use in recording.varied(_JOINS) if _changes(use)), key=lambda use: use.signatures, default=None
+    )
     graphs = sum(place.signatures for place in places)
     yield SIZES.finding(
         worst.site,

@@ -276,12 +276,13 @@ def _in_every_step(
     # The number that the table of waits has for the line: that of a typical step.
     typical = {kind_at(queue.site, queue.wait): queue.per_step for queue in recording.queues()}
     per_step = sum(
-        sum(typical[kind_at(line.site, wait)] for wait in {it.wait for it in line.occurrences})
+        sum(typical[kind_at(line.site, wait)] for wait in {occurrence.wait for occurrence in line.occurrences})
         if line.site.known
         else line.per_step
         for line in lines
     )
-    often = f"{times(per_step)} a step{some_steps(recording, (it for line in lines for it in line.occurrences))}"
+    occurrences = (occurrence for line in lines for occurrence in line.occurrences)
+    often = f"{times(per_step)} a step{some_steps(recording, occurrences)}"
     return finding_about(rule, advice, lines, often, per_step, severity)
 
 

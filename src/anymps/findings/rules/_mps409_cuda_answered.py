@@ -163,7 +163,7 @@ def _answered(recording: Recording) -> Iterator[Finding]:
     users = [line for line in lines if not line.asks]
     chooser = next((line for line in asking if line.place is not None and chooses_device(line.place)), None)
     first: dict[str, Finding] = {}  # of each file the one that tells how `device` is made
-    for line in sorted(asking, key=lambda it: (it.site.file, it.site.line)):
+    for line in sorted(asking, key=lambda answered: (answered.site.file, answered.site.line)):
         finding = _asking(line, users if line is chooser else (), edit)
         yield _shortened(finding, first.get(line.site.file))
         if finding.change is not None and finding.change.inserts:

@@ -199,13 +199,13 @@ def ended_by_workers(recording: Recording) -> bool:
     """Whether the run ended at a DataLoader whose workers could not be started as macOS starts them."""
     ended = ending(recording)
     return any(
-        (it.occurrence.site.file, it.occurrence.site.line) == (ended.site.file, ended.site.line)
-        and _spawns(it)
+        (loader.occurrence.site.file, loader.occurrence.site.line) == (ended.site.file, ended.site.line)
+        and _spawns(loader)
         and bool(
-            (it.facts.get("guarded") is False and _DIED.search(ended.message))
-            or (it.facts.get("unpicklable") and NOT_SENT.search(ended.message))
+            (loader.facts.get("guarded") is False and _DIED.search(ended.message))
+            or (loader.facts.get("unpicklable") and NOT_SENT.search(ended.message))
         )
-        for it in recording.noted("loader")
+        for loader in recording.noted("loader")
     )
 
 

@@ -122,7 +122,9 @@ _WORKER: Final = "in DataLoader worker process"
 _WAITED: Final = ("Empty", "TimeoutError")
 """What ends the wait for a tensor that was not sent, if anything does."""
 
-_SHARED: Final = re.compile("|".join(re.escape(shared_memory(it).text) for it in ("file_system", "file_descriptor")))
+_SHARED: Final = re.compile(
+    "|".join(re.escape(shared_memory(strategy).text) for strategy in ("file_system", "file_descriptor"))
+)
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -157,15 +159,15 @@ def find(recording: Recording) -> Iterator[Finding]:
 def _not_started(processes: list[Noted]) -> Iterator[Finding]:
     """What keeps the processes of one line from starting on macOS."""
     site = processes[0].occurrence.site
-    unguarded = sum(it.occurrence.count for it in processes if it.facts.get("guarded") is False)
+    unguarded = sum(process.occurrence.count for process in processes if process.facts.get("guarded") is False)
     if unguarded:
         what = 'This line starts a process, and no `if __name__ == "__main__"` stands around what runs it.'
         yield UNGUARDED.finding(site, what=what, count=unguarded)
-    unpicklable = [it for it in processes if it.facts.get("unpicklable")]
+    unpicklable = [process for process in processes if process.facts.get("unpicklable")]
     if unpicklable:
         name = unpicklable[0].facts["unpicklable"]
         what = f"`{name}` of a process is a lambda or a local function, which cannot be sent to it."
-        yield UNPICKLABLE.finding(site, what=what, count=sum(it.occurrence.count for it in unpicklable))
+        yield UNPICKLABLE.finding(site, what=what, count=sum(process.occurrence.count for process in unpicklable))
 
 
 def ended_by_processes(recording: Recording) -> bool:

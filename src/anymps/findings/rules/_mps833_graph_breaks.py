@@ -104,7 +104,9 @@ def _finding(recording: Recording, broken: Noted) -> Finding:
 def _runs(recording: Recording, broken: Noted) -> tuple[int, int]:
     """How often the line or its call ran anything, and in how many complete steps: a break is noted only once."""
     there = [*recording.at_line(broken.occurrence.site), *recording.at_line(broken.other)]
-    return max((it.count for it in there), default=0), max((it.steps for it in there), default=0)
+    count = max((occurrence.count for occurrence in there), default=0)
+    steps = max((occurrence.steps for occurrence in there), default=0)
+    return count, steps
 
 
 def _sentence(text: str) -> str:
