@@ -38,10 +38,10 @@ def bench_document(
     if warnings:
         sections.append(Section("warnings", "Warnings", (Items(tuple(warnings)),), folded=False))
     blocks: list[Block] = []
-    for number, it in enumerate(predictions, 1):
-        if it.rows:
-            blocks.append(_table(f"predicted-{number}", columns[1], it.rows, words=1))
-        blocks.append(Prose(tuple(it.sentences)))
+    for number, prediction in enumerate(predictions, 1):
+        if prediction.rows:
+            blocks.append(_table(f"predicted-{number}", columns[1], prediction.rows, words=1))
+        blocks.append(Prose(tuple(prediction.sentences)))
     if blocks:
         sections.append(Section("predicted", "Predicted", tuple(blocks), folded=False))
     return Document(

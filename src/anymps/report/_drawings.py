@@ -29,9 +29,9 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
         return None
     size = -(-len(sums) // _MOST_BARS)
     groups = [sums[place : place + size] for place in range(0, len(sums), size)]
-    later = [it.duration_ns for it in sums[1:]]
+    later = [step.duration_ns for step in sums[1:]]
     # The first step compiles and allocates, and any may wait for a busy machine: drawn to scale, one such flattens all.
-    tops = [max(it.duration_ns for it in group) for group in groups]
+    tops = [max(step.duration_ns for step in group) for group in groups]
     longest = min(max(later), int(_TALLEST * statistics.median(tops))) or 1
     width = 100 / len(groups)
     bars = []
@@ -48,7 +48,7 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
             }
         )
     each = f" Each bar is the longest of {size} steps." if size > 1 else ""
-    waits = sorted({it.waits for it in sums})
+    waits = sorted({step.waits for step in sums})
     spread = text.plural(waits[0], "wait") if len(waits) == 1 else f"{waits[0]} to {waits[-1]} waits"
     here = " Times are this machine's." if recording.meta.get("virtual") is not False else ""
     sentence = f"{text.plural(len(sums), 'step')}, {spread} in each.{_cut_off(sums, longest)}{each}{here}"
@@ -64,10 +64,10 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
 
 def _cut_off(sums: Sequence[StepSum], longest: int) -> str:
     """Which steps are longer than the tallest bar; a sentence, or nothing."""
-    beyond = [it for it in sums if it.duration_ns > longest]
+    beyond = [step for step in sums if step.duration_ns > longest]
     if not beyond:
         return ""
-    most = text.duration(max(it.duration_ns for it in beyond))
+    most = text.duration(max(step.duration_ns for step in beyond))
     first = beyond[0] is sums[0]
     if len(beyond) == 1:
         which = "The first" if first else f"Step {beyond[0].step:,}"
@@ -136,18 +136,18 @@ def _stacked(samples: Sequence[Sample], across: Sequence[float], highest: int) -
     bands = []
     below = [0] * len(samples)
     for place, category in enumerate(Category):
-        if not any(it.by_category[place] for it in samples):
+        if not any(sample.by_category[place] for sample in samples):
             continue
-        above = [base + it.by_category[place] for base, it in zip(below, samples, strict=True)]
+        above = [base + sample.by_category[place] for base, sample in zip(below, samples, strict=True)]
         outline = [*points(above), *reversed(points(below))]
-        most = text.size(max(it.by_category[place] for it in samples))
+        most = text.size(max(sample.by_category[place] for sample in samples))
         bands.append({"name": category.value, "place": place, "most": most, "path": f"M{'L'.join(outline)}Z"})
         below = above
-    return bands, f"M{'L'.join(points(it.reserved for it in samples))}"
+    return bands, f"M{'L'.join(points(sample.reserved for sample in samples))}"
 
 
 def _group_title(group: Sequence[StepSum]) -> str:
-    longest = max(group, key=lambda it: it.duration_ns)
+    longest = max(group, key=lambda step: step.duration_ns)
     steps = f"step {group[0].step}" if len(group) == 1 else f"steps {group[0].step} to {group[-1].step}"
     length = text.duration(longest.duration_ns) or "0 ns"
     return f"{steps}: {length}, {text.plural(longest.waits, 'wait')}, {longest.on_cpu} on the CPU"

@@ -51,7 +51,7 @@ def _tables(signature: Signature) -> Iterator[Section]:
         table = Table("field-table", columns, tuple(fields), caption=remark, head=1)
         yield Section("fields", "Fields", (table,), remark=remark, folded=False)
     if signature.positions:
-        positions = tuple((it.name, it.type, it.attribute) for it in signature.positions)
+        positions = tuple((position.name, position.type, position.attribute) for position in signature.positions)
         columns = (Column("name"), type_, Column("what"))
         yield Section("positions", "Positions", (Table("position-table", columns, positions),), folded=False)
 

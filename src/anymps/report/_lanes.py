@@ -60,9 +60,9 @@ def drawing(
     The legend says what the looks of the host's spans mean.
     """
     placed, top = [], _FIRST
-    for it in lanes:
-        placed.append({**it, "y": top})
-        top += _HEIGHTS[it["kind"]]
+    for track in lanes:
+        placed.append({**track, "y": top})
+        top += _HEIGHTS[track["kind"]]
     return {
         "sentence": sentence,
         "label": f"Tracks over time. {sentence} The table below holds the same.",

@@ -97,7 +97,10 @@ class Outputs:
 
         Raises UsageError for the first that could not be written.
         """
-        tried = (_failure(it, renderer(it.form, self.root).pieces(recording, findings), stdout) for it in self.items)
+        tried = (
+            _failure(output, renderer(output.form, self.root).pieces(recording, findings), stdout)
+            for output in self.items
+        )
         failures = [failure for failure in tried if failure is not None]
         if failures:
             raise failures[0]

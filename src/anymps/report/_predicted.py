@@ -63,9 +63,9 @@ def standing_seconds(recording: Recording) -> dict[tuple[str, int], float]:
     """For how long the host stands still at each line of the typical step on the Mac; empty where none can be told."""
     found = predicted_step(recording)
     seconds: dict[tuple[str, int], float] = {}
-    for it in found.waits if found is not None and not found.no_time else ():
-        at = it.place.file, it.place.line
-        seconds[at] = seconds.get(at, 0.0) + it.stands
+    for wait in found.waits if found is not None and not found.no_time else ():
+        at = wait.place.file, wait.place.line
+        seconds[at] = seconds.get(at, 0.0) + wait.stands
     return seconds
 
 
@@ -95,14 +95,14 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
         "phases": [{"phase": phase.label, "seconds": time.parts.get(phase, 0.0)} for phase in Phase],
         "waits": [
             {
-                "file": it.place.file or None,
-                "line": it.place.line,
-                "wait": it.place.wait.label,
-                "waits": it.waits,
-                "seconds": it.seconds,
-                "stands_seconds": it.stands,
+                "file": wait.place.file or None,
+                "line": wait.place.line,
+                "wait": wait.place.wait.label,
+                "waits": wait.waits,
+                "seconds": wait.seconds,
+                "stands_seconds": wait.stands,
             }
-            for it in found.waits
+            for wait in found.waits
         ],
         "graphs": time.graphs,
         "calls": time.calls,

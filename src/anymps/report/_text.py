@@ -61,7 +61,7 @@ def without_folders(place: str, width: int) -> str:
     """A place with `...` for its first folders, as far as `width` asks for it; the name of the file stays whole."""
     parts = place.split("/")
     shorter = [place, *("/".join(["...", *parts[first:]]) for first in range(1, len(parts)))]
-    return next((it for it in shorter if len(it) <= width), shorter[-1])
+    return next((candidate for candidate in shorter if len(candidate) <= width), shorter[-1])
 
 
 def place(site: Site, directory: str = "") -> str:

@@ -34,18 +34,18 @@ def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, A
     def spans(of: Sequence[Span], name: Callable[[Span], str], look: Callable[[Span], str]) -> list[dict[str, Any]]:
         return [
             span(
-                it.start_ns - start,
-                it.end_ns - it.start_ns,
+                part.start_ns - start,
+                part.end_ns - part.start_ns,
                 length,
-                name(it),
-                _title(it, name(it), directory),
-                look(it),
+                name(part),
+                _title(part, name(part), directory),
+                look(part),
             )
-            for it in of
+            for part in of
         ]
 
-    waits = sum(it.count for it in line.waits)
-    on_cpu = sum(it.count for it in line.on_cpu)
+    waits = sum(wait.count for wait in line.waits)
+    on_cpu = sum(fallback.count for fallback in line.on_cpu)
     hurting = hurting_in(recording, step)
     sentence = f"Step {step.step}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
     if hurting:
@@ -59,25 +59,25 @@ def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, A
         else "Times of the host."
     )
     queues = recording.step_queues(step)
-    longest = max((it.operators for it in queues.waits), default=0)
+    longest = max((wait.operators for wait in queues.waits), default=0)
     ramps = _queue(queues, directory)
     lanes = (
         lane(
             "parts",
             "host: phases of the step",
-            spans(line.phases, lambda it: it.phase.label, lambda it: f"phase p{int(it.phase)}"),
+            spans(line.phases, lambda part: part.phase.label, lambda part: f"phase p{int(part.phase)}"),
         ),
         lane("bars", "device: MPS kernels", spans(line.on_mps, lambda _: "MPS kernels", lambda _: "mps")),
         lane(
             "bars",
             f"CPU: operators that fell back{'' if line.on_cpu else ' (none)'}",
-            spans(line.on_cpu, lambda it: it.operator, lambda _: "fallback"),
+            spans(line.on_cpu, lambda fallback: fallback.operator, lambda _: "fallback"),
         ),
         lane("queue", f"queue: operators since the last wait{f', at most {longest:,}' if ramps else ' (none)'}", ramps),
         lane(
             "waits",
             f"host waits for the device{'' if line.waits else ' (never)'}",
-            spans(line.waits, lambda it: it.wait.label, lambda _: "wait"),
+            spans(line.waits, lambda wait: wait.wait.label, lambda _: "wait"),
         ),
     )
     return drawing(
@@ -92,10 +92,11 @@ def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, A
 def _queue(queues: StepQueues, directory: str) -> list[dict[str, str]]:
     """A ramp for each wait, from the wait before it, as high as its queue; the longest where there are very many."""
     start, length = queues.step.start_ns, (queues.step.end_ns or 0) - queues.step.start_ns
-    longest = sorted((it for it in queues.waits if it.operators), key=lambda it: -it.operators)[:_MOST_RAMPS]
+    filled = [wait for wait in queues.waits if wait.operators]
+    longest = sorted(filled, key=lambda wait: -wait.operators)[:_MOST_RAMPS]
     ramps = []
-    for wait in sorted(longest, key=lambda it: it.start_ns):
-        since, until = (round_(min(1000 * (it - start) / length, 1000)) for it in (wait.queued_ns, wait.start_ns))
+    for wait in sorted(longest, key=lambda queued: queued.start_ns):
+        since, until = (round_(min(1000 * (time - start) / length, 1000)) for time in (wait.queued_ns, wait.start_ns))
         top = round_(24 - 23 * wait.operators / longest[0].operators)
         title = (
             f"{text.plural(wait.operators, 'operator')} queued since the wait before: "
@@ -109,19 +110,22 @@ def _queue(queues: StepQueues, directory: str) -> list[dict[str, str]]:
 def _rows(line: StepTimeline, start: int, directory: str) -> Iterator[dict[str, str]]:
     """Phases, fallbacks and waits in the order of time."""
     rows = [
-        *((it, "host", it.phase.label, "") for it in line.phases),
-        *((it, "CPU", text.clean(it.operator), text.place(it.site, directory)) for it in line.on_cpu),
-        *((it, "wait", it.wait.label, text.place(it.site, directory)) for it in line.waits),
+        *((part, "host", part.phase.label, "") for part in line.phases),
+        *(
+            (fallback, "CPU", text.clean(fallback.operator), text.place(fallback.site, directory))
+            for fallback in line.on_cpu
+        ),
+        *((wait, "wait", wait.wait.label, text.place(wait.site, directory)) for wait in line.waits),
     ]
-    for it, track, what, where in sorted(rows, key=lambda it: it[0].start_ns):
-        calls = 1 if track == "host" else it.count
-        yield row(it.start_ns - start, it.end_ns - it.start_ns, track, what, where, calls)
+    for timed, track, what, where in sorted(rows, key=lambda entry: entry[0].start_ns):
+        calls = 1 if track == "host" else timed.count
+        yield row(timed.start_ns - start, timed.end_ns - timed.start_ns, track, what, where, calls)
 
 
-def _title(it: Span, name: str, directory: str) -> str:
-    words = [text.clean(name), text.duration(it.end_ns - it.start_ns) or "0 ns"]
-    if it.count > 1:
-        words.append(text.plural(it.count, "call"))
-    if it.site.known and (it.wait or it.count == 1):
-        words.append(text.place(it.site, directory))
+def _title(timed: Span, name: str, directory: str) -> str:
+    words = [text.clean(name), text.duration(timed.end_ns - timed.start_ns) or "0 ns"]
+    if timed.count > 1:
+        words.append(text.plural(timed.count, "call"))
+    if timed.site.known and (timed.wait or timed.count == 1):
+        words.append(text.place(timed.site, directory))
     return ", ".join(words)

@@ -33,7 +33,7 @@ def timeline_on_mac(recording: Recording) -> dict[str, Any] | None:
     directory, length = fact(recording, "directory"), 1e9 * line.length
 
     def spans(of: tuple[BusySpan, ...], look: str, name: str = "") -> list[dict[str, Any]]:
-        return [_span(it, length, name or it.operator, look, directory) for it in of]
+        return [_span(part, length, name or part.operator, look, directory) for part in of]
 
     before = (
         [span(0, 1e9 * line.before, length, "the step before", "the step before: the GPU still works for it", "before")]
@@ -42,7 +42,7 @@ def timeline_on_mac(recording: Recording) -> dict[str, Any] | None:
     )
     lanes = (
         lane("parts", "host: phases of the step", _phases(line, length)),
-        lane("parts", "host: what it does", [_doing(it, length) for it in line.host]),
+        lane("parts", "host: what it does", [_doing(busy, length) for busy in line.host]),
         lane(
             "bars",
             f"GPU: kernels{' (pale: of the step before)' if before else ''}",
@@ -57,17 +57,17 @@ def timeline_on_mac(recording: Recording) -> dict[str, Any] | None:
         lane(
             "waits",
             f"host waits for the GPU{'' if line.waits else ' (never)'}",
-            [_span(it, length, _wait_name(it.place), "wait", directory) for it in line.waits],
+            [_span(wait, length, _wait_name(wait.place), "wait", directory) for wait in line.waits],
         ),
     )
-    legend = [look for what, look in _HOST.items() if any(it.what == what for it in line.host)]
+    legend = [look for what, look in _HOST.items() if any(busy.what == what for busy in line.host)]
     rows = list(_rows(line, directory))
     return drawing(lanes, length, _sentence(found, line), _caption(found, line), rows, legend)
 
 
 def _sentence(found: Forecast, line: PredictedTimeline) -> str:
-    waits = sum(it.calls for it in line.waits)
-    on_cpu = sum(it.calls for it in line.fallbacks)
+    waits = sum(wait.calls for wait in line.waits)
+    on_cpu = sum(fallback.calls for fallback in line.fallbacks)
     fell_back = f", {text.plural(on_cpu, 'operator call')} on the CPU" if on_cpu else ""
     return (
         f"A typical step on an {found.mac.name}, predicted: {text.duration(1e9 * found.time.seconds)}, bound by "
@@ -101,24 +101,24 @@ def _phases(line: PredictedTimeline, length: float) -> list[dict[str, Any]]:
     ]
 
 
-def _doing(it: BusySpan, length: float) -> dict[str, Any]:
-    look, name = _HOST.get(it.what, ("program", bound_words(it.what)))
-    words = [name, text.duration(1e9 * (it.end - it.start)) or "0 ns"]
-    if it.calls > 1 and it.what == "launch":
-        words.append(text.plural(it.calls, "call"))
-    return span(1e9 * it.start, 1e9 * (it.end - it.start), length, name, ", ".join(words), f"does {look}")
+def _doing(busy: BusySpan, length: float) -> dict[str, Any]:
+    look, name = _HOST.get(busy.what, ("program", bound_words(busy.what)))
+    words = [name, text.duration(1e9 * (busy.end - busy.start)) or "0 ns"]
+    if busy.calls > 1 and busy.what == "launch":
+        words.append(text.plural(busy.calls, "call"))
+    return span(1e9 * busy.start, 1e9 * (busy.end - busy.start), length, name, ", ".join(words), f"does {look}")
 
 
-def _span(it: BusySpan, length: float, name: str, look: str, directory: str) -> dict[str, Any]:
-    words = [text.clean(name), text.duration(1e9 * (it.end - it.start)) or "0 ns"]
-    if it.calls > 1:
-        words.append(text.plural(it.calls, "call"))
+def _span(busy: BusySpan, length: float, name: str, look: str, directory: str) -> dict[str, Any]:
+    words = [text.clean(name), text.duration(1e9 * (busy.end - busy.start)) or "0 ns"]
+    if busy.calls > 1:
+        words.append(text.plural(busy.calls, "call"))
     if look == "mps":
-        words += [f"most often {text.clean(it.operator)}" if it.calls > 1 else text.clean(it.operator)]
-        words.append(f"bound by {bound_words(it.what)}")
-    if it.place is not None:
-        words.append(_where(it.place, directory))
-    return span(1e9 * it.start, 1e9 * (it.end - it.start), length, name, ", ".join(words), look)
+        words += [f"most often {text.clean(busy.operator)}" if busy.calls > 1 else text.clean(busy.operator)]
+        words.append(f"bound by {bound_words(busy.what)}")
+    if busy.place is not None:
+        words.append(_where(busy.place, directory))
+    return span(1e9 * busy.start, 1e9 * (busy.end - busy.start), length, name, ", ".join(words), look)
 
 
 def _queue(line: PredictedTimeline) -> list[dict[str, str]]:
@@ -135,10 +135,16 @@ def _rows(line: PredictedTimeline, directory: str) -> Iterator[dict[str, str]]:
     """Phases, fallbacks and waits in the order of time."""
     rows = [
         *((start, end, "host", phase.label, "", 1) for phase, start, end in line.phases),
-        *((it.start, it.end, "CPU", it.operator, _where(it.place, directory), it.calls) for it in line.fallbacks),
-        *((it.start, it.end, "wait", _wait_name(it.place), _where(it.place, directory), it.calls) for it in line.waits),
+        *(
+            (fallback.start, fallback.end, "CPU", fallback.operator, _where(fallback.place, directory), fallback.calls)
+            for fallback in line.fallbacks
+        ),
+        *(
+            (wait.start, wait.end, "wait", _wait_name(wait.place), _where(wait.place, directory), wait.calls)
+            for wait in line.waits
+        ),
     ]
-    for start, end, track, what, where, calls in sorted(rows, key=lambda it: it[0]):
+    for start, end, track, what, where, calls in sorted(rows, key=lambda entry: entry[0]):
         yield row(1e9 * start, 1e9 * (end - start), track, text.clean(what), where, calls)
 
 

@@ -43,7 +43,7 @@ def fact(recording: Recording, key: str) -> str:
 def state(recording: Recording, findings: Sequence[Finding]) -> Severity | None:
     """How a report's first line is marked: as the worst finding, or as a note where there was nothing to judge."""
     judged = judge(recording, findings)
-    return min((it.severity for it in findings), default=None if judged.good else Severity.INFO)
+    return min((finding.severity for finding in findings), default=None if judged.good else Severity.INFO)
 
 
 def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool = False) -> list[str]:
@@ -275,9 +275,9 @@ def _device_time(recording: Recording) -> str:
             f"{waited} How long the device worked is not measured: ask events (`torch.mps.Event(enable_timing=True)`) "
             "around a part of the loop, or see `torch.mps.profiler` in Instruments."
         )
-    number = plural(sum(it.count for it in spans), "time")
+    number = plural(sum(span.count for span in spans), "time")
     return (
-        f"{waited} The device took {duration(sum(it.duration_ns for it in spans))} between events that the script "
+        f"{waited} The device took {duration(sum(span.duration_ns for span in spans))} between events that the script "
         f"measured {number}; how long it worked beside these is not measured."
     )
 

@@ -132,7 +132,7 @@ def _differs(pair: Change) -> bool:
 
 def _step_title(before: Recording, after: Recording) -> str:
     # A recording without a step has no say in what the steps are.
-    titles = {title(it) for it in (before, after) if it.complete_steps} or {title(after)}
+    titles = {title(recording) for recording in (before, after) if recording.complete_steps} or {title(after)}
     return titles.pop() if len(titles) == 1 else "A step, or a round of the loop"
 
 

@@ -17,7 +17,7 @@ _MOST_FINDINGS: Final = 200  # of one kind; the JSON form has all
 
 def diff_document(diff: Diff) -> Document:
     """Everything that a comparison says, for all forms that people read."""
-    scripts = [text.path(it.script, it.directory) for it in (diff.before, diff.after)]
+    scripts = [text.path(side.script, side.directory) for side in (diff.before, diff.after)]
     return Document(
         title="anymps diff" + (f": {scripts[1]}" if scripts[1] else ""),
         kind="comparison",
@@ -42,17 +42,17 @@ def _sides(diff: Diff) -> Section:
 def _findings(diff: Diff) -> Iterator[Section]:
     """What is new, then what is told by other numbers, then what is gone."""
     before, after = diff.before.directory, diff.after.directory
-    new = [(it, times(it), text.clean(it.what)) for it in diff.new]
-    changed = [(it.after, words.numbers(it), words.numbers(it)) for it in diff.changed]
-    gone = [(it, times(it), text.clean(it.what)) for it in diff.gone]
+    new = [(finding, times(finding), text.clean(finding.what)) for finding in diff.new]
+    changed = [(change.after, words.numbers(change), words.numbers(change)) for change in diff.changed]
+    gone = [(finding, times(finding), text.clean(finding.what)) for finding in diff.gone]
     for anchor, title, rows, directory in (
         ("new", "New findings", new, after),
         ("changed", "Findings in other numbers", changed, after),
         ("gone", "Findings that are gone", gone, before),
     ):
         blocks: list[Block] = [
-            brief_note(f"{anchor}-{number}", it, often, directory, brief=brief, fix=anchor != "gone")
-            for number, (it, often, brief) in enumerate(rows[:_MOST_FINDINGS], 1)
+            brief_note(f"{anchor}-{number}", finding, often, directory, brief=brief, fix=anchor != "gone")
+            for number, (finding, often, brief) in enumerate(rows[:_MOST_FINDINGS], 1)
         ]
         left = len(rows) - _MOST_FINDINGS
         if left > 0:

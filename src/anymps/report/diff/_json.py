@@ -29,19 +29,19 @@ def render_diff_json(diff: Diff) -> str:
             "gone": _findings(diff.gone, before),
             "new": _findings(diff.new, after),
             "changed": [
-                {"before": _findings([it.before], before)[0], "after": _findings([it.after], after)[0]}
-                for it in diff.changed
+                {"before": _findings([change.before], before)[0], "after": _findings([change.after], after)[0]}
+                for change in diff.changed
             ],
             "same": diff.same,
         },
         "step": [
             {
-                "phase": it.phase or None,
-                "before": {**share_object(it.before), "phase": it.phase or None},
-                "after": {**share_object(it.after), "phase": it.phase or None},
-                "predicted_seconds": {"before": it.on_mac[0], "after": it.on_mac[1]} if it.on_mac else None,
+                "phase": phase.phase or None,
+                "before": {**share_object(phase.before), "phase": phase.phase or None},
+                "after": {**share_object(phase.after), "phase": phase.phase or None},
+                "predicted_seconds": {"before": phase.on_mac[0], "after": phase.on_mac[1]} if phase.on_mac else None,
             }
-            for it in diff.phases
+            for phase in diff.phases
         ],
         "operators": {
             "now_on_cpu": diff.now_on_cpu,

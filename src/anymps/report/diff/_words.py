@@ -24,12 +24,12 @@ def verdict(diff: Diff) -> str:
     return f"Findings: {words}." if words else "No findings in either recording."
 
 
-def side(it: Side) -> str:
+def side(recorded: Side) -> str:
     """Script, Mac, torch, and how much was recorded."""
-    calls = f"{text.plural(it.calls, 'call')}, {text.plural(it.complete_steps, 'complete step')}"
-    torch_version = f"torch {it.torch_version}" if it.torch_version else ""
-    cut = "" if it.complete else "stops in the middle of the run"
-    words = [text.path(it.script, it.directory), it.mac, torch_version, calls, cut]
+    calls = f"{text.plural(recorded.calls, 'call')}, {text.plural(recorded.complete_steps, 'complete step')}"
+    torch_version = f"torch {recorded.torch_version}" if recorded.torch_version else ""
+    cut = "" if recorded.complete else "stops in the middle of the run"
+    words = [text.path(recorded.script, recorded.directory), recorded.mac, torch_version, calls, cut]
     return ", ".join(word for word in words if word)
 
 

@@ -27,16 +27,20 @@ def fitted_table(table: Table, room: int) -> RichTable:
     if table.bars:
         bars = ["#" * max(1, round(_BAR * share)) for share in table.bars]
         columns.append(_Fitting(Column(""), [*bars, *[""] * (len(rows) - len(bars))], table.headed))
-    for least_first in sorted((it for it in columns if it.column.left_out), key=lambda it: it.column.left_out):
-        if _sum([it.least for it in columns]) > room:
+    for least_first in sorted(
+        (column for column in columns if column.column.left_out), key=lambda column: column.column.left_out
+    ):
+        if _sum([column.least for column in columns]) > room:
             columns.remove(least_first)
-    for it in columns:
-        it.fit(room - _sum([other.least for other in columns if other is not it]) - (_BETWEEN if columns[1:] else 0))
-    while _sum([it.width for it in columns]) > room:
-        shrinking = [it for it in columns if it.column.wraps and it.width > it.least]
+    for column in columns:
+        column.fit(
+            room - _sum([other.least for other in columns if other is not column]) - (_BETWEEN if columns[1:] else 0)
+        )
+    while _sum([column.width for column in columns]) > room:
+        shrinking = [column for column in columns if column.column.wraps and column.width > column.least]
         if not shrinking:
             break
-        max(shrinking, key=lambda it: it.width).width -= 1
+        max(shrinking, key=lambda column: column.width).width -= 1
     grid = RichTable(
         box=None,
         padding=(0, _BETWEEN, 0, 0),
@@ -45,13 +49,13 @@ def fitted_table(table: Table, room: int) -> RichTable:
         show_header=table.headed,
         show_edge=False,
     )
-    for it in columns:
+    for column in columns:
         grid.add_column(
-            it.column.name,
-            justify="right" if it.column.kind == "number" else "left",
-            style=it.column.style if table.headed else QUIET,
-            width=it.width,
-            no_wrap=not it.column.wraps and it.column.kind != "path",
+            column.column.name,
+            justify="right" if column.column.kind == "number" else "left",
+            style=column.column.style if table.headed else QUIET,
+            width=column.width,
+            no_wrap=not column.column.wraps and column.column.kind != "path",
             overflow="fold",
         )
     first_sum = len(rows) - len(table.sums)
@@ -59,7 +63,7 @@ def fitted_table(table: Table, room: int) -> RichTable:
         if number == first_sum:
             grid.add_row()
         style = "" if number < len(table.rows) else "bold" if number == first_sum else QUIET
-        grid.add_row(*(it.styled(number) for it in columns), style=style)
+        grid.add_row(*(column.styled(number) for column in columns), style=style)
     return grid
 
 

@@ -43,7 +43,7 @@ def as_markdown(document: Document) -> Iterator[str]:
     for sentence in document.sentences:
         yield f"\n{escaped(sentence)}\n"
     shown = list(document.shown(Form.MARKDOWN))
-    for section, blocks in sorted(shown, key=lambda it: it[0].folded):
+    for section, blocks in sorted(shown, key=lambda pair: pair[0].folded):
         if section.folded:
             called = section.called(Form.MARKDOWN)
             title = f"{called}: {section.remark}" if section.remark else called
@@ -101,7 +101,7 @@ def _section(section: Section, blocks: Sequence[Block]) -> Iterator[str]:
             deeper = "#" if called and isinstance(block, Note) else ""
             yield f"\n{deeper}{_block(block)}"
     if left:
-        rows = [(it.id, it.severity, it.spot.where, it.title) for it in left]
+        rows = [(note.id, note.severity, note.spot.where, note.title) for note in left]
         yield from _folded(plural(len(left), "more finding"), [_rows(("rule", "severity", "where", "what"), rows)])
 
 
@@ -111,7 +111,10 @@ def _block(block: Block) -> str:
     if isinstance(block, Table):
         return _table(block)
     if isinstance(block, Facts):
-        rows = [(name, it if isinstance(it, str) else ", ".join(f"`{code}`" for code in it)) for name, it in block.rows]
+        rows = [
+            (name, value if isinstance(value, str) else ", ".join(f"`{code}`" for code in value))
+            for name, value in block.rows
+        ]
         return _rows(("", ""), rows)
     if isinstance(block, Items):
         return "".join(f"- {escaped(sentence)}\n" for sentence in block.sentences)

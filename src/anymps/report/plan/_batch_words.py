@@ -26,7 +26,7 @@ def batch_rows(plan: Plan, width: int | None = None) -> Rows:
 
     Where `width` characters are too few, the interval of the samples is left to the chart.
     """
-    rows = [_row(batches, it, len(plan.batches) > 1) for batches in plan.batches for it in batches.rows]
+    rows = [_row(batches, batch_time, len(plan.batches) > 1) for batches in plan.batches for batch_time in batches.rows]
     columns = ("batch", "a step", "80 %", "samples/s", "80 %", "speed", "bound by")
     several = len(plan.batches) > 1
     first = 1 if several else 0
@@ -50,7 +50,7 @@ def without_batches(plan: Plan) -> str:
 
 def knee(batches: Batches) -> str:
     """`On M2 8GB, batch 256 reaches 92 % of the highest rate: a larger batch gives little more.`"""
-    found, most = batches.knee, max(it.samples for it in batches.rows)
+    found, most = batches.knee, max(batch_time.samples for batch_time in batches.rows)
     last = batches.rows[-1].batch
     if found is None:
         which = "largest that fits" if last == batches.largest else "largest that was looked at"
@@ -62,10 +62,10 @@ def knee(batches: Batches) -> str:
     return f"On {batches.mac.name}, {reached}: a larger batch gives little more."
 
 
-def speed(batches: Batches, it: BatchTime) -> float:
+def speed(batches: Batches, batch_time: BatchTime) -> float:
     """How many times the samples a second of the script's own batch, or of the first one where that does not fit."""
     base = next((row for row in batches.rows if row.batch == batches.own), batches.rows[0])
-    return it.samples / base.samples
+    return batch_time.samples / base.samples
 
 
 def _wide(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> int:
@@ -73,16 +73,16 @@ def _wide(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> int:
     return sum(max(map(len, column)) + 2 for column in zip(header, *rows, strict=True)) - 2
 
 
-def _row(batches: Batches, it: BatchTime, several: bool) -> tuple[str, ...]:
-    time = it.time
-    mark = " (script's)" if it.batch == batches.own else ""
+def _row(batches: Batches, batch_time: BatchTime, several: bool) -> tuple[str, ...]:
+    time = batch_time.time
+    mark = " (script's)" if batch_time.batch == batches.own else ""
     return (
         *((batches.mac.name,) if several else ()),
-        f"{it.batch:,}{mark}",
+        f"{batch_time.batch:,}{mark}",
         duration(1e9 * time.seconds),
         duration_range(1e9 * time.low, 1e9 * time.high),
-        rate(it.samples),
-        f"{rate(it.low)} to {rate(it.high)}",
-        f"{speed(batches, it):.2f}x",
+        rate(batch_time.samples),
+        f"{rate(batch_time.low)} to {rate(batch_time.high)}",
+        f"{speed(batches, batch_time):.2f}x",
         bound_words(time.bound),
     )

@@ -42,7 +42,7 @@ class LogScale:
         low, high = min(span[0] for span in spans), max(span[1] for span in spans)
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         round_ones = (digit * 10.0**power for power in powers for digit in (1, 2, 5))
-        return cls(low, high, tuple(it for it in round_ones if low <= it <= high))
+        return cls(low, high, tuple(number for number in round_ones if low <= number <= high))
 
     def at(self, value: float) -> float:
         """Where a value lies: 0 at the left end, 1 at the right one."""
@@ -162,13 +162,20 @@ def mac_chart(plan: Plan, width: int, glyphs: Glyphs) -> list[str]:
 
 def time_chart(plan: Plan, width: int, glyphs: Glyphs) -> list[str]:
     """A step on each Mac with a predicted time, and its interval, on one logarithmic scale."""
-    rows = [(it.mac.name, it.time.low, it.time.seconds, it.time.high) for it in plan.times if it.time is not None]
+    rows = [
+        (mac_time.mac.name, mac_time.time.low, mac_time.time.seconds, mac_time.time.high)
+        for mac_time in plan.times
+        if mac_time.time is not None
+    ]
     return _intervals(rows, width, glyphs, lambda seconds: duration_short(1e9 * seconds))
 
 
 def batch_chart(batches: Batches, width: int, glyphs: Glyphs) -> list[str]:
     """Samples a second by batch, each with its interval, on one logarithmic scale."""
-    rows = [(f"batch {it.batch:,}", it.low, it.samples, it.high) for it in batches.rows]
+    rows = [
+        (f"batch {batch_time.batch:,}", batch_time.low, batch_time.samples, batch_time.high)
+        for batch_time in batches.rows
+    ]
     return _intervals(rows, width, glyphs, lambda number: f"{number:,g}/s")
 
 

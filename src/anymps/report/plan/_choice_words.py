@@ -30,7 +30,7 @@ def choice_rows(plan: Plan, width: int | None = None) -> Rows:
     """
     batch = f"batch {plan.base.batch:,}" if plan.base.batch else "as written"
     columns = ("Mac", batch, "largest", "a step", "80 %", "samples/s", "bound by", "speed", "80 %")
-    rows = [_row(it) for it in plan.choices]
+    rows = [_row(choice) for choice in plan.choices]
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
     short = width is not None and _wide(columns, rows, kept) > width
     if short:
@@ -74,19 +74,19 @@ def largest_batch(number: int | None, larger_unknown: bool) -> str:
     return f"{number:,}{'+' if larger_unknown else ''}" if number else "none"
 
 
-def said(it: Choice) -> str:
+def said(choice: Choice) -> str:
     """A Mac above its bar, in few characters: `M5 16GB: tight, batch up to 8, 48/s`."""
-    largest = largest_batch(it.largest_batch, it.larger_unknown)
-    parts = [it.verdict.value]
-    if it.largest_batch:
+    largest = largest_batch(choice.largest_batch, choice.larger_unknown)
+    parts = [choice.verdict.value]
+    if choice.largest_batch:
         parts.append(f"batch up to {largest}")
-    if it.speed is not None and not it.own:
-        parts.append(times(it.speed.value))
-    elif it.samples is not None:
-        parts.append(f"{rate(it.samples)}/s")
-    elif it.time is not None:
-        parts.append(f"{duration(1e9 * it.time.seconds)} a step")
-    return f"{_name(it)}: {', '.join(parts)}"
+    if choice.speed is not None and not choice.own:
+        parts.append(times(choice.speed.value))
+    elif choice.samples is not None:
+        parts.append(f"{rate(choice.samples)}/s")
+    elif choice.time is not None:
+        parts.append(f"{duration(1e9 * choice.time.seconds)} a step")
+    return f"{_name(choice)}: {', '.join(parts)}"
 
 
 def more(plan: Plan) -> str:
@@ -102,7 +102,7 @@ def more(plan: Plan) -> str:
 
 def remark(plan: Plan) -> str:
     """What stands beside the title."""
-    compared = any(it.speed is not None for it in plan.choices)
+    compared = any(choice.speed is not None for choice in plan.choices)
     return f"speed against {plan.own.choice.mac.name}; predicted" if plan.own and compared else "times are predicted"
 
 
@@ -111,26 +111,26 @@ def times(number: float) -> str:
     return "1.0x" if 0.95 <= number < 1.05 else f"{rate(number)}x"
 
 
-def _name(it: Choice) -> str:
-    return f"{it.mac.name} (yours)" if it.own else it.mac.name
+def _name(choice: Choice) -> str:
+    return f"{choice.mac.name} (yours)" if choice.own else choice.mac.name
 
 
-def _row(it: Choice) -> tuple[str, ...]:
-    largest = largest_batch(it.largest_batch, it.larger_unknown)
-    time, name = it.time, _name(it)
+def _row(choice: Choice) -> tuple[str, ...]:
+    largest = largest_batch(choice.largest_batch, choice.larger_unknown)
+    time, name = choice.time, _name(choice)
     if time is None:
-        return name, it.verdict.value, largest, "", "", "", "", "", ""
+        return name, choice.verdict.value, largest, "", "", "", "", "", ""
     speed = ("", "")
-    if it.speed is not None:
-        low, high = rate(it.speed.low), rate(it.speed.high)
-        speed = ("1x", "") if it.own else (times(it.speed.value), f"{low} to {high}x")
+    if choice.speed is not None:
+        low, high = rate(choice.speed.low), rate(choice.speed.high)
+        speed = ("1x", "") if choice.own else (times(choice.speed.value), f"{low} to {high}x")
     return (
         name,
-        it.verdict.value,
+        choice.verdict.value,
         largest,
         duration(1e9 * time.seconds),
         duration_range(1e9 * time.low, 1e9 * time.high),
-        rate(it.samples),
+        rate(choice.samples),
         bound_words(time.bound),
         *speed,
     )
@@ -145,7 +145,7 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
         yield _interval(plan) if intervals else ""
         yield _HOST
         yield from words.about_times(plan)
-    if any(it.verdict.value == "tight" for it in plan.choices):
+    if any(choice.verdict.value == "tight" for choice in plan.choices):
         yield _TIGHT
     yield words.larger_unknown(plan)
 
@@ -165,7 +165,7 @@ def _own(plan: Plan) -> str:
 
 def _interval(plan: Plan) -> str:
     """`80 % intervals: 0.51 to 2.03 times the step.`: the widest of the Macs."""
-    walked = [it.time for it in plan.choices if it.time is not None]
+    walked = [choice.time for choice in plan.choices if choice.time is not None]
     low = min((time.low / time.seconds for time in walked), default=1.0)
     high = max((time.high / time.seconds for time in walked), default=1.0)
     return f"80 % intervals of the steps: {low:.2f} to {high:.2f} times that." if walked else ""

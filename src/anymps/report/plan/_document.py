@@ -151,7 +151,7 @@ def _times(plan: Plan) -> Iterator[Section]:
 def _batches(plan: Plan) -> Iterator[Section]:
     """Batch against samples a second, by Mac."""
     blocks: list[Block] = [Prose((why,))] if (why := batch_words.without_batches(plan)) else []
-    drawings = {it["name"]: it["drawing"] for it in batch_drawings(plan)}
+    drawings = {drawn["name"]: drawn["drawing"] for drawn in batch_drawings(plan)}
     for batches in plan.batches:
         if (name := batches.mac.name) in drawings:
             chart = partial(batch_chart, batches)

@@ -64,17 +64,17 @@ def choice_drawing(plan: Plan) -> dict[str, Any] | None:
     is not known.
     """
     rows: list[dict[str, Any]] = []
-    values = [_pace(it) for it in plan.choices]
+    values = [_pace(choice) for choice in plan.choices]
     widest = max((high for _, _, high in filter(None, values)), default=0.0)
     if not widest:
         return None
-    for place, (it, value) in enumerate(zip(plan.choices, values, strict=True)):
+    for place, (choice, value) in enumerate(zip(plan.choices, values, strict=True)):
         low, at, high = (round_(100 * part / widest) for part in value or (0.0, 0.0, 0.0))
         rows.append(
             {
                 "top": _FIRST_ROW + _ROW * place,
-                "name": choice_words.said(it),
-                "verdict": it.verdict.value,
+                "name": choice_words.said(choice),
+                "verdict": choice.verdict.value,
                 "timed": value is not None,
                 "low": low,
                 "width": round_(high - low),
@@ -82,7 +82,7 @@ def choice_drawing(plan: Plan) -> dict[str, Any] | None:
             }
         )
     own = plan.own.choice.mac.name if plan.own is not None and plan.own.step is not None else ""
-    what = "Samples a second" if any(it.samples is not None for it in plan.choices) else "Steps a second"
+    what = "Samples a second" if any(choice.samples is not None for choice in plan.choices) else "Steps a second"
     what = f"Speed against {own}" if own else what
     unit = "x" if own else "/s"
     said = "; ".join(row["name"] for row in rows)
@@ -91,30 +91,30 @@ def choice_drawing(plan: Plan) -> dict[str, Any] | None:
         "what": what,
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
-        "ticks": [{"at": round_(100 * it / widest), "name": f"{it:,g}{unit}"} for it in _ticks(widest)],
+        "ticks": [{"at": round_(100 * tick / widest), "name": f"{tick:,g}{unit}"} for tick in _ticks(widest)],
     }
 
 
-def _pace(it: Choice) -> tuple[float, float, float] | None:
+def _pace(choice: Choice) -> tuple[float, float, float] | None:
     """Its speed against one's own, else samples or steps a second, with the ends of the interval."""
-    if it.time is None:
+    if choice.time is None:
         return None
-    if it.speed is not None:
-        return it.speed.low, it.speed.value, it.speed.high
-    at = it.samples if it.samples is not None else 1 / it.time.seconds
-    return at * it.time.seconds / it.time.high, at, at * it.time.seconds / it.time.low
+    if choice.speed is not None:
+        return choice.speed.low, choice.speed.value, choice.speed.high
+    at = choice.samples if choice.samples is not None else 1 / choice.time.seconds
+    return at * choice.time.seconds / choice.time.high, at, at * choice.time.seconds / choice.time.low
 
 
 def _ticks(widest: float) -> list[float]:
     """Round values on a scale from nothing, so far apart that their names have room."""
     power = 10.0 ** math.floor(math.log10(widest))
-    step = next(it * power for it in (0.2, 0.5, 1, 2, 5) if 100 * it * power / widest >= _TICK)
+    step = next(digit * power for digit in (0.2, 0.5, 1, 2, 5) if 100 * digit * power / widest >= _TICK)
     return [step * number for number in range(1, int(0.96 * widest / step) + 1)]
 
 
 def times_drawing(plan: Plan) -> dict[str, Any] | None:
     """A step on each Mac with its interval, on one logarithmic scale; None where no time is predicted."""
-    timed = [(it.mac.name, it.time) for it in plan.times if it.time is not None]
+    timed = [(mac_time.mac.name, mac_time.time) for mac_time in plan.times if mac_time.time is not None]
     rows = [
         (
             f"{name}: {duration(1e9 * time.seconds)} ({duration_range(1e9 * time.low, 1e9 * time.high)})",
@@ -133,8 +133,8 @@ def batch_drawings(plan: Plan) -> list[dict[str, Any]]:
     drawings = []
     for batches in plan.batches:
         rows = [
-            (f"batch {it.batch:,}: {rate(it.samples)} samples a second", it.low, it.samples, it.high)
-            for it in batches.rows
+            (f"batch {row.batch:,}: {rate(row.samples)} samples a second", row.low, row.samples, row.high)
+            for row in batches.rows
         ]
         what = "Predicted samples a second by batch size, and their 80 % interval"
         drawing = _intervals(rows, f"Samples a second on {batches.mac.name}", what, lambda number: f"{number:,g}/s")
@@ -155,7 +155,7 @@ def _intervals(
         low, at, high = (round_(100 * scale.at(value)) for value in three)
         rows.append({"top": _FIRST_ROW + _ROW * place, "name": said, "low": low, "width": round_(high - low), "at": at})
     kept: list[tuple[float, str]] = []
-    for at, name in ((round_(100 * scale.at(it)), said_as(it)) for it in scale.ticks):
+    for at, name in ((round_(100 * scale.at(tick)), said_as(tick)) for tick in scale.ticks):
         if 4 <= at <= 96 and (not kept or at - kept[-1][0] >= _TICK):
             kept.append((at, name))
     return {

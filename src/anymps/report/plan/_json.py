@@ -50,11 +50,11 @@ def plan_json(plan: Plan) -> str:
             for sample in story.samples(_POINTS)
         ],
         "against": plan.own.choice.mac.name if plan.own is not None else None,
-        "which_mac": [_choice(it) for it in plan.choices],
+        "which_mac": [_choice(choice) for choice in plan.choices],
         "macs": [_mac(row) for row in plan.rows],
         "largest_batch_unknown": {"why": plan.no_larger.value, "problem": plan.problem} if plan.no_larger else None,
-        "times": [_time(it) for it in plan.times],
-        "batches": [_batches(it) for it in plan.batches],
+        "times": [_time(mac_time) for mac_time in plan.times],
+        "batches": [_batches(batches) for batches in plan.batches],
         "what_if": [_change(change) for change in plan.changes],
         "first_fixes": [_fix(fix) for fix in plan.fixes],
         "dropped": {"written": list(plan.base.dropped.written), "removed": list(plan.base.dropped.removed)},
@@ -101,20 +101,20 @@ def _seconds(time: WalkedStep | None) -> dict[str, float | None]:
     }
 
 
-def _choice(it: Choice) -> dict[str, Any]:
-    time = it.time
+def _choice(choice: Choice) -> dict[str, Any]:
+    time = choice.time
     return {
-        "mac": it.mac.name,
-        "gpu_cores": it.mac.gpu_cores,
-        "verdict": it.verdict.value,
-        "largest_batch": it.largest_batch,
-        "larger_unknown": it.larger_unknown,
+        "mac": choice.mac.name,
+        "gpu_cores": choice.mac.gpu_cores,
+        "verdict": choice.verdict.value,
+        "largest_batch": choice.largest_batch,
+        "larger_unknown": choice.larger_unknown,
         **_seconds(time),
-        "samples_per_second": it.samples,
+        "samples_per_second": choice.samples,
         "bound": time.bound if time else None,
-        "speed": it.speed.value if it.speed else None,
-        "speed_low": it.speed.low if it.speed else None,
-        "speed_high": it.speed.high if it.speed else None,
+        "speed": choice.speed.value if choice.speed else None,
+        "speed_low": choice.speed.low if choice.speed else None,
+        "speed_high": choice.speed.high if choice.speed else None,
     }
 
 
@@ -138,31 +138,31 @@ def _mac(row: Row) -> dict[str, Any]:
     }
 
 
-def _time(it: MacTime) -> dict[str, Any]:
-    time = it.time
+def _time(mac_time: MacTime) -> dict[str, Any]:
+    time = mac_time.time
     return {
-        "mac": it.mac.name,
-        "chip": it.mac.chip,
-        "gpu_cores": it.mac.gpu_cores,
-        "verdict": it.verdict.value,
+        "mac": mac_time.mac.name,
+        "chip": mac_time.mac.chip,
+        "gpu_cores": mac_time.mac.gpu_cores,
+        "verdict": mac_time.verdict.value,
         **_seconds(time),
         "device_seconds": time.device if time else None,
         "host_seconds": time.host if time else None,
         "wait_seconds": time.all_waits if time else None,
         "bound": time.bound if time else None,
         "shares": [{"what": what, "seconds": seconds} for what, seconds in time.shares] if time else [],
-        "samples_per_second": it.samples,
-        "tokens_per_second": it.tokens,
+        "samples_per_second": mac_time.samples,
+        "tokens_per_second": mac_time.tokens,
         "left_out": [{"reason": reason, "calls": calls} for reason, calls in time.left_out] if time else [],
     }
 
 
-def _batches(it: Batches) -> dict[str, Any]:
+def _batches(batches: Batches) -> dict[str, Any]:
     return {
-        "mac": it.mac.name,
-        "own": it.own,
-        "largest": it.largest,
-        "knee": it.knee.batch if it.knee is not None else None,
+        "mac": batches.mac.name,
+        "own": batches.own,
+        "largest": batches.largest,
+        "knee": batches.knee.batch if batches.knee is not None else None,
         "sizes": [
             {
                 "batch": row.batch,
@@ -172,7 +172,7 @@ def _batches(it: Batches) -> dict[str, Any]:
                 "samples_per_second_high": row.high,
                 "bound": row.time.bound,
             }
-            for row in it.rows
+            for row in batches.rows
         ],
     }
 

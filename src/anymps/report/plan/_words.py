@@ -160,7 +160,11 @@ def moment(step: int, phase: Phase) -> str:
 
 def categories(peak: Moment) -> tuple[tuple[str, int], ...]:
     """What fills the memory at the peak, in bytes, largest first."""
-    return tuple(sorted(((kind.value, size) for kind, size in peak.by_category.items() if size), key=lambda it: -it[1]))
+    return tuple(
+        sorted(
+            ((kind.value, size) for kind, size in peak.by_category.items() if size), key=lambda category: -category[1]
+        )
+    )
 
 
 def module_rows(peak: Moment) -> Rows:
@@ -223,24 +227,23 @@ def mac_rows(plan: Plan) -> Rows:
 
 def time_rows(plan: Plan) -> Rows:
     """How long a step would take on each Mac."""
-    times = [it.time for it in plan.times]
+    times = [mac_time.time for mac_time in plan.times]
     slowest = next((time.seconds for time in times if time is not None), 0.0)
     rows = []
-    for it in plan.times:
-        if it.time is None:
-            rows.append(
-                (it.mac.name, "", "", "", "", "", _NO_TIME.get(it.verdict.value, "unknown: its clock is not public"))
-            )
+    for mac_time in plan.times:
+        if mac_time.time is None:
+            why = _NO_TIME.get(mac_time.verdict.value, "unknown: its clock is not public")
+            rows.append((mac_time.mac.name, "", "", "", "", "", why))
             continue
-        time = it.time
+        time = mac_time.time
         rows.append(
             (
-                it.mac.name,
+                mac_time.mac.name,
                 duration(1e9 * time.seconds),
                 duration_range(1e9 * time.low, 1e9 * time.high),
                 f"{slowest / time.seconds:.1f}x" if len(times) > 1 else "",
-                rate(it.samples),
-                rate(it.tokens),
+                rate(mac_time.samples),
+                rate(mac_time.tokens),
                 bound_words(time.bound),
             )
         )
@@ -257,10 +260,14 @@ def time_rows(plan: Plan) -> Rows:
 
 def about_times(plan: Plan) -> tuple[str, ...]:
     """Of which release of torch the times are, where it is another one, and which Macs were calibrated."""
-    told = dict.fromkeys(_calibration(it.mac.name, it.time.calibration) for it in plan.times if it.time is not None)
+    told = dict.fromkeys(
+        _calibration(mac_time.mac.name, mac_time.time.calibration)
+        for mac_time in plan.times
+        if mac_time.time is not None
+    )
     if not plan.times_of:
         return tuple(filter(None, told))
-    of, made_by = (text.clean(it).partition("+")[0] for it in (plan.times_of, plan.torch))
+    of, made_by = (text.clean(version).partition("+")[0] for version in (plan.times_of, plan.torch))
     release = f"These are the times of torch {of}, for the calls that torch {made_by} makes here."
     return release, *filter(None, told)
 

@@ -146,12 +146,12 @@ def _first(findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Secti
     serious.sort(key=lambda pair: (pair[0].severity, -pair[0].cost_per_step_ns[1]))
     changes = tuple(
         Change(
-            (Prose((it.what,)), Prose((it.fix,), lead="Fix:", look="fix")),
-            link=Link(it.spot.where, it.anchor),
-            severity=it.severity,
+            (Prose((its_note.what,)), Prose((its_note.fix,), lead="Fix:", look="fix")),
+            link=Link(its_note.spot.where, its_note.anchor),
+            severity=its_note.severity,
             aside=cost(finding),
         )
-        for finding, it in serious[:_FIRST]
+        for finding, its_note in serious[:_FIRST]
     )
     if changes:
         yield Section("first", "What to fix first", (Changes(changes),), "Fix first", forms=Form.PAGE)
@@ -189,7 +189,7 @@ def _findings(notes: Sequence[Note]) -> Section:
     """All findings, as far as a page goes."""
     blocks: list[Block] = [*notes[:_MOST_FINDINGS]]
     if left := notes[_MOST_FINDINGS:]:
-        blocks += [replace(it, forms=Form.TEXT) for it in left]
+        blocks += [replace(further, forms=Form.TEXT) for further in left]
         blocks.append(Prose((f"{len(left)} more findings are in the JSON report.",), look="quiet", forms=Form.PAGE))
     if not notes:
         blocks.append(Prose(("None.",), forms=Form.PAGE))
@@ -214,7 +214,9 @@ def _operators(uses: Sequence[OperatorUse]) -> Iterator[Section]:
         (Column("operator", "path"), Column("runs as"), *numbers, *less),
         tuple(_operator(use) for use in uses[:_MOST_OPERATORS]),
         caption="All calls of the run, by operator",
-        rest=f"{text.plural(len(left), 'more operator')} with {sum(it.count for it in left):,} calls." if left else "",
+        rest=f"{text.plural(len(left), 'more operator')} with {sum(use.count for use in left):,} calls."
+        if left
+        else "",
         sorted_by="calls",
     )
     yield Section("operators", "Operators", (table,), forms=Form.PAGE)

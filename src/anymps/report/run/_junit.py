@@ -33,7 +33,8 @@ class JunitRenderer:
     def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
         """The whole document."""
         directory = fact(recording, "directory")
-        cases = [_case(it, expected(recording, it), directory) for it in findings] or [_nothing_found(recording)]
+        cases = [_case(finding, expected(recording, finding), directory) for finding in findings]
+        cases = cases or [_nothing_found(recording)]
         counts = {
             "tests": str(len(cases)),
             "failures": str(sum(case.find("failure") is not None for case in cases)),

@@ -42,8 +42,8 @@ def lines_section(recording: Recording) -> Section:
 
 
 def _on_page(lines: Sequence[Line], directory: str) -> Iterator[Block]:
-    kept = sorted(_kept(lines, _MOST_ON_PAGE), key=lambda it: (it.file, it.line))
-    for number, (file, group) in enumerate(groupby(kept, key=lambda it: it.file), 1):
+    kept = sorted(_kept(lines, _MOST_ON_PAGE), key=lambda line: (line.file, line.line))
+    for number, (file, group) in enumerate(groupby(kept, key=lambda line: line.file), 1):
         of_file = list(group)
         # An empty column pushes the source off a phone.
         counts = [name for name in _SUMMED if any(_count(line, name) for line in of_file)]
@@ -84,7 +84,7 @@ def _in_terminal(lines: Sequence[Line], directory: str) -> Iterator[Block]:
 def _kept(lines: Sequence[Line], most: int) -> list[Line]:
     """Those that tell most."""
     known = [line for line in lines if line.file]
-    return sorted(known, key=lambda it: (it.refused, it.on_cpu, it.waits, it.on_mps), reverse=True)[:most]
+    return sorted(known, key=lambda line: (line.refused, line.on_cpu, line.waits, line.on_mps), reverse=True)[:most]
 
 
 def _count(line: Line, name: str) -> int:

@@ -134,7 +134,7 @@ def _fix(finding: Finding, root: str) -> dict[str, Any] | None:
     last = change.column + len(rows[0]) if len(rows) == 1 else 1 + len(rows[-1])
     region = {"startLine": change.line, "startColumn": change.column}
     region |= {"endLine": change.line + len(rows) - 1} if len(rows) > 1 else {}
-    site = next((it for it in finding.edit.sites if it.file == change.file), finding.site)
+    site = next((place for place in finding.edit.sites if place.file == change.file), finding.site)
     return {
         "description": {"text": _plain(finding.fix)},
         "artifactChanges": [

@@ -74,8 +74,10 @@ def _about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:
     """The findings that say of waits in no training step's routine that they need not be."""
     moves = _moves(place)
     at = (place.site.file, place.site.line)
-    told = (it for it in findings if (rule_of(it).about_copies if moves else rule_of(it).about_loops))
-    return [it.id for it in told if at in [(site.file, site.line) for site in _lines(it)]]
+    told = (
+        finding for finding in findings if (rule_of(finding).about_copies if moves else rule_of(finding).about_loops)
+    )
+    return [finding.id for finding in told if at in [(site.file, site.line) for site in _lines(finding)]]
 
 
 def _moves(place: WaitPlace) -> bool:
@@ -123,7 +125,7 @@ def _hurting(place: WaitPlace, directory: str, on_mac: Mapping[tuple[str, int], 
         # A wait that the typical step does not have is in none of its times.
         times = [text.duration(1e9 * on_mac.get((place.site.file, place.site.line), 0.0))]
     else:
-        times = [text.duration(it) if queue.measured else "?" for it in (queue.host_ns, queue.work_ns)]
+        times = [text.duration(time) if queue.measured else "?" for time in (queue.host_ns, queue.work_ns)]
     return (
         text.place(place.site, directory),
         _kinds(place),
