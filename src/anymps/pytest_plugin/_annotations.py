@@ -24,17 +24,21 @@ def workflow_commands(
     `new` are lines that the baseline does not have, errors too. `lines` has the manifest's line of each test that it
     lists. The form is that of GitHub's documentation, "Workflow commands for GitHub Actions".
     """
-    for it in (*groups.missing, *groups.refused):
-        if it.unexpected and it.site.known and it.refusal is not None:
-            title = "No MPS kernel" if it.what == it.refusal.operator else f"{it.what} on MPS"
-            message = it.what if it.what == it.refusal.operator else it.refusal.message
-            yield _command("error", it.site, title, f"{_with_fix(message, it)}{_tests(it.tests)}")
-    for it in groups.waits:
-        if it.unexpected and it.site.known:
-            yield _command("error", it.site, "Waits for the GPU", f"{it.what}, {times(it.count)}{_tests(it.tests)}")
-    for it in groups.fallbacks:
-        if it.site.known:
-            yield _command("warning", it.site, "Runs on the CPU", _with_fix(f"{it.what}, {times(it.count)}", it))
+    for group in (*groups.missing, *groups.refused):
+        if group.unexpected and group.site.known and group.refusal is not None:
+            title = "No MPS kernel" if group.what == group.refusal.operator else f"{group.what} on MPS"
+            message = group.what if group.what == group.refusal.operator else group.refusal.message
+            yield _command("error", group.site, title, f"{_with_fix(message, group)}{_tests(group.tests)}")
+    for group in groups.waits:
+        if group.unexpected and group.site.known:
+            yield _command(
+                "error", group.site, "Waits for the GPU", f"{group.what}, {times(group.count)}{_tests(group.tests)}"
+            )
+    for group in groups.fallbacks:
+        if group.site.known:
+            yield _command(
+                "warning", group.site, "Runs on the CPU", _with_fix(f"{group.what}, {times(group.count)}", group)
+            )
     for line in new:
         title = "Runs on the CPU" if line.fallback else "Waits for the GPU"
         message = f"{line.what}, {times(line.count)}, not in the baseline{_tests(line.tests)}"
@@ -50,8 +54,8 @@ def _command(level: str, site: Site, title: str, message: str) -> str:
     return f"::{level} {place},title={_property(title)}::{_data(message)}"
 
 
-def _with_fix(message: str, it: Group) -> str:
-    fix = it.fix()
+def _with_fix(message: str, group: Group) -> str:
+    fix = group.fix()
     return f"{message}\n{fix}" if fix else message
 
 

@@ -67,26 +67,26 @@ class Baseline:
         found: dict[tuple[Known, int], New] = {}
         facts = list(all_facts)
         files = files_of_tests(facts, root)
-        for it in facts:
-            for what, site, count, fallback in _happened(it):
+        for test in facts:
+            for what, site, count, fallback in _happened(test):
                 if not site.known or (not fallback and is_own_reading(site, files)):
                     continue
                 name = known_as(what, site, root)
                 if name not in self.known:
                     new = found.setdefault((name, site.line), New(what, site, fallback))
                     new.count += count
-                    new.tests.add(it.test)
+                    new.tests.add(test.test)
         return [found[key] for key in sorted(found, key=lambda key: (key[0].file, key[1], key[0].what))]
 
     def update(self, new: Iterable[New], root: str) -> tuple[int, int]:
         """Write the file with these lines, and without those that are gone; how many of each. Raises OSError."""
-        added = {known_as(it.what, it.site, root) for it in new}
+        added = {known_as(line.what, line.site, root) for line in new}
         gone = {name for name in self.known if _is_gone(name, root)}
         if not added and not gone and self.path.exists():
             return 0, 0
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else _HEADER
         kept = [line for line in text.splitlines() if _parse(line) not in gone]
-        names = map(str, sorted(added, key=lambda it: (it.file, it.what, it.source, it.function)))
+        names = map(str, sorted(added, key=lambda known: (known.file, known.what, known.source, known.function)))
         replace_text(self.path, "".join(f"{line}\n" for line in [*kept, *names]))
         return len(added), len(gone)
 

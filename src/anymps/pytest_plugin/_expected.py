@@ -17,11 +17,11 @@ def suite_facts(all_facts: Iterable[Facts], manifest: Manifest | None, name: str
     facts = list(all_facts)
     tests: dict[tuple[str, int], dict[str, Facts]] = {}
     news: set[tuple[str, int]] = set()
-    for it in facts:
-        for refusal in it.refusals:
+    for test in facts:
+        for refusal in test.refusals:
             place = (refusal.site.file, refusal.site.line)
-            if it.test and (it.expected or not it.failed):
-                tests.setdefault(place, {})[it.test] = it
+            if test.test and (test.expected or not test.failed):
+                tests.setdefault(place, {})[test.test] = test
             else:
                 news.add(place)
     rows = [
@@ -30,9 +30,9 @@ def suite_facts(all_facts: Iterable[Facts], manifest: Manifest | None, name: str
         if place not in news
     ]
     return {
-        "tests": sum(it.ending not in ("", "skipped") for it in facts),
-        "failed": sum(it.failed and not it.expected for it in facts),
-        "excused": sum(it.expected for it in facts),
+        "tests": sum(test.ending not in ("", "skipped") for test in facts),
+        "failed": sum(test.failed and not test.expected for test in facts),
+        "excused": sum(test.expected for test in facts),
         "manifest": name,
         "expected": rows,
     }
@@ -40,7 +40,7 @@ def suite_facts(all_facts: Iterable[Facts], manifest: Manifest | None, name: str
 
 def _why(tests: list[Facts], manifest: Manifest | None, name: str) -> str:
     """`expected by m.txt:3 (test_it.py::test_eig and 2 more tests)`: what fails comes before what was caught."""
-    first = min(tests, key=lambda it: (not it.expected, it.marked, it.ending != "xfailed", it.test))
+    first = min(tests, key=lambda test: (not test.expected, test.marked, test.ending != "xfailed", test.test))
     names = first.test + (f" and {plural(len(tests) - 1, 'more test')}" if len(tests) > 1 else "")
     if first.expected and first.marked:
         return f"expected by the mark mps_fails ({names})"

@@ -64,8 +64,16 @@ class Facts:
                 [name, int(fate), _site(site), count] for (name, fate, site), count in self.fallbacks.items()
             ],
             "refusals": [
-                [it.kind.value, it.error, it.message, it.operator, _site(it.site), _site(it.origin), _plain(it.detail)]
-                for it in self.refusals
+                [
+                    refusal.kind.value,
+                    refusal.error,
+                    refusal.message,
+                    refusal.operator,
+                    _site(refusal.site),
+                    _site(refusal.origin),
+                    _plain(refusal.detail),
+                ]
+                for refusal in self.refusals
             ],
         }
         return {name: value for name, value in parts.items() if value or name == "test"}
@@ -126,7 +134,9 @@ def unmarked_fallbacks(section: Section, marked: Sequence[str]) -> Counter[tuple
 
 def files_of_tests(all_facts: Iterable[Facts], root: str) -> frozenset[str]:
     """The test modules among which `is_own_reading` looks. A doctest lies in the library's own file."""
-    return frozenset(os.path.join(root, it.test.partition("::")[0]) for it in all_facts if it.test and not it.doctest)
+    return frozenset(
+        os.path.join(root, facts.test.partition("::")[0]) for facts in all_facts if facts.test and not facts.doctest
+    )
 
 
 def is_own_reading(site: Site, files: frozenset[str]) -> bool:

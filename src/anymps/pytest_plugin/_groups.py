@@ -104,10 +104,10 @@ def group(all_facts: Iterable[Facts], root: str) -> Groups:
             if wait is not Wait.FALLBACK and facts.test and not is_own_reading(site, files):
                 waits.setdefault((facts.test, wait, site.file, site.line), Group(wait.label, site)).add(facts, count)
     many: dict[object, Group] = {}
-    for it in waits.values():
-        if it.count >= MANY_WAITS:
-            place = (it.what, it.site.file, it.site.line)
-            many.setdefault(place, Group(it.what, it.site)).join(it)
+    for entry in waits.values():
+        if entry.count >= MANY_WAITS:
+            place = (entry.what, entry.site.file, entry.site.line)
+            many.setdefault(place, Group(entry.what, entry.site)).join(entry)
     return Groups(
         _sorted(missing.values()),
         _sorted(refused.values()),
@@ -118,4 +118,6 @@ def group(all_facts: Iterable[Facts], root: str) -> Groups:
 
 
 def _sorted(groups: Iterable[Group]) -> list[Group]:
-    return sorted(groups, key=lambda it: (not it.unexpected, -it.count, it.what, it.site.file, it.site.line))
+    return sorted(
+        groups, key=lambda entry: (not entry.unexpected, -entry.count, entry.what, entry.site.file, entry.site.line)
+    )

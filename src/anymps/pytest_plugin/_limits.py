@@ -26,7 +26,7 @@ def exceeded_waits(section: Section, limit: int, root: str) -> str:
     lines: Counter[tuple[str, Site]] = Counter()
     for (_, wait, site), count in waits.items():
         lines[wait.label, site] += count
-    largest = sorted(lines.items(), key=lambda it: (-it[1], it[0][1].file, it[0][1].line))
+    largest = sorted(lines.items(), key=lambda line: (-line[1], line[0][1].file, line[0][1].line))
     shown = (f"  {count:>6,} x {wait:<16} {place(site, root)}" for (wait, site), count in largest)
     return _text(f"The host waited {times(waits.total())} for the GPU, out of a limit of {limit:,}:", shown)
 
@@ -37,8 +37,9 @@ def exceeded_memory(added: int, limit: int, allocations: Sequence[Allocation], r
         return ""
     head = f"The test took {size(added)} of the device's memory, out of a limit of {size(limit)}. The largest results:"
     shown = (
-        f"  {size(it.size):>10}  {it.count:,} x {it.tensor} of {it.operator}  {place(it.site, root)}"
-        for it in allocations
+        f"  {size(result.size):>10}  {result.count:,} x {result.tensor} of {result.operator}"
+        f"  {place(result.site, root)}"
+        for result in allocations
     )
     return _text(head, shown)
 

@@ -76,7 +76,11 @@ def _fails(item: pytest.Item) -> Fails | None:
     kinds, match = mark.kwargs.get("raises"), mark.kwargs.get("match")
     types = kinds if isinstance(kinds, tuple) else (kinds,)
     good = not mark.args and set(mark.kwargs) <= {"raises", "match"} and isinstance(match, (str, type(None)))
-    if not good or not types or not all(isinstance(it, type) and issubclass(it, BaseException) for it in types):
+    if (
+        not good
+        or not types
+        or not all(isinstance(type_, type) and issubclass(type_, BaseException) for type_ in types)
+    ):
         raise _wrong(item, mark, "takes an exception class: mps_fails(raises=NotImplementedError, match=None)")
     try:
         re.compile(match or "")

@@ -62,17 +62,17 @@ OPTIONS = (
 def add_options(parser: pytest.Parser) -> None:
     """Declare them. On the command line the default is None: only then does the configuration file speak."""
     group = parser.getgroup("mps", "mps device (anymps)")
-    for it in OPTIONS:
-        words: dict[str, Any] = {"dest": it.name, "default": None, "help": it.help}
-        if it.kind == "flag":
-            group.addoption(it.flag, action=argparse.BooleanOptionalAction, **words)
-            parser.addini(it.name, it.help, type="bool", default=None)
-        elif it.kind == "reports":
-            group.addoption(it.flag, action="append", metavar=it.metavar, **words)
-            parser.addini(it.name, f"{it.help} (one a line)", type="linelist", default=[])
+    for option in OPTIONS:
+        words: dict[str, Any] = {"dest": option.name, "default": None, "help": option.help}
+        if option.kind == "flag":
+            group.addoption(option.flag, action=argparse.BooleanOptionalAction, **words)
+            parser.addini(option.name, option.help, type="bool", default=None)
+        elif option.kind == "reports":
+            group.addoption(option.flag, action="append", metavar=option.metavar, **words)
+            parser.addini(option.name, f"{option.help} (one a line)", type="linelist", default=[])
         else:
-            group.addoption(it.flag, metavar=it.metavar, **words)
-            parser.addini(it.name, it.help, default="")
+            group.addoption(option.flag, metavar=option.metavar, **words)
+            parser.addini(option.name, option.help, default="")
 
 
 def wanted(config: pytest.Config, options: argparse.Namespace) -> bool:
@@ -84,21 +84,21 @@ def check_unused(options: argparse.Namespace) -> None:
     """Raise UsageError for an option that has no effect without `--mps`, unless that was taken back by `--no-mps`."""
     if getattr(options, "mps", None) is False:
         return
-    for it in OPTIONS:
-        if getattr(options, it.name, None) is not None:
-            raise pytest.UsageError(f"{it.flag} needs --mps")
+    for option in OPTIONS:
+        if getattr(options, option.name, None) is not None:
+            raise pytest.UsageError(f"{option.flag} needs --mps")
 
 
 def read_settings(config: pytest.Config, options: argparse.Namespace) -> PytestSettings:
     """All of them. Raises UsageError for values that make no sense."""
     values: dict[str, Any] = {}
-    for it in OPTIONS:
-        if it.row is not None:
-            value = _READ[it.kind](config, options, it.name)
-            if it.row.words and value is not None and value not in it.row.words:
-                words = " or ".join(it.row.words)
-                raise pytest.UsageError(f"{it.flag} (ini: {it.name}) must be {words}, not {value!r}")
-            values[it.row.name] = it.row.default if value is None else value
+    for option in OPTIONS:
+        if option.row is not None:
+            value = _READ[option.kind](config, options, option.name)
+            if option.row.words and value is not None and value not in option.row.words:
+                words = " or ".join(option.row.words)
+                raise pytest.UsageError(f"{option.flag} (ini: {option.name}) must be {words}, not {value!r}")
+            values[option.row.name] = option.row.default if value is None else value
     for name in ("manifest", "baseline"):
         if values[f"update_{name}"] and values[name] is None:
             raise pytest.UsageError(f"--mps-update-{name} needs --mps-{name} FILE (ini: mps_{name})")

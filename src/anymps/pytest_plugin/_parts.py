@@ -47,7 +47,7 @@ class Parts:
         """
         lost: list[str] = []
         with ExitStack() as stack:
-            opened = {name: stack.enter_context(it) for name in self._paths if (it := self._open(name, lost))}
+            opened = {name: stack.enter_context(part) for name in self._paths if (part := self._open(name, lost))}
             join(opened.items(), self._writer)
             facts = {"script": "pytest", "arguments": sys.argv[1:], "ending": {"status": status}, "suite": suite}
             for key, value in facts.items():

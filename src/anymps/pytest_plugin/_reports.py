@@ -46,7 +46,7 @@ class Reports:
                 self._outputs.write(recording, found.findings, sys.stdout)
         except AnympsError as error:
             return [f"--mps-report: {str(error).removeprefix('anymps: ')}"], False
-        return [f"mps report ({it.form}): {it.path}" for it in self._outputs.items], True
+        return [f"mps report ({output.form}): {output.path}" for output in self._outputs.items], True
 
 
 def _output(text: str, place: Path) -> Output:

@@ -255,9 +255,9 @@ class Summary:
     def _untouched(self) -> int:
         """How many tests ran in a session in which nothing reached mps; 0 if something did."""
         facts = [*self._facts.values(), *self._outside]
-        if not runs_tests(self._config.option) or any(it.calls or it.refusals for it in facts):
+        if not runs_tests(self._config.option) or any(test.calls or test.refusals for test in facts):
             return 0
-        return sum(it.ending not in ("", "skipped") for it in facts)
+        return sum(test.ending not in ("", "skipped") for test in facts)
 
     def _unused(self) -> Iterator[str]:
         """A gate that nothing came through has shown nothing."""
@@ -272,10 +272,10 @@ class Summary:
         if self._new:
             assert self._baseline is not None
             yield f"Not in the baseline {self._relative(self._baseline.path)}:"
-            for it in self._new:
-                how = f"{it.what} ran on the CPU" if it.fallback else f"waits for the GPU ({it.what})"
-                yield f"  {how}, {times(it.count)}  {place(it.site, self._root)}"
-                yield f"      in {_names(it.tests)}"
+            for line in self._new:
+                how = f"{line.what} ran on the CPU" if line.fallback else f"waits for the GPU ({line.what})"
+                yield f"  {how}, {times(line.count)}  {place(line.site, self._root)}"
+                yield f"      in {_names(line.tests)}"
             yield "If that is intended, pass --mps-update-baseline."
 
     def _judgements(self) -> list[tuple[str, str]]:
@@ -308,7 +308,7 @@ class Summary:
         refusals = [*groups.missing, *groups.refused]
         if groups.caught and refusals:
             yield f"{groups.caught:,} more in tests that did not fail."
-        left = sum(it.expected for it in refusals) if not self._lists_all() else 0
+        left = sum(entry.expected for entry in refusals) if not self._lists_all() else 0
         if left:
             yield f"Left out: {plural(left, 'line')} of tests that fail as expected (-v shows {_them(left)})."
 
@@ -316,7 +316,7 @@ class Summary:
         if self._state.kernels == "real":
             from anymps.report import RealShare
 
-            calls, real = sum(it.calls for it in facts), sum(it.real for it in facts)
+            calls, real = sum(test.calls for test in facts), sum(test.real for test in facts)
             yield RealShare({"": real}, calls).in_short
 
     def _lists_all(self) -> bool:
@@ -324,7 +324,7 @@ class Summary:
 
     def _listed(self, groups: list[Group]) -> list[Group]:
         """What nobody expected yet; everything while the manifest is written, or with `-v`."""
-        return groups if self._lists_all() else [it for it in groups if not it.expected]
+        return groups if self._lists_all() else [entry for entry in groups if not entry.expected]
 
     def _block(self, title: str, groups: list[Group], *, with_fix: bool = True) -> Iterator[str]:
         """Lines of one kind; what is said of several lines alike is said once."""
@@ -333,19 +333,20 @@ class Summary:
         yield title
         shown = groups if self._config.get_verbosity() > 0 else groups[:_SHOWN]
         heads: dict[tuple[str, str], list[Group]] = {}
-        for it in shown:
-            heads.setdefault((it.head(), it.fix() if with_fix else ""), []).append(it)
+        for entry in shown:
+            heads.setdefault((entry.head(), entry.fix() if with_fix else ""), []).append(entry)
         for (head, fix), alike in heads.items():
             yield f"  {head}"
             if fix:
                 yield f"  fix: {fix}"
-            for it in alike:
-                yield f"    {times(it.count)}{' (expected)' if it.expected else ''}  {place(it.site, self._root)}"
-                made = it.refusal.origin if it.refusal is not None else None
-                if made is not None and made.known and (made.file, made.line) != (it.site.file, it.site.line):
-                    verb = "raised" if it.refusal is not None and it.refusal.kind is RefusalKind.INDEX else "made"
+            for entry in alike:
+                expected = " (expected)" if entry.expected else ""
+                yield f"    {times(entry.count)}{expected}  {place(entry.site, self._root)}"
+                made = entry.refusal.origin if entry.refusal is not None else None
+                if made is not None and made.known and (made.file, made.line) != (entry.site.file, entry.site.line):
+                    verb = "raised" if entry.refusal is not None and entry.refusal.kind is RefusalKind.INDEX else "made"
                     yield f"      {verb} at {place(made, self._root)}"
-                yield f"      in {_names(it.tests)}"
+                yield f"      in {_names(entry.tests)}"
         left = len(groups) - len(shown)
         if left > 0:
             yield f"  and {plural(left, 'more line')} (-v shows {_them(left)})"

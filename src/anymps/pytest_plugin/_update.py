@@ -43,7 +43,7 @@ def update(
     Raises OSError if the file cannot be written.
     """
     root, entries = str(config.rootpath), manifest.entries
-    endings = {test: it.ending for test, it in facts.items() if it.failed and not it.marked}
+    endings = {test: own.ending for test, own in facts.items() if own.failed and not own.marked}
     asked = [test for test, ending in endings.items() if ending != CRASHED]
     without = _run_without_mps(config, asked) if rerun and asked else Without()
     for test in without.failed:
@@ -64,7 +64,7 @@ def reason(facts: Facts, root: str) -> str:
     """Why a test fails, on one line: what MPS refused it and where, or the first line of its exception."""
     if facts.ending == CRASHED:
         return "the worker process died while the test ran"
-    refusal = next((it for it in reversed(facts.refusals) if it.error in facts.ending), None)
+    refusal = next((candidate for candidate in reversed(facts.refusals) if candidate.error in facts.ending), None)
     if refusal is None:
         return _line(portable_text(facts.said, root))
     text = refusal.message.partition("\n")[0]
