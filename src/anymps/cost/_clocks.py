@@ -199,12 +199,12 @@ def seconds_without(
 ) -> float:
     """What a step takes in which nothing waits at these places, and what waited is not done at all where it is gone."""
     left = [
-        it
-        if not it.waits or not unneeded(it.place)
+        stretch
+        if not stretch.waits or not unneeded(stretch.place)
         else Stretch(0.0)
-        if gone(it.place)
-        else Stretch(it.instead[0], it.instead[1], fsum(it.instead))
-        for it in found
+        if gone(stretch.place)
+        else Stretch(stretch.instead[0], stretch.instead[1], fsum(stretch.instead))
+        for stretch in found
     ]
     h = d = before = 0.0
     for _ in range(_ROUNDS):
@@ -214,9 +214,9 @@ def seconds_without(
 
 
 def _round(found: Sequence[Stretch], h: float, d: float) -> tuple[float, float]:
-    for it in found:
-        if it.waits:
-            h = max(h, d) + it.host
+    for stretch in found:
+        if stretch.waits:
+            h = max(h, d) + stretch.host
         else:
-            h, d = h + it.host, max(d + it.device, h + it.chain)
+            h, d = h + stretch.host, max(d + stretch.device, h + stretch.chain)
     return h, d

@@ -105,7 +105,7 @@ def works_of(call: OperatorCall) -> tuple[Work, ...]:
     if works is None:
         raise CostError(f"anymps: {call.operator} has no class of cost: its time is not predicted")
     since = _own_kernel_since(call)
-    return tuple(replace(it, own_since=since) for it in works) if since and works[-1].kind in _OTHERWISE else works
+    return tuple(replace(work, own_since=since) for work in works) if since and works[-1].kind in _OTHERWISE else works
 
 
 def _own_kernel_since(call: OperatorCall) -> tuple[int, int] | None:

@@ -168,9 +168,9 @@ def walked_step(
     """The time of a step by given coefficients; else as `walk_step`."""
     book = _Book(mac, release, coefficients)
     moves = book.moves(happenings)
-    places = [it.place for it in happenings]
+    places = [happening.place for happening in happenings]
     rows = stretches(moves, places)
-    walked = walk_through(moves, [it.part for it in happenings], rows)
+    walked = walk_through(moves, [happening.part for happening in happenings], rows)
     waiting = Counter(place for place, move in zip(places, moves, strict=True) if move.waits)
     stands: Counter[Hashable] = Counter()
     for at, stood in walked.stood:
@@ -203,7 +203,7 @@ def walked_step(
         bound=shares[0][0] if walked.seconds else "nothing",
         shares=tuple(shares),
         parts=walked.parts,
-        waits=tuple(sorted(waits, key=lambda it: -it.seconds)),
+        waits=tuple(sorted(waits, key=lambda wait: -wait.seconds)),
         all_waits=max(0.0, walked.seconds - seconds_without(rows, lambda _: True)),
         calls=book.calls,
         predicted=book.calls - sum(book.left_out.values()),
@@ -272,12 +272,12 @@ class _Book:
         """The moves of the clocks that a step's happenings are."""
         found: list[Move] = []
         append, kernels, speed = found.append, self._kernels.get, self._speed
-        for it in happenings:
+        for happening in happenings:
             # Most are kernels that were seen before, and a step may have a million: only their code is looked at.
-            kind, call, host_code, _, _, waits, _, _ = it
+            kind, call, host_code, _, _, waits, _, _ = happening
             known = kernels((id(call), waits)) if kind == "kernel" else None
             if known is None:
-                append(self._move(it))
+                append(self._move(happening))
                 continue
             move, uncertain, apart = known
             self.calls += 1
@@ -287,44 +287,46 @@ class _Book:
             append(tuple.__new__(Move, (code, *move[1:])) if code > 0.0 else move)
         return found
 
-    def _move(self, it: Happening) -> Move:
-        code = it.host_code / self._speed
-        if it.kind == "batch":
-            return Move(code, (it.work or 0.0) / self._speed, "loading", 0.0, "nothing")
-        if it.kind == "wait":
-            return Move(code, 0.0, "waits", 0.0, "nothing", it.waits, self._wait if it.waits else 0.0)
-        if it.kind == "view":
+    def _move(self, happening: Happening) -> Move:
+        code = happening.host_code / self._speed
+        if happening.kind == "batch":
+            return Move(code, (happening.work or 0.0) / self._speed, "loading", 0.0, "nothing")
+        if happening.kind == "wait":
+            return Move(code, 0.0, "waits", 0.0, "nothing", happening.waits, self._wait if happening.waits else 0.0)
+        if happening.kind == "view":
             return Move(max(0.0, code - self._view), self._view, "launch", 0.0, "nothing")
         self.calls += 1
-        if it.kind == "copy":
-            carry = self._transfer.seconds(it.moved)
-            if not it.waits:
+        if happening.kind == "copy":
+            carry = self._transfer.seconds(happening.moved)
+            if not happening.waits:
                 return Move(code, carry, "copies", 0.0, "nothing")
             return Move(code, 0.0, "copies", 0.0, "nothing", True, self._wait, carry, (carry, 0.0))
-        if it.kind == "fallback":
-            return self._fallback(it, code)
+        if happening.kind == "fallback":
+            return self._fallback(happening, code)
         # A program's own code overlaps with nothing of the dispatch; that of one call stands in for both.
-        time, wider, between = self._time(it.call, told=True)
-        wait = self._wait if it.waits else 0.0
+        time, wider, between = self._time(happening.call, told=True)
+        wait = self._wait if happening.waits else 0.0
         if time is None:
-            return Move(max(0.0, code - self._dispatch), self._dispatch, "launch", 0.0, "nothing", it.waits, wait)
+            return Move(
+                max(0.0, code - self._dispatch), self._dispatch, "launch", 0.0, "nothing", happening.waits, wait
+            )
         self.uncertain += time.device * wider
         self.apart += time.device * between
-        if it.call is not None and time.device and not runs_own_kernel(it.call, self._release):
-            self._graphs.add((it.call.operator, it.call.inputs, it.call.outputs))
+        if happening.call is not None and time.device and not runs_own_kernel(happening.call, self._release):
+            self._graphs.add((happening.call.operator, happening.call.inputs, happening.call.outputs))
         works: StepBound = time.bound if time.device else "nothing"
-        move = Move(0.0, time.host, "launch", time.device, works, it.waits, wait)
-        self._kernels[id(it.call), it.waits] = move, time.device * wider, time.device * between
+        move = Move(0.0, time.host, "launch", time.device, works, happening.waits, wait)
+        self._kernels[id(happening.call), happening.waits] = move, time.device * wider, time.device * between
         return move._replace(code=max(0.0, code - time.host))
 
-    def _fallback(self, it: Happening, code: float) -> Move:
-        seconds = it.work / self._speed if it.work is not None else self._on_cpu(it.call)
+    def _fallback(self, happening: Happening, code: float) -> Move:
+        seconds = happening.work / self._speed if happening.work is not None else self._on_cpu(happening.call)
         if seconds is None:
-            operator = it.call.operator if it.call else "a call"
+            operator = happening.call.operator if happening.call else "a call"
             self.left_out[f"{operator} runs on the CPU, and its time was not seen"] += 1
             self.unpredicted[operator] += 1
-        native, *_ = self._time(it.call, told=False)
-        after = self._transfer.latency + self._transfer.seconds(it.moved) + (seconds or 0.0)
+        native, *_ = self._time(happening.call, told=False)
+        after = self._transfer.latency + self._transfer.seconds(happening.moved) + (seconds or 0.0)
         instead = (native.host, native.device) if native is not None else (self._dispatch, 0.0)
         return Move(code, 0.0, "CPU fallback", 0.0, "nothing", True, self._wait, after, instead)
 

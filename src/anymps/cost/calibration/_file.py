@@ -93,8 +93,8 @@ def keep_calibration(calibration: Calibration, path: Path) -> None:
 
 def date_in_words(day: str) -> str:
     """`14 Nov 2026` of `2026-11-14`. Raises ValueError for another text."""
-    it = date.fromisoformat(day)
-    return f"{it.day} {_MONTHS[it.month - 1]} {it.year}"
+    parsed = date.fromisoformat(day)
+    return f"{parsed.day} {_MONTHS[parsed.month - 1]} {parsed.year}"
 
 
 class _NonsenseError(ValueError):

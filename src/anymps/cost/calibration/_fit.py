@@ -81,7 +81,7 @@ def fit(timings: Iterable[Timed], mac: Mac, torch: str, date: str, coefficients:
     Raises CostError where half of them or more cannot be used, or where none tells of the host or of a wait.
     """
     every = list(timings)
-    good = [it for it in every if not refusal(it, mac, torch, coefficients)]
+    good = [timing for timing in every if not refusal(timing, mac, torch, coefficients)]
     if 2 * len(good) <= len(every):
         raise CostError(f"anymps: only {len(good)} of {len(every)} timings can be used: calibrate again on an idle Mac")
     solver = _Solver(mac, torch_release(torch), coefficients)
@@ -106,19 +106,23 @@ class _Solver:
 
     def host_times(self, timings: list[Timed]) -> dict[str, float]:
         """Microseconds of dispatches, a view and a wait. Raises CostError without a dispatch or a wait."""
-        views = [it.seconds for it in timings if it.call.name in VIEWS and it.mode == "pipe"]
-        tiny = [(it, self._device(it)) for it in timings if self._is_tiny(it)]
+        views = [timing.seconds for timing in timings if timing.call.name in VIEWS and timing.mode == "pipe"]
+        tiny = [(timing, self._device(timing)) for timing in timings if self._is_tiny(timing)]
         factors: dict[bool, list[float]] = defaultdict(list)  # those of PyTorch's own kernels, and of graphs
-        for it, device in tiny:
-            if it.mode == "pipe" and it.seconds > device:
-                host = (it.seconds**4 - device**4) ** 0.25
-                factors[runs_own_kernel(it.call, self._release)].append(host / self._stock_host(it.call))
+        for timing, device in tiny:
+            if timing.mode == "pipe" and timing.seconds > device:
+                host = (timing.seconds**4 - device**4) ** 0.25
+                factors[runs_own_kernel(timing.call, self._release)].append(host / self._stock_host(timing.call))
         if not factors:
             raise CostError("anymps: no timing of a dispatch can be used: calibrate again on an idle Mac")
         # Both are the same core's work: one kind that was not timed is as much slower, or quicker, as the other.
         known = {own: median(found) for own, found in factors.items()}
         self._slower = {own: known.get(own, known.get(not own, 1.0)) for own in (True, False)}
-        waits = [it.seconds - queue_seconds(self._host(it.call), device) for it, device in tiny if it.mode == "sync"]
+        waits = [
+            timing.seconds - queue_seconds(self._host(timing.call), device)
+            for timing, device in tiny
+            if timing.mode == "sync"
+        ]
         waits = [wait for wait in waits if wait > 0]
         if not waits:
             raise CostError("anymps: no timing of a wait can be used: calibrate again on an idle Mac")
@@ -134,7 +138,10 @@ class _Solver:
     def transfers(self, timings: list[Timed]) -> Transfer:
         """Latency by small copies, the rate by large ones; what was not timed stays."""
         known = self._stock.transfer
-        copies = [(it.seconds - (self._wait if it.mode == "sync" else 0.0), moved_bytes(it.call)) for it in timings]
+        copies = [
+            (timing.seconds - (self._wait if timing.mode == "sync" else 0.0), moved_bytes(timing.call))
+            for timing in timings
+        ]
         # A blocking copy may take no longer than the wait that is taken off: its own part is then next to nothing.
         small = [max(_LEAST_COPY, seconds - size / known.rate) for seconds, size in copies if 0 < size < _LARGE_COPY]
         latency = median(small) if small else known.latency
@@ -144,11 +151,11 @@ class _Solver:
     def kernels(self, timings: list[Timed]) -> tuple[dict[str, float], dict[str, float], dict[str, int]]:
         """Factors by class and by dtype, and how many timings each class rests on."""
         found: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for it in timings:
-            if moved_bytes(it.call) or it.call.name in VIEWS or it.mode != "pipe":
+        for timing in timings:
+            if moved_bytes(timing.call) or timing.call.name in VIEWS or timing.mode != "pipe":
                 continue
-            works = works_of(it.call)
-            factor = self._factor(it) if len(works) == 1 else None
+            works = works_of(timing.call)
+            factor = self._factor(timing) if len(works) == 1 else None
             if factor is not None:
                 found[works[0].kind, works[0].dtype].append(factor)
         matrix = self._stock.matrix
@@ -169,25 +176,25 @@ class _Solver:
                     classes.setdefault(kind, median(measured))
         return classes, {dtype: median(factors) for dtype, factors in dtypes.items()}, counts
 
-    def _factor(self, it: Timed) -> float | None:
+    def _factor(self, timing: Timed) -> float | None:
         """The factor on a kernel's work that its timing says; None where the host hides it."""
-        (work,) = works_of(it.call)
+        (work,) = works_of(timing.call)
         kernel = kernel_time(work, self._mac, self._release, self._stock)
         launch = LAUNCH_SHARE * self._stock.launch[self._release.era] * 1e-6
-        host = self._host(it.call)
-        if it.seconds < _LONG * host:
+        host = self._host(timing.call)
+        if timing.seconds < _LONG * host:
             return None
-        device = (it.seconds**4 - host**4) ** 0.25
+        device = (timing.seconds**4 - host**4) ** 0.25
         expected = kernel.seconds - launch
         return (device - launch) / expected if device > launch and expected > 0 else None
 
-    def _device(self, it: Timed) -> float:
-        return operator_time(it.call, self._mac, self._release, self._stock).device
+    def _device(self, timing: Timed) -> float:
+        return operator_time(timing.call, self._mac, self._release, self._stock).device
 
-    def _is_tiny(self, it: Timed) -> bool:
-        if moved_bytes(it.call) or it.call.name in VIEWS:
+    def _is_tiny(self, timing: Timed) -> bool:
+        if moved_bytes(timing.call) or timing.call.name in VIEWS:
             return False
-        return 0 < self._device(it) < _TINY * self._stock_host(it.call)
+        return 0 < self._device(timing) < _TINY * self._stock_host(timing.call)
 
     def _stock_host(self, call: OperatorCall) -> float:
         return dispatch_seconds(call, self._mac, self._release, self._stock)
