@@ -17,13 +17,18 @@ _COUNT: Final = OperatorCall("aten::add_.Tensor", ("float32[]", "int64[] on cpu"
 def without_fills(happenings: Sequence[Happening], number: int) -> list[Happening] | None:
     """The step without the first so many fills in a row, and without the code between them; None if it has none."""
     row: list[int] = []
-    for place, it in enumerate(happenings):
-        if it.kind == "kernel" and it.call is not None and it.call.operator in _FILLS and not it.waits:
+    for place, happening in enumerate(happenings):
+        if (
+            happening.kind == "kernel"
+            and happening.call is not None
+            and happening.call.operator in _FILLS
+            and not happening.waits
+        ):
             row.append(place)
             if len(row) == number:
                 gone = set(row)
                 return [kept for place, kept in enumerate(happenings) if place not in gone]
-        elif it.kind != "view":
+        elif happening.kind != "view":
             row.clear()
     return None
 
@@ -33,7 +38,7 @@ def with_fused_optimizer(happenings: Sequence[Happening], name: str) -> list[Hap
 
     The code before the first of them stays: it is the program's own. None where the parameters cannot be told.
     """
-    optimizer = [place for place, it in enumerate(happenings) if _of_optimizer(it)]
+    optimizer = [place for place, happening in enumerate(happenings) if _of_optimizer(happening)]
     kernels = [happenings[place].call for place in optimizer if happenings[place].kind == "kernel"]
     calls = _Calls([call for call in kernels if call is not None])
     if name in ("Adam", "AdamW"):
@@ -54,13 +59,13 @@ def with_fused_optimizer(happenings: Sequence[Happening], name: str) -> list[Hap
     instead.append(start._replace(kind="kernel", call=kernel, host_code=0.0, moved=0))
     instead[0] = instead[0]._replace(host_code=start.host_code)
     gone = set(optimizer)
-    after = [it for place, it in enumerate(happenings) if place not in gone]
+    after = [happening for place, happening in enumerate(happenings) if place not in gone]
     before = sum(1 for place in range(optimizer[0]) if place not in gone)
     return [*after[:before], *instead, *after[before:]]
 
 
-def _of_optimizer(it: Happening) -> bool:
-    return it.part == Phase.OPTIMIZER and it.kind in ("kernel", "view") and not it.waits
+def _of_optimizer(happening: Happening) -> bool:
+    return happening.part == Phase.OPTIMIZER and happening.kind in ("kernel", "view") and not happening.waits
 
 
 @dataclass(frozen=True)
@@ -69,5 +74,5 @@ class _Calls:
 
     def first(self, operator: str) -> list[str]:
         """The first input of each call of an operator, which one in place writes. Counters are left out."""
-        same = (it for it in self.calls if it.operator == operator and it.inputs)
-        return [it.inputs[0] for it in same if it.inputs != _COUNT.inputs]
+        same = (call for call in self.calls if call.operator == operator and call.inputs)
+        return [call.inputs[0] for call in same if call.inputs != _COUNT.inputs]

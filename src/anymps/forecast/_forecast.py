@@ -79,9 +79,9 @@ class Forecast:
     def waits(self) -> tuple[PlacedWait, ...]:
         """What the waits at each line and of each kind cost a step, the costliest first."""
         return tuple(
-            PlacedWait(it.place, it.waits, it.seconds, it.stands)
-            for it in self.time.waits
-            if isinstance(it.place, Place)
+            PlacedWait(wait.place, wait.waits, wait.seconds, wait.stands)
+            for wait in self.time.waits
+            if isinstance(wait.place, Place)
         )
 
     @property

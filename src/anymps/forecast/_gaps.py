@@ -28,7 +28,7 @@ def usual(own: Seen, others: Sequence[Seen]) -> list[Happening]:
     truly differs from the next.
     """
     steps = [own, *others]
-    gaps = _shortest([_by_place(it, [happening.host_code for happening in it.happenings]) for it in steps])
+    gaps = _shortest([_by_place(step, [happening.host_code for happening in step.happenings]) for step in steps])
     works = _works(steps)
     found = []
     for at, happening in enumerate(own.happenings):
@@ -42,8 +42,8 @@ def usual(own: Seen, others: Sequence[Seen]) -> list[Happening]:
 
 def _works(steps: Sequence[Seen]) -> dict[int, float]:
     """The CPU's work in fallbacks and batches, by the happening's number in the first step."""
-    batches = sorted(it.work or 0.0 for step in steps for it in step.happenings if it.kind == "batch")
-    works = [_by_place(it, [happening.work for happening in it.happenings]) for it in steps]
+    batches = sorted(batch.work or 0.0 for step in steps for batch in step.happenings if batch.kind == "batch")
+    works = [_by_place(step, [happening.work for happening in step.happenings]) for step in steps]
     found = _shortest(works)
     for at, happening in enumerate(steps[0].happenings):
         if happening.kind == "batch":
@@ -71,5 +71,5 @@ def _shortest(steps: Sequence[Mapping[Hashable, list[tuple[float, int]]]]) -> di
     for place, row in own.items():
         same = [other[place] for other in others if place in other]
         for rank, (time, at) in enumerate(row):
-            found[at] = min([time, *(it[(2 * rank + 1) * len(it) // (2 * len(row))][0] for it in same)])
+            found[at] = min([time, *(times[(2 * rank + 1) * len(times) // (2 * len(row))][0] for times in same)])
     return found

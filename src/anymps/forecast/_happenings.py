@@ -81,9 +81,9 @@ def _fullest(recording: Recording, typical: Step) -> Step:
             known[identity] = sum(_size(text) for text in (*signature.inputs, *signature.outputs))
         calls[step] += count
         sizes[step] += count * known[identity]
-    complete = [it for it in recording.steps() if it.complete]
-    alike = [it for it in complete[1:] if calls[it.step] == calls[typical.step]]
-    return max((typical, *alike), key=lambda it: sizes[it.step])
+    complete = [candidate for candidate in recording.steps() if candidate.complete]
+    alike = [candidate for candidate in complete[1:] if calls[candidate.step] == calls[typical.step]]
+    return max((typical, *alike), key=lambda candidate: sizes[candidate.step])
 
 
 def _size(text: str) -> int:
@@ -106,7 +106,7 @@ def happenings(recording: Recording, step: Step, speed: float) -> StepSeen:
 
     With a speed of 0 the recording's times mean nothing, as those of a run on shapes, and are left out.
     """
-    steps = [it.step for it in recording.steps() if it.complete]
+    steps = [each_step.step for each_step in recording.steps() if each_step.complete]
     at = steps.index(step.step)
     near = sorted(
         steps[1:] or steps, key=lambda number: abs(steps.index(number) - at) if speed else number != step.step
@@ -115,7 +115,7 @@ def happenings(recording: Recording, step: Step, speed: float) -> StepSeen:
     chosen = {step.step, *(near[:others] if speed else ())}
     listed = ", ".join(map(str, sorted(chosen)))
     reader = _Reader(recording, speed)
-    bounds = {it.step: it for it in recording.steps()}
+    bounds = {each_step.step: each_step for each_step in recording.steps()}
     rows = groupby(recording.stream(_ENTRIES.format(steps=listed)), key=itemgetter(0))
     found = {number: reader.read(entries, bounds[number]) for number, entries in rows}
     found |= {number: reader.read((), bounds[number]) for number in chosen - found.keys()}
@@ -240,12 +240,12 @@ def call_of(signature: Signature) -> OperatorCall:
     )
 
 
-def _as_kind(it: Happening, fate: Fate, wait: int, direction: int, flags: int) -> Happening:
+def _as_kind(happening: Happening, fate: Fate, wait: int, direction: int, flags: int) -> Happening:
     """The happening that a call is that computes nothing on the CPU."""
     if fate is Fate.WAIT or wait == Wait.ITEM:
-        return it._replace(kind="wait", call=None, moved=0)
+        return happening._replace(kind="wait", call=None, moved=0)
     if direction in (Direction.CPU_TO_MPS, Direction.MPS_TO_CPU):
-        return it._replace(kind="copy")
+        return happening._replace(kind="copy")
     if fate in (Fate.NATIVE, Fate.COPY):
-        return it._replace(kind="view") if flags & _VIEW else it
-    return Happening("wait", None, it.host_code, part=it.part)  # refused: nothing came of it
+        return happening._replace(kind="view") if flags & _VIEW else happening
+    return Happening("wait", None, happening.host_code, part=happening.part)  # refused: nothing came of it

@@ -30,26 +30,26 @@ class HostTimes(NamedTuple):
     def read(cls, plain: tuple[Iterable[Iterable[Any]], float]) -> HostTimes:
         """From plain lists, as JSON has them."""
         times, busy = plain
-        return cls(tuple(HostTime(*it) for it in times), busy)
+        return cls(tuple(HostTime(*row) for row in times), busy)
 
 
 def host_times(happenings: Sequence[Happening], busy: float) -> HostTimes:
     """Those of a step; none of one that is too long to be compared."""
     kept = happenings if len(happenings) <= _MOST_KEPT else ()
-    return HostTimes(tuple(HostTime(_what(it), it.host_code, it.work) for it in kept), busy)
+    return HostTimes(tuple(HostTime(_what(happening), happening.host_code, happening.work) for happening in kept), busy)
 
 
 def with_times_of(before: Sequence[HostTime], happenings: Sequence[Happening]) -> list[Happening]:
     """The happenings, those that the step before has too with its times."""
     found = list(happenings)
-    names = [_what(it) for it in found]
-    for at, of in _common([it.what for it in before], names):
+    names = [_what(happening) for happening in found]
+    for at, of in _common([time.what for time in before], names):
         found[of] = found[of]._replace(host_code=before[at].host_code, work=before[at].work)
     return found
 
 
-def _what(it: Happening) -> str:
-    return f"{it.kind} {it.call.operator if it.call is not None else ''} {it.part}"
+def _what(happening: Happening) -> str:
+    return f"{happening.kind} {happening.call.operator if happening.call is not None else ''} {happening.part}"
 
 
 def _common(one: Sequence[str], two: Sequence[str]) -> list[tuple[int, int]]:

@@ -59,7 +59,7 @@ def timeline_of(found: Forecast, resolution: int = 1000) -> PredictedTimeline:
     gap = length / resolution
     whole = list(_without_pauses(host, found.happenings))
     waits, queue = _waits(whole, found.happenings), _queue(host, device, length)
-    fallbacks = [it for it in host if it.what == "CPU fallback"]
+    fallbacks = [busy for busy in host if busy.what == "CPU fallback"]
     return PredictedTimeline(
         length=length,
         before=found.time.lead,
@@ -76,30 +76,30 @@ def timeline_of(found: Forecast, resolution: int = 1000) -> PredictedTimeline:
 def _without_pauses(host: Sequence[Busy], happenings: Sequence[Happening]) -> Iterator[Busy]:
     """The host's track with the times in which it stands still as waits of what it waits for."""
     clock = 0.0
-    for it in host:
-        if it.start > clock and happenings[it.happening].waits:
-            yield Busy(clock, it.start, "waits", it.happening)
-        yield it
-        clock = it.end
+    for busy in host:
+        if busy.start > clock and happenings[busy.happening].waits:
+            yield Busy(clock, busy.start, "waits", busy.happening)
+        yield busy
+        clock = busy.end
 
 
 def _waits(host: Iterable[Busy], happenings: Sequence[Happening]) -> list[Busy]:
     """Each wait in one piece, from when the host stands still until it goes on."""
     found: list[Busy] = []
-    for it in host:
-        if it.what != "waits" or not happenings[it.happening].waits:
+    for busy in host:
+        if busy.what != "waits" or not happenings[busy.happening].waits:
             continue
-        if found and found[-1].happening == it.happening:
-            found[-1] = found[-1]._replace(end=it.end)
+        if found and found[-1].happening == busy.happening:
+            found[-1] = found[-1]._replace(end=busy.end)
         else:
-            found.append(it)
+            found.append(busy)
     return found
 
 
 def _phases(host: Sequence[Busy], happenings: Sequence[Happening]) -> Iterator[tuple[Phase, float, float]]:
     """Phases one after the other: the time before a happening belongs to its phase."""
     clock = 0.0
-    for part, spans in groupby(host, key=lambda it: happenings[it.happening].part):
+    for part, spans in groupby(host, key=lambda busy: happenings[busy.happening].part):
         *_, last = spans
         if last.end > clock and isinstance(part, Phase):
             yield part, clock, last.end
@@ -124,8 +124,10 @@ def _strongest(
         for cell in range(first, last + 1):
             inside = min(end, (cell + 1) / scale) - max(start, cell / scale)
             cells[cell][what] = cells[cell].get(what, 0.0) + inside
-    named = [(max(cell.items(), key=lambda it: it[1])[0] if cell else None, place) for place, cell in enumerate(cells)]
-    for what, group in groupby(named, key=lambda it: it[0]):
+    named = [
+        (max(cell.items(), key=lambda share: share[1])[0] if cell else None, place) for place, cell in enumerate(cells)
+    ]
+    for what, group in groupby(named, key=lambda pair: pair[0]):
         if what is not None:
             places = [place for _, place in group]
             number = sum(calls[places[0] : places[-1] + 1])
@@ -135,11 +137,11 @@ def _strongest(
 def _joined(spans: Sequence[Busy], happenings: Sequence[Happening], gap: float) -> Iterator[BusySpan]:
     """Spans that lie no more than `gap` apart, joined; named by the longest one and by the most frequent operator."""
     group: list[Busy] = []
-    for it in spans:
-        if group and it.start > group[-1].end + gap:
+    for span in spans:
+        if group and span.start > group[-1].end + gap:
             yield _span(group, happenings)
             group = []
-        group.append(it)
+        group.append(span)
     if group:
         yield _span(group, happenings)
 
@@ -147,13 +149,13 @@ def _joined(spans: Sequence[Busy], happenings: Sequence[Happening], gap: float) 
 def _span(group: Sequence[Busy], happenings: Sequence[Happening]) -> BusySpan:
     seconds: Counter[StepBound] = Counter()
     operators: Counter[str] = Counter()
-    for it in group:
-        seconds[it.what] += it.end - it.start  # type: ignore[assignment]
-        call = happenings[it.happening].call
+    for span in group:
+        seconds[span.what] += span.end - span.start  # type: ignore[assignment]
+        call = happenings[span.happening].call
         operators[call.operator if call is not None else ""] += 1
-    place = happenings[max(group, key=lambda it: it.end - it.start).happening].place
+    place = happenings[max(group, key=lambda span: span.end - span.start).happening].place
     (what, _), (operator, _) = seconds.most_common(1)[0], operators.most_common(1)[0]
-    number = len({it.happening for it in group})
+    number = len({span.happening for span in group})
     return BusySpan(group[0].start, group[-1].end, what, number, operator, place if isinstance(place, Place) else None)
 
 
