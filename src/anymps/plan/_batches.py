@@ -86,10 +86,10 @@ class Growth:
         return one + (other - one) * (batch - self.batch) / (self.larger - self.batch)
 
 
-def _kind(it: Happening) -> tuple[object, ...]:
-    call = it.call
+def _kind(happening: Happening) -> tuple[object, ...]:
+    call = happening.call
     lengths = (call.operator, len(call.inputs), len(call.outputs)) if call is not None else ()
-    return it.kind, it.waits, it.part, lengths
+    return happening.kind, happening.waits, happening.part, lengths
 
 
 @dataclass(frozen=True)

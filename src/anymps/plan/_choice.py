@@ -55,11 +55,17 @@ def choices(
     if own is None:
         return found
     mine = replace(own.choice, own=True, speed=Ratio(1.0, 1.0, 1.0) if own.choice.time is not None else None)
-    rest = [it for it in found if it.mac.name != own.choice.mac.name]
+    rest = [choice for choice in found if choice.mac.name != own.choice.mac.name]
     step = own.step
     if step is None:
         return (replace(mine, speed=None), *rest)
-    return (mine, *(replace(it, speed=speed_ratio(it.time, step)) if it.time is not None else it for it in rest))
+    return (
+        mine,
+        *(
+            replace(choice, speed=speed_ratio(choice.time, step)) if choice.time is not None else choice
+            for choice in rest
+        ),
+    )
 
 
 def _choices(outcomes: Sequence[tuple[Outcome, int | None]], times: Sequence[MacTime]) -> tuple[Choice, ...]:
@@ -68,6 +74,12 @@ def _choices(outcomes: Sequence[tuple[Outcome, int | None]], times: Sequence[Mac
     by_mac = {outcome.mac: largest for outcome, largest in outcomes}
     by_memory = {outcome.mac.ram_gib: largest for outcome, largest in outcomes}
     return tuple(
-        Choice(it.mac, it.verdict, by_mac.get(it.mac, by_memory.get(it.mac.ram_gib)), it.time, it.samples)
-        for it in times
+        Choice(
+            mac_time.mac,
+            mac_time.verdict,
+            by_mac.get(mac_time.mac, by_memory.get(mac_time.mac.ram_gib)),
+            mac_time.time,
+            mac_time.samples,
+        )
+        for mac_time in times
     )

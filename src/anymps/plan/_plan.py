@@ -174,7 +174,7 @@ def make_plan(
     times = step_times(measured, [row.outcome for row in rows], times_of or torch_version, asked)
     batches: tuple[Batches, ...] = ()
     if stretch is not None and larger_run.growth is not None:
-        macs = asked or [it.mac for it in times if it.time is not None][:1]
+        macs = asked or [timed.mac for timed in times if timed.time is not None][:1]
         batches = batch_times(
             larger_run.growth,
             measured.batch or stretch.batch,

@@ -44,9 +44,11 @@ def step_times(
     else:
         pairs = _by_chip({outcome.mac.ram_gib: outcome.verdict for outcome in outcomes})
     found = [mac_time(measured, mac, verdict, torch) for mac, verdict in pairs]
-    if all(it.time is None for it in found):
+    if all(timed.time is None for timed in found):
         return ()
-    return tuple(sorted(found, key=lambda it: (it.time is None, -it.time.seconds if it.time is not None else 0.0)))
+    return tuple(
+        sorted(found, key=lambda timed: (timed.time is None, -timed.time.seconds if timed.time is not None else 0.0))
+    )
 
 
 def _by_chip(verdicts: dict[int, Verdict]) -> list[tuple[Mac, Verdict]]:
