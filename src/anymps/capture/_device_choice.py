@@ -48,7 +48,7 @@ def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object
             found += [(choice.rank, number, file, choice) for choice in _choices(nodes[file])]
     if not found:
         return {}, []
-    _, _, file, choice = min(found, key=lambda it: (it[0], it[1], it[3].line))
+    _, _, file, choice = min(found, key=lambda ranked: (ranked[0], ranked[1], ranked[3].line))
     chosen = choice.rank < _IMPORT
     line = {"file": file, "line": choice.line, "source": linecache.getline(file, choice.line).strip(), "chosen": chosen}
     return line, [] if chosen else _unmoved(nodes)
@@ -84,10 +84,10 @@ def _lines_to_move(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
             and _takes_batches(node, nodes)
         ):
             yield "batch", node.lineno
-    loops = (it for it in nodes if isinstance(it, (ast.For, ast.While)))
-    trains = [it for it in loops if any(_calls(inner, trained) for inner in ast.walk(it))]
-    made = (it for loop in trains for it in ast.walk(loop) if isinstance(it, ast.Call) and _makes(it))
-    yield from (("made", line) for line in sorted({it.lineno for it in made}))
+    loops = (candidate for candidate in nodes if isinstance(candidate, (ast.For, ast.While)))
+    trains = [loop for loop in loops if any(_calls(inner, trained) for inner in ast.walk(loop))]
+    made = (inner for loop in trains for inner in ast.walk(loop) if isinstance(inner, ast.Call) and _makes(inner))
+    yield from (("made", line) for line in sorted({call.lineno for call in made}))
 
 
 def _takes_batches(loop: ast.For, nodes: Sequence[ast.AST]) -> bool:
@@ -96,24 +96,28 @@ def _takes_batches(loop: ast.For, nodes: Sequence[ast.AST]) -> bool:
     `tqdm(timesteps)` is over numbers, too, where `timesteps` was made of a range.
     """
     names = _names(loop.iter)
-    given = [it.value for it in nodes if isinstance(it, ast.Assign) and names & _names(*it.targets)]
+    given = [node.value for node in nodes if isinstance(node, ast.Assign) and names & _names(*node.targets)]
     counts = any(
-        isinstance(it, ast.Call) and ast.unparse(it.func) in _NUMBERS
+        isinstance(node, ast.Call) and ast.unparse(node.func) in _NUMBERS
         for part in (loop.iter, *given)
-        for it in ast.walk(part)
+        for node in ast.walk(part)
     )
-    cut = (it.slice for it in _innermost(loop) if isinstance(it, ast.Subscript))
-    return not counts or any(_names(it) & _names(loop.target) for it in cut)
+    cut = (node.slice for node in _innermost(loop) if isinstance(node, ast.Subscript))
+    return not counts or any(_names(index) & _names(loop.target) for index in cut)
 
 
 def _names(*nodes: ast.AST) -> set[str]:
-    return {it.id for node in nodes for it in ast.walk(node) if isinstance(it, ast.Name)}
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _makes(call: ast.Call) -> bool:
     """Whether a call of torch makes a tensor and is not told where."""
     owner, _, name = ast.unparse(call.func).rpartition(".")
-    return owner in ("torch", "th") and name in _FACTORIES and not any(it.arg == "device" for it in call.keywords)
+    return (
+        owner in ("torch", "th")
+        and name in _FACTORIES
+        and not any(keyword.arg == "device" for keyword in call.keywords)
+    )
 
 
 def _innermost(loop: ast.For) -> Iterator[ast.AST]:
@@ -134,7 +138,10 @@ def _files(script: str) -> Iterator[str]:
     """The script, then the program's own modules."""
     seen: set[str] = set()
     modules = [sys.modules.get("__main__"), *list(sys.modules.values())]
-    for file in [os.path.abspath(script) if script else "", *(getattr(it, "__file__", None) or "" for it in modules)]:
+    for file in [
+        os.path.abspath(script) if script else "",
+        *(getattr(module, "__file__", None) or "" for module in modules),
+    ]:
         own = file.endswith(".py") and not is_library(file) and not file.startswith(_OURS)
         if own and file not in seen and len(seen) < _MOST_FILES:
             seen.add(file)

@@ -304,7 +304,7 @@ def _made_in_module(tree: ast.Module, frame: FrameType, name: str, path: str) ->
             pending += ast.iter_child_nodes(node)
     written = any(isinstance(node, ast.Global) and name in node.names for node in ast.walk(tree))
     value, line = made[0] if len(made) == 1 and not written else (None, 0)
-    if value is None or not any(isinstance(it, ast.Call) for it in ast.walk(value)):
+    if value is None or not any(isinstance(part, ast.Call) for part in ast.walk(value)):
         return Origin("", 0, "", name + path, "", False)
     numpy_default = _is_numpy_default(value, frame)
     return Origin(frame.f_code.co_filename, line, "<module>", name + path, ast.unparse(value), numpy_default)
@@ -354,15 +354,15 @@ def _made_in_class(
                     if ast.unparse(target) == own:
                         made.append((file, line, method.name, value or target))
     # What is no call, as in `self.scale = scale`, was made elsewhere.
-    return made[0] if len(made) == 1 and any(isinstance(it, ast.Call) for it in ast.walk(made[0][3])) else None
+    return made[0] if len(made) == 1 and any(isinstance(part, ast.Call) for part in ast.walk(made[0][3])) else None
 
 
 def _methods(tree: ast.Module, qualname: str) -> list[ast.FunctionDef]:
     scope: ast.AST | None = tree
     for name in qualname.split("."):
         classes = ast.iter_child_nodes(scope) if scope is not None else iter(())
-        scope = next((it for it in classes if isinstance(it, ast.ClassDef) and it.name == name), None)
-    return [it for it in scope.body if isinstance(it, ast.FunctionDef)] if isinstance(scope, ast.ClassDef) else []
+        scope = next((node for node in classes if isinstance(node, ast.ClassDef) and node.name == name), None)
+    return [node for node in scope.body if isinstance(node, ast.FunctionDef)] if isinstance(scope, ast.ClassDef) else []
 
 
 def function_at(tree: ast.Module, name: str, first_line: int) -> ast.AST | None:

@@ -215,7 +215,10 @@ class SuiteCapture(Capture):
                 size = count * number * tensor_bytes(tensor)
                 if size and fate != Fate.MARK:
                     found.append(Allocation(name, tensor, self._site(site), count * number, size))
-        return sorted(found, key=lambda it: (-it.size, it.site.file, it.site.line, it.operator))
+        return sorted(
+            found,
+            key=lambda allocation: (-allocation.size, allocation.site.file, allocation.site.line, allocation.operator),
+        )
 
     def close(self, ending: Mapping[str, object], suite: Mapping[str, object] | None = None) -> None:
         """Stop; with a path, end the file with how the session ended and with `suite`, what it keeps of its tests."""

@@ -73,7 +73,7 @@ def refused_operator(kind: RefusalKind, operator: str, message: str) -> str:
 def culprit_of(kind: RefusalKind, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """The tensor that was refused: the one that is not on mps, or for a dtype the first."""
     if kind is RefusalKind.DEVICE:
-        elsewhere = [it for it in tensors if it.device.type != "mps"]
+        elsewhere = [tensor for tensor in tensors if tensor.device.type != "mps"]
         return next((tensor for tensor in elsewhere if tensor.dim()), elsewhere[0] if elsewhere else None)
     return tensors[0] if kind in (RefusalKind.DTYPE, RefusalKind.ARGUMENT) and tensors else None
 
