@@ -61,7 +61,7 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
     for finding in findings:
         fitting, why = _fitting(finding, program)
         takes = "cuda" not in finding.site.source.lower()  # a device, and asks for none itself
-        if fitting is None and takes and any(it.ran and it.finding.id == finding.id for it in elsewhere):
+        if fitting is None and takes and any(change.ran and change.finding.id == finding.id for change in elsewhere):
             swallowed = True  # its device is chosen at one of those lines
             continue
         if fitting is None:
@@ -85,13 +85,15 @@ def _elsewhere(findings: Sequence[Finding], program: Program) -> Iterator[Edit]:
     """Edits of the whole project that one of the findings asks for: of each device that is named as CUDA's, and of all
     that asks for CUDA in the modules that the script imports. They have no finding of their own, so their count is 0.
     """
-    asking = next((it for it in findings if rule_of(it).project is not None), None)
+    asking = next((finding for finding in findings if rule_of(finding).project is not None), None)
     if asking is None:
         return
     rule = rule_of(asking)
     named, asked = rule.project, rule.edit if asking.edit is None else asking.edit.edit
     modules = source_files(program)
-    came = {(Path(it.file).resolve(), it.function) for each in findings for it in (each.site, *each.related_sites)}
+    came = {
+        (Path(where.file).resolve(), where.function) for each in findings for where in (each.site, *each.related_sites)
+    }
     for file in program.files():
         try:
             script = program.script(file)

@@ -67,7 +67,7 @@ def _within_texts(text: str) -> set[int]:
 
 
 def _start(body: Sequence[ast.stmt]) -> int:
-    last = [at for at, it in enumerate(body) if isinstance(it, (*_DEFINES, *_IMPORTS))]
+    last = [at for at, statement in enumerate(body) if isinstance(statement, (*_DEFINES, *_IMPORTS))]
     return last[-1] + 1 if last else 0
 
 

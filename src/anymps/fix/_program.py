@@ -49,7 +49,7 @@ class Program:
             return False
         inner = path.relative_to(self.root)
         folders = [self.root.joinpath(*inner.parts[:depth]) for depth in range(1, len(inner.parts))]
-        return not any(it.name in _INSTALLED or (it / "pyvenv.cfg").exists() for it in folders)
+        return not any(folder.name in _INSTALLED or (folder / "pyvenv.cfg").exists() for folder in folders)
 
     def files(self) -> Iterator[Path]:
         """The project's Python files, the script first; so many as one can look at."""
@@ -59,9 +59,9 @@ class Program:
         for folder, folders, names in os.walk(self.root):
             here = Path(folder)
             folders[:] = sorted(
-                it
-                for it in folders
-                if not it.startswith(".") and it not in _INSTALLED and not (here / it / "pyvenv.cfg").exists()
+                name
+                for name in folders
+                if not name.startswith(".") and name not in _INSTALLED and not (here / name / "pyvenv.cfg").exists()
             )
             for path in (here / name for name in sorted(names) if name.endswith(".py")):
                 if number == _MOST_FILES:
@@ -84,7 +84,7 @@ class Program:
     def differences(self) -> Iterator[tuple[Script, Script]]:
         """Each changed file as it was read and as it is now, the script first, then by name."""
         own = self.main.path.resolve()
-        for path in sorted(self.changed, key=lambda it: (it != own, it)):
+        for path in sorted(self.changed, key=lambda file: (file != own, file)):
             before = self.main if path == own else Script.read(self.changed[path].path)
             if before.text != self.changed[path].text:
                 yield before, self.changed[path]
@@ -105,4 +105,4 @@ class Program:
 
 
 def _root(folder: Path) -> Path:
-    return next((it for it in (folder, *folder.parents) if (it / ".git").exists()), folder)
+    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)

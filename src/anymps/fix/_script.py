@@ -109,7 +109,11 @@ class Script:
 
     def with_line_below_imports(self, code: str, line: int) -> Script | None:
         """The script with a line of code below the last import of the module above a line."""
-        imports = [it for it in self.tree.body if isinstance(it, (ast.Import, ast.ImportFrom)) and it.lineno < line]
+        imports = [
+            statement
+            for statement in self.tree.body
+            if isinstance(statement, (ast.Import, ast.ImportFrom)) and statement.lineno < line
+        ]
         if not imports:
             return None
         starts = [*line_starts(self.text), len(self.text)]
