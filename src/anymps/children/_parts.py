@@ -169,7 +169,9 @@ class ChildParts:
         lines: list[str] = []
         with ExitStack() as stack:
             parts = []
-            found = [it for it in sorted(self._folder.iterdir(), key=_order) if it.suffix in (".part", ".anymps")]
+            found = [
+                entry for entry in sorted(self._folder.iterdir(), key=_order) if entry.suffix in (".part", ".anymps")
+            ]
             for file in found:
                 part = self._opened(file, lines)
                 if part is not None and _is_worth(stack.enter_context(part)):
@@ -215,7 +217,7 @@ class ChildParts:
                 os.environ[name] = value
         self._before = {}
         folder, self._folder = self._folder, None
-        if folder is not None and not any(it.suffix in (".part", ".anymps") for it in folder.iterdir()):
+        if folder is not None and not any(path.suffix in (".part", ".anymps") for path in folder.iterdir()):
             shutil.rmtree(folder, ignore_errors=True)
 
 

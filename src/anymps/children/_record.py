@@ -51,9 +51,9 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
     def leave() -> None:
         watch.finish({"status": 0})
         watch.uninstall()
-        for it in (path, finished_name(path, _rank(inherited))):
+        for recording in (path, finished_name(path, _rank(inherited))):
             with suppress(OSError):
-                remove_recording(it)
+                remove_recording(recording)
 
     return leave
 
