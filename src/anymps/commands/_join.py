@@ -51,7 +51,9 @@ def opened_as_one(files: Sequence[Path], output: Path | None = None) -> Iterator
     """
     from anymps.record import Recording, check_alike, join_into
 
-    again = next((file for number, file in enumerate(files) if any(_same(file, it) for it in files[:number])), None)
+    again = next(
+        (file for number, file in enumerate(files) if any(_same(file, earlier) for earlier in files[:number])), None
+    )
     if again is not None:
         raise UsageError(f"{again} is named twice: each recording counts once")
     with ExitStack() as stack:

@@ -91,7 +91,7 @@ class RunSession:
 
     def _write_pages(self, capture: Capture, target: Target) -> None:
         """Write the pages that were asked for while the script runs, too; without a file they come at its end alone."""
-        pages = [it for it in self._outputs.items if it.form == "html" and not it.to_stdout]
+        pages = [output for output in self._outputs.items if output.form == "html" and not output.to_stdout]
         if pages and self._place is not None:
             start = Path.cwd() if target.is_module else Path(target.name)
             self._page = LivePage(capture, self._place, pages, start, self._asked)

@@ -85,7 +85,9 @@ class Prediction:
             "high_ns": 1e9 * time.high if time is not None else None,
             "queued_ns": parts["queued"][1] if parts else None,
             "bound": time.bound if time is not None else None,
-            "shares": [{"what": what, "ns": 1e9 * it} for what, it in time.shares] if time is not None else [],
+            "shares": [{"what": what, "ns": 1e9 * seconds} for what, seconds in time.shares]
+            if time is not None
+            else [],
             "measured_ns": self.timing.median_ns if self.compared is not None else None,
             "held": self.held,
             "differs_most": self.differs_most,
@@ -158,7 +160,7 @@ def _apart(difference: float) -> str:
 
 
 def _times(*nanoseconds: float) -> list[str]:
-    return [duration(it) or "0" for it in nanoseconds]
+    return [duration(time) or "0" for time in nanoseconds]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -54,8 +54,8 @@ def calibrate(out: Path | None, virtual: str | None) -> int:
     path = calibration_path(mac, torch.__version__)
     seen = _measured(_stopwatch(), mac, torch.__version__)
     today = _today()
-    used = [it.timed for it in seen if it.timed and not refusal(it.timed, mac, torch.__version__, shipped())]
-    timings = [it.timed or Timed(it.case.call, it.case.mode, 0.0, 0.0) for it in seen]
+    used = [row.timed for row in seen if row.timed and not refusal(row.timed, mac, torch.__version__, shipped())]
+    timings = [row.timed or Timed(row.case.call, row.case.mode, 0.0, 0.0) for row in seen]
     found = fit(timings, mac, torch.__version__, today, shipped())
     keep_calibration(found, path)
     if out is not None:
@@ -113,9 +113,11 @@ def _lines(found: Calibration, used: list[Timed], all_of_them: int, mac: Mac, to
     """What was measured beside what was predicted: by class, before and after the calibration."""
     stock, after = shipped(), calibrated(shipped(), found)
     groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for it in used:
-        before, now = (it.seconds / expected_seconds(it.call, it.mode, mac, torch, by) for by in (stock, after))
-        groups[_group(it, mac, torch)].append((before, now))
+    for timing in used:
+        before, now = (
+            timing.seconds / expected_seconds(timing.call, timing.mode, mac, torch, by) for by in (stock, after)
+        )
+        groups[_group(timing, mac, torch)].append((before, now))
     lines = [
         f"{mac.describe()}, torch {torch}, {date_in_words(found.date)}: {len(used)} of {all_of_them} timings count.",
         "",
@@ -127,14 +129,14 @@ def _lines(found: Calibration, used: list[Timed], all_of_them: int, mac: Mac, to
     return [line.rstrip() for line in [*lines, ""]]
 
 
-def _group(it: Timed, mac: Mac, torch: str) -> str:
+def _group(timing: Timed, mac: Mac, torch: str) -> str:
     """The class that a timing is told under."""
-    kind = predict_operator(it.call, mac, torch).kind
+    kind = predict_operator(timing.call, mac, torch).kind
     if kind == "transfer":
         return "CPU to or from mps"
-    if it.mode == "sync":
+    if timing.mode == "sync":
         return "wait"
-    return "dispatch" if "[1]" in it.call.inputs[0] else kind.replace("_", " ")
+    return "dispatch" if "[1]" in timing.call.inputs[0] else kind.replace("_", " ")
 
 
 def _write_rows(out: Path, used: list[Timed], mac: Mac, torch: str, today: str) -> None:
@@ -144,13 +146,18 @@ def _write_rows(out: Path, used: list[Timed], mac: Mac, torch: str, today: str) 
         with out.open("x", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
-            for it in used:
-                if any("on cpu" in text for text in (*it.call.inputs, *it.call.outputs)) or it.call.name in _NO_KERNELS:
+            for timing in used:
+                if (
+                    any("on cpu" in text for text in (*timing.call.inputs, *timing.call.outputs))
+                    or timing.call.name in _NO_KERNELS
+                ):
                     continue
-                notes = f"macOS {mac.macos[0]}.{mac.macos[1]}, {today}, median of {RUNS} runs, spread {it.spread:.0%}"
+                notes = (
+                    f"macOS {mac.macos[0]}.{mac.macos[1]}, {today}, median of {RUNS} runs, spread {timing.spread:.0%}"
+                )
                 writer.writerow(
-                    ("local", chip, mac.gpu_cores, "yes", torch.partition("+")[0], "yes", it.mode,
-                     f"{1e3 * it.seconds:.6g}", _text(it.call), notes)
+                    ("local", chip, mac.gpu_cores, "yes", torch.partition("+")[0], "yes", timing.mode,
+                     f"{1e3 * timing.seconds:.6g}", _text(timing.call), notes)
                 )  # fmt: skip
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None

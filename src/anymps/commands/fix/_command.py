@@ -105,10 +105,10 @@ def _print_patch(old: Script, new: Script, not_run: Iterable[Edit]) -> None:
 def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
     """What was proved and what was not. The changes of `not_run` are made without a proof."""
     proofs, main = mended.proofs, mended.program.main.path.resolve()
-    kept = [it.edit for proof in proofs for it in proof.outcomes if not it.why]
+    kept = [outcome.edit for proof in proofs for outcome in proof.outcomes if not outcome.why]
     if kept:
         say(f"{plural(len(kept), 'change')} proved: {_names(kept, main)}")
-        first, last = proofs[0].before, next(it.after for it in reversed(proofs) if it.after is not None)
+        first, last = proofs[0].before, next(proof.after for proof in reversed(proofs) if proof.after is not None)
         for line in [*_table(first, last), *(f"  {clean(note)}" for note in mended.notes)]:
             say_plain(line)
     else:
@@ -118,7 +118,7 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
                 say_plain(line)
     if not_run:
         say(f"{plural(len(not_run), 'change')} not proved: {_names(not_run, main)}")
-    made = [it.finding for it in not_run]
+    made = [edit.finding for edit in not_run]
     for suggestion in mended.suggestions:
         finding = suggestion.finding
         if finding in made:
@@ -142,7 +142,7 @@ def _alone(tried: Tried | None) -> str:
 def _names(edits: Iterable[Edit], main: Path) -> str:
     """Each rule with its lines: `in lines 8 and 9`, `in line 3 of model.py`."""
     lines: dict[tuple[str, Path], list[int]] = {}
-    for edit in sorted(edits, key=lambda it: (it.file != main, it.file, it.line)):
+    for edit in sorted(edits, key=lambda change: (change.file != main, change.file, change.line)):
         lines.setdefault((edit.finding.id, edit.file), []).append(edit.line)
     return ", ".join(
         f"{rule} in {'line' if len(places) == 1 else 'lines'} {', '.join(map(str, places))}"

@@ -69,7 +69,7 @@ class Mender:
         refused: list[Suggestion] = []
         for _ in range(_ROUNDS):
             edits, mended.suggestions = edits_for(found, mended.program)
-            mended.unreached = [it.edit for it in mended.suggestions if it.edit is not None]
+            mended.unreached = [suggestion.edit for suggestion in mended.suggestions if suggestion.edit is not None]
             if not edits:
                 mended.unproved = apply_all(mended.unreached, mended.program)
                 break
@@ -81,8 +81,10 @@ class Mender:
             if mended.proofs and not self._budget.allows_run:
                 mended.unproved = apply_all(mended.unreached, mended.program)
                 why = f"not tried within the time of {self._budget.runs} runs: run anymps fix again afterwards"
-                known = {_line_of(it.finding): it.why for it in refused}
-                mended.suggestions += [Suggestion(it.finding, known.get(_line_of(it.finding), why)) for it in edits]
+                known = {_line_of(suggestion.finding): suggestion.why for suggestion in refused}
+                mended.suggestions += [
+                    Suggestion(edit.finding, known.get(_line_of(edit.finding), why)) for edit in edits
+                ]
                 break
             proof = prove(mended.program, edits, before, self._runner(edits), checks, self._budget, mended.unreached)
             self._take(mended, proof, checks)
@@ -159,12 +161,14 @@ class Mender:
     def _take(self, mended: Mended, proof: Proof, checks: Checks) -> None:
         mended.proofs.append(proof)
         mended.program, mended.unproved = proof.program, proof.unproved
-        whys = [Suggestion(it.edit.finding, it.why) for it in proof.outcomes if it.why]
+        whys = [Suggestion(outcome.edit.finding, outcome.why) for outcome in proof.outcomes if outcome.why]
         mended.suggestions += whys
         if proof.after is not None:  # what one change has mended of another finding needs no word
             rules = proof.after.rules
             mended.suggestions = [
-                it for it in mended.suggestions if rules.get(it.finding.id) or it.why == NOT_RUN or it.edit is not None
+                suggestion
+                for suggestion in mended.suggestions
+                if rules.get(suggestion.finding.id) or suggestion.why == NOT_RUN or suggestion.edit is not None
             ]
             mended.notes = list(checks.notes)
 

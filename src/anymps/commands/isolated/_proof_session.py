@@ -62,7 +62,7 @@ class Order:
 
     def to_json(self) -> str:
         """As one word of a command line; of what was asked for only what is about the device."""
-        told = {it.name: getattr(self, it.name) for it in fields(self)}
+        told = {row.name: getattr(self, row.name) for row in fields(self)}
         return json.dumps({**told, "asked": self.asked.device()})
 
     @property
