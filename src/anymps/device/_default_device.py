@@ -43,7 +43,7 @@ def default_device() -> Iterator[None]:
     if current is None or not current.virtual:
         torch.set_default_device("mps")
     else:
-        makers = [it for it in _device._device_constructors() if type(it) is type(torch.empty)]
+        makers = [maker for maker in _device._device_constructors() if type(maker) is type(torch.empty)]
         native().watch_factories(makers, _device.DeviceContext)
         torch._GLOBAL_DEVICE_CONTEXT.device_context = _Context(torch.device("mps"))
     try:

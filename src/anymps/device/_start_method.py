@@ -124,7 +124,7 @@ class _Device:
 
     def __init__(self, mac: Mac, method: str, path: list[str], mark: str, rank: str) -> None:
         home = str(Path(__file__).resolve().parents[2])
-        path = [home, *(it for it in path if it)]
+        path = [home, *(entry for entry in path if entry)]
         self._names = {"mac": pickle.dumps(mac), "method": method, "path": path, "mark": mark, "rank": rank}
 
     def __reduce__(self) -> tuple[Any, ...]:

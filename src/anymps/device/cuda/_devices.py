@@ -122,8 +122,8 @@ class device_of(device):
 
 
 ANSWERS = {
-    it.__name__: it
-    for it in (
+    function.__name__: function
+    for function in (
         is_available,
         device_count,
         current_device,
@@ -175,4 +175,4 @@ def answers_of(mac: Mac | None) -> dict[str, Any]:
     def is_bf16_supported(including_emulation: bool = True) -> bool:
         return bfloat16 and (including_emulation or mac is None or mac.metal_family not in _EMULATING)
 
-    return {it.__name__: it for it in (get_device_name, get_device_properties, is_bf16_supported)}
+    return {function.__name__: function for function in (get_device_name, get_device_properties, is_bf16_supported)}

@@ -78,7 +78,7 @@ def answers(mac: Mac | None) -> dict[str, Any]:
         **_streams.ANSWERS,
     }
     return {
-        **{name: it if isinstance(it, type) else told(it) for name, it in functions.items()},
+        **{name: function if isinstance(function, type) else told(function) for name, function in functions.items()},
         **_streams.CLASSES,
         **_legacy.LEGACY,
     }

@@ -36,7 +36,7 @@ class _LegacyType(type):
         if _names_sizes(args):
             return torch.empty(*args, dtype=cls.dtype, device="mps")
         plain: torch.Tensor = getattr(torch, cls.__name__)(
-            *args, **{key: it for key, it in kwargs.items() if key != "device"}
+            *args, **{key: value for key, value in kwargs.items() if key != "device"}
         )
         return plain.to(device="mps", dtype=cls.dtype)
 
@@ -120,7 +120,7 @@ def _names_sizes(args: Sequence[Any]) -> bool:
     """Whether the arguments of a tensor type are sizes, and no data."""
     if len(args) == 1 and isinstance(args[0], torch.Size):
         return True
-    return all(isinstance(it, int) for it in args) and len(args) > 0
+    return all(isinstance(argument, int) for argument in args) and len(args) > 0
 
 
 def _legacy_type(kind: Any) -> Any:

@@ -146,8 +146,8 @@ def _ask_accelerator(name: str) -> Any:
 
 
 ANSWERS: dict[str, Any] = {
-    it.__name__: it
-    for it in (
+    function.__name__: function
+    for function in (
         memory_allocated,
         memory_reserved,
         max_memory_allocated,

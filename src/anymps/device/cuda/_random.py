@@ -51,8 +51,8 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 
 ANSWERS: dict[str, Any] = {
-    it.__name__: it
-    for it in (
+    function.__name__: function
+    for function in (
         manual_seed,
         manual_seed_all,
         seed,

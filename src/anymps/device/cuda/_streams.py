@@ -131,4 +131,6 @@ def stream(stream: Stream | None) -> StreamContext:
 
 
 CLASSES: dict[str, Any] = {"Stream": Stream, "Event": Event, "StreamContext": StreamContext}
-ANSWERS: dict[str, Any] = {it.__name__: it for it in (default_stream, current_stream, set_stream, stream)}
+ANSWERS: dict[str, Any] = {
+    function.__name__: function for function in (default_stream, current_stream, set_stream, stream)
+}
