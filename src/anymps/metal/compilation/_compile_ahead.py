@@ -78,9 +78,11 @@ def _sources(module: str) -> list[str]:
         tree = ast.parse(Path(module).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return []
-    calls = (it for it in ast.walk(tree) if isinstance(it, ast.Call) and isinstance(it.func, ast.Name))
-    given = (it.args[0] for it in calls if isinstance(it.func, ast.Name) and it.func.id == _ASKS and it.args)
-    return [it.value for it in given if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    given = (call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == _ASKS and call.args)
+    return [
+        argument.value for argument in given if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
 
 
 def _drop() -> None:

@@ -60,10 +60,10 @@ def splat(type_: str, value: str) -> str:
     return "<" + ", ".join([f"{element} {value}"] * count) + ">" if count else value
 
 
-def define(it: Declaration) -> str | None:
+def define(declared: Declaration) -> str | None:
     """The definition of a function that one thread computes by itself; None if it is none of those."""
     for group in (_conversion, _odd, _of_floats, _of_integers):
-        text = group(it)
+        text = group(declared)
         if text is not None:
             return text
     return None
@@ -78,23 +78,23 @@ _SAME = re.findall(
 _DIRECT = {**{name: name for name in _SAME}, "fmax": "maxnum", "fmin": "minnum", "rint": "roundeven"}
 
 
-def _of_floats(it: Declaration) -> str | None:
-    short = re.sub(r"^(fast|precise)_", "", it.short)
-    element = lanes(it.result)[1]
+def _of_floats(declared: Declaration) -> str | None:
+    short = re.sub(r"^(fast|precise)_", "", declared.short)
+    element = lanes(declared.result)[1]
     compute = _SPECIAL.get(short) or (_intrinsic(_DIRECT[short]) if short in _DIRECT else None)
     if element not in _BITS or compute is None:
         return None
-    names = [f"%a{at}" for at in range(len(it.parameters))]
+    names = [f"%a{at}" for at in range(len(declared.parameters))]
     if element == "float":
-        return it.define(f"{compute(it.result, names)}\n  ret {it.result} %r")
-    wide = with_elements(it.result, "float")
+        return declared.define(f"{compute(declared.result, names)}\n  ret {declared.result} %r")
+    wide = with_elements(declared.result, "float")
     lines = []
-    for at, type_ in enumerate(it.parameters):
-        if type_ == it.result:
+    for at, type_ in enumerate(declared.parameters):
+        if type_ == declared.result:
             lines.append(f"  %w{at} = fpext {type_} %a{at} to {wide}")
             names[at] = f"%w{at}"
-    lines += [compute(wide, names), f"  %n = fptrunc {wide} %r to {it.result}", f"  ret {it.result} %n"]
-    return it.define("\n".join(lines))
+    lines += [compute(wide, names), f"  %n = fptrunc {wide} %r to {declared.result}", f"  ret {declared.result} %n"]
+    return declared.define("\n".join(lines))
 
 
 _Compute = Callable[[str, list[str]], str]
@@ -146,72 +146,72 @@ _SPECIAL: dict[str, _Compute] = {
 }
 
 
-def _odd(it: Declaration) -> str | None:
+def _odd(declared: Declaration) -> str | None:
     """Those of a form of their own."""
-    if it.short == "sincos":
+    if declared.short == "sincos":
         sine, cosine = _call("sin", "float", "%a0", into="%s"), _call("cos", "float", "%a0", into="%c")
-        return it.define(f"{sine}\n{cosine}\n  store float %c, ptr %a1, align 4\n  ret float %s")
-    if it.short == "nextafter":
-        bits = _BITS[it.result]
-        return it.define(
-            f"  %x = bitcast {it.result} %a0 to i{bits}\n  %y = bitcast {it.result} %a1 to i{bits}\n"
+        return declared.define(f"{sine}\n{cosine}\n  store float %c, ptr %a1, align 4\n  ret float %s")
+    if declared.short == "nextafter":
+        bits = _BITS[declared.result]
+        return declared.define(
+            f"  %x = bitcast {declared.result} %a0 to i{bits}\n  %y = bitcast {declared.result} %a1 to i{bits}\n"
             f"  %r = call i{bits} @anymps_k_nextafter_{bits}(i{bits} %x, i{bits} %y)\n"
-            f"  %f = bitcast i{bits} %r to {it.result}\n  ret {it.result} %f"
+            f"  %f = bitcast i{bits} %r to {declared.result}\n  ret {declared.result} %f"
         )
-    if it.short == "get_simdgroup_size":
-        return it.define(f"  ret {it.result} 32")
-    if it.short in ("all", "any"):
-        type_, word = it.parameters[0], "and" if it.short == "all" else "or"
-        return it.define(f"  %r = call i1 @llvm.vector.reduce.{word}.{suffix(type_)}({type_} %a0)\n  ret i1 %r")
-    if it.short == "dot":
-        return _dot(it)
+    if declared.short == "get_simdgroup_size":
+        return declared.define(f"  ret {declared.result} 32")
+    if declared.short in ("all", "any"):
+        type_, word = declared.parameters[0], "and" if declared.short == "all" else "or"
+        return declared.define(f"  %r = call i1 @llvm.vector.reduce.{word}.{suffix(type_)}({type_} %a0)\n  ret i1 %r")
+    if declared.short == "dot":
+        return _dot(declared)
     return None
 
 
-def _dot(it: Declaration) -> str:
+def _dot(declared: Declaration) -> str:
     """A chain of fused operations; the order on a GPU is not documented."""
-    vector = it.parameters[0]
+    vector = declared.parameters[0]
     count, element = lanes(vector)
     lines = [f"  %{n}{at} = extractelement {vector} %a{'xy'.index(n)}, i32 {at}" for at in range(count) for n in "xy"]
     lines.append(f"  %s0 = fmul {element} %x0, %y0")
     lines += [_call("fma", element, f"%x{at}", f"%y{at}", f"%s{at - 1}", into=f"%s{at}") for at in range(1, count)]
-    return it.define("\n".join([*lines, f"  ret {element} %s{count - 1}"]))
+    return declared.define("\n".join([*lines, f"  ret {element} %s{count - 1}"]))
 
 
 _INTEGER = re.compile(r"air\.(min|max|abs|clamp|add_sat|sub_sat)\.([su])\.\w+|air\.(clz|ctz|popcount)\.\w+")
 _BITWISE = {"clz": ("ctlz", ", i1 false"), "ctz": ("cttz", ", i1 false"), "popcount": ("ctpop", "")}
 
 
-def _of_integers(it: Declaration) -> str | None:
-    match = _INTEGER.fullmatch(it.name)
+def _of_integers(declared: Declaration) -> str | None:
+    match = _INTEGER.fullmatch(declared.name)
     if match is None:
         return None
-    short, sign, type_ = match[1], match[2], it.result
+    short, sign, type_ = match[1], match[2], declared.result
     done = f"\n  ret {type_} %r"
     if match[3]:
         name, more = _BITWISE[match[3]]
-        return it.define(f"  %r = call {type_} @llvm.{name}.{suffix(type_)}({type_} %a0{more}){done}")
+        return declared.define(f"  %r = call {type_} @llvm.{name}.{suffix(type_)}({type_} %a0{more}){done}")
     if short == "abs" and sign == "u":
-        return it.define(f"  ret {type_} %a0")  # what has no sign stays as it is
+        return declared.define(f"  ret {type_} %a0")  # what has no sign stays as it is
     if short == "abs":
-        return it.define(f"  %r = call {type_} @llvm.abs.{suffix(type_)}({type_} %a0, i1 false){done}")
+        return declared.define(f"  %r = call {type_} @llvm.abs.{suffix(type_)}({type_} %a0, i1 false){done}")
     if short == "clamp":
         upper = _call(f"{sign}max", type_, "%a0", "%a1", into="%m")
-        return it.define(f"{upper}\n{_call(f'{sign}min', type_, '%m', '%a2')}{done}")
+        return declared.define(f"{upper}\n{_call(f'{sign}min', type_, '%m', '%a2')}{done}")
     name = f"{sign}{short}" if short in ("min", "max") else f"{sign}{short[:3]}.sat"
-    return it.define(_call(name, type_, "%a0", "%a1") + done)
+    return declared.define(_call(name, type_, "%a0", "%a1") + done)
 
 
 _CONVERSION = re.compile(r"air\.convert\.([suf])\.\w+\.([suf])\.\w+(?:\.\w+)?")
 
 
-def _conversion(it: Declaration) -> str | None:
+def _conversion(declared: Declaration) -> str | None:
     """`air.convert.<kind>.<type>.<kind>.<type>`: s and u are integers, f are floats."""
-    match = _CONVERSION.fullmatch(it.name)
+    match = _CONVERSION.fullmatch(declared.name)
     if match is None:
         return None
     to, of = match.groups()
-    value, source, target = "%a0", it.parameters[0], it.result
+    value, source, target = "%a0", declared.parameters[0], declared.result
     lines: list[str] = []
 
     def step(operation: str, into: str) -> None:
@@ -238,4 +238,4 @@ def _conversion(it: Declaration) -> str | None:
         before, after = (int(lanes(one)[1][1:]) for one in (source, target))
         if before != after:
             step("trunc" if after < before else "sext" if of == "s" else "zext", target)
-    return it.define("\n".join([*lines, f"  ret {target} {value}"]))
+    return declared.define("\n".join([*lines, f"  ret {target} {value}"]))

@@ -104,8 +104,8 @@ def _place(buffer: torch.Tensor, arguments: _Arguments, results: Sequence[torch.
     storage = buffer.untyped_storage().data_ptr()
     known = [(_ARGUMENT, at, one) for at, _, one in arguments]
     new = [(_RESULT, at, one) for at, one in enumerate(results)]
-    known += [it for it in new if all(it[2] is not one for _, _, one in arguments)]
-    same = [it for it in known if it[2].untyped_storage().data_ptr() == storage]
+    known += [place for place in new if all(place[2] is not one for _, _, one in arguments)]
+    same = [place for place in known if place[2].untyped_storage().data_ptr() == storage]
     if len(same) != 1 or not storage:
         return None
     source, at, one = same[0]

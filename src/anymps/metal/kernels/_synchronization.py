@@ -19,26 +19,26 @@ def waits(name: str) -> bool:
     return name.startswith(("air.wg.barrier", "air.simd", "air.quad"))
 
 
-def define(it: Declaration) -> str | None:
+def define(declared: Declaration) -> str | None:
     """The definition of a function of several threads; None if it is none of those."""
-    if it.name.startswith("air.atomic."):
-        return _atomic(it)
-    if it.short == "wg":
-        return it.define(
+    if declared.name.startswith("air.atomic."):
+        return _atomic(declared)
+    if declared.short == "wg":
+        return declared.define(
             "  %line = trunc i64 %site to i32\n  call void @anymps_rt_barrier(i32 %line)\n  ret void",
             _ATTRIBUTES,
             SITE,
         )
-    if it.short == "simdgroup":
-        return it.define(
+    if declared.short == "simdgroup":
+        return declared.define(
             "  call void @anymps_rt_simd(ptr null, ptr @anymps_k_nothing, i64 %site)\n  ret void",
             _ATTRIBUTES,
             SITE,
         )
-    if it.short.startswith("simdgroup_matrix"):
-        return _matrix(it)
-    match = re.fullmatch(r"(simd|quad)_(\w+)", it.short)
-    return _exchange(it, match[1], match[2]) if match else None
+    if declared.short.startswith("simdgroup_matrix"):
+        return _matrix(declared)
+    match = re.fullmatch(r"(simd|quad)_(\w+)", declared.short)
+    return _exchange(declared, match[1], match[2]) if match else None
 
 
 _VOTES = {"any": "icmp ne i32 %r, 0", "all": "icmp eq i32 %r, %there"}
@@ -46,33 +46,33 @@ _VOTES = {"any": "icmp ne i32 %r, 0", "all": "icmp eq i32 %r, %there"}
 _SLOT = "{{ {0}, {0}, {0}, i32 }}"
 
 
-def _exchange(it: Declaration, width: str, operation: str) -> str | None:
+def _exchange(declared: Declaration, width: str, operation: str) -> str | None:
     prefix = "" if width == "simd" else "quad_"
     if operation in _VOTES:
         body = _wait("i32", "%v", f"anymps_k_{prefix}vote", {}, "%site")
         there = "  %w = getelementptr { i32, i32, i32, i32 }, ptr %slot, i32 0, i32 2\n  %there = load i32, ptr %w\n"
-        return it.define(
+        return declared.define(
             f"  %v = zext i1 %a0 to i32\n{body}{there}  %b = {_VOTES[operation]}\n  ret i1 %b", _ATTRIBUTES, SITE
         )
-    count, element = lanes(it.result)
-    kind = _kind(element, it.name)
+    count, element = lanes(declared.result)
+    kind = _kind(element, declared.name)
     if kind is None:
         return None
     fills = "_and_fill_" in operation
-    numbers = list(range(1 + fills, len(it.parameters)))
+    numbers = list(range(1 + fills, len(declared.parameters)))
     more: dict[int, tuple[str, str]] = {}
     begin = ""
     if numbers:  # the lane, or the distance
-        begin = f"  %by = zext {it.parameters[numbers[0]]} %a{numbers[0]} to i32\n"
+        begin = f"  %by = zext {declared.parameters[numbers[0]]} %a{numbers[0]} to i32\n"
         more[3] = ("i32", "%by")
     resolve = f"anymps_k_{prefix}{operation}_{kind}"
     if not count:
         if fills:
             more[2] = (element, "%a1")
         body = _wait(element, "%a0", resolve, more, "%site")
-        return it.define(f"{begin}{body}  ret {it.result} %r", _ATTRIBUTES, SITE)
+        return declared.define(f"{begin}{body}  ret {declared.result} %r", _ATTRIBUTES, SITE)
     # A vector goes element by element: the lanes wait once for each.
-    helper = f"@anymps_each_{it.name.replace('.', '_')}"
+    helper = f"@anymps_each_{declared.name.replace('.', '_')}"
     given = ", ".join(f"{type_} %p{at}" for at, type_ in ((0, element), *(((1, element),) if fills else ())))
     if fills:
         more[2] = (element, "%p1")
@@ -85,14 +85,14 @@ def _exchange(it: Declaration, width: str, operation: str) -> str | None:
     for at in range(count):
         values = []
         for operand in (0, 1)[: 1 + fills]:
-            lines.append(f"  %e{operand}_{at} = extractelement {it.result} %a{operand}, i32 {at}")
+            lines.append(f"  %e{operand}_{at} = extractelement {declared.result} %a{operand}, i32 {at}")
             values.append(f"{element} %e{operand}_{at}")
         values += ["i32 %by"] if numbers else []
         lines.append(f"  %site{at} = add i64 %site, {at}")
         lines.append(f"  %r{at} = call {element} {helper}({', '.join(values)}, i64 %site{at})")
-        lines.append(f"  %v{at} = insertelement {it.result} {so_far}, {element} %r{at}, i32 {at}")
+        lines.append(f"  %v{at} = insertelement {declared.result} {so_far}, {element} %r{at}, i32 {at}")
         so_far = f"%v{at}"
-    return text + it.define("\n".join([*lines, f"  ret {it.result} {so_far}"]), _ATTRIBUTES, SITE)
+    return text + declared.define("\n".join([*lines, f"  ret {declared.result} {so_far}"]), _ATTRIBUTES, SITE)
 
 
 def _kind(element: str, name: str) -> str | None:
@@ -118,30 +118,32 @@ def _wait(type_: str, value: str, resolve: str, more: dict[int, tuple[str, str]]
 _ATOMIC = re.compile(r"air\.atomic\.(?:global|local)\.(\w+?)(?:\.weak)?(?:\.([su]))?\.[iuf](\d+)")
 
 
-def _atomic(it: Declaration) -> str | None:
+def _atomic(declared: Declaration) -> str | None:
     """Atomics of device and threadgroup memory, all relaxed, as Metal's are."""
-    match = _ATOMIC.fullmatch(it.name)
+    match = _ATOMIC.fullmatch(declared.name)
     if match is None:
         return None
     operation, sign, bits = match[1], match[2], int(match[3])
     align = f"align {bits // 8}"
     if operation == "load":
-        return it.define(f"  %r = load atomic {it.result}, ptr %a0 monotonic, {align}\n  ret {it.result} %r")
-    type_ = it.parameters[1]
+        return declared.define(
+            f"  %r = load atomic {declared.result}, ptr %a0 monotonic, {align}\n  ret {declared.result} %r"
+        )
+    type_ = declared.parameters[1]
     if operation == "store":
-        return it.define(f"  store atomic {type_} %a1, ptr %a0 monotonic, {align}\n  ret void")
+        return declared.define(f"  store atomic {type_} %a1, ptr %a0 monotonic, {align}\n  ret void")
     if operation == "cmpxchg":  # what was there goes into the second argument, and is the result
-        return it.define(
-            f"  %e = load i{bits}, ptr %a1, {align}\n  %d = bitcast {it.parameters[2]} %a2 to i{bits}\n"
+        return declared.define(
+            f"  %e = load i{bits}, ptr %a1, {align}\n  %d = bitcast {declared.parameters[2]} %a2 to i{bits}\n"
             f"  %p = cmpxchg ptr %a0, i{bits} %e, i{bits} %d monotonic monotonic, {align}\n"
             f"  %o = extractvalue {{ i{bits}, i1 }} %p, 0\n  store i{bits} %o, ptr %a1, {align}\n"
-            f"  %r = bitcast i{bits} %o to {it.result}\n  ret {it.result} %r"
+            f"  %r = bitcast i{bits} %o to {declared.result}\n  ret {declared.result} %r"
         )
     is_float = type_ in ("float", "half", "bfloat")
     sign = "u" if sign == "u" and operation in ("min", "max") else "f" if is_float and operation != "xchg" else ""
-    result = "" if it.result == "void" else " %r"
-    return it.define(
-        f"  %r = atomicrmw {sign}{operation} ptr %a0, {type_} %a1 monotonic, {align}\n  ret {it.result}{result}"
+    result = "" if declared.result == "void" else " %r"
+    return declared.define(
+        f"  %r = atomicrmw {sign}{operation} ptr %a0, {type_} %a1 monotonic, {align}\n  ret {declared.result}{result}"
     )
 
 
@@ -154,25 +156,25 @@ _ROW = (
 )
 
 
-def _matrix(it: Declaration) -> str | None:
-    operation = it.short.removeprefix("simdgroup_matrix_8x8_")
+def _matrix(declared: Declaration) -> str | None:
+    operation = declared.short.removeprefix("simdgroup_matrix_8x8_")
     if operation == "init_filled":
-        element = lanes(it.result)[1]
-        return it.define(_pair(it.result, f"{element} %a0", f"{element} %a0"), _ATTRIBUTES, SITE)
+        element = lanes(declared.result)[1]
+        return declared.define(_pair(declared.result, f"{element} %a0", f"{element} %a0"), _ATTRIBUTES, SITE)
     if operation == "init_diag":
-        element = lanes(it.result)[1]
+        element = lanes(declared.result)[1]
         body = f"{_ROW}  %n = add i32 %column, 1\n"
         for at, column in enumerate(("%column", "%n")):
             body += f"  %is{at} = icmp eq i32 %row, {column}\n"
             body += f"  %d{at} = select i1 %is{at}, {element} %a0, {element} 0.0\n"
-        return it.define(body + _pair(it.result, f"{element} %d0", f"{element} %d1"), _ATTRIBUTES, SITE)
+        return declared.define(body + _pair(declared.result, f"{element} %d0", f"{element} %d1"), _ATTRIBUTES, SITE)
     if operation in ("load", "store"):
-        return _matrix_memory(it, operation)
+        return _matrix_memory(declared, operation)
     if operation != "multiply_accumulate":
         return None
     slot = "{ [2 x float], [2 x float], [2 x float], [2 x float] }"  # a, b, c, result
     lines = [f"  %slot = alloca {slot}"]
-    for operand, type_ in enumerate(it.parameters):
+    for operand, type_ in enumerate(declared.parameters):
         element = lanes(type_)[1]
         for at in range(2):
             name = f"{operand}_{at}"
@@ -184,21 +186,21 @@ def _matrix(it: Declaration) -> str | None:
             lines.append(f"  %p{name} = getelementptr {slot}, ptr %slot, i32 0, i32 {operand}, i32 {at}")
             lines.append(f"  store float {value}, ptr %p{name}")
     lines.append("  call void @anymps_rt_simd(ptr %slot, ptr @anymps_k_matrix, i64 %site)\n")
-    element = lanes(it.result)[1]
+    element = lanes(declared.result)[1]
     for at in range(2):
         lines.append(f"  %q{at} = getelementptr {slot}, ptr %slot, i32 0, i32 3, i32 {at}")
         lines.append(f"  %r{at} = load float, ptr %q{at}")
         if element != "float":
             lines.append(f"  %t{at} = fptrunc float %r{at} to {element}")
     word = "r" if element == "float" else "t"
-    body = "\n".join(lines) + "\n" + _pair(it.result, f"{element} %{word}0", f"{element} %{word}1")
-    return it.define(body, _ATTRIBUTES, SITE)
+    body = "\n".join(lines) + "\n" + _pair(declared.result, f"{element} %{word}0", f"{element} %{word}1")
+    return declared.define(body, _ATTRIBUTES, SITE)
 
 
-def _matrix_memory(it: Declaration, operation: str) -> str:
+def _matrix_memory(declared: Declaration, operation: str) -> str:
     """Load or store: (matrix,) pointer, elements of a row, <column, row> of the origin, transposed."""
     first = 1 if operation == "store" else 0
-    type_ = it.parameters[0] if first else it.result
+    type_ = declared.parameters[0] if first else declared.result
     element = lanes(type_)[1]
     pointer, stride, origin, transposed = (f"%a{first + at}" for at in range(4))
     body = (
@@ -218,7 +220,7 @@ def _matrix_memory(it: Declaration, operation: str) -> str:
         else:
             body += f"  %e{at} = load {element}, ptr %p{at}\n"
     body += "  ret void" if first else _pair(type_, f"{element} %e0", f"{element} %e1")
-    return it.define(body, _ATTRIBUTES, SITE)
+    return declared.define(body, _ATTRIBUTES, SITE)
 
 
 def _pair(type_: str, first: str, second: str) -> str:

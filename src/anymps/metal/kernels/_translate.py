@@ -99,7 +99,7 @@ def translate(text: str, signature: Signature, key: str, layout: str, triple: st
 
         lines.append(_CALL.sub(numbered, line))
     body = "\n".join(_redefined(lines))
-    definitions = "".join(_definition(it) for it in declared.values())
+    definitions = "".join(_definition(function) for function in declared.values())
     resolves = sorted(set(re.findall(r"ptr @(anymps_k_\w+)", definitions)))
     parts = [f'target datalayout = "{layout}"', f'target triple = "{triple}"', preamble(resolves)]
     if shared:
@@ -181,8 +181,8 @@ def _with_shared(line: str, shared: dict[str, str], inserted: list[str]) -> str:
     return _CONSTANT_ADDRESS.sub(address, line)
 
 
-def _definition(it: Declaration) -> str:
-    text = _intrinsics.define(it) or _synchronization.define(it)
+def _definition(function: Declaration) -> str:
+    text = _intrinsics.define(function) or _synchronization.define(function)
     if text is None:
-        raise KernelsError(f"{it.name} is a function of Apple's compiler that is not known here")
+        raise KernelsError(f"{function.name} is a function of Apple's compiler that is not known here")
     return text

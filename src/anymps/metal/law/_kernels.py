@@ -59,7 +59,7 @@ def _kernel(tree: Tree, node: Node, parameters: list[Node]) -> Iterator[Refused]
                 if int(argument) in taken:
                     yield Refused(f"cannot reserve 'buffer' resource location at index {argument}", parameter.at)
                 taken.add(int(argument))
-        name = next((it for it in attributes if it in _POSITIONS or it in _INDICES), "")
+        name = next((attribute for attribute in attributes if attribute in _POSITIONS or attribute in _INDICES), "")
         if name and known:
             size = _size(kind)
             if size == 0 or (name in _INDICES and size != 1) or size > 3:

@@ -30,7 +30,9 @@ def refused_buffers(kernels: Iterable[Function]) -> Refused | None:
             found = buffer_places(parameters)
         except Unsupported:
             continue  # it is refused by itself
-        constants = [it for it in parameters if it.attribute in ("", "buffer") and _is_constant(it)]
+        constants = [
+            constant for constant in parameters if constant.attribute in ("", "buffer") and _is_constant(constant)
+        ]
         if len(constants) > MAX_BUFFERS:
             name = next(token for token in function.head if token.text == function.name)
             return Refused(f"number of constant buffers exceeds maximum supported ({MAX_BUFFERS})", name.start)
