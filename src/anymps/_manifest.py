@@ -164,7 +164,7 @@ def updated(text: str, changes: Changes) -> str:
             continue
         parsed = _parse(line)
         if parsed is None:
-            blocks += [("", [it]) for it in (*why, line)]
+            blocks += [("", [kept]) for kept in (*why, line)]
         elif parsed[0] in left:
             test, ending = parsed[0], left.pop(parsed[0])
             as_it_was = why if parsed[1] == ending else []
@@ -172,7 +172,7 @@ def updated(text: str, changes: Changes) -> str:
         elif parsed[0] not in changes.gone:
             blocks.append((parsed[0], [*why, line]))
         why = []
-    blocks += [("", [it]) for it in why]
+    blocks += [("", [kept]) for kept in why]
     for test in sorted(left):
         before = [index for index, (other, _) in enumerate(blocks) if other and other < test]
         after = [index for index, (other, _) in enumerate(blocks) if other > test]

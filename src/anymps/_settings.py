@@ -355,7 +355,7 @@ FACES: Final[Mapping[str, type[Settings]]] = {
 
 def rows(of: type[Settings] = Settings) -> tuple[Row, ...]:
     """The rows of a class, in the order of their fields."""
-    return tuple(Row(name=it.name, **it.metadata) for it in fields(of) if it.metadata)
+    return tuple(Row(name=setting.name, **setting.metadata) for setting in fields(of) if setting.metadata)
 
 
 def rows_of(face: str) -> tuple[Row, ...]:
