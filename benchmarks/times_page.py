@@ -14,10 +14,10 @@ READ = "22 to 24 November 2026"
 """When the public timings were read."""
 
 HEAD = """\
-# How good predicted times are
+# How accurate predicted times are
 
-`anymps.cost` predicts how long an operator, or a step of many, takes on a Mac. This page says what such a number is worth. It is written by
-`python benchmarks/fit_times.py` from the timings in `benchmarks/times/`, public ones read on {read}; no Mac was used.
+`anymps.cost` predicts how long an operator, or a whole step, takes on a Mac. This page says how accurate such a number is. It is written by
+`python benchmarks/fit_times.py` from the public timings in `benchmarks/times/`, which were read on {read}. No Mac was used.
 
 ```python
 from anymps import parse_mac
@@ -25,48 +25,51 @@ from anymps.cost import OperatorCall, predict_operator
 
 call = OperatorCall("aten::mm", ("float32[2048, 2048]", "float32[2048, 2048]"), ("float32[2048, 2048]",))
 time = predict_operator(call, parse_mac("M4 Max 64GB"), torch="2.13")
-print(time.device, time.low, time.high, time.bound)  # seconds, their 80 % interval, what decides
+print(time.device, time.low, time.high, time.bound)  # seconds, their 80 % interval, what limits it
 ```
 
-`predict_step` takes a list of calls. Operators and tensors are written as a recording has them.
+`predict_step` takes a list of calls. Operators and tensors are written as in a recording.
 
-Every report of a run says how long the typical step would take on the chosen Mac, and what binds it. JSON has it as `predicted_step`, and
-`anymps.forecast.forecast` gives it for any Mac. If less than nine tenths of the step's calls have a predicted time, there is no number, and
-none where data loading or paging decide. The report says why, and names the operators that miss one.
+Every report of a run says how long the typical step would take on the chosen Mac, and what limits it. JSON has it as `predicted_step`, and
+`anymps.forecast.forecast` computes it for any Mac. There is no number if less than nine tenths of the step's calls have a predicted time, or if data
+loading or paging dominates. The report then says why, and names the operators without a predicted time.
 
 ## Operators on a Mac that was not timed
 
-For each chip the coefficients were fitted to the timings of all others. The error is |predicted / measured - 1|.
+To predict the timings of a chip, the coefficients were fitted to those of all other chips. The error is |predicted / measured - 1|.
 
 | what was predicted | timings | median error | nine tenths are within | within 50 % |
 | --- | ---: | ---: | ---: | ---: |
 """
 
 MIDDLE = """
-Most timings hold one wait for the GPU. What a wait takes differs up to four times between tables of timings, and it says nothing of an
-operator. So that one number is taken from the table itself, and a timing of which the wait is the larger part is not scored: {scored} of
-{rows} are. The last line of the table has all of them, and predicts the waits as well.
+Most timings include one wait for the GPU. The time of a wait differs by up to a factor of four between tables of timings, and says nothing about an
+operator. So that one number is taken from the table itself, and a timing that is mostly wait is not scored: {scored} of {rows} are scored. The last
+row of the table has all of them, and predicts the waits as well.
 
-**Aims, and what was reached.** The median of 18 % is {median_met}: {median}. Nine tenths within 50 % is {nine_met}: {half} are, and nine tenths are within {nine},
-{nine_new} with torch 2.5 and later. What one chip alone was timed with (sorting, scans and softmax by PyTorch's own kernels, gradients of convolutions)
-rests on its prior when that chip is left out: such a number says how good a guess was, not how good the prediction is now, and neither intervals nor their
-share below count it. What is worse than the rest comes from few operators, named below: binary cross entropy, of which torch 2.1 and 2.2
-have timings 20 times apart on chips of one generation; `argmax` and sums over the first axis; adding scatters, whose time depends on how
-many indices are alike; and `sort` on an M1 Ultra. Convolutions were timed with permuted inputs and few channels only, their weights' gradients
-on an M5 Pro, and those of their inputs not at all.
+**Goals and results.** A median of 18 % is {median_met}: it is {median}. Nine tenths within 50 % is {nine_met}: {half} are within 50 %, and nine tenths
+are within {nine} ({nine_new} with torch 2.5 and later).
 
-**PyTorch's own kernels.** Release by release PyTorch replaces graphs of Apple's MPSGraph by Metal kernels of its own, which read and write
-memory in another way. Gathers, scatters, sorts, scans, `argmax`, reductions, softmax and norms have a factor of their own from the release on
-that has the kernel; pointwise operators and copies are bound by the memory either way. The pull requests that say what a kernel gained are in
-the table of sources. For gathers and norms there is only a ratio or a judgement, as `benchmarks/times_fit.py` says.
+Kernels that only one chip was timed with (sorting, scans and softmax by PyTorch's own kernels, gradients of convolutions) rest on their prior when
+that chip is left out. Their numbers say how good a guess was, not how good the prediction is now, so neither the intervals nor the share that they hold
+(below) count them.
 
-**80 % intervals.** They are the 10 % and 90 % quantiles of timings of which neither the chip nor the shapes were in the fit, with torch 2.5
-and later, of all classes but those that are hard to predict: {small[0]:g} to {small[1]:g} times the prediction below 1 ms, {large[0]:g} to {large[1]:g} times above. With the quantiles of the
-other chips {held} of a chip's timings lie inside; the aim is 75 to 85 %.
-Faster caches were tried as a part of the formula, and predicted no better.
+The largest errors come from few operators: binary cross entropy, whose timings with torch 2.1 and 2.2 differ by a factor of 20 on chips of one
+generation; `argmax` and sums over the first axis; adding scatters, whose time depends on how many indices are equal; and `sort` on an M1 Ultra.
+Convolutions were timed with permuted inputs and few channels only, the gradients of their weights only on an M5 Pro, and those of their inputs not at
+all.
 
-A class that is harder to predict than the others has a wider interval (sorts, `argmax`, losses, adding scatters, sums over the first axis), and so have one with fewer than five timings and half types on M5,
-which one machine was timed with.
+**PyTorch's own kernels.** From release to release, PyTorch replaces graphs of Apple's MPSGraph with its own Metal kernels, which access memory in
+another way. Gathers, scatters, sorts, scans, `argmax`, reductions, softmax and norms have a separate factor from the release on that has the kernel.
+Pointwise operators and copies are limited by memory bandwidth either way. The pull requests that state a kernel's gain are in the table of sources.
+For gathers and norms there is only a ratio or a judgement; `benchmarks/times_fit.py` says which.
+
+**80 % intervals.** They are the 10 % and 90 % quantiles of timings whose chip and shapes were both left out of the fit, with torch 2.5 and later, for
+all classes except those that are hard to predict: {small[0]:g} to {small[1]:g} times the prediction below 1 ms, {large[0]:g} to {large[1]:g} times above. With the quantiles of
+the other chips, {held} of a chip's timings are inside; the goal is 75 to 85 %. Adding faster caches to the formula was tried, and predicted no better.
+
+The interval is wider for classes that are harder to predict (sorts, `argmax`, losses, adding scatters, sums over the first axis), for classes with
+fewer than five timings, and for half types on M5, which only one machine was timed with.
 
 ## By class
 
@@ -75,7 +78,7 @@ which one machine was timed with.
 """
 
 AFTER_CLASSES = """
-A class without timings rests on what is known of its like, and its interval says so. Those are {bare}.
+A class without timings takes what is known of similar classes, and has a wider interval. These classes have none: {bare}.
 
 ## By chip
 
@@ -86,64 +89,67 @@ A class without timings rests on what is known of its like, and its interval say
 TAIL = """
 ## Steps of models
 
-No step is in the fit: each of these was predicted from the timings of single operators alone. The calls come from the models themselves
-(`benchmarks/record_steps.py`), with random weights.
+No step is part of the fit: each was predicted from the timings of single operators alone. The calls were recorded from the models themselves, with
+random weights (`benchmarks/record_steps.py`).
 
 | model | Mac | torch | measured | predicted | 80 % interval | held | bound by |
 | --- | --- | --- | ---: | ---: | ---: | --- | --- |
 {step_rows}
-The median error is {step_median} (aim: 20 %), and {step_half} are within 50 % (aim: 85 %), of {step_count} steps of {step_models} models.
+The median error is {step_median} (goal: 20 %), and {step_half} are within 50 % (goal: 85 %), of {step_count} steps of {step_models} models. "Held" means that the measured
+time is inside the interval. A star means that a data loader fed the step; its time is not predicted.
 
-An interval goes by what binds the step: {gpu[0]:g} to {gpu[1]:g} times the prediction where the GPU decides, {host[0]:g} to {host[1]:g} where the host does, in
-proportion where both do. Eight tenths of the steps above are no further off, upwards or downwards. The intervals that the steps of the other models alone give
-hold {gpu_held} and {host_held}, together {all_held} (aim: 78 to 85 %). What a wait takes is known within {wait[0]:g} to {wait[1]:g} times, by tables of chips
-that were left out, and widens the interval by its share of the step; `anymps bench --calibrate` replaces that by what your Mac takes. Classes that are hard
-to predict widen it, too. The table's own steps are in its intervals, so it says nothing that they hold {step_held} of them.
+**Intervals.** An interval depends on what limits the step: it is {gpu[0]:g} to {gpu[1]:g} times the prediction if the GPU does, {host[0]:g} to {host[1]:g} times if the
+host does, and in between if both do. Eight tenths of the steps above have no larger error, upwards or downwards. Intervals from the steps of the
+other models alone hold {gpu_held} (GPU) and {host_held} (host), together {all_held} (goal: 78 to 85 %). The time of a wait is known within {wait[0]:g} to {wait[1]:g} times,
+from tables of chips that were left out, and widens the interval by its share of the step; `anymps bench --calibrate` replaces it with the time on
+your Mac. Classes that are hard to predict widen the interval too. The intervals in the table are made from its own steps, so it proves nothing that
+they hold {step_held}.
 
-With a star: a data loader fed the step, and nothing of that is predicted. What is far off has reasons. One image through ResNet-18 is less
-work than any convolution that was timed. BERT with 512 tokens in inference is three times slower in its table than its training suggests.
-A step of scVI is short, and most of it is Python code of its own, which is not known here. Why the GCN took three times as long on an M1 Pro as
-on an M2 Ultra, its table does not say: both are mostly launches.
+**Large errors.** One image through ResNet-18 is less work than any convolution that was timed. BERT inference with 512 tokens is three times slower
+in its table than its training suggests. A step of scVI is short, and most of it is the model's own Python code, which is not known here. The table of
+the GCN does not say why it took three times as long on an M1 Pro as on an M2 Ultra: on both it is mostly launches.
 
-The convolutions that were timed had permuted inputs, and torch before 2.5 took up to three times as long for those. Plain ones are taken to be as
-quick there as on later releases. That is judgement, and the steps of VGG and ResNet had a part in it.
+**Convolutions.** Those that were timed had permuted inputs, for which torch before 2.5 took up to three times as long. Plain ones are assumed to be as
+fast there as in later releases. That is a judgement, and the steps of VGG and ResNet influenced it.
 
-A GRU is hundreds of calls with next to nothing to do, and their dispatch is all that it takes. PyTorch's own Metal kernels are dispatched in about
-5 us on an M1, a graph of MPSGraph in 16 to 35 us. Which operators have a kernel of their own is known by release, from the names of the compiled
-kernels in its macOS wheels. What a large GRU reads again and again stays in the cache, which is not predicted: it comes out too slow.
+**GRUs.** A GRU is hundreds of calls that do very little, so dispatch takes nearly all of its time. PyTorch's own Metal kernels are dispatched in about
+5 us on an M1, a graph of MPSGraph in 16 to 35 us. The names of the compiled kernels in the macOS wheels tell which operators have such a kernel in
+which release. What a large GRU reads repeatedly stays in the cache. The prediction does not model this, so it is too slow.
 
-A step is walked with two clocks (`anymps.cost.walk_step`): the host dispatches every call, the device computes it, and where the host waits,
-both meet. The calls of these steps are known without their order and without the program's own code, so its waits stand at the end. From a
-recording, the gaps between its calls count too, scaled to the Mac's CPU by the speed of the recording machine's core, which is measured when a recording
-begins: a hundredth of a second of sorting. What that takes an M1 is judgement, as no Mac was timed: 0.65 of what it takes an AMD EPYC.
-`predict_step` has a closed form for calls without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a tenth.
-Paging and what the first step compiles are not in it: its graphs are counted, and no public timing tells how long one takes.
+**How a step is predicted.** Two clocks go through the step (`anymps.cost.walk_step`): the host dispatches every call, the device computes it, and
+where the host waits, both meet. For these steps, the order of the calls and the program's own code are unknown, so the waits come at the end. With a
+recording, the gaps between calls count too. They are scaled to the Mac's CPU by the speed of the recording machine's core, which is measured when a
+recording begins: a hundredth of a second of sorting. An M1 is assumed to take 0.65 of the time of an AMD EPYC for that; this is a judgement, since no
+Mac was timed. `predict_step` has a closed form for calls without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a
+tenth. Paging and the compilation in the first step are not included: graphs are counted, but no public timing tells how long one takes.
 
 ## The ratio between two Macs
 
-Part of what is wrong with a prediction is wrong on all Macs alike, and goes out of the ratio of two times; the rest of both adds up. So
-`speed_ratio` of two steps is scored for itself and has its own interval, which `anymps plan --against` shows: a factor of {off:g} either way,
-wider for classes whose ratios are hard to predict (convolutions, gathers and scatters, `sort`, `argmax`, sums over the first axis). It comes from timings of the same calls on two chips
-by the same release of torch, 2.5 or later: {pairs} pairs on {chips} chips, predicted by fits that saw neither the chip nor these shapes on any machine.
-The median error of such a ratio is {ratio_median}, and eight tenths are within {ratio_eight}; of the times in these pairs it is {times_median}, and eight
-tenths are within {times_eight}. With an interval from pairs in which neither chip is, {ratio_held} of the pairs are held; the aim is 75 to 85 %.
+An error that all Macs share cancels in the ratio of two times, while the other errors add up. So `speed_ratio` of two steps is scored separately and
+has its own interval, which `anymps plan --against` shows: a factor of {off:g} either way, and more for classes whose ratios are hard to predict
+(convolutions, gathers and scatters, `sort`, `argmax`, sums over the first axis). It comes from timings of the same calls on two chips with the same
+release of torch, 2.5 or later: {pairs} pairs on {chips} chips, predicted by fits that saw neither the chip nor these shapes on any machine. The
+median error of such a ratio is {ratio_median}, and eight tenths are within {ratio_eight}. For the times in these pairs the median is {times_median}, and eight tenths are
+within {times_eight}. With intervals from pairs that include neither chip, {ratio_held} of the pairs are held; the goal is 75 to 85 %.
 
-The steps above that were timed on two Macs by one release are in no part of that. They are few, and of older releases:
+Steps from the table above that were timed on two Macs with one release are not part of this. They are few, and of older releases:
 
 | model | Macs | measured | predicted | 80 % interval | held |
 | --- | --- | ---: | ---: | ---: | --- |
 {ratio_rows}
-The median error is {step_ratio_median}, that of the times of the same steps {pair_median}: so few steps do not show that ratios are better known. {step_ratio_held} are
-held, by intervals that span a factor of {span_ratios:.1f} from end to end; those of the times span {span_times:.1f}. What misses is the GCN, of which one time misses too.
+The median error is {step_ratio_median}, and that of the times of the same steps is {pair_median}: so few steps do not show that ratios are more accurate. {step_ratio_held} are
+held, by intervals that span a factor of {span_ratios:.1f} from end to end; those of the times span {span_times:.1f}. The misses are the GCN, which has one missed time too.
 
 ## What is not predicted
 
-An operator without a class, a product of matrices of integers or complex numbers, a call that runs on the CPU, and a Mac whose GPU clock is
-not public (MacBook Neo) have no number: `predict_operator` raises `CostError` and says why, `predict_step` counts such calls in `left_out`.
-A recording tells how a call's inputs lie and along which axes it works. Without that, in one of an earlier version or in a call that you write
-down, the usual case is taken: inputs without permuted strides, and of two axes of the same size the last one is reduced. A kernel that
-`torch.compile` fused is taken to read or write each of its buffers once, as an elementwise one does, which is judgement;
-a Metal kernel of your own has no class. Laptops that are hot run up to a third slower, and nothing here knows that.
+These have no number: an operator without a class (such as a Metal kernel of your own), a product of integer or complex matrices, a call that runs on
+the CPU, and a Mac whose GPU clock is not public (MacBook Neo). `predict_operator` raises `CostError` and says why; `predict_step` counts such calls in
+`left_out`.
+
+A recording knows the memory layout of a call's inputs and along which axes it works. Without that (in a recording of an earlier version, or in a call
+that you write yourself) the usual case is assumed: inputs without permuted strides, and of two axes of the same size the last one is reduced. A
+kernel that `torch.compile` fused is assumed to read or write each of its buffers once, as an elementwise kernel does; this is a judgement. A hot
+laptop runs up to a third slower, which no prediction knows.
 
 ## Sources
 
@@ -160,14 +166,14 @@ def page(data: dict[str, Any], rows: list[Row]) -> str:
     for name, title in (
         ("all", "**all that were scored**"),
         ("on several chips", "of these, kernels that several chips were timed with"),
-        ("on one chip", "kernels that one chip alone was timed with"),
+        ("on one chip", "kernels that only one chip was timed with"),
         ("torch 2.5 and later", "torch 2.5 and later"),
         ("torch 1.13 to 2.4", "torch 1.13 to 2.4"),
         ("below 1 ms", "timings below 1 ms"),
         ("1 ms and above", "timings of 1 ms and above"),
         ("shapes left out too", "shapes left out as well as the chip"),
         ("shapes left out too, torch 2.5 and later", "the same, torch 2.5 and later"),
-        ("wait predicted too", "every timing, its wait predicted too"),
+        ("wait predicted too", "all timings, with the wait predicted too"),
     ):
         one = found[name]
         lines.append(
@@ -209,8 +215,8 @@ def page(data: dict[str, Any], rows: list[Row]) -> str:
         chips = ", ".join(dict.fromkeys(row.mac.chip.removeprefix("Apple ") for row in own))
         lines.append(f"| {count} | {spread}{stated} | {chips} | <{source}> |\n")
     lines.append(
-        "\nThe sources of the steps stand in `benchmarks/times/steps.csv`. Where a source does not state the GPU cores, the commonest were taken (`cores_stated` in the file). A rate was turned "
-        "into a time\nof that shape.\n"
+        "\nThe sources of the steps are in `benchmarks/times/steps.csv`. If a source does not state the number of GPU cores, the most common one was taken\n"
+        "(`cores_stated` in the file). Rates were converted into times of the same shape.\n"
     )
     return "".join(lines)
 
