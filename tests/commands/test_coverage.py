@@ -271,7 +271,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["heavyside"], "torch has no operator 'heavyside'; nearest: heaviside, heaviside_ (anymps coverage --help)"),
         (["qqqqqqqqqq"], "torch has no operator 'qqqqqqqqqq' (anymps coverage --help)"),
-        (["take", "--torch", "2.16"], "nothing is known of torch 2.16: --torch takes 2.7 to 2.15"),
+        (["take", "--torch", "2.16"], "nothing is known about torch 2.16: --torch accepts 2.7 to 2.15"),
         (["take", "--torch", "new"], '"new" is not a torch version; expected something like 2.13.0'),
     ],
 )

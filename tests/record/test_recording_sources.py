@@ -111,7 +111,7 @@ def test_settings_are_those_of_our_own_place(
     monkeypatch.chdir(tmp_path)
     assert main(["report", "here/run.anymps"]) == 2
     message = f"anymps: {other / 'pyproject.toml'}: [tool.anymps] has no key 'secrets': "
-    message += "there are mac, severity, disable, per-file-disable, fail-on, baseline\n"
+    message += "there are mac, substrate, severity, disable, per-file-disable, fail-on, baseline\n"
     assert capsys.readouterr().err == 2 * message
 
 

@@ -77,7 +77,7 @@ def test_page_stacks_the_categories() -> None:
     assert [f"<title>{name}</title>" in page for name in names] == [True, True, True]
     assert "gradients, at most" not in page
     assert '<table id="memory-categories">' in page
-    assert '<td class="path">nets/model.py:18</td>' in page
+    assert '<td class="path">nets/<wbr>model.py:18</td>' in page
 
 
 def test_rounding_is_told_apart() -> None:
