@@ -96,7 +96,7 @@ def family(repository: str) -> Row:
 
 def main(wanted: list[str]) -> None:
     """Prints the table."""
-    print("| family | sources that compile | kernels | can be used | refused, and why |")
+    print("| family | sources that compile | kernels | usable | refused, and why |")
     print("| --- | --- | --- | --- | --- |")
     for repository in wanted or FAMILIES:
         row = family(repository)
