@@ -100,8 +100,7 @@ class Settings:
         helps={"bench": "The Mac that the virtual device acts as; its speed is not simulated."},
         pytest="the Mac that the virtual device acts as, such as 'M3 Pro 18GB'",
         variable="ANYMPS_MAC", key="mac", enable=True, notebook=True,
-        page="the Mac, where the command line names none; goes before `pyproject.toml`. Without any of them it is an "
-        "M3 Pro with 18 GB",
+        page="the Mac, if the command line names none; overrides `pyproject.toml`. The default is an M3 Pro with 18 GB",
     )  # fmt: skip
     torch: str = row(
         "text", "", "Predict times for this release, such as 2.11; the calls are those that the installed one makes.",
@@ -112,7 +111,7 @@ class Settings:
         "card (ANYMPS_SUBSTRATE).", words=("host", "cuda"), commands=_DEVICE,
         pytest="where tensors live and are computed: host, this machine's CPU (the default), or cuda, an NVIDIA card",
         variable="ANYMPS_SUBSTRATE", key="substrate", enable=True, notebook=True,
-        page="`host` (the default), where this machine's CPU computes, or `cuda`, where an NVIDIA card does",
+        page="what computes: `host` (the default), this machine's CPU, or `cuda`, an NVIDIA card",
     )  # fmt: skip
     require: str | None = row(
         "word", help="Run only on an Apple GPU, or only on the virtual device.", words=("real", "virtual"),
@@ -129,7 +128,7 @@ class Settings:
         "known, after `anymps kernels add` (ANYMPS_KERNELS).", words=("cpu", "real"), commands=("run",),
         pytest="real: compute with PyTorch's own Metal kernels where their launches are known",
         variable="ANYMPS_KERNELS", enable=True,
-        page="PyTorch's own kernels compute what their launches are known for ([Kernels]"
+        page="with `real`, PyTorch's own kernels compute the operators whose launches are known ([Kernels]"
         "(kernels.md#running-programs-on-them))",
     )  # fmt: skip
     cuda_as_mps: bool | None = row(
@@ -148,20 +147,20 @@ class Settings:
         "(ANYMPS_CHECK_SHADERS=1).", commands=("run",),
         pytest="a test fails if a Metal kernel has a data race or an out-of-bounds access",
         variable="ANYMPS_CHECK_SHADERS",
-        page="Metal kernels are watched for races, accesses outside of buffers and the like ([Checking kernels]"
+        page="Metal kernels are checked for data races, out-of-bounds accesses and similar bugs ([Checking kernels]"
         "(metal.md#checking-kernels))",
     )  # fmt: skip
     strict_copies: bool = row(
         "flag", False, "Delay copies to the CPU with non_blocking=True until the next wait "
         "(ANYMPS_STRICT_COPIES=1).", commands=("run",), variable="ANYMPS_STRICT_COPIES",
-        page="copies to the CPU with `non_blocking=True` arrive at the next wait only",
+        page="copies to the CPU with `non_blocking=True` are delayed until the next wait",
     )  # fmt: skip
     start_method: str | None = row(
         "word", help="How DataLoader workers and other processes start, where the script does not choose. Default: "
         "spawn, as on macOS (ANYMPS_START_METHOD).", words=("spawn", "fork", "forkserver"), commands=("run",),
         variable="ANYMPS_START_METHOD", enable=True,
-        page="how workers and other processes start where the script does not choose: `spawn` (the default, as on "
-        "macOS), `fork`, `forkserver`, or `system`, which changes nothing",
+        page="how DataLoader workers and other processes start, if the script does not choose: `spawn` (the default, "
+        "as on macOS), `fork`, `forkserver`, or `system`, which changes nothing",
     )  # fmt: skip
     fail_on: str | None = row(
         "word", help="Exit with 3 if there are findings of this severity or higher.",
