@@ -157,7 +157,7 @@ def test_table_chart_and_page() -> None:
 def test_where_it_cannot_be_told() -> None:
     """A sentence for a step that makes other calls; none where no step has a time, or only one size fits."""
     sentence = (
-        "Samples a second with other batch sizes are not told: with twice the batch no whole step makes the same calls."
+        "Samples a second with other batch sizes are unknown: with twice the batch, no whole step makes the same calls."
     )
     other = replace(planned(), batches=(), other_calls=True)
     assert without_batches(other) == sentence

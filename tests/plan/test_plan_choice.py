@@ -69,7 +69,7 @@ def test_where_the_intervals_have_no_room_a_sentence_stands_for_them() -> None:
     """The widest of all Macs, as factors."""
     narrow = choice_rows(every(), 76)
     assert "80 %" not in narrow.columns
-    assert "80 % intervals of the steps: 0.66 to 1.53 times that." in narrow.rest
+    assert "80 % intervals of the steps: 0.66 to 1.53 times the prediction." in narrow.rest
     assert "intervals" not in choice_rows(every()).rest
 
 
@@ -98,7 +98,7 @@ def test_without_times_the_macs_stand_by_memory() -> None:
 def test_what_hangs_on_values_is_told_in_the_short_form() -> None:
     """A plan has no values: who decides by the first screen must know."""
     assert more(planned()).startswith(
-        "The script reads values on 1 line, and memory may hang on them: -v lists them. -v "
+        "The script reads values on 1 line, and memory may depend on them: -v lists them. -v "
     )
     assert more(resting()).startswith("-v shows what fills the memory, ")
 
@@ -186,7 +186,7 @@ def test_ones_own_mac_may_be_too_small() -> None:
     slowest, own = plan.choices[1], plan.own
     assert slowest.time is not None and own is not None and own.step is not None
     assert slowest.speed is not None and slowest.speed.value == own.step.seconds / slowest.time.seconds
-    sentence = "On M1 8GB the run fails: speeds compare with the step that it would take there with memory enough."
+    sentence = "On M1 8GB the run fails: speeds compare with its step there if memory were enough."
     assert sentence in rows.rest
 
 

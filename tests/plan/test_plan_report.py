@@ -117,7 +117,7 @@ def test_the_first_fixes_say_what_they_would_do_here() -> None:
     told = fixes(planned("M1 8GB"))
     assert [fix.begin for fix in told] == [True, False, False, False, False, False]
     assert [fix.here for fix in told] == [
-        "Batch 4 needs 5 GiB in place of 10.9 GiB.",
+        "Batch 4 needs 5 GiB instead of 10.9 GiB.",
         "They are 512 tokens long.",
         "Nothing grows from step to step.",
         "Activations are 56 % of the peak.",
@@ -125,8 +125,8 @@ def test_the_first_fixes_say_what_they_would_do_here() -> None:
         "",
     ]
     assert told[-1].text == (
-        "Last of all PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0: it lifts torch's limit, not the memory's; it can take the "
-        "whole system down."
+        "As a last resort, set PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0: it lifts torch's limit, not the memory's, and can "
+        "take the whole system down."
     )
 
 
@@ -180,8 +180,8 @@ def test_a_plan_that_fits_needs_no_fixes() -> None:
         (
             NoLarger.OTHER_COURSE,
             "",
-            "The largest batch is unknown: with twice the batch the script takes another course, as where an epoch "
-            "ends sooner.",
+            "The largest batch is unknown: with twice the batch the script runs differently, for example because an "
+            "epoch ends sooner.",
         ),
         (
             NoLarger.STOPPED,
@@ -227,7 +227,7 @@ def test_a_script_that_goes_on_after_memory_ran_out_is_told_as_that() -> None:
     assert json.loads(plan_json(plan))["macs"][0]["goes_on"] == {"steps": 3, "batch": 4}
     every = planned()
     every = replace(every, base=replace(every.base, retries=True))
-    sentence = "The script's code tells of memory that runs out: --mac tries what it does then."
+    sentence = "The script's code handles running out of memory: --mac tries what it does then."
     assert sentence in " ".join(render_plan(every, width=120, verbose=True).split())
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 TITLE: Final = "Batch against samples a second"
 
 _OTHER_CALLS: Final = (
-    "Samples a second with other batch sizes are not told: with twice the batch no whole step makes the same calls."
+    "Samples a second with other batch sizes are unknown: with twice the batch, no whole step makes the same calls."
 )
-_ALIKE: Final = "The errors of all sizes are alike, so they compare better than the intervals say."
+_ALIKE: Final = "All sizes share most errors, so they compare better than the intervals suggest."
 _OTHERS: Final = "--mac shows another Mac."
 
 

@@ -93,7 +93,7 @@ def more(plan: Plan) -> str:
     """The last line of the short form: what `-v` adds, beginning with what hangs on values that a plan lacks."""
     read = len(plan.base.assumptions)
     lines = text.plural(read, "line")
-    lead = f"The script reads values on {lines}, and memory may hang on them: -v lists them. " if read else ""
+    lead = f"The script reads values on {lines}, and memory may depend on them: -v lists them. " if read else ""
     return (
         f"{lead}-v shows what fills the memory, the limits of each Mac, the times by batch and what to change; "
         "--report-to plan.html draws it all."
@@ -159,7 +159,7 @@ def _own(plan: Plan) -> str:
         return f"No time is predicted for {name}, so nothing is compared with it."
     if own.choice.time is None:
         what = "pages" if own.choice.verdict.value == "pages" else "fails"
-        return f"On {name} the run {what}: speeds compare with the step that it would take there with memory enough."
+        return f"On {name} the run {what}: speeds compare with its step there if memory were enough."
     return ""
 
 
@@ -168,7 +168,7 @@ def _interval(plan: Plan) -> str:
     walked = [choice.time for choice in plan.choices if choice.time is not None]
     low = min((time.low / time.seconds for time in walked), default=1.0)
     high = max((time.high / time.seconds for time in walked), default=1.0)
-    return f"80 % intervals of the steps: {low:.2f} to {high:.2f} times that." if walked else ""
+    return f"80 % intervals of the steps: {low:.2f} to {high:.2f} times the prediction." if walked else ""
 
 
 def _wide(columns: tuple[str, ...], rows: list[tuple[str, ...]], kept: list[int]) -> int:

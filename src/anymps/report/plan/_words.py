@@ -29,7 +29,7 @@ _NAMED: Final = 3
 """Files named in a sentence."""
 
 _LIMIT: Final = (
-    "What the host keeps beside it (data sets, the Python process) is not counted, and a Mac has one memory for both."
+    "Other memory of the host (data sets, the Python process) is not counted, but a Mac has one memory for both."
 )
 
 _MEANING: Final = {
@@ -44,15 +44,15 @@ _NO_TIME: Final = {"pages": "memory: it pages", "fails": "memory: it fails"}
 FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
 
 _ABOUT_TIMES: Final = (
-    "The program's own code and data loading are not in it: a plan does not run them at speed. Speeds compare with the "
-    "first Mac; --against gives them intervals."
+    "The times leave out the program's own code and data loading, because a plan does not run them at full speed. "
+    "Speeds compare with the first Mac; --against adds intervals."
 )
 
 _UNKNOWN: Final = {
     "no batch": "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments "
     "have its size, and give --batch.",
-    "other course": "The largest batch is unknown: with twice the batch the script takes another course, as where an "
-    "epoch ends sooner.",
+    "other course": "The largest batch is unknown: with twice the batch the script runs differently, for example "
+    "because an epoch ends sooner.",
     "stopped": "The largest batch is unknown, because with twice the batch the script stops: %s. Its batch may be "
     "fixed elsewhere.",
     "late": "The largest batch is unknown, because the measurement with twice the batch took longer than --seconds.",
@@ -68,8 +68,8 @@ _FIXES: Final = {
     "checkpoint": "Recompute activations (torch.utils.checkpoint, gradient_checkpointing_enable()): a third more work.",
     "precision": "Lower the precision: torch.autocast('mps', dtype=torch.bfloat16) from M3 on, float16 with a "
     "GradScaler before.",
-    "watermark": f"Last of all {HIGH_WATERMARK}=0.0: it lifts torch's limit, not the memory's; it can take the whole "
-    "system down.",
+    "watermark": f"As a last resort, set {HIGH_WATERMARK}=0.0: it lifts torch's limit, not the memory's, and can take "
+    "the whole system down.",
 }
 
 
@@ -289,11 +289,11 @@ def _on_macs(plan: Plan) -> Iterator[str]:
     """What the table of the Macs leaves open."""
     if any("others" in verdict(row.outcome) for row in plan.rows):
         much = text.size(max(row.outcome.others for row in plan.rows))
-        yield f"Others are what MPSGraph and Metal take beside the heaps: up to {much} here, by public logs."
+        yield f"Others are what MPSGraph and Metal take besides the heaps: up to {much} here, by public logs."
     if plan.no_larger is not None:
         yield larger_unknown(plan)
     if plan.base.retries and not plan.asked and any(row.outcome.verdict.value == "fails" for row in plan.rows):
-        yield "The script's code tells of memory that runs out: --mac tries what it does then."
+        yield "The script's code handles running out of memory: --mac tries what it does then."
 
 
 def larger_unknown(plan: Plan) -> str:
@@ -320,7 +320,7 @@ def limits(plan: Plan) -> tuple[str, ...]:
     models = "that read tokens" if known.kind.value == "tokens" else "that read no tokens"
     much = f"{text.percent(known.share, 1)} of all memory in use" if known.share else text.size(known.least)
     return (
-        "Others are what MPSGraph and Metal take beside PyTorch's heaps. A plan cannot measure them: in "
+        "Others are what MPSGraph and Metal take besides PyTorch's heaps. A plan cannot measure them: in "
         f"{known.below} of {known.logs} public logs of models {models} they took {much} or less.",
         _LIMIT,
     )
@@ -379,7 +379,7 @@ def _here(fix: Fix, plan: Plan) -> str:
             return "The batch is 1 already."
         if fix.peak is not None and plan.base.batch is not None and fix.applies:
             before = text.size(plan.base.story.peak_reserved)
-            return f"Batch {plan.base.batch // 2} needs {text.size(fix.peak)} in place of {before}."
+            return f"Batch {plan.base.batch // 2} needs {text.size(fix.peak)} instead of {before}."
         return "Little of the peak grows with the batch." if fix.applies is False else ""
     if kind == "sequence":
         if fix.applies is False:
@@ -398,7 +398,7 @@ def _here(fix: Fix, plan: Plan) -> str:
             "makes those smaller."
         )
     if kind == "watermark" and not fix.applies:
-        return "Torch's limit is not what is met here."
+        return "Torch's limit is not the one that is reached here."
     return ""
 
 
