@@ -182,9 +182,9 @@ def main() -> None:
     mps = public_functions(torch.accelerator, torch.mps, torch.backends.mps) | bindings("_mps_", "_accelerator_")
     ends = run(mps)
     anymps.enable(quiet=True, cuda_as_mps=True)
-    cuda = {name: it for name, it in public_functions(torch.cuda).items() if not is_typed_memory(it)}
+    cuda = {name: function for name, function in public_functions(torch.cuda).items() if not is_typed_memory(function)}
     # Of a CUDA build: giving back a lock that nobody took ends Python with plain torch, too.
-    cuda |= {name: it for name, it in bindings("_cuda_").items() if not name.endswith("_mutex")}
+    cuda |= {name: function for name, function in bindings("_cuda_").items() if not name.endswith("_mutex")}
     ends |= run(cuda)
     print(json.dumps({"functions": [*mps, *cuda], "ends": ends}))
 

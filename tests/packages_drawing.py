@@ -92,7 +92,8 @@ def _lines(folders: list[str]) -> list[str]:
     if len(whole) <= _LONG:
         return [whole] if whole else []
     pairs = [
-        [" · ".join(f"{it}/" for it in part) for part in (folders[:n], folders[n:])] for n in range(1, len(folders))
+        [" · ".join(f"{package}/" for package in part) for part in (folders[:n], folders[n:])]
+        for n in range(1, len(folders))
     ]
     return min(pairs, key=lambda pair: max(map(len, pair)))
 

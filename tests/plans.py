@@ -109,7 +109,7 @@ def planned(*macs: str) -> Plan:
     times = step_times(base, outcomes, "2.13.0", [outcome.mac for outcome in outcomes])
     growth = Growth.between(work(), 8, work(16), 16)
     assert growth is not None
-    macs = asked or [it.mac for it in times if it.time is not None][:1]
+    macs = asked or [mac_time.mac for mac_time in times if mac_time.time is not None][:1]
     batches = batch_times(growth, 8, macs, lambda mac: {8: 0, 16: 100}.get(mac.ram_gib, 1 << 16), "2.13.0")
     return Plan(
         "train.py",

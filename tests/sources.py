@@ -57,17 +57,20 @@ def waits_of(recording: Recording) -> list[Key]:
 
 def fates_of(recording: Recording) -> list[Key]:
     """Fallbacks and refusals, with lines; of a refused argument no origin, as not each source has a culprit for it."""
-    fallbacks = [(it.operator, it.fate.label, line(it.site), it.count) for it in recording.fallbacks()]
+    fallbacks = [
+        (fallback.operator, fallback.fate.label, line(fallback.site), fallback.count)
+        for fallback in recording.fallbacks()
+    ]
     refusals = [
         (
-            it.operator,
-            it.kind.value,
-            it.error,
-            it.message,
-            line(it.site),
-            "" if it.kind is RefusalKind.ARGUMENT else line(it.origin),
+            refusal.operator,
+            refusal.kind.value,
+            refusal.error,
+            refusal.message,
+            line(refusal.site),
+            "" if refusal.kind is RefusalKind.ARGUMENT else line(refusal.origin),
         )
-        for it in recording.refusals()
+        for refusal in recording.refusals()
     ]
     return sorted(fallbacks) + sorted(refusals)
 

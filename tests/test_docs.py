@@ -88,7 +88,7 @@ def mistakes(words: list[str]) -> Iterator[str]:
         yield from (word for word in arguments if "=" not in word and word not in targets and word[0] != "-")
         return
     if tool == "pytest":
-        known = {it.flag for it in OPTIONS}
+        known = {declared.flag for declared in OPTIONS}
         yield from (word for word in arguments if word.startswith("--mps") and word.partition("=")[0] not in known)
     else:
         command = _commands.commands.get(arguments[0])
@@ -129,7 +129,9 @@ def test_commands_in_sentences_exist(page: Path) -> None:
 def test_what_is_to_be_installed_can_be_had() -> None:
     """No page, message or workflow asks an index for anymps; libraries have the versions that pyproject.toml names."""
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    needed = {re.split(r"[<>=]", it)[0]: it for it in re.findall(r'"([\w-]+[<>=][^";]*)"', project)}
+    needed = {
+        re.split(r"[<>=]", requirement)[0]: requirement for requirement in re.findall(r'"([\w-]+[<>=][^";]*)"', project)
+    }
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "pyproject.toml", *(ROOT / "docs").rglob("*.md")]
     sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "examples").rglob("*.*")]
     asked = []
@@ -137,11 +139,17 @@ def test_what_is_to_be_installed_can_be_had() -> None:
         if path.suffix in (".py", ".md", ".yml", ".toml") and path != Path(__file__):
             for words in re.findall(r"pip install ([^`#)]*)", path.read_text(encoding="utf-8")):
                 parts = re.findall(r"[^\s'\"]+", words.partition("\n")[0])
-                asked += [(path.name, it) for it in parts if re.fullmatch(r"[a-z][\w-]*(\[.*|[<>=].*)?", it)]
+                asked += [(path.name, part) for part in parts if re.fullmatch(r"[a-z][\w-]*(\[.*|[<>=].*)?", part)]
             assert "pipx run anymps" not in path.read_text(encoding="utf-8"), path
-    assert [it for it in asked if it[1].startswith("anymps")] == []
-    pinned = [(page, it) for page, it in asked if re.search("[<>=]", it) and not it.startswith("torch")]
-    assert {it for _, it in pinned} == {needed[name] for name in ("llvmlite", "nbclient", "ipykernel")}
+    assert [pair for pair in asked if pair[1].startswith("anymps")] == []
+    pinned = [
+        (page, requirement)
+        for page, requirement in asked
+        if re.search("[<>=]", requirement) and not requirement.startswith("torch")
+    ]
+    assert {requirement for _, requirement in pinned} == {
+        needed[name] for name in ("llvmlite", "nbclient", "ipykernel")
+    }
 
 
 def test_every_command_is_on_the_front_page() -> None:
@@ -164,10 +172,10 @@ def test_files_that_are_named_exist(page: str) -> None:
 def test_words_fit_into_their_boxes(drawing: Path) -> None:
     """No word is wider than its box, if a letter takes half of its size, and a bold one two thirds."""
     text = drawing.read_text(encoding="utf-8")
-    styles = {it[1]: it[2] for it in re.finditer(r"\.(\w)\{([^}]*)\}", text)}
+    styles = {match[1]: match[2] for match in re.finditer(r"\.(\w)\{([^}]*)\}", text)}
     boxes = [
-        tuple(map(float, it.groups()))
-        for it in re.finditer(r'x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)" rx', text)
+        tuple(map(float, match.groups()))
+        for match in re.finditer(r'x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)" rx', text)
     ]
     wide = []
     for style, x, y, words in re.findall(r'<text class="(\w)" x="(\S+)" y="(\S+)">([^<]*)<', text):

@@ -19,7 +19,7 @@ OPTIONAL = {"LightningCallback", "TransformersCallback"}  # each needs a library
 
 def homes(tree: ast.Module) -> dict[str, str]:
     """The table of a face: the module of each name."""
-    (call,) = (it for it in ast.walk(tree) if isinstance(it, ast.Call) and ast.unparse(it.func) == "lazy_face")
+    (call,) = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_face")
     table: dict[str, str] = ast.literal_eval(call.args[1])
     return {name: module for module, names in table.items() for name in names.split()}
 
@@ -29,12 +29,12 @@ def test_faces(path: Path) -> None:
     """What type checkers see is what is loaded, from the module that they see it in."""
     package = ".".join(("anymps", *path.parent.relative_to(SOURCE).parts))
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    (block,) = (it for it in tree.body if isinstance(it, ast.If) and ast.unparse(it.test) == "TYPE_CHECKING")
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     seen = {
-        alias.name: str(it.module).removeprefix(f"{package}.")
-        for it in block.body
-        if isinstance(it, ast.ImportFrom)
-        for alias in it.names
+        alias.name: str(node.module).removeprefix(f"{package}.")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
     assert homes(tree) == seen
     face: Any = importlib.import_module(package)

@@ -47,7 +47,12 @@ HERE = {"-m", "--measure", "--prove", "--help", "-h"}  # what to run, and how pr
 def options_of(command: str) -> dict[str, click.Option]:
     """The options of a command, by their flags."""
     found = _commands.commands[command].params
-    return {flag: it for it in found if isinstance(it, click.Option) for flag in (*it.opts, *it.secondary_opts)}
+    return {
+        flag: option
+        for option in found
+        if isinstance(option, click.Option)
+        for flag in (*option.opts, *option.secondary_opts)
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -105,8 +110,8 @@ def test_enable_takes_what_the_rows_say() -> None:
 
 def test_pytest_takes_what_the_rows_say() -> None:
     """Each row is an option with a twin, beside the one that switches all of it on."""
-    assert [it.row for it in OPTIONS[1:]] == list(rows_of("pytest"))
-    assert [it.flag for it in OPTIONS[1:]] == [row.pytest_flag for row in rows_of("pytest")]
+    assert [option.row for option in OPTIONS[1:]] == list(rows_of("pytest"))
+    assert [option.flag for option in OPTIONS[1:]] == [row.pytest_flag for row in rows_of("pytest")]
 
 
 def test_a_project_takes_what_the_rows_say(tmp_path: Path) -> None:
@@ -208,7 +213,7 @@ def test_what_child_processes_are_given(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_row_of_one_command_hides_no_shared_one() -> None:
     """A class adds fields, and gives none of `Settings` another meaning."""
-    shared = {it.name for it in fields(Settings)}
+    shared = {field.name for field in fields(Settings)}
     for kind in FACES.values():
         assert not {name for name in kind.__annotations__ if name in shared}
     assert PlanSettings().steps == 3

@@ -104,7 +104,7 @@ def test_no_phase_is_left_where_a_recording_ends_in_a_step(source: str) -> None:
     with anymps.record(source=source) as after:
         torch.ones(2).to("mps")
     recording = after.recording
-    copies = [it for it in recording.calls() if recording.signature(it.signature).operator == "aten::copy_"]
+    copies = [call for call in recording.calls() if recording.signature(call.signature).operator == "aten::copy_"]
     assert [copy.phase for copy in copies] == [Phase.MOVE]
 
 
@@ -373,7 +373,7 @@ def test_refusal_tells_how_a_module_keeps_the_tensor() -> None:
         for use in (model.masked, model.weighted, plain.scaled):
             with pytest.raises(RuntimeError, match="at least two devices"):
                 use(torch.ones(3, device="mps"))
-    assert [it.detail.get("kept") for it in capture.recording.refusals()] == ["buffer", "parameter", None]
+    assert [refusal.detail.get("kept") for refusal in capture.recording.refusals()] == ["buffer", "parameter", None]
 
 
 ONCE = torch.Tensor([1.0, 2.0, 3.0])  # once

@@ -18,7 +18,7 @@ SOURCES = pytest.mark.parametrize("source", ["native", "observer"])
 def forms(recording: Recording, operator: str) -> list[Form]:
     """Those of the calls of an operator, in their order."""
     signatures = [recording.signature(call.signature) for call in recording.calls()]
-    return [it.form for it in signatures if it.operator.startswith(operator) and it.fate is not Fate.MARK]
+    return [form.form for form in signatures if form.operator.startswith(operator) and form.fate is not Fate.MARK]
 
 
 @SOURCES
@@ -34,8 +34,8 @@ def test_layouts(source: str) -> None:
         x[:1].transpose(0, 2).transpose(0, 2) * 2
         weight.expand(3, 16, 4) * 2
     recording = capture.recording
-    assert [it.layout for it in forms(recording, "aten::linear")] == [("transposed", "transposed"), ()]
-    assert [it.layout[:1] for it in forms(recording, "aten::mul")] == [
+    assert [form.layout for form in forms(recording, "aten::linear")] == [("transposed", "transposed"), ()]
+    assert [form.layout[:1] for form in forms(recording, "aten::mul")] == [
         ("channels_last",), ("other",), (), ("other",)
     ]  # fmt: skip
 
@@ -57,12 +57,12 @@ def test_axes(source: str) -> None:
         x.select(1, 0)
         torch.cat([x, x], 1)
     recording = capture.recording
-    assert [it.axes for it in forms(recording, "aten::sum")] == [(1,), (2,), (0, 2), ()]
-    assert [it.axes for it in forms(recording, "aten::argmax")] == [(0,), ()]
-    assert [it.axes for it in forms(recording, "aten::gather")] == [(2,)]
-    assert [it.axes for it in forms(recording, "aten::sort")] == [(0,)]
-    assert [it.axes for it in forms(recording, "aten::_softmax")] == [(2,)]
-    assert {it.axes for name in ("aten::select", "aten::cat") for it in forms(recording, name)} <= {()}
+    assert [form.axes for form in forms(recording, "aten::sum")] == [(1,), (2,), (0, 2), ()]
+    assert [form.axes for form in forms(recording, "aten::argmax")] == [(0,), ()]
+    assert [form.axes for form in forms(recording, "aten::gather")] == [(2,)]
+    assert [form.axes for form in forms(recording, "aten::sort")] == [(0,)]
+    assert [form.axes for form in forms(recording, "aten::_softmax")] == [(2,)]
+    assert {form.axes for name in ("aten::select", "aten::cat") for form in forms(recording, name)} <= {()}
 
 
 @SOURCES
@@ -74,6 +74,6 @@ def test_convolutions(source: str) -> None:
         for one in convolutions:
             one(image).sum().backward()
     recording = capture.recording
-    assert [(it.stride, it.dilation, it.groups) for it in forms(recording, "aten::convolution")] == [
+    assert [(form.stride, form.dilation, form.groups) for form in forms(recording, "aten::convolution")] == [
         ((1, 1), (1, 1), (2,)), ((1, 1), (1, 1), (2,)), ((2, 1), (1, 1), (2,)), ((2, 1), (1, 1), (2,))
     ]  # fmt: skip

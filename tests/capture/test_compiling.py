@@ -71,7 +71,7 @@ def test_a_function_left_uncompiled_is_noted_as_such() -> None:
 
 def test_a_break_in_a_function_within_is_noted_once() -> None:
     """Dynamo meets it twice: inlined, and then in the function by itself."""
-    assert [it.occurrence.site.function for it in noted("graph_break", outer, ())] == ["reads"]
+    assert [broken.occurrence.site.function for broken in noted("graph_break", outer, ())] == ["reads"]
 
 
 def test_a_break_that_the_code_asks_for_is_none() -> None:
@@ -108,8 +108,8 @@ def test_a_place_has_one_number_however_often_it_is_compiled() -> None:
             fast(torch.ones(3, device="mps"))
     recording = capture.recording
     places = {recording.site(call.site) for call in recording.calls()}
-    assert len({(it.file, it.line, it.function, it.via) for it in places}) == len(places)
-    here = {it.function for it in places if it.known}
+    assert len({(place.file, place.line, place.function, place.via) for place in places}) == len(places)
+    here = {place.function for place in places if place.known}
     assert here == {"reads", "<lambda>", "test_a_place_has_one_number_however_often_it_is_compiled"}
 
 

@@ -382,7 +382,7 @@ def test_what_a_queue_is_given_on_mps(thing: Callable[[], object], noted_once: b
             queue.put(given)  # here
 
     sent = noted(use, "sent")
-    assert [it.occurrence.site.source for it in sent] == ["queue.put(given)  # here"] * noted_once
+    assert [told.occurrence.site.source for told in sent] == ["queue.put(given)  # here"] * noted_once
 
 
 GUARDED = """

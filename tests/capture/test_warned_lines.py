@@ -87,9 +87,15 @@ def test_a_warning_names_the_line_that_it_names_without_a_recording(name: str, s
 
 def test_what_is_watched_looks_like_itself() -> None:
     """While a recording runs, watched functions keep their names, texts and signatures."""
-    before = [(it.__name__, it.__doc__, inspect.signature(it)) for it in (torch.compile, torch.autograd.backward)]
+    before = [
+        (function.__name__, function.__doc__, inspect.signature(function))
+        for function in (torch.compile, torch.autograd.backward)
+    ]
     with anymps.record():
-        during = [(it.__name__, it.__doc__, inspect.signature(it)) for it in (torch.compile, torch.autograd.backward)]
+        during = [
+            (function.__name__, function.__doc__, inspect.signature(function))
+            for function in (torch.compile, torch.autograd.backward)
+        ]
     assert before == during
 
 

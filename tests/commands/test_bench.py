@@ -66,7 +66,9 @@ def follows_the_schema(document: object) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     # A field that the schema does not know is an error here, though not to a reader.
     closed = {**schema, "unevaluatedProperties": False}
-    closed["$defs"] = {name: {**it, "unevaluatedProperties": False} for name, it in schema["$defs"].items()}
+    closed["$defs"] = {
+        name: {**definition, "unevaluatedProperties": False} for name, definition in schema["$defs"].items()
+    }
     jsonschema.validate(document, closed)
 
 

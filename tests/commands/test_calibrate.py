@@ -59,8 +59,10 @@ def test_each_case_is_the_call_that_its_text_says(case: Case) -> None:
         return
     inputs = [_cases._tensor(torch, text, "meta") for text in case.call.inputs]
     made = case.make(torch, inputs)
-    results = [made] if isinstance(made, torch.Tensor) else [it for it in made if it is not None]
-    texts = tuple(f"{str(it.dtype).removeprefix('torch.')}[{', '.join(map(str, it.shape))}]" for it in results)
+    results = [made] if isinstance(made, torch.Tensor) else [result for result in made if result is not None]
+    texts = tuple(
+        f"{str(result.dtype).removeprefix('torch.')}[{', '.join(map(str, result.shape))}]" for result in results
+    )
     assert texts == (case.call.outputs or case.call.inputs[:1])
 
 
@@ -118,7 +120,9 @@ def home(virtual_device: torch.device, tmp_path: Path, monkeypatch: pytest.Monke
 
 def planted() -> Calibration:
     """A machine whose host is slower, and whose kernels take a tenth longer, but products a quarter."""
-    timed = [Timed(it.call, it.mode, expected_seconds(it.call, it.mode, MAC, TORCH, shipped())) for it in CASES]
+    timed = [
+        Timed(case.call, case.mode, expected_seconds(case.call, case.mode, MAC, TORCH, shipped())) for case in CASES
+    ]
     stock = fit(timed, MAC, TORCH, "2026-11-14", shipped())
     classes = {kind: 1.25 if kind in shipped().matrix else 1.1 for kind in stock.classes}
     return replace(stock, classes=classes, microseconds={"host": 25.0, "kernel_host": 7.0, "view": 4.0, "wait": 200.0})

@@ -34,12 +34,12 @@ def test_one_of_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == f"anymps: {out} holds 2 recordings, 4 calls\n"
     with Recording.open(out) as whole:
         assert [part.name for part in whole.parts] == ["a", "b"]
-        assert [(it.line, it.on_mps) for it in whole.lines()] == [(3, 2), (4, 2)]
+        assert [(line.line, line.on_mps) for line in whole.lines()] == [(3, 2), (4, 2)]
     assert main(["join", str(out), str(shard(tmp_path / "c.anymps")), "-o", str(again)]) == 0
     with Recording.open(again) as whole:
         assert [part.name for part in whole.parts] == ["all, a", "all, b", "c"]
-        assert [(it.line, it.on_mps) for it in whole.lines()] == [(3, 4), (4, 2)]
-    assert sorted(it.name for it in tmp_path.iterdir()) == [
+        assert [(line.line, line.on_mps) for line in whole.lines()] == [(3, 4), (4, 2)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
         "a.anymps", "again.anymps", "all.anymps", "b.anymps", "c.anymps",
     ]  # fmt: skip
 
@@ -51,7 +51,7 @@ def test_a_report_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     said = " ".join(capsys.readouterr().out.split())
     assert "4 calls" in said
     assert "Joined from 2 processes (a, b), which stand here one after the other" in said
-    assert sorted(it.name for it in tmp_path.iterdir()) == ["a.anymps", "b.anymps"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.anymps", "b.anymps"]
 
 
 def test_shards_of_a_suite(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_what_cannot_be_joined(
     a, b = shard(tmp_path / "a"), shard(tmp_path / "b", **meta)
     assert main(["join", str(a), str(b), "-o", str(tmp_path / "all")]) == 2
     assert capsys.readouterr().err == f"anymps: a and b cannot be joined: {said}\n"
-    assert sorted(it.name for it in tmp_path.iterdir()) == ["a", "b"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +94,7 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert twice == f"anymps: {a} is named twice: each recording counts once"
     assert itself == f"anymps: --output {out} is one of the recordings to join: name another file"
     assert (a.read_bytes(), out.read_bytes()) == before
-    assert sorted(it.name for it in tmp_path.iterdir()) == ["a", "b", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "out"]
 
 
 def test_another_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,4 +107,4 @@ def test_another_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"anymps: {b} ")
     assert "99" in line
-    assert sorted(it.name for it in tmp_path.iterdir()) == ["a", "b"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]

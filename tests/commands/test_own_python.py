@@ -135,7 +135,7 @@ def test_imports_come_from_the_interpreters_own_path(tmp_path: Path, monkeypatch
     for name in ("jinja2", "markupsafe", "html"):
         (tmp_path / f"{name}.py").write_text("MINE = True\n", encoding="utf-8")
         monkeypatch.setitem(sys.modules, name, sys.modules.get(name, sys))  # is not there afterwards if it was not
-        for loaded in [it for it in sys.modules if it.partition(".")[0] == name]:
+        for loaded in [module for module in sys.modules if module.partition(".")[0] == name]:
             monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.syspath_prepend(str(tmp_path))
     import html
@@ -160,7 +160,7 @@ def test_a_script_gets_its_own_module(tmp_path: Path, monkeypatch: pytest.Monkey
     import rich
 
     (tmp_path / "click.py").write_text("MINE = True\n", encoding="utf-8")
-    for loaded in [it for it in sys.modules if it.partition(".")[0] == "click"]:
+    for loaded in [module for module in sys.modules if module.partition(".")[0] == "click"]:
         monkeypatch.setitem(sys.modules, loaded, sys.modules[loaded])  # puts it back afterwards
     monkeypatch.syspath_prepend(str(tmp_path))
     hide_from_script()

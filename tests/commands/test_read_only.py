@@ -53,7 +53,7 @@ def test_a_read_only_file_stays(
     text = caught.value.strerror if isinstance(caught.value, OSError) else str(caught.value)
     assert text == line.format(path, path)
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("", 0o444)
-    assert sorted(it.name for it in tmp_path.iterdir() if it.name not in (file.name, path.name)) in (
+    assert sorted(entry.name for entry in tmp_path.iterdir() if entry.name not in (file.name, path.name)) in (
         [],
         ["in.safetensors"],
     )

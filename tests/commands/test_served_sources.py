@@ -42,7 +42,7 @@ def test_what_runs(folder: Path, start: str) -> None:
     """Path and lines are those of the file; what is compiled of it stays and is not read."""
     changed = {str(folder / f"{name}.py"): str(folder / f"{name}2.txt") for name in ("net", "train")}
     (folder / "sources.json").write_text(json.dumps(changed))
-    compiled = sorted((it, it.read_bytes()) for it in (folder / "__pycache__").iterdir())
+    compiled = sorted((path, path.read_bytes()) for path in (folder / "__pycache__").iterdir())
     environment = {**os.environ, "OTHER": "train2.txt", "PYTHONPATH": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment.pop("ANYMPS_CHILDREN", None)
@@ -51,4 +51,4 @@ def test_what_runs(folder: Path, start: str) -> None:
         [sys.executable, "-c", program, start], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines() == [f"2 {folder / 'net.py'} X = 2", "2", "1"], done.stderr
-    assert sorted((it, it.read_bytes()) for it in (folder / "__pycache__").iterdir()) == compiled
+    assert sorted((path, path.read_bytes()) for path in (folder / "__pycache__").iterdir()) == compiled

@@ -136,7 +136,7 @@ def _on_cards(summaries: Sequence[Summary], cards: Sequence[Summary]) -> list[st
         "",
         "| torch | card | run on | crashes and hangs |",
         "| --- | --- | --- | ---: |",
-        *(f"| {it['torch']} | {it['card']} | {it['date']} | {it['lost']} |" for it in cards),
+        *(f"| {row['torch']} | {row['card']} | {row['date']} | {row['lost']} |" for row in cards),
         "",
         "| torch | kind | on the host | on the card |",
         "| --- | --- | ---: | ---: |",
@@ -144,7 +144,7 @@ def _on_cards(summaries: Sequence[Summary], cards: Sequence[Summary]) -> list[st
     found: list[str] = []
     counted: Counter[tuple[str, str]] = Counter()
     for card in cards:
-        host = next((it for it in summaries if _release(it) == _release(card)), None)
+        host = next((summary for summary in summaries if _release(summary) == _release(card)), None)
         shares = {row[0]: row[1:] for row in host["tables"]["kind"]} if host else {}
         for name, *counts in card["tables"]["kind"]:
             beside = _agreeing(*shares[name]) if name in shares else ""

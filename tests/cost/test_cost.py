@@ -128,7 +128,7 @@ def test_a_depthwise_convolution_is_a_product_for_each_channel() -> None:
         "aten::convolution_backward(float32[8, 128, 56, 56], float32[8, 128, 56, 56], float32[128, 1, 3, 3]) -> "
         "(float32[8, 128, 56, 56], float32[128, 1, 3, 3])"
     )
-    assert [(it.kind, it.batch, it.operations) for it in works_of(backward)] == [
+    assert [(counted.kind, counted.batch, counted.operations) for counted in works_of(backward)] == [
         ("conv_input", 128, 2 * 8 * 56 * 56 * 128 * 9),
         ("conv_weight", 128, 2 * 8 * 56 * 56 * 128 * 9),
     ]

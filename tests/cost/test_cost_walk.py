@@ -68,7 +68,7 @@ def test_a_wait_holds_the_host_up() -> None:
     step = walked(*kernels(LARGE, 10), wait)
     assert step.seconds == pytest.approx(10 * DEVICE + WAIT + GRAPH)
     assert step.bound == "compute"
-    assert [(it.place, it.waits) for it in step.waits] == [("train.py:36", 1)]
+    assert [(cost.place, cost.waits) for cost in step.waits] == [("train.py:36", 1)]
     assert step.waits[0].seconds == pytest.approx(WAIT + GRAPH)
     assert step.all_waits == pytest.approx(WAIT + GRAPH)
     assert dict(step.shares)["waits"] == pytest.approx(WAIT)
@@ -79,14 +79,14 @@ def test_a_wait_holds_the_host_up() -> None:
 def test_waits_after_every_call_bind_a_step() -> None:
     """Two lines wait in turns: without one of them half of the waits are left."""
     calls = [
-        it
+        wait
         for number in range(100)
-        for it in (*kernels(SMALL, 1), Happening("wait", waits=True, place="a" if number % 2 else "b"))
+        for wait in (*kernels(SMALL, 1), Happening("wait", waits=True, place="a" if number % 2 else "b"))
     ]
     step = walked(*calls)
     assert step.bound == "waits"
     assert step.seconds > 100 * WAIT
-    assert [it.waits for it in step.waits] == [50, 50]
+    assert [wait.waits for wait in step.waits] == [50, 50]
     assert step.waits[0].seconds == pytest.approx(50 * WAIT, rel=0.1)
     assert step.seconds - step.all_waits == pytest.approx(100 * HOST)
 
@@ -95,8 +95,11 @@ def test_what_a_wait_costs_is_what_the_step_takes_without_it() -> None:
     """By a walk through the same step without the wait."""
     first = [*kernels(SMALL, 300), Happening("wait", waits=True, place="a"), *kernels(LARGE, 3)]
     rest = [Happening("copy", moved=4_000_000, waits=True, place="b"), *kernels(SMALL, 50)]
-    with_both, without = walked(*first, *rest), walked(*(it for it in (*first, *rest) if it.place != "a"))
-    costs = {it.place: it.seconds for it in with_both.waits}
+    with_both, without = (
+        walked(*first, *rest),
+        walked(*(happening for happening in (*first, *rest) if happening.place != "a")),
+    )
+    costs = {wait.place: wait.seconds for wait in with_both.waits}
     assert costs["a"] == pytest.approx(with_both.seconds - without.seconds)
 
 
@@ -156,10 +159,12 @@ def test_a_loader_binds_a_step() -> None:
 
 def test_the_programs_own_code_keeps_the_device_waiting() -> None:
     """2 ms of Python before each call; what the dispatch takes anyway is not added."""
-    step = walked(*(it._replace(host_code=2e-3) for it in kernels(SMALL, 10)))
+    step = walked(*(kernel._replace(host_code=2e-3) for kernel in kernels(SMALL, 10)))
     assert step.bound == "host code"
     assert step.seconds == pytest.approx(20e-3)
-    assert walked(*(it._replace(host_code=HOST / 2) for it in kernels(SMALL, 10))).seconds == pytest.approx(10 * HOST)
+    assert walked(*(kernel._replace(host_code=HOST / 2) for kernel in kernels(SMALL, 10))).seconds == pytest.approx(
+        10 * HOST
+    )
 
 
 def test_all_of_the_time_has_a_reason() -> None:
@@ -171,7 +176,7 @@ def test_all_of_the_time_has_a_reason() -> None:
         *kernels(LARGE, 1),
         Happening("view", SMALL, part="forward"),
         Happening("fallback", SMALL, work=1e-3, waits=True, part="forward", place="b"),
-        *(it._replace(host_code=1e-4, part="backward") for it in kernels(SMALL, 30)),
+        *(kernel._replace(host_code=1e-4, part="backward") for kernel in kernels(SMALL, 30)),
         Happening("wait", waits=True, part="loss read", place="c"),
     )
     step = walk_step(everything, M1, TORCH)
@@ -185,7 +190,7 @@ def test_all_of_the_time_has_a_reason() -> None:
 def test_a_wait_is_drawn_from_when_the_device_is_done() -> None:
     """Until the host goes on; what follows is drawn behind it."""
     step = walked(*kernels(LARGE, 2), Happening("wait", waits=True, place="a"), *kernels(SMALL, 1))
-    (wait,) = (it for it in step.host_track if it.what == "waits")
+    (wait,) = (busy for busy in step.host_track if busy.what == "waits")
     assert (wait.start, wait.end) == pytest.approx((step.device_track[1].end, step.device_track[1].end + WAIT))
     assert step.host_track[-1].start == pytest.approx(wait.end)
 
@@ -200,7 +205,7 @@ def test_graphs_to_compile_are_counted() -> None:
 
 def test_the_interval_goes_by_what_binds_the_step() -> None:
     """The GPU's share has the interval of steps that the GPU decides, the host's that of the others."""
-    gpu, host = (walk_step([Happening("kernel", it)] * 50, M1, TORCH) for it in (WIDE, SMALL))
+    gpu, host = (walk_step([Happening("kernel", call)] * 50, M1, TORCH) for call in (WIDE, SMALL))
     known = shipped().intervals
     assert (gpu.bound, host.bound) == ("bandwidth", "launch")
     assert (gpu.low / gpu.seconds, gpu.high / gpu.seconds) == pytest.approx(known["step, GPU"], rel=0.01)
@@ -216,7 +221,7 @@ def test_waits_are_known_less_well_and_widen_the_interval() -> None:
     share = dict(waited.shares)["waits"] / waited.seconds
     assert share > 0.5
     assert known.seconds == waited.seconds
-    log = [math.log(it.high / it.seconds) for it in (waited, known)]
+    log = [math.log(time.high / time.seconds) for time in (waited, known)]
     assert log[0] == pytest.approx(math.hypot(log[1], share * math.log(shipped().intervals["wait"][1])), rel=0.01)
     assert waited.between > known.between
 
@@ -234,16 +239,16 @@ def test_a_call_seen_before_costs_what_a_new_one_does(monkeypatch: pytest.Monkey
     priced: list[Happening] = []
     price = _Book._move
 
-    def counted(self: _Book, it: Happening) -> Move:
-        priced.append(it)
-        return price(self, it)
+    def counted(self: _Book, happening: Happening) -> Move:
+        priced.append(happening)
+        return price(self, happening)
 
     monkeypatch.setattr(_Book, "_move", counted)
     codes = [0.0, HOST / 2, 3 * HOST, 0.0, 40 * HOST] * 20
     waits = [number % 7 == 3 for number in range(len(codes))]
     rows = list(zip((SMALL, LARGE, WIDE) * 40, codes, waits, strict=False))
     again = [Happening("kernel", call, code, waits=wait, place=wait) for call, code, wait in rows]
-    new = [it._replace(call=replace(it.call)) for it in again if it.call is not None]
+    new = [happening._replace(call=replace(happening.call)) for happening in again if happening.call is not None]
     first = walk_step(again, M1, TORCH)
     assert len(priced) == 6  # three calls, with a wait and without
     priced.clear()

@@ -33,7 +33,7 @@ def test_every_index_is_the_one_device() -> None:
     """`x.to(1)` is on mps:0, as on a Mac, where MPSGuardImpl.h knows no other device and checks the type alone."""
     assert torch.device(1) == torch.device("mps:1")
     x = torch.ones(2)
-    assert {it.device for it in (x.to(1), x.to("mps:1"), torch.ones(2, device=1))} == {torch.device("mps:0")}
+    assert {tensor.device for tensor in (x.to(1), x.to("mps:1"), torch.ones(2, device=1))} == {torch.device("mps:0")}
 
 
 def test_the_device_index_context() -> None:

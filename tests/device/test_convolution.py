@@ -162,7 +162,9 @@ def test_a_graph_knows_the_layout_of_the_result(dims: int, what: str) -> None:
     mode = FakeTensorMode()
     with mode:
         fake = torch.func.functional_call(
-            conv, {name: mode.from_tensor(it) for name, it in conv.named_parameters()}, (mode.from_tensor(x),)
+            conv,
+            {name: mode.from_tensor(parameter) for name, parameter in conv.named_parameters()},
+            (mode.from_tensor(x),),
         )
     assert fake.stride() == real.stride()
     assert real.is_contiguous(memory_format=last) == (what != "neither")

@@ -53,7 +53,7 @@ def test_the_rest_of_the_script_is_seen(tmp_path: Path) -> None:
     ], result.err
     with Recording.open(tmp_path / "run.anymps") as recording:
         findings = find(recording)
-        told = {it.site.line: it.what for it in findings if it.id == "MPS411"}
+        told = {finding.site.line: finding.what for finding in findings if finding.id == "MPS411"}
         first = render_summary(recording, findings).partition(". ")[0]
         assert first == f"Would not run on {MAC}: train.py:6 stops it (MPS411)"
     model = "torch.nn.parallel.DistributedDataParallel of a model on mps"

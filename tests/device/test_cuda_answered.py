@@ -56,7 +56,7 @@ def test_names_of_cuda_devices_mean_mps(name: str) -> None:
         "device object": x.to(torch.device(name)),
         "fft": torch.fft.fftfreq(4, device=name),
     }
-    assert {what: it.device.type for what, it in made.items()} == dict.fromkeys(made, "mps")
+    assert {what: tensor.device.type for what, tensor in made.items()} == dict.fromkeys(made, "mps")
 
 
 def test_devices_are_those_of_mps() -> None:
@@ -125,7 +125,7 @@ def test_cuda_methods_move_to_mps() -> None:
     assert y.cuda() is y
     assert all(y.cuda(first) is y for first in (0, np.int64(0), "cuda:0", torch.device("cuda", 0)))
     assert text_of(RuntimeError, y.cuda, -1) == "Device index must not be negative"
-    assert {it.device.type for it in nn.Linear(2, 2).cuda().parameters()} == {"mps"}
+    assert {parameter.device.type for parameter in nn.Linear(2, 2).cuda().parameters()} == {"mps"}
     assert torch.ones(2).untyped_storage().cuda().device.type == "mps"
     assert torch.ones(2).pin_memory().tolist() == [1.0, 1.0]
 
@@ -160,14 +160,16 @@ def test_a_legacy_type_is_the_default() -> None:
             torch.Tensor(),
             torch.zeros(2),
         ]
-        assert [(it.device.type, tuple(it.shape)) for it in made] == [
+        assert [(tensor.device.type, tuple(tensor.shape)) for tensor in made] == [
             *[("mps", (1,)), ("mps", (2, 3)), ("mps", (2, 3)), ("mps", (0,)), ("mps", (2,))]
         ]
         assert made[0].tolist() == torch.Tensor(np.ones(1)).tolist() == [1.0]
         assert isinstance(made[0], torch.cuda.FloatTensor)
         assert nn.Parameter(torch.Tensor(2, 2)).is_mps
         assert (type(Mine([1.0])), Mine([1.0]).is_mps) == (Mine, True)
-        assert {it.device.type for it in (torch.FloatTensor([1.0]), torch.Tensor([1.0], device="cpu"))} == {"cpu"}
+        assert {tensor.device.type for tensor in (torch.FloatTensor([1.0]), torch.Tensor([1.0], device="cpu"))} == {
+            "cpu"
+        }
         assert torch.Tensor(there).data_ptr() == there.data_ptr()  # another view of the same
         torch.set_default_tensor_type(torch.cuda.HalfTensor)
         assert torch.Tensor([1.0]).dtype == torch.float16
@@ -175,10 +177,10 @@ def test_a_legacy_type_is_the_default() -> None:
             torch.set_default_tensor_type(torch.cuda.LongTensor)
     finally:
         torch.set_default_tensor_type("torch.FloatTensor")
-    assert {it.device.type for it in (torch.Tensor([1.0]), torch.Tensor(2, 3), torch.zeros(1))} == {"cpu"}
+    assert {tensor.device.type for tensor in (torch.Tensor([1.0]), torch.Tensor(2, 3), torch.zeros(1))} == {"cpu"}
     torch.set_default_tensor_type(torch.cuda.FloatTensor)
     anymps.enable(cuda_as_mps=False)
-    assert {it.device.type for it in (torch.Tensor([1.0]), torch.zeros(1))} == {"cpu"}
+    assert {tensor.device.type for tensor in (torch.Tensor([1.0]), torch.zeros(1))} == {"cpu"}
 
 
 def test_dynamo_can_be_imported_with_a_legacy_type_as_the_default() -> None:
@@ -486,4 +488,4 @@ def test_every_operator_with_a_device_is_renamed() -> None:
 
 
 def _takes_device(schema: torch._C.FunctionSchema) -> bool:
-    return schema.name.startswith("aten::") and any(it.name == "device" for it in schema.arguments)
+    return schema.name.startswith("aten::") and any(argument.name == "device" for argument in schema.arguments)

@@ -137,7 +137,7 @@ def test_every_maker_of_torch_is_reached() -> None:
             torch.asarray([1.0]),
             torch.scalar_tensor(1.0),
         ]
-    assert [it.device.type for it in made] == ["mps"] * len(made)
+    assert [tensor.device.type for tensor in made] == ["mps"] * len(made)
     assert made[0].tolist() == made[1].tolist() == [3.0, 3.0]
     assert made[2].dtype == torch.float16
 
@@ -164,7 +164,7 @@ def test_another_thread_has_its_own_default() -> None:
         thread = threading.Thread(target=lambda: made.append(torch.zeros(1)))
         thread.start()
         thread.join()
-    assert [it.device.type for it in made] == ["cpu"]
+    assert [tensor.device.type for tensor in made] == ["cpu"]
 
 
 def test_errors_of_the_makers_stay() -> None:

@@ -264,16 +264,16 @@ VALUES = {
 STEPS = {
     **{
         f"fused {kind}, lr a {rate}": Case(
-            lambda it: it.step(), INSIDE if rate == "tensor" else NOTHING, optimizer(kind, rate)
+            lambda made: made.step(), INSIDE if rate == "tensor" else NOTHING, optimizer(kind, rate)
         )
         for kind in ("Adam", "AdamW", "SGD")
         for rate in ("tensor", "number")
     },
-    "plain AdamW": Case(lambda it: it.step(), NOTHING, optimizer("plain AdamW", "number")),
-    "GradScaler.step": Case(lambda it, optimizer: it.step(optimizer), {Wait.ITEM}, scaler),
-    "clip_grad_norm_": Case(lambda it: torch.nn.utils.clip_grad_norm_([it], 1.0), NOTHING, weight),
+    "plain AdamW": Case(lambda made: made.step(), NOTHING, optimizer("plain AdamW", "number")),
+    "GradScaler.step": Case(lambda grad_scaler, optimizer: grad_scaler.step(optimizer), {Wait.ITEM}, scaler),
+    "clip_grad_norm_": Case(lambda parameter: torch.nn.utils.clip_grad_norm_([parameter], 1.0), NOTHING, weight),
     "clip_grad_norm_, error_if_nonfinite": Case(
-        lambda it: torch.nn.utils.clip_grad_norm_([it], 1.0, error_if_nonfinite=True), {Wait.ITEM}, weight
+        lambda parameter: torch.nn.utils.clip_grad_norm_([parameter], 1.0, error_if_nonfinite=True), {Wait.ITEM}, weight
     ),
     "always on the CPU": Case(
         lambda x: torch.embedding_renorm_(x, torch.zeros(1, dtype=torch.long, device="mps"), 1.0, 2.0),

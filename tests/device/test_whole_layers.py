@@ -73,7 +73,7 @@ def saved(out: torch.Tensor) -> list[tuple[int, ...]]:
     return sorted(
         tuple(tensor.shape)
         for name in names
-        for tensor in (lambda it: it if isinstance(it, (tuple, list)) else [it])(getattr(node, name))
+        for tensor in (lambda value: value if isinstance(value, (tuple, list)) else [value])(getattr(node, name))
         if isinstance(tensor, torch.Tensor)
     )
 

@@ -142,7 +142,7 @@ def test_what_is_to_be_moved(tmp_path: Path) -> None:
     ]
     facts = {"device_choice": choice, "unmoved": unmoved}
     builder = RecordingBuilder(meta={**META, **facts})
-    (finding,) = (it for it in find(builder.close()) if it.id == "MPS002")
+    (finding,) = (each for each in find(builder.close()) if each.id == "MPS002")
     assert finding.fix == (
         'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
         "the model at train.py:3, and each batch at train.py:7: `.to(device)`."
@@ -172,12 +172,12 @@ def test_a_loop_over_numbers_has_no_batch(tmp_path: Path) -> None:
     """Its numbers cannot be moved; what the loops make is made on the device instead."""
     script = tmp_path / "train.py"
     script.write_text(SAMPLING)
-    assert [(it["what"], it["line"]) for it in device_choice(str(script))[1]] == [
+    assert [(line["what"], line["line"]) for line in device_choice(str(script))[1]] == [
         ("model", 3), ("batch", 7), ("made", 8), ("made", 12),
     ]  # fmt: skip
     choice, unmoved = device_choice(str(script))
     facts = {"device_choice": choice, "unmoved": unmoved}
-    (finding,) = (it for it in find(RecordingBuilder(meta={**META, **facts}).close()) if it.id == "MPS002")
+    (finding,) = (each for each in find(RecordingBuilder(meta={**META, **facts}).close()) if each.id == "MPS002")
     assert finding.fix == (
         'Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`. Then move '
         "the model at train.py:3, and each batch at train.py:7: `.to(device)`. On the device, create the tensors "
@@ -191,7 +191,7 @@ def test_batches_that_are_cut_out(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     loop = "for i in range(0, 64, 8):\n    loss = model(data[i : i + 8])\n"
     script.write_text(f"import torch\nmodel = Net()\no = torch.optim.SGD(model.parameters())\n{loop}")
-    assert [(it["what"], it["line"]) for it in device_choice(str(script))[1]] == [("model", 2), ("batch", 4)]
+    assert [(line["what"], line["line"]) for line in device_choice(str(script))[1]] == [("model", 2), ("batch", 4)]
 
 
 def test_the_gate_is_red(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def rank(*, reads: bool = False, refuses: bool = False) -> Recording:
 
 def joined(*ranks: Recording, bystander: bool = True) -> Recording:
     """All of them, after the process that started them and did nothing on mps."""
-    named = [(f"rank {number}", it) for number, it in enumerate(ranks)]
+    named = [(f"rank {number}", recording) for number, recording in enumerate(ranks)]
     if bystander:
         named.insert(0, ("main process", RecordingBuilder(meta=META).close()))
     with RecordingWriter.in_memory() as writer:
@@ -96,9 +96,11 @@ def test_each_form_says_it(refused: list[int], said: str) -> None:
     assert f"<dt>Seen in</dt><dd>{said}</dd>" in form("html")
     assert f"%0ASeen in {said}.%0A" in form("github")
     names = [f"rank {number}" for number in refused]
-    assert [it["processes"] for it in json.loads(form("json"))["findings"] if it["id"] == "MPS301"] == [names]
+    assert [finding["processes"] for finding in json.loads(form("json"))["findings"] if finding["id"] == "MPS301"] == [
+        names
+    ]
     results = json.loads(form("sarif"))["runs"][0]["results"]
-    assert [it["properties"] for it in results if it["ruleId"] == "MPS301"] == [{"processes": names}]
+    assert [result["properties"] for result in results if result["ruleId"] == "MPS301"] == [{"processes": names}]
 
 
 def test_the_short_report_says_which_processes_are_in() -> None:
@@ -133,8 +135,8 @@ def test_notes_of_habits_are_nothing_that_ran() -> None:
 def test_every_step_is_no_mean_over_ranks(ranks: list[bool], said: str, per_step: float) -> None:
     """A step of a rank that waits has its waits, whatever the others do."""
     recording = joined(*(rank(reads=reads) for reads in ranks))
-    found = [it for it in find(recording) if it.id == "MPS201"]
-    assert [it.per_step for it in found] == [per_step]
+    found = [finding for finding in find(recording) if finding.id == "MPS201"]
+    assert [finding.per_step for finding in found] == [per_step]
     assert re.search(rf"{said}[.;]", render_summary(recording, found))
 
 

@@ -48,7 +48,7 @@ def again(*guards: str, limit: str = "", within: str = "") -> list[tuple[str, di
 
 def told(recording: Recording) -> list[tuple[str, str, str, str]]:
     """The findings: id, severity, what and fix."""
-    return [(it.id, it.severity.label, it.what, it.fix) for it in find(recording)]
+    return [(finding.id, finding.severity.label, finding.what, finding.fix) for finding in find(recording)]
 
 
 def only(recording: Recording) -> Finding:

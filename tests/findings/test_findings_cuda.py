@@ -23,7 +23,7 @@ def answered(text: str, lines: Sequence[int], torch_version: str = "2.13.0") -> 
         source = text.splitlines()[line - 1].strip()
         site = builder.site("train.py", line, "<module>", source, text=text)
         builder.note("cuda_answered", start_ns=line, site=site)
-    return [it for it in find(builder.close()) if it.id == "MPS409"]
+    return [finding for finding in find(builder.close()) if finding.id == "MPS409"]
 
 
 def test_the_line_that_chose_is_the_finding() -> None:
@@ -112,7 +112,7 @@ def test_a_line_under_a_test_raises_only_if_it_is_reached() -> None:
 def test_the_device_of_a_file_is_told_once() -> None:
     """Of several `.cuda()` the first says how `device` is made, the others that it is that one."""
     text = "import torch\nx = x.cuda()\ny = y.cuda()\n"
-    first, second = sorted(answered(text, [3, 2]), key=lambda it: it.site.line)
+    first, second = sorted(answered(text, [3, 2]), key=lambda finding: finding.site.line)
     made = (
         'device = torch.device("mps" if torch.backends.mps.is_available() else "cuda" if torch.cuda.is_available() '
         'else "cpu")'
@@ -215,8 +215,8 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
         for path, line, function in lines
     ]
     edits, suggestions = edits_for(found, program)
-    assert [it.label for it in edits] == ["MPS409 at train.py:4", "MPS409 at net.py:5"]
-    told = [(it.edit.label if it.edit else "", it.why) for it in suggestions]
+    assert [edit.label for edit in edits] == ["MPS409 at train.py:4", "MPS409 at net.py:5"]
+    told = [(suggestion.edit.label if suggestion.edit else "", suggestion.why) for suggestion in suggestions]
     assert told == [
         ("MPS409 at config.py:8", "no run is known to have reached it (--unproved changes it anyway)"),
         ("MPS409 at tool.py:5", "no run is known to have reached it (--unproved changes it anyway)"),
@@ -242,8 +242,10 @@ def test_a_line_that_asks_for_cuda_is_told_beside_the_choice(tmp_path: Path) -> 
         for line in (4, 5)
     ]
     edits, suggestions = edits_for(found, program)
-    assert [it.label for it in edits] == ["MPS409 at train.py:3"]
-    assert [(it.finding.site.line, it.why) for it in suggestions] == [(5, "no safe edit of this line is known")]
+    assert [edit.label for edit in edits] == ["MPS409 at train.py:3"]
+    assert [(suggestion.finding.site.line, suggestion.why) for suggestion in suggestions] == [
+        (5, "no safe edit of this line is known")
+    ]
 
 
 def test_what_asks_for_cuda_where_the_run_did_not_come(tmp_path: Path) -> None:
@@ -256,7 +258,7 @@ def test_what_asks_for_cuda_where_the_run_did_not_come(tmp_path: Path) -> None:
     found = RULES["MPS409"].finding(Site(str(path), 4, "<module>", "x = torch.ones(2).cuda()"), what="It.", count=1)
     edits, suggestions = edits_for([found], Program.read(path))
     # The proof tells whether the run came to the first two.
-    assert [(it.label, it.finding.count) for it in edits] == [
+    assert [(edit.label, edit.finding.count) for edit in edits] == [
         ("MPS409 at train.py:7", 0),
         ("MPS409 at train.py:4", 1),
         ("MPS409 at net.py:5", 0),

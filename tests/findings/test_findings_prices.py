@@ -33,20 +33,20 @@ def reading(**meta: object) -> Recording:
 
 def found(recording: Recording) -> dict[str, Finding]:
     """The findings by rule, in their order."""
-    return {it.id: it for it in find(recording)}
+    return {finding.id: finding for finding in find(recording)}
 
 
 def test_a_wait_costs_what_the_step_would_save() -> None:
     """With the interval of the step, for the finding and in the table of waits alike."""
     recording = reading()
     step = forecast(recording)
-    saved = {it.place.wait.label: 1e9 * it.seconds for it in step.waits}
+    saved = {cost.place.wait.label: 1e9 * cost.seconds for cost in step.waits}
     findings = found(recording)
     for rule, wait in (("MPS201", "item"), ("MPS102", "fallback")):
         low, high = findings[rule].cost_per_step_ns
         assert low == pytest.approx(saved[wait] * step.time.low / step.time.seconds, abs=1)
         assert high == pytest.approx(saved[wait] * step.time.high / step.time.seconds, abs=1)
-        (place,) = (it for it in wait_places(recording) if it.site == findings[rule].site)
+        (place,) = (candidate for candidate in wait_places(recording) if candidate.site == findings[rule].site)
         assert place.cost_per_step_ns == pytest.approx((low, high), abs=1)
     assert saved["fallback"] > 10 * saved["item"]
     assert saved["fallback"] > 39 * MS
@@ -56,17 +56,17 @@ def test_more_waits_than_a_step_has_cost_no_more_than_all() -> None:
     """A typical step need not have as many as the mean of the run; half of them cost half."""
     recording = reading()
     step = forecast(recording)
-    (place,) = (it.place for it in step.waits if it.place.wait.label == "item")
+    (place,) = (wait.place for wait in step.waits if wait.place.wait.label == "item")
     whole = cost_without(step, [place], 1)
     assert whole is not None
     assert cost_without(step, [place], 7) == whole
-    assert cost_without(step, [place], 0.5) == pytest.approx([it / 2 for it in whole])
+    assert cost_without(step, [place], 0.5) == pytest.approx([bound / 2 for bound in whole])
     assert cost_without(step, [place], 0) is None
 
 
 def test_findings_are_sorted_by_it() -> None:
     """80 ms on the CPU come before a read, whatever the public ranges say."""
-    assert [it for it in found(reading()) if it in ("MPS102", "MPS201")] == ["MPS102", "MPS201"]
+    assert [rule for rule in found(reading()) if rule in ("MPS102", "MPS201")] == ["MPS102", "MPS201"]
 
 
 def test_without_a_prediction_the_public_ranges_stand() -> None:
@@ -132,9 +132,9 @@ def test_the_fused_kernel_stands_where_the_optimizer_was(
     assert found is not None
     assert (found[0], found[-1]) == (before, after)
     *counts, kernel = found[1:-1]
-    assert [it.call for it in counts] == [OperatorCall("aten::add_.Tensor", COUNTER)] * counters
+    assert [happening.call for happening in counts] == [OperatorCall("aten::add_.Tensor", COUNTER)] * counters
     assert kernel.call == OperatorCall(f"aten::_fused_{name.lower()}_", ("float32[8]",) * 2 * lists)
-    assert [it.host_code for it in found[1:-1]] == [2e-6] + [0.0] * counters
+    assert [happening.host_code for happening in found[1:-1]] == [2e-6] + [0.0] * counters
 
 
 def test_an_optimizer_that_is_not_known() -> None:

@@ -152,7 +152,7 @@ def test_settings_choose_findings() -> None:
         per_file_disable={"tests/*": frozenset({"MPS205"})},
     )
     selection = select(found, chosen, ROOTS)
-    assert [(it.id, it.severity) for it in selection.findings] == [
+    assert [(kept.id, kept.severity) for kept in selection.findings] == [
         ("MPS205", Severity.ERROR),
         ("MPS401", Severity.INFO),
     ]
@@ -180,9 +180,9 @@ def test_settings_choose_findings() -> None:
 )
 def test_comments(source: str, left_out: bool) -> None:
     """A comment in the recorded line that names its rule and gives a reason leaves a finding out; no file is needed."""
-    it = finding(source=source)
-    selection = select([it], PLAIN, ROOTS)
-    assert (selection.findings, selection.suppressed) == (((), (it,)) if left_out else ((it,), ()))
+    found = finding(source=source)
+    selection = select([found], PLAIN, ROOTS)
+    assert (selection.findings, selection.suppressed) == (((), (found,)) if left_out else ((found,), ()))
 
 
 STATEMENT = """\
@@ -202,7 +202,7 @@ def main():
 def test_comments_in_a_statement_of_several_lines(line: int, left_out: bool) -> None:
     """The comment may stand in any line of the statement, but not in the head of a block around it or above it."""
     selection = select(find(recording("loss.item()", line, STATEMENT)), PLAIN, ROOTS)
-    assert [it.id for it in selection.suppressed] == (["MPS201"] if left_out else [])
+    assert [hidden.id for hidden in selection.suppressed] == (["MPS201"] if left_out else [])
 
 
 @pytest.mark.parametrize("text", ["x = 1\n", "def (\n\nloss.item()\n", ""])
@@ -226,10 +226,10 @@ def test_only_the_recorded_line_counts_where_no_statement_is_known(text: str) ->
 def test_comments_that_cannot_be_followed(comment: str, what: str) -> None:
     """MPS001: a comment without a reason or with a rule that does not exist is a finding of its own."""
     found = find(recording(f"x = loss.item()  {comment}"))
-    notices = [it for it in found if it.id == "MPS001"]
-    assert [it.what for it in notices] == ([what] if what else [])
+    notices = [each for each in found if each.id == "MPS001"]
+    assert [notice.what for notice in notices] == ([what] if what else [])
     selection = select(found, PLAIN, ROOTS)
-    assert [it.id for it in selection.findings if it.id == "MPS001"] == ["MPS001"] * len(notices)
+    assert [kept.id for kept in selection.findings if kept.id == "MPS001"] == ["MPS001"] * len(notices)
 
 
 # --- baseline
@@ -258,7 +258,7 @@ def test_baseline_counts() -> None:
     """One more of the same is new; fewer of them, or none, are named as gone."""
     known = Known("MPS201", "train.py", "main", "loss.item()")
     selection = select([finding(line=3), finding(line=9)], PLAIN, ROOTS, Counter({known: 1}))
-    assert [it.site.line for it in selection.findings] == [9]
+    assert [kept.site.line for kept in selection.findings] == [9]
     selection = select([finding()], PLAIN, ROOTS, Counter({known: 2}))
     assert (selection.findings, selection.gone) == ((), (known,))
 

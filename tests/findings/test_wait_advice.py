@@ -646,6 +646,6 @@ def test_a_print_over_several_lines() -> None:
             )  # fmt: skip
         builder.end_step(100 * step + 100)
     (finding,) = find(builder.close())
-    assert (finding.id, finding.site.line, [it.line for it in finding.related_sites]) == ("MPS202", 3, [4])
+    assert (finding.id, finding.site.line, [related.line for related in finding.related_sites]) == ("MPS202", 3, [4])
     assert finding.what == "Showing a tensor made the host wait 2 times a step, at 2 lines: this one costs most."
     assert finding.fix == "Print or log every 50 steps."

@@ -208,7 +208,7 @@ def test_waits_that_belong(extra: Extra, reason: str) -> None:
     recording = loop(extra).close()
     (place,) = wait_places(recording)
     assert (place.hurts, place.reason) == (False, reason)
-    assert [it.id for it in find(recording) if it.severity is not Severity.INFO] == []
+    assert [finding.id for finding in find(recording) if finding.severity is not Severity.INFO] == []
     assert ahead(recording, []) is None
 
 
@@ -236,7 +236,7 @@ def test_an_odd_step_is_not_in_the_number_of_a_step() -> None:
 
     recording = loop(sample, steps=10).close()
     (place,) = wait_places(recording)
-    (finding,) = (it for it in find(recording) if it.id == "MPS201")
+    (finding,) = (each for each in find(recording) if each.id == "MPS201")
     assert (place.per_step, finding.per_step, finding.count) == (3, 3, 77)
     assert words.waits(recording, [finding]).startswith("3 waits in every step; ")
 
@@ -253,7 +253,7 @@ def test_an_odd_step_is_not_in_the_number_of_an_operator_on_the_cpu() -> None:
             )  # fmt: skip
 
     recording = loop(falls, steps=10).close()
-    (finding,) = (it for it in find(recording) if it.id == "MPS102")
+    (finding,) = (each for each in find(recording) if each.id == "MPS102")
     assert (finding.per_step, finding.count) == (2, 68)
     assert finding.what == "`aten::heaviside.out` ran on the CPU 2 times a step: 4 backend changes a step."
     assert sum(share.on_cpu for share in recording.step_table().median) == 2

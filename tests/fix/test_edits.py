@@ -45,7 +45,7 @@ def new(line: str, head: str = "import torch", edit: Edit | None = None) -> str:
     place = place_of(line, head)
     assert place is not None
     built = build(edit or LineEdit(portable), place)
-    return "" if built is None else "\n".join([*(it.code for it in built.inserts), built.code])
+    return "" if built is None else "\n".join([*(insert.code for insert in built.inserts), built.code])
 
 
 CHOICES = [
@@ -139,7 +139,7 @@ class _WithoutMps(ast.NodeTransformer):
     """`B` of `A if mps else B`, and of `mps or B`."""
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        asks = any(isinstance(it, ast.Attribute) and it.attr == "mps" for it in ast.walk(node.test))
+        asks = any(isinstance(part, ast.Attribute) and part.attr == "mps" for part in ast.walk(node.test))
         return self.visit(node.orelse) if asks else self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
@@ -274,7 +274,7 @@ def bound(text: str) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda it: getattr(getattr(it, "rewrite", None), "__name__", "call"))
+@pytest.mark.parametrize("edit", EDITS, ids=lambda value: getattr(getattr(value, "rewrite", None), "__name__", "call"))
 def test_every_edit_on_every_line(edit: Edit) -> None:
     """The file parses, no name is new but what comes with it, and once more changes nothing."""
     bodies = {":": "\n    pass", "@": "\ndef f():\n    pass"}
@@ -294,7 +294,7 @@ def test_every_edit_on_every_line(edit: Edit) -> None:
                 continue
             changes += 1
             changed, inserts = made
-            assert bound(changed.text) <= bound(text) | {it.name for it in inserts}
+            assert bound(changed.text) <= bound(text) | {insert.name for insert in inserts}
             whole = changed.with_inserts(inserts, number)
             assert whole is not None
             row = number + whole.text.count("\n") - text.count("\n") if inserts else number

@@ -89,7 +89,11 @@ def test_new_options_take_mps(tmp_path: Path) -> None:
     parser, options = argparse.ArgumentParser(), {"torch": __import__("torch"), "click": click}
     line = new('p.add_argument("--device", default="cuda", choices=["cuda", "cpu"])', 1)
     exec(line, {**options, "p": parser})
-    assert [parser.parse_args(["--device", it]).device for it in ("mps", "cuda", "cpu")] == ["mps", "cuda", "cpu"]
+    assert [parser.parse_args(["--device", device]).device for device in ("mps", "cuda", "cpu")] == [
+        "mps",
+        "cuda",
+        "cpu",
+    ]
     line = new('o = click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cuda")', 1)
     exec(line, options)
     command = click.command()(options["o"](lambda device: device))

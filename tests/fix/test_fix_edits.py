@@ -146,7 +146,7 @@ def test_what_only_a_person_may_change_is_left_alone(tmp_path: Path) -> None:
         what="It.", count=1, edit=LineEdit(every_50), safety=Safety.ADVICE,
     )  # fmt: skip
     edits, suggestions = edits_for([advised], program_of(script))
-    assert (edits, [it.why for it in suggestions]) == ([], ["no safe edit of this line is known"])
+    assert (edits, [suggestion.why for suggestion in suggestions]) == ([], ["no safe edit of this line is known"])
 
 
 def test_the_end_of_a_script_is_guarded(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_end_of_a_script_is_guarded(tmp_path: Path) -> None:
         'o = Adam(p)\nprint("""a\nb""", (1,\n  2))\n# end\n',
     )
     edits, suggestions = edits_for([finding(script, "MPS802", 6), finding(script, "MPS812", 13)], program_of(script))
-    assert ([it.label for it in edits], suggestions) == (["MPS812 at train.py:13", "MPS802 at train.py:10"], [])
+    assert ([edit.label for edit in edits], suggestions) == (["MPS812 at train.py:13", "MPS802 at train.py:10"], [])
     assert edited(edits, script).text == (
         'import torch\n\nd = Data()\n\ndef f():\n    return d\n\n\nif __name__ == "__main__":\n    # epochs\n'
         "    for e in range(2):  # two\n        f()\n\n    o = Adam(p, fused=True)\n"
@@ -174,7 +174,7 @@ def test_a_script_that_cannot_be_guarded(tmp_path: Path, text: str) -> None:
     script = script_of(tmp_path, text)
     edits, suggestions = edits_for([finding(script, "MPS802", 1)], program_of(script))
     why = "the script has a guard, or nothing after its last import, function and class"
-    assert (edits, [it.why for it in suggestions]) == ([], [why])
+    assert (edits, [suggestion.why for suggestion in suggestions]) == ([], [why])
 
 
 def test_one_finding_a_line_and_the_others_are_told(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_one_finding_a_line_and_the_others_are_told(tmp_path: Path) -> None:
     found = [finding(script, "MPS812", 1), finding(script, "MPS811", 2), finding(script, "MPS812", 1), elsewhere]
     edits, suggestions = edits_for(found, program_of(script))
     assert [edit.label for edit in edits] == ["MPS811 at train.py:2", "MPS812 at train.py:1"]
-    assert [it.why for it in suggestions] == [
+    assert [suggestion.why for suggestion in suggestions] == [
         "its line is changed for MPS812: run anymps fix again afterwards",
         "its line is in no file of the project",
     ]

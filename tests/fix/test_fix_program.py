@@ -58,9 +58,11 @@ def test_a_module_is_edited_beside_the_script(program: Program) -> None:
     files = [program.root / name for name in ("app/train.py", "lib/net.py", "lib/bad.py")]
     found = [RULES["MPS812"].finding(Site(str(file), 1, "", ""), what="It.", count=1) for file in files]
     edits, suggestions = edits_for(found, program)
-    assert [it.label for it in edits] == ["MPS812 at net.py:1", "MPS812 at train.py:1"]
+    assert [edit.label for edit in edits] == ["MPS812 at net.py:1", "MPS812 at train.py:1"]
     bad = os.path.relpath(files[2])
-    assert [it.why for it in suggestions] == [f"{bad}, line 1, is not valid Python: '(' was never closed"]
+    assert [suggestion.why for suggestion in suggestions] == [
+        f"{bad}, line 1, is not valid Python: '(' was never closed"
+    ]
     changed = list(apply_all(edits, program).differences())
     assert [new.path.name for _, new in changed] == ["train.py", "net.py"]
     assert {new.text for _, new in changed} == {"o = Adam(p, fused=True)\n"}
@@ -84,9 +86,9 @@ def test_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UsageError) as raised:
             write_all(after, before)
     assert str(raised.value) == f"{second} cannot be written: Operation not permitted"
-    assert sorted((it.name, it.read_bytes()) for it in tmp_path.iterdir()) == [("a.py", b"1"), ("b.py", b"1")]
+    assert sorted((file.name, file.read_bytes()) for file in tmp_path.iterdir()) == [("a.py", b"1"), ("b.py", b"1")]
     write_all(after, before)
-    assert {it.read_bytes() for it in tmp_path.iterdir()} == {b"2"}
+    assert {file.read_bytes() for file in tmp_path.iterdir()} == {b"2"}
     with pytest.raises(UsageError) as raised:
         write_all(after, before)
     assert str(raised.value) == f"{first} is not written: it has changed since"

@@ -65,7 +65,7 @@ def test_all_at_once(program: Program, edits: Sequence[Edit]) -> None:
 
     proof = prove(program, edits, BEFORE, run)
     assert texts == ["o = Adam(p, fused=True)\no.zero_grad()\n"]
-    assert [it.why for it in proof.outcomes] == ["", ""]
+    assert [outcome.why for outcome in proof.outcomes] == ["", ""]
     assert text_of(proof.program) == texts[-1]
 
 
@@ -79,7 +79,7 @@ def test_a_second_run_tells_what_is_chance(program: Program, edits: Sequence[Edi
 
     proof = prove(program, edits, BEFORE, run)
     assert texts == ["o = Adam(p, fused=True)\no.zero_grad()\n", TEXT]
-    assert [it.why for it in proof.outcomes] == ["", ""]
+    assert [outcome.why for outcome in proof.outcomes] == ["", ""]
 
 
 def test_the_halves_where_one_is_wrong(program: Program, edits: Sequence[Edit]) -> None:
@@ -91,7 +91,7 @@ def test_the_halves_where_one_is_wrong(program: Program, edits: Sequence[Edit]) 
 
     proof = prove(program, edits, BEFORE, run)
     assert text_of(proof.program) == "o = Adam(p)\no.zero_grad()\n"
-    assert {it.edit.label: it.why for it in proof.outcomes} == {
+    assert {outcome.edit.label: outcome.why for outcome in proof.outcomes} == {
         "MPS812 at train.py:1": "losses differ: 0.3 instead of 0.25",
         "MPS811 at train.py:2": "",
     }
@@ -112,7 +112,7 @@ def test_no_more_time_than_three_runs_and_a_fifth(program: Program, edits: Seque
     proof = prove(program, edits, replace(BEFORE, seconds=100.0), run, None, budget)
     assert (len(lengths), budget.spent) == (2, 300.0)  # the second is the script once more as it is
     late = "losses differ: 0.3 instead of 0.25; not tried alone within the time of 3 runs (--runs gives more)"
-    assert {it.why for it in proof.outcomes} == {late}
+    assert {outcome.why for outcome in proof.outcomes} == {late}
     assert text_of(proof.program) == TEXT
     more = prove(program, edits, BEFORE, run, None, Budget(6, spent=100.0, longest=100.0))
     assert text_of(more.program) == "o = Adam(p)\no.zero_grad()\n"
@@ -128,7 +128,10 @@ def test_what_speaks_against_one_edit_leaves_it_out(program: Program, edits: Seq
 
     proof = prove(program, edits, BEFORE, run)
     assert texts == ["o = Adam(p, fused=True)\no.zero_grad()\n", "o = Adam(p)\no.zero_grad()\n"]
-    assert {it.edit.finding.id: it.why for it in proof.outcomes} == {"MPS812": "MPS812 is still told", "MPS811": ""}
+    assert {outcome.edit.finding.id: outcome.why for outcome in proof.outcomes} == {
+        "MPS812": "MPS812 is still told",
+        "MPS811": "",
+    }
 
 
 def test_what_does_not_hold_elsewhere_is_not_kept(program: Program, edits: Sequence[Edit]) -> None:
@@ -138,8 +141,8 @@ def test_what_does_not_hold_elsewhere_is_not_kept(program: Program, edits: Seque
         assert text_of(before) == TEXT
         return Disagreement("with --no-cuda the model is on mps instead of cpu") if "fused" in text_of(after) else None
 
-    proof = prove(program, edits, BEFORE, lambda it: replace(BEFORE, rules=rules_of(text_of(it))), check)
-    assert {it.edit.finding.id: it.why for it in proof.outcomes} == {
+    proof = prove(program, edits, BEFORE, lambda changed: replace(BEFORE, rules=rules_of(text_of(changed))), check)
+    assert {outcome.edit.finding.id: outcome.why for outcome in proof.outcomes} == {
         "MPS812": "with --no-cuda the model is on mps instead of cpu",
         "MPS811": "",
     }
@@ -148,8 +151,10 @@ def test_what_does_not_hold_elsewhere_is_not_kept(program: Program, edits: Seque
 def test_lines_to_which_the_run_did_not_come(program: Program, edits: Sequence[Edit]) -> None:
     """They are changed in the unproved program alone."""
     reached = frozenset({(str(program.main.path.resolve()), 1)})
-    proof = prove(program, edits, BEFORE, lambda it: replace(BEFORE, rules=rules_of(text_of(it)), reached=reached))
-    assert {it.edit.finding.id: (it.why, it.ran) for it in proof.outcomes} == {
+    proof = prove(
+        program, edits, BEFORE, lambda changed: replace(BEFORE, rules=rules_of(text_of(changed)), reached=reached)
+    )
+    assert {outcome.edit.finding.id: (outcome.why, outcome.ran) for outcome in proof.outcomes} == {
         "MPS812": ("", True),
         "MPS811": ("the run did not reach its line (--unproved changes it anyway)", False),
     }
@@ -162,7 +167,7 @@ def test_nothing_is_kept_where_nothing_is_proved(program: Program, edits: Sequen
     proof = prove(program, edits, BEFORE, lambda changed: BEFORE)
     assert text_of(proof.program) == TEXT
     assert proof.after is None
-    assert {it.why for it in proof.outcomes} == {"MPS811 is still told", "MPS812 is still told"}
+    assert {outcome.why for outcome in proof.outcomes} == {"MPS811 is still told", "MPS812 is still told"}
 
 
 FIXED = {"MPS811": 0, "MPS812": 0}
@@ -258,7 +263,7 @@ def test_what_another_change_has_mended_is_not_suggested(
 ) -> None:
     """Only what the changed script is still told of. Each run is told of before it begins."""
     other = RULES["MPS201"].finding(edits[0].finding.site, what="It.", count=1)
-    runs = Runs([*(it.finding for it in edits), other], rules="MPS201")
+    runs = Runs([*(edit.finding for edit in edits), other], rules="MPS201")
     mended = Mender(program, cast(Any, runs), Budget()).mend()
     after = "o = Adam(p, fused=True)\no.zero_grad()\n"
     assert text_of(mended.program) == after
@@ -305,7 +310,7 @@ def test_a_wait_that_only_moved_speaks_against_the_edits_of_waits(tmp_path: Path
     before = Ran("", (0.5,), (), {"MPS409": 1, "MPS812": 1, "MPS201": 1})
     found = disagreement(before, None, replace(before, rules={"MPS202": 1}), edits)
     assert found is not None
-    assert (found.why, found.chance, [it.label for it in found.guilty]) == (
+    assert (found.why, found.chance, [edit.label for edit in found.guilty]) == (
         "it brings MPS202",
         False,
         ["MPS201 at train.py:4"],
@@ -328,7 +333,7 @@ def test_what_is_safe_is_tried_apart(tmp_path: Path) -> None:
 
     proof = prove(program, edits, before, run, budget=Budget(longest=100.0, spent=100.0))
     assert tried == [["device", "optimizer", "wait"], ["device"]]
-    assert [(it.edit.finding.id, it.why) for it in proof.outcomes] == [
+    assert [(outcome.edit.finding.id, outcome.why) for outcome in proof.outcomes] == [
         ("MPS201", "losses differ: 0.7 instead of 0.5; not tried alone within the time of 3 runs (--runs gives more)"),
         ("MPS812", "losses differ: 0.7 instead of 0.5; not tried alone within the time of 3 runs (--runs gives more)"),
         ("MPS409", ""),

@@ -216,7 +216,7 @@ def test_the_work_of_a_plan_is_that_of_a_whole_batch() -> None:
         steps.end()
     found = step_work(steps.close())
     assert found is not None
-    assert [it.call.inputs for it in found.happenings if it.call is not None] == [(SIDE, SIDE)]
+    assert [happening.call.inputs for happening in found.happenings if happening.call is not None] == [(SIDE, SIDE)]
 
 
 def test_gaps_go_by_place_where_shapes_grow() -> None:
@@ -299,7 +299,7 @@ def test_loading_has_the_number_of_the_step_table() -> None:
         steps.product(10)
         steps.end()
     recording = steps.close()
-    (loading,) = (it.time_ns for it in recording.step_table().typical if it.phase is Phase.BATCH)
+    (loading,) = (share.time_ns for share in recording.step_table().typical if share.phase is Phase.BATCH)
     assert seen(recording).no_time == (
         f"Data loading would bind a step, so its time is not predicted: it took {duration(loading)} here."
     )
@@ -323,11 +323,11 @@ def test_calls_have_the_layout_and_axis_of_the_recording() -> None:
         steps.end()
     work = step_work(steps.close())
     assert work is not None
-    calls = [it.call for it in work.happenings if it.call is not None]
-    assert [(it.axis, it.transposed) for it in calls] == [
+    calls = [happening.call for happening in work.happenings if happening.call is not None]
+    assert [(call.axis, call.transposed) for call in calls] == [
         (None, True), (0, False), (None, False), (None, True), (None, False)
     ]  # fmt: skip
-    times = [predict_operator(it, MAC, "2.13").kind for it in calls[:2]]
+    times = [predict_operator(call, MAC, "2.13").kind for call in calls[:2]]
     assert times == ["linear_view", "reduce_first"]
 
 
@@ -361,8 +361,8 @@ def test_what_two_runs_do_alike_takes_the_same_in_both() -> None:
         before.time.seconds, before.time.low, before.time.high
     )  # fmt: skip
     after = forecast(second.close(), like=like)
-    assert [it.host_code for it in after.happenings if it.kind == "kernel"] == [
-        it.host_code for it in before.happenings if it.kind == "kernel"
+    assert [happening.host_code for happening in after.happenings if happening.kind == "kernel"] == [
+        happening.host_code for happening in before.happenings if happening.kind == "kernel"
     ]
     assert after.time.seconds < before.time.seconds
     assert HostTimes.read(json.loads(json.dumps(like))) == like

@@ -199,7 +199,9 @@ def archive(words: Sequence[bytes], largest_record: int = 1 << 20) -> Mutator:
     def change(random: Random, data: bytes) -> bytes:
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as source:
-                records = [(it, source.read(it)) for it in source.infolist() if it.file_size <= largest_record]
+                records = [
+                    (record, source.read(record)) for record in source.infolist() if record.file_size <= largest_record
+                ]
         except Exception:  # it was damaged before
             return data
         if not records:
@@ -209,14 +211,14 @@ def archive(words: Sequence[bytes], largest_record: int = 1 << 20) -> Mutator:
         name, method = info.filename, info.compress_type
         kind = random.randrange(8)
         if kind < 4:
-            content = damaged(random, content, words, [it for _, it in records])
+            content = damaged(random, content, words, [other for _, other in records])
         elif kind == 4:
             name = random.choice(
                 (name.upper(), f"../{name}", name.rpartition("/")[2], name[:-1], f"{name}\u202e", "x" * 300)
             )
         elif kind == 5:
             method = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
-        rows = [(it.filename, it.compress_type, text) for it, text in records]
+        rows = [(record.filename, record.compress_type, text) for record, text in records]
         rows[at] = (name, method, content)
         if kind == 6:
             del rows[at]

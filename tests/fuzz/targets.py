@@ -49,7 +49,7 @@ class Target:
 def recordings() -> list[bytes]:
     from recordings import hostile, refusing, small, training
 
-    return [_file_of(it) for it in (training(steps=3).close(), refusing(), small(), hostile())]
+    return [_file_of(recording) for recording in (training(steps=3).close(), refusing(), small(), hostile())]
 
 
 def _file_of(recording: Recording) -> bytes:
@@ -263,7 +263,8 @@ def _wheels() -> list[bytes]:
 
     with tempfile.TemporaryDirectory() as folder:
         return [
-            wheel(Path(folder, "x.whl"), library("metal_basic", it), _release()).read_bytes() for it in _containers()
+            wheel(Path(folder, "x.whl"), library("metal_basic", container), _release()).read_bytes()
+            for container in _containers()
         ]
 
 

@@ -23,7 +23,11 @@ def test_a_slice_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    "name", [it if it in _LIGHT else pytest.param(it, marks=pytest.mark.slow) for it in sorted({*TARGETS} - {"text"})]
+    "name",
+    [
+        target if target in _LIGHT else pytest.param(target, marks=pytest.mark.slow)
+        for target in sorted({*TARGETS} - {"text"})
+    ],
 )
 def test_good_files_are_read(name: str) -> None:
     """Each kind has a file that its command reads to the end: a refused one would test nothing behind the refusal."""
@@ -32,7 +36,7 @@ def test_good_files_are_read(name: str) -> None:
         ends = [worker.run(list(words)) for words in TARGETS[name].place(data)]
     # What notebooks and scripts would do is no file's matter; which form a file is converted to hangs on its bytes.
     read = ("is not run here", "which safetensors cannot: convert without --to")
-    assert [it for it in ends if it[0] not in (0, 3) and not any(words in it[2] for words in read)] == []
+    assert [end for end in ends if end[0] not in (0, 3) and not any(words in end[2] for words in read)] == []
 
 
 def test_the_same_seed_gives_the_same_cases() -> None:

@@ -450,7 +450,7 @@ def reductions() -> Any:
     torch.manual_seed(0)
     x = torch.randn(33, 65).to("mps")
     found = [x.sum(0), x.mean(1), x.var(1), x.cumsum(1)[:, -1], x.logsumexp(0), x.softmax(1)[0], x.amax(0), x.norm()]
-    return [it for each in found for it in values(each)]
+    return [value for each in found for value in values(each)]
 
 
 @case

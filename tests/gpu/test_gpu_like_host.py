@@ -30,7 +30,7 @@ def _together(group: str) -> pytest.MarkDecorator:
     return pytest.mark.xdist_group(group)
 
 
-@pytest.mark.parametrize("name", [pytest.param(it, marks=_together(it.partition("_")[0])) for it in CASES])
+@pytest.mark.parametrize("name", [pytest.param(case, marks=_together(case.partition("_")[0])) for case in CASES])
 def test_case(name: str) -> None:
     """Texts are equal; numbers within the tolerance of their group."""
     group = name.partition("_")[0]

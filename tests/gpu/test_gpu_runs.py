@@ -122,7 +122,7 @@ def test_losses_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], Any
 def test_findings_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], Any]]) -> None:
     """The same rules at the same lines as often."""
     both = [
-        sorted((it["id"], it["site"]["line"], it["count"]) for it in report["findings"])
+        sorted((finding["id"], finding["site"]["line"], finding["count"]) for finding in report["findings"])
         for _, report in (hundred_steps["host"], hundred_steps[SIDE])
     ]
     assert both[0]
@@ -142,10 +142,10 @@ def test_report_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], Any
 def plain(value: Any) -> Any:
     """Without times, folders, and the order of rows, which is that of times."""
     if isinstance(value, dict):
-        kept = {key: plain(it) for key, it in value.items() if not re.search(r"_ns$|seconds|cost|queue", key)}
-        return {key: Path(it).name if key == "file" and it else it for key, it in kept.items()}
+        kept = {key: plain(part) for key, part in value.items() if not re.search(r"_ns$|seconds|cost|queue", key)}
+        return {key: Path(part).name if key == "file" and part else part for key, part in kept.items()}
     if isinstance(value, list):
-        return sorted((plain(it) for it in value), key=lambda it: json.dumps(it, sort_keys=True))
+        return sorted((plain(part) for part in value), key=lambda part: json.dumps(part, sort_keys=True))
     return value
 
 
@@ -158,7 +158,7 @@ def test_ranks_that_share_a_card(tmp_path: Path) -> None:
         ended = anymps(side, "run", "--record", f"{side}.anymps", *words, cwd=tmp_path, ANYMPS_CARDS="8")
         assert ended.status == 0, ended.err
         (line,) = (line for line in ended.out.splitlines() if line.startswith("losses"))
-        told[side] = [float(it) for it in line.split()[1:]]
+        told[side] = [float(word) for word in line.split()[1:]]
         parts = report(tmp_path / f"{side}.anymps", side)["run"]["parts"]
         assert [part["name"] for part in parts if part["name"].startswith("rank")] == ["rank 0", "rank 1"]
         if side == "cuda":
@@ -196,7 +196,7 @@ def test_a_script_for_cuda(tmp_path: Path) -> None:
     words = ("run", "--cuda-as-mps", "--record", "run.anymps", "port.py")
     ended = anymps(SIDE, *words, cwd=tmp_path)
     assert (ended.status, ended.out) == (0, "mps:0 True True\n"), ended.err
-    assert "MPS409" in {it["id"] for it in report(tmp_path / "run.anymps", SIDE)["findings"]}
+    assert "MPS409" in {finding["id"] for finding in report(tmp_path / "run.anymps", SIDE)["findings"]}
 
 
 def test_a_fix_is_proved(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def parts(folder: Path) -> list[tuple[str, bool]]:
 def lines(folder: Path) -> dict[str, int]:
     """Calls on mps by `file:line`."""
     with Recording.open(folder / "all.anymps") as recording:
-        return {f"{Path(it.file).name}:{it.line}": it.on_mps for it in recording.lines() if it.on_mps}
+        return {f"{Path(line.file).name}:{line.line}": line.on_mps for line in recording.lines() if line.on_mps}
 
 
 def test_a_subprocess_has_the_device_and_is_in_the_recording(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_process_that_outlives_its_parent(tmp_path: Path) -> None:
     result = run(tmp_path, script)
     ident = int((tmp_path / "here").read_text())
     said = f"anymps: child process {ident} still runs: what it does from now on is only in "
-    (line,) = (it for it in result.err.splitlines() if it.startswith(said))
+    (line,) = (row for row in result.err.splitlines() if row.startswith(said))
     part = Path(line.removeprefix(said))
     try:
         assert parts(tmp_path) == [("main process", True), ("process 2", False)]
@@ -143,7 +143,7 @@ def test_a_process_that_outlives_its_parent(tmp_path: Path) -> None:
             time.sleep(0.1)
         with Recording.open(part.with_suffix(".anymps")) as recording:
             assert recording.complete
-            assert any(Path(it.file).name == "child.py" and it.line == 10 for it in recording.lines())
+            assert any(Path(recorded.file).name == "child.py" and recorded.line == 10 for recorded in recording.lines())
     finally:
         shutil.rmtree(part.parent)
 
@@ -161,7 +161,7 @@ part.write_bytes(part.read_bytes()[:5000])
     )
     result = run(tmp_path, script)
     said = "anymps: the recording of a child process is not in: "
-    (line,) = (it for it in result.err.splitlines() if it.startswith(said))
+    (line,) = (row for row in result.err.splitlines() if row.startswith(said))
     part = Path(line.removeprefix(said).partition(" is damaged (")[0])
     assert part.exists()
     shutil.rmtree(part.parent)
@@ -274,7 +274,7 @@ def test_workers_of_a_data_loader(tmp_path: Path) -> None:
     assert result.lines == ["2.0", "10.0"]
     assert [name for name, _ in parts(tmp_path)] == ["main process", "process 2", "process 3"]
     with Recording.open(tmp_path / "all.anymps") as recording:
-        assert [(it.line, it.waits) for it in recording.lines()] == [(10, 4)]
+        assert [(line.line, line.waits) for line in recording.lines()] == [(10, 4)]
 
 
 LIGHTNING = """
@@ -314,4 +314,4 @@ def test_lightning_spawns_its_ranks(tmp_path: Path) -> None:
     first, *ranks = [name for name, _ in parts(tmp_path)]
     assert (first, sorted(ranks)) == ("main process", ["rank 0", "rank 1"])
     with Recording.open(tmp_path / "all.anymps") as recording:
-        assert [(it.line, it.on_mps, it.waits) for it in recording.lines()] == [(11, 4, 4), (12, 4, 4)]
+        assert [(line.line, line.on_mps, line.waits) for line in recording.lines()] == [(11, 4, 4), (12, 4, 4)]

@@ -51,7 +51,7 @@ def parts(folder: Path) -> dict[str, bool]:
 def ours(result: Result) -> list[str]:
     """Our lines after the banner, and the verdict."""
     said = result.err.splitlines()
-    return [it for it in said if it.startswith(("anymps: rank", "The script", "Would"))]
+    return [line for line in said if line.startswith(("anymps: rank", "The script", "Would"))]
 
 
 def test_a_rank_that_is_killed(tmp_path: Path) -> None:
@@ -80,4 +80,6 @@ def test_a_rank_that_mps_refuses(tmp_path: Path) -> None:
     (verdict,) = ours(result)
     assert verdict.startswith("Would not run on M1 8GB: train.py:10 raises TypeError.")
     with Recording.open(tmp_path / "all.anymps") as recording:
-        assert [(it.site.line, it.processes) for it in find(recording) if it.id == "MPS301"] == [(10, ("rank 1",))]
+        assert [(finding.site.line, finding.processes) for finding in find(recording) if finding.id == "MPS301"] == [
+            (10, ("rank 1",))
+        ]

@@ -63,7 +63,7 @@ def test_a_page_during_the_run(tmp_path: Path) -> None:
     last = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "till running" not in last
     assert "Would run on" in last
-    assert sorted(it.name for it in tmp_path.iterdir()) == ["go", "page.html", "run.anymps", "train.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["go", "page.html", "run.anymps", "train.py"]
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_a_run_that_dies(tmp_path: Path, how: signal.Signals) -> None:
         assert "till running" not in page.read_text(encoding="utf-8")
     until(lambda: not list(tmp_path.glob(".page.html.*")))
     assert page.read_text(encoding="utf-8").endswith("</html>\n")
-    names = {it.name for it in tmp_path.iterdir()} - {"run.anymps-wal", "run.anymps-shm"}
+    names = {path.name for path in tmp_path.iterdir()} - {"run.anymps-wal", "run.anymps-shm"}
     assert sorted(names) == ["page.html", "run.anymps", "train.py"]
 
 

@@ -61,7 +61,7 @@ def test_flash_attention_of_sequences_of_several_lengths(dtype: str, causal: boo
     expected = torch.cat(
         [
             functional.scaled_dot_product_attention(
-                *(it.float().transpose(0, 1) for it in one), is_causal=causal, scale=scale, enable_gqa=True
+                *(tensor.float().transpose(0, 1) for tensor in one), is_causal=causal, scale=scale, enable_gqa=True
             ).transpose(0, 1)
             for one in zip(q.split(lengths), k.split(lengths), v.split(lengths), strict=True)
         ]

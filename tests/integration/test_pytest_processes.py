@@ -371,8 +371,8 @@ def test_children_of_all_kinds(gate: Gate) -> None:
     assert gate.entries() == ["test_it.py::test_missing NotImplementedError"]
     assert result.outlines.count("manifest m.txt: 1 added, 0 changed, 0 removed") == 1
     report = json.loads((gate.path / "m.json").read_text())
-    assert [it["operator"] for it in report["refusals"]] == ["aten::linalg_eig"]
-    assert {it["operator"]: it["count"] for it in report["waits"]}["aten::_local_scalar_dense"] == 1
+    assert [refusal["operator"] for refusal in report["refusals"]] == ["aten::linalg_eig"]
+    assert {wait["operator"]: wait["count"] for wait in report["waits"]}["aten::_local_scalar_dense"] == 1
 
 
 def test_a_short_session_loads_little(gate: Gate) -> None:

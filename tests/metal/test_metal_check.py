@@ -335,7 +335,7 @@ def test_a_finding_at_the_line_that_launched(faulty: Any, tmp_path: Path) -> Non
             faulty.helped(x, threads=1)
         faulty.same(x, **GROUP)
     found = [finding for finding in find(capture.recording) if finding.id.startswith("MPS85")]
-    assert [(it.id, it.severity, it.count, it.site.source.strip()) for it in found] == [
+    assert [(finding.id, finding.severity, finding.count, finding.site.source.strip()) for finding in found] == [
         ("MPS851", Severity.ERROR, 3, "faulty.helped(x, threads=1)"),
         ("MPS852", Severity.INFO, 1, "faulty.same(x, **GROUP)"),
     ]

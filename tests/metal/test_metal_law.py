@@ -241,7 +241,12 @@ def test_what_is_taken() -> None:
 def test_the_sources_of_the_other_tests_are_taken(module: str) -> None:
     """All of them that are constants of their modules; what the tests write themselves, they compile."""
     constants = vars(importlib.import_module(module)).values()
-    sources = {text for it in constants for text in (it.values() if isinstance(it, dict) else [it]) if _is_source(text)}
+    sources = {
+        text
+        for constant in constants
+        for text in (constant.values() if isinstance(constant, dict) else [constant])
+        if _is_source(text)
+    }
     assert sources
     refused = {text: law.refused_by_law(expanded(text), torch_headers()) for text in sources}
     assert {text: said for text, said in refused.items() if said} == {}

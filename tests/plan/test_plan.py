@@ -211,5 +211,5 @@ def test_one_mac_of_each_memory_size_is_shown() -> None:
 def test_optimizers_that_take_turns_make_one_step_together(order: str, enough: int, taken: str) -> None:
     """A plan ends when each of them has stepped often enough, and does not wait for one that stepped before."""
     counter = StepCounter(enough)
-    assert order[: next(number for number, it in enumerate(order, 1) if counter.step(it))] == taken
+    assert order[: next(number for number, size in enumerate(order, 1) if counter.step(size))] == taken
     assert counter.taken == len(taken)

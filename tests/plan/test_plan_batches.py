@@ -51,7 +51,7 @@ def test_the_same_call_stays_one_object() -> None:
     assert found is not None
     made = found.at(64)
     assert made is not None
-    assert len({id(it.call) for it in made.happenings}) == 1
+    assert len({id(happening.call) for happening in made.happenings}) == 1
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_from_a_quarter_of_the_batch_to_the_largest_that_fits() -> None:
     growth = grown(work(8), work(16))
     assert growth is not None
     (found,) = batch_times(growth, 8, [MAC], lambda _: 100, "2.13")
-    assert [it.batch for it in found.rows] == [2, 4, 8, 16, 32, 64, 100]
-    for it in found.rows:
-        assert it.time.seconds == walk_step(work(it.batch).happenings, MAC, "2.13").seconds
-        assert it.samples == pytest.approx(it.batch / it.time.seconds)
-        assert it.low < it.samples < it.high
+    assert [row.batch for row in found.rows] == [2, 4, 8, 16, 32, 64, 100]
+    for row in found.rows:
+        assert row.time.seconds == walk_step(work(row.batch).happenings, MAC, "2.13").seconds
+        assert row.samples == pytest.approx(row.batch / row.time.seconds)
+        assert row.low < row.samples < row.high
     (odd,) = batch_times(growth, 6, [MAC], lambda _: 1 << 16, "2.13")
-    assert [it.batch for it in odd.rows] == [3, 6, 12, 24, 48, 96, 192, 384]
+    assert [row.batch for row in odd.rows] == [3, 6, 12, 24, 48, 96, 192, 384]
     assert batch_times(growth, 8, [MAC], lambda _: 2, "2.13") == ()  # one alone compares with nothing
     assert batch_times(growth, 8, [MAC], lambda _: 0, "2.13") == ()
 
@@ -112,10 +112,10 @@ def batches(rows: int, largest: int) -> Batches:
 def test_the_knee(rows: int, own: str) -> None:
     """The smallest batch with nine tenths of the most samples a second; the script's own is told where it is larger."""
     found = batches(rows, 512)
-    most = max(it.samples for it in found.rows)
+    most = max(row.samples for row in found.rows)
     assert found.knee is not None
     assert (found.knee.batch > 8) == (not own)
-    smaller = [it.samples for it in found.rows if it.batch < found.knee.batch]
+    smaller = [row.samples for row in found.rows if row.batch < found.knee.batch]
     assert found.knee.samples >= 0.9 * most > max(smaller, default=0.0)
     share = round(100 * found.knee.samples / most)
     assert knee(found) == (
@@ -151,7 +151,7 @@ def test_table_chart_and_page() -> None:
     assert "Samples a second on M3 Pro 18GB. batch 2: " in page
     sizes = json.loads(plan_json(one))["batches"][0]
     assert (sizes["mac"], sizes["own"], sizes["largest"]) == ("M5 16GB", 8, 100)
-    assert [it["batch"] for it in sizes["sizes"]] == [2, 4, 8, 16, 32, 64, 100]
+    assert [size["batch"] for size in sizes["sizes"]] == [2, 4, 8, 16, 32, 64, 100]
 
 
 def test_where_it_cannot_be_told() -> None:

@@ -38,7 +38,7 @@ def every(least: int = 16) -> Plan:
 def test_each_chip_is_one_row_with_the_batch_of_its_memory() -> None:
     """Times, samples and what binds come from the times; the largest batch from the memory that the chip has there."""
     plan = every()
-    assert [it.mac for it in plan.choices] == [it.mac for it in plan.times]
+    assert [choice.mac for choice in plan.choices] == [timed.mac for timed in plan.times]
     rows = choice_rows(plan)
     assert rows.columns == ("Mac", "batch 8", "largest", "a step", "80 %", "samples/s", "bound by")
     table = {row[0]: row[1:] for row in rows.rows}
@@ -52,7 +52,7 @@ def test_the_answer_is_the_first_screen() -> None:
     lines = render_plan(every(), width=80).splitlines()
     first = next(place for place, line in enumerate(lines) if line.startswith("Which Mac?"))
     assert [line.split()[0] for line in lines[first + 2 : first + 21]] == [
-        it.mac.name.split()[0] for it in every().times
+        timed.mac.name.split()[0] for timed in every().times
     ]
     assert first + 21 <= 30
     short, whole = render_plan(planned()), render_plan(planned(), verbose=True)
@@ -109,7 +109,7 @@ def test_json_has_the_table() -> None:
     validator("plan-1.json").validate(document)
     first, *_, last = document["which_mac"]
     assert (first["mac"], first["verdict"], first["largest_batch"]) == ("M1 16GB", "tight", 8)
-    assert first["seconds"] == next(it["seconds"] for it in document["times"] if it["mac"] == "M1 16GB")
+    assert first["seconds"] == next(row["seconds"] for row in document["times"] if row["mac"] == "M1 16GB")
     assert (last["mac"], last["seconds"], last["bound"]) == ("A18 Pro 8GB", None, None)
 
 
@@ -123,11 +123,11 @@ def test_the_picture_has_a_bar_for_each_mac_with_a_time() -> None:
     assert label.startswith("Samples a second on each Mac. M1 16GB: tight, batch up to 8, 27/s; ")
     assert "A18 Pro 8GB: fails" in label
     bars = [attrs for tag, attrs in page.tags if tag == "rect" and attrs.get("class", "").startswith("bar ")]
-    assert len(bars) == sum(it.time is not None for it in plan.times)
+    assert len(bars) == sum(timed.time is not None for timed in plan.times)
     assert [bar["class"] for bar in bars][:2] == ["bar tight", "bar tight"]
     widths = [float(bar["width"].rstrip("%")) for bar in bars]
     assert widths == sorted(widths)
-    seconds = [it.time.seconds for it in plan.times if it.time is not None]
+    seconds = [timed.time.seconds for timed in plan.times if timed.time is not None]
     assert widths[-1] / widths[0] == pytest.approx(seconds[0] / seconds[-1], rel=1e-3)
 
 
@@ -152,7 +152,7 @@ def test_a_file_has_the_whole_plan(tmp_path: Path, capsys: pytest.CaptureFixture
 def against(name: str, verdict: Verdict = Verdict.TIGHT) -> Plan:
     """The plan of each chip beside one's own Mac."""
     plan, mac = every(), parse_mac(name)
-    timed, free = (mac_time(plan.base, mac, it, "2.13.0") for it in (verdict, Verdict.FITS))
+    timed, free = (mac_time(plan.base, mac, outcome, "2.13.0") for outcome in (verdict, Verdict.FITS))
     largest = 8 if verdict is Verdict.TIGHT else 0
     return replace(plan, own=Own(Choice(mac, verdict, largest, timed.time, timed.samples), free.time))
 
@@ -167,11 +167,11 @@ def test_ones_own_mac_comes_first_and_others_are_compared_with_it() -> None:
     assert [row[0] for row in rows.rows].count("M1 16GB") == 0
     assert len(rows.rows) == len(every().choices)
     own, *others = plan.choices
-    for it in others:
-        if it.time is not None:
+    for choice in others:
+        if choice.time is not None:
             assert plan.own is not None and plan.own.step is not None
-            assert it.speed == speed_ratio(it.time, plan.own.step)
-            assert it.speed.high / it.speed.low < it.time.high / it.time.low
+            assert choice.speed == speed_ratio(choice.time, plan.own.step)
+            assert choice.speed.high / choice.speed.low < choice.time.high / choice.time.low
     assert own.speed == (1, 1, 1)
     shown = render_plan(plan, width=80)
     assert "Which Mac?  speed against M1 16GB; predicted" in shown

@@ -27,15 +27,15 @@ def fitting(least: int) -> list[Outcome]:
 def test_each_chip_comes_once_with_the_memory_that_does() -> None:
     """A run of 24 GB: an M1 has too little of it, an M3 Pro just enough; the slowest comes first."""
     times = step_times(BASE, fitting(24), "2.13")
-    by_chip = {it.mac.chip: it for it in times}
+    by_chip = {mac_time.mac.chip: mac_time for mac_time in times}
     assert len(by_chip) == len(times) == len({mac.chip for mac in all_macs()})
     assert by_chip["Apple M1"].time is None
     assert by_chip["Apple M1"].verdict is Verdict.FAILS
     assert by_chip["Apple M3 Pro"].mac.ram_gib == 36
     assert by_chip["Apple M4"].mac.ram_gib == 24
-    known = [it.time.seconds for it in times if it.time is not None]
+    known = [mac_time.time.seconds for mac_time in times if mac_time.time is not None]
     assert known == sorted(known, reverse=True)
-    assert [it.time is None for it in times] == sorted(it.time is None for it in times)
+    assert [mac_time.time is None for mac_time in times] == sorted(mac_time.time is None for mac_time in times)
 
 
 def test_samples_and_tokens_a_second() -> None:

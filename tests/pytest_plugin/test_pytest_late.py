@@ -160,7 +160,7 @@ def test_both_sources(virtual_device: torch.device, source: str) -> None:
         assert capture.late_error() is None
         torch.mps.synchronize()
         refused = capture.cut()
-    assert [(it.error, it.site.source, it.origin.known) for it in refused.refusals] == [
+    assert [(refusal.error, refusal.site.source, refusal.origin.known) for refusal in refused.refusals] == [
         ("AcceleratorError", line, False)
     ]
     assert [wait for _, wait, _ in refused.waits if wait is not Wait.COPY_TO_MPS] == [Wait.SYNCHRONIZE]

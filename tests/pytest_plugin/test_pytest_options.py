@@ -63,14 +63,14 @@ def shown(gate: Gate, value: object) -> object:
 
 def test_every_option_is_tried() -> None:
     """The options of the plugin, the cases here and the settings are the same; a switch `--mps` turns all of it on."""
-    assert [it.name for it in OPTIONS] == ["mps", *CASES]
+    assert [option.name for option in OPTIONS] == ["mps", *CASES]
     assert {case[2] for case in CASES.values()} == {row.name for row in rows_of("pytest")}
 
 
 def test_nothing_else_is_declared(gate: Gate) -> None:
     """All that the plugin declares is in that list, for the command line and for the configuration file."""
     config = gate.pytester.parseconfig("-p", "anymps.pytest_plugin")
-    names = {it.name for it in OPTIONS}
+    names = {option.name for option in OPTIONS}
     assert {name for name in vars(config.option) if name.startswith("mps")} == names
     assert {name for name in config._parser._inidict if name.startswith("mps")} == names
 
@@ -128,4 +128,4 @@ def test_a_file_that_moves_the_root(gate: Gate, monkeypatch: pytest.MonkeyPatch,
 def test_the_page_lists_them() -> None:
     """docs/pytest.md has one table of all options, each with its twin."""
     rows = re.findall(r"(?m)^\| `(--mps[\w-]*)[^|]*\| `(mps\w*)[^|]*\|", PAGE.read_text())
-    assert rows == [(it.flag, it.name) for it in OPTIONS]
+    assert rows == [(option.flag, option.name) for option in OPTIONS]

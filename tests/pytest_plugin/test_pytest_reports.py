@@ -31,10 +31,10 @@ def test_forms(gate: Gate) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     sarif = json.loads((gate.path / "mps.sarif").read_text())
     found = sarif["runs"][0]["results"]
-    assert [it["ruleId"] for it in found] == ["MPS101"]
+    assert [told["ruleId"] for told in found] == ["MPS101"]
     place = found[0]["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("test_it.py", 4)
-    assert [it["id"] for it in json.loads((gate.path / "m.json").read_text())["findings"]] == ["MPS101"]
+    assert [finding["id"] for finding in json.loads((gate.path / "m.json").read_text())["findings"]] == ["MPS101"]
     assert "torch.linalg.eig" in (gate.path / "mps.html").read_text()
     assert section(result)[-3:] == [
         f"mps report (sarif): {gate.path}/mps.sarif",
@@ -118,11 +118,11 @@ def levels(gate: Gate, *arguments: str) -> list[tuple[int, str, str]]:
     (run,) = json.loads((gate.path / "s.json").read_text())["runs"]
     return sorted(
         (
-            it["locations"][0]["physicalLocation"]["region"]["startLine"],
-            it["level"],
-            it.get("suppressions", [{"justification": ""}])[0]["justification"],
+            result["locations"][0]["physicalLocation"]["region"]["startLine"],
+            result["level"],
+            result.get("suppressions", [{"justification": ""}])[0]["justification"],
         )
-        for it in run["results"]
+        for result in run["results"]
     )
 
 
@@ -174,7 +174,7 @@ def test_workers_are_joined(gate: Gate) -> None:
     result = gate.run_alone(*arguments, plugins="xdist.plugin,anymps.pytest_plugin")
     result.assert_outcomes(passed=2, failed=2)
     report = json.loads((gate.path / "m.json").read_text())
-    assert {(it["site"]["file"], it["site"]["line"]) for it in report["refusals"]} == {
+    assert {(refusal["site"]["file"], refusal["site"]["line"]) for refusal in report["refusals"]} == {
         (str(gate.path / name), 4) for name in ("test_it.py", "test_other.py")
     }
     assert report["limits"][1] == (
@@ -195,9 +195,9 @@ def test_a_worker_that_crashes_loses_nobody_elses_recording(gate: Gate) -> None:
     result = gate.run_alone("--mps-report", "json=m.json", "-n", "1", plugins="xdist.plugin,anymps.pytest_plugin")
     result.assert_outcomes(passed=1, failed=3)
     report = json.loads((gate.path / "m.json").read_text())
-    assert [(it["operator"], it["site"]["line"]) for it in report["refusals"]] == [
+    assert [(refusal["operator"], refusal["site"]["line"]) for refusal in report["refusals"]] == [
         ("aten::linalg_eig", 4),
         ("aten::_linalg_eigvals", 3),
     ]
-    assert [(it["name"], it["complete"]) for it in report["run"]["parts"]] == [("gw0", False), ("gw1", True)]
+    assert [(part["name"], part["complete"]) for part in report["run"]["parts"]] == [("gw0", False), ("gw1", True)]
     assert report["limits"][2] == ("The recording of gw0 stops in the middle of the run: all this is true up to there.")

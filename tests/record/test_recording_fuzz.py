@@ -123,7 +123,10 @@ def run_command(arguments: list[str]) -> tuple[int, str, str]:
     """The command's status and what it wrote, with what Python itself would print of exceptions that it ignores."""
     out, err = io.StringIO(), io.StringIO()
     ignored: list[str] = []
-    hook, sys.unraisablehook = sys.unraisablehook, lambda it: ignored.append(f"Exception ignored: {it.exc_value!r}\n")
+    hook, sys.unraisablehook = (
+        sys.unraisablehook,
+        lambda unraisable: ignored.append(f"Exception ignored: {unraisable.exc_value!r}\n"),
+    )
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = main(arguments)

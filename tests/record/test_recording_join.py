@@ -29,7 +29,7 @@ META: dict[str, object] = {"torch_version": "2.13.0", "mac": "M1 8GB", "environm
 def joined(*recordings: Recording) -> Recording:
     """All of them in memory, with the names `gw0`, `gw1`, ..."""
     with RecordingWriter.in_memory() as writer:
-        join(((f"gw{number}", it) for number, it in enumerate(recordings)), writer)
+        join(((f"gw{number}", recording) for number, recording in enumerate(recordings)), writer)
     return writer.recording()
 
 
@@ -54,12 +54,14 @@ def worker(line: int = 3, **meta: object) -> Recording:
 def test_counts_add_up() -> None:
     """What is the same in all processes is there once, with the counts of all."""
     whole = joined(worker(), worker(line=4))
-    assert {it.name: it.count for it in whole.operators()} == {
+    assert {operator.name: operator.count for operator in whole.operators()} == {
         "aten::mul": 4, "aten::item": 2, "aten::to": 2, "aten::add": 2,
     }  # fmt: skip
-    assert [(it.operator, it.count, it.site.line, it.modules) for it in whole.waits()] == [("aten::item", 2, 7, ())]
+    assert [(wait.operator, wait.count, wait.site.line, wait.modules) for wait in whole.waits()] == [
+        ("aten::item", 2, 7, ())
+    ]
     assert (whole.entry_count, whole.dropped, whole.complete) == (10, 0, True)
-    assert [(it.file, it.line, it.on_mps, it.waits, it.refused) for it in whole.lines()] == [
+    assert [(line.file, line.line, line.on_mps, line.waits, line.refused) for line in whole.lines()] == [
         ("lib.py", 7, 4, 2, 2),
         ("", 0, 2, 0, 0),
     ]
@@ -70,12 +72,12 @@ def test_each_process_keeps_its_own() -> None:
     whole = joined(worker(), worker(line=4))
     assert whole.steps() == (Step(0, 0, 100), Step(2, 126, 226))
     assert whole.parts == (Part("gw0", 0, True), Part("gw1", 126, True))
-    calls = [(it.start_ns, it.step, it.thread, it.sequence) for it in whole.calls()]
+    calls = [(call.start_ns, call.step, call.thread, call.sequence) for call in whole.calls()]
     assert calls == [
         (10, 0, 0, 10), (20, 0, 0, 20), (30, 0, 0, 20), (50, 0, 0, -1), (120, 1, 1, -1),
         (136, 2, 2, 31), (146, 2, 2, 41), (156, 2, 2, 41), (176, 2, 2, -1), (246, 3, 3, -1),
     ]  # fmt: skip
-    assert [(it.operator, it.error, it.origin.line, it.detail) for it in whole.refusals()] == [
+    assert [(refusal.operator, refusal.error, refusal.origin.line, refusal.detail) for refusal in whole.refusals()] == [
         ("aten::to", "TypeError", 3, {"event": 1, "name": "x"}),
         ("aten::to", "TypeError", 4, {"event": 1, "name": "x"}),
     ]
@@ -93,7 +95,7 @@ def test_the_card_of_each_process() -> None:
     assert dict(environment(shared))["device"] == f"virtual: computed on cuda:0, {h100} by the rules of MPS"
     plain = joined(worker(virtual=True), worker(virtual=True))
     queued = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA card."
-    assert [queued in not_modelled(it) for it in (apart, shared, plain)] == [True, True, False]
+    assert [queued in not_modelled(recording) for recording in (apart, shared, plain)] == [True, True, False]
     assert dict(environment(plain))["device"] == "virtual: computed on this machine by the rules of MPS"
 
 
@@ -130,8 +132,8 @@ def test_marks_keep_their_lines() -> None:
         return builder.close()
 
     whole = joined(marks(), marks("a.py", "b.py"))
-    assert [(it.occurrence.count, it.other.line) for it in whole.noted("round_trip")] == [(2, 2)]
-    assert [(it.copy.line, it.wait.line, it.count) for it in whole.unsafe_copies()] == [(2, 3, 2)]
+    assert [(noted.occurrence.count, noted.other.line) for noted in whole.noted("round_trip")] == [(2, 2)]
+    assert [(unsafe.copy.line, unsafe.wait.line, unsafe.count) for unsafe in whole.unsafe_copies()] == [(2, 3, 2)]
 
 
 def test_memory_is_that_of_one_process_at_a_time() -> None:
@@ -147,11 +149,11 @@ def test_memory_is_that_of_one_process_at_a_time() -> None:
     story = joined(process(100), process(60, before=20), process(300)).memory_story
     assert story.peak is not None
     assert (story.peak.allocated, story.peak.step) == (310, 2)
-    assert sorted((it.bytes, it.born, it.died) for it in story.allocations) == [
+    assert sorted((allocation.bytes, allocation.born, allocation.died) for allocation in story.allocations) == [
         (10, 2, 3), (10, 6, 7), (10, 10, 11), (60, 5, 8), (100, 1, 4), (300, 9, None),
     ]  # fmt: skip
     second = story.at(6)
-    assert (second.allocated, [it.bytes for it in second.alive]) == (90, [60, 10])
+    assert (second.allocated, [allocation.bytes for allocation in second.alive]) == (90, [60, 10])
 
 
 def test_facts() -> None:
@@ -181,7 +183,7 @@ def test_a_killed_process_is_in_as_far_as_it_reached(tmp_path: Path) -> None:
     whole = joined(Recording.open(tmp_path / "killed"), worker())
     assert [part.complete for part in whole.parts] == [False, True]
     assert not whole.complete
-    assert {it.name: it.count for it in whole.operators()}["aten::mul"] == 3
+    assert {operator.name: operator.count for operator in whole.operators()}["aten::mul"] == 3
 
 
 def test_totals_of_calls_without_detail() -> None:
@@ -192,7 +194,10 @@ def test_totals_of_calls_without_detail() -> None:
     writer.add_totals([(1, 0, 0, 0, 0, 0, 50, 250, 0)])
     whole = joined(builder.close(), worker())
     assert (whole.entry_count, whole.dropped) == (55, 49)
-    assert {it.name: (it.count, it.duration_ns) for it in whole.operators()}["aten::mul"] == (52, 260)
+    assert {operator.name: (operator.count, operator.duration_ns) for operator in whole.operators()}["aten::mul"] == (
+        52,
+        260,
+    )
 
 
 def test_nothing_to_join() -> None:
@@ -228,7 +233,13 @@ def test_steps_are_those_of_the_processes() -> None:
         return builder.close()
 
     whole = joined(training(2), training(3))
-    assert [(it.step, it.end_ns) for it in whole.steps()] == [(0, 90), (1, 190), (2, 281), (3, 381), (4, 481)]
+    assert [(each_step.step, each_step.end_ns) for each_step in whole.steps()] == [
+        (0, 90),
+        (1, 190),
+        (2, 281),
+        (3, 381),
+        (4, 481),
+    ]
     assert whole.trains
     assert whole.optimizer_calls() == {("train.py", 5): 5}
 

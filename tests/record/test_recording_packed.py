@@ -80,7 +80,9 @@ def test_each_field_holds_its_range(packed: type(ENTRY)) -> None:  # type: ignor
         assert str(caught.value) == f"{name} {1 << 64} does not fit a recording: {least} to {most}"
 
 
-@pytest.mark.parametrize(("table", "column", "range_"), CELLS, ids=lambda it: it if isinstance(it, str) else "")
+@pytest.mark.parametrize(
+    ("table", "column", "range_"), CELLS, ids=lambda parameter: parameter if isinstance(parameter, str) else ""
+)
 def test_larger_numbers_do_not_cross_the_border(
     table: str, column: str, range_: tuple[int, int], run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -64,7 +64,7 @@ def test_lines_are_kept_when_the_recording_is_made(tmp_path: Path) -> None:
     with anymps.record() as capture:
         spaces["main"]()  # type: ignore[operator]
     file.unlink()
-    (wait,) = (it for it in capture.recording.waits() if it.site.file == str(file))
+    (wait,) = (waited for waited in capture.recording.waits() if waited.site.file == str(file))
     site = wait.site
     assert site == Site(str(file), 5, "main", "total = float(")
     assert (site.first, site.around.split("\n")[0], site.comments) == (2, "", "    )  # anymps: ignore[MPS201] once")

@@ -132,7 +132,7 @@ def test_an_update_by_hand_is_a_training(source: str) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_read_after_two_optimizers_is_in_every_step(source: str) -> None:
     """With a step for each optimizer it would be in every second one only."""
-    (finding,) = (it for it in find(recorded(adversaries, source)) if it.id == "MPS202")
+    (finding,) = (each for each in find(recorded(adversaries, source)) if each.id == "MPS202")
     assert finding.per_step == 1
 
 
@@ -160,8 +160,8 @@ def test_an_inference_has_a_table_and_no_training(capsys: pytest.CaptureFixture[
 def test_optimizers_that_take_turns_share_a_step(order: str, ends: str) -> None:
     """The last of a round ends it. What comes rarely among the others ends none; what trains by itself has its own."""
     rounds = [Round(RoundKind.OPTIMIZER, ord(name), 1, time, time) for time, name in enumerate(order)]
-    found = sorted((it for anchors in cycles(rounds) for it in anchors), key=lambda it: it.end_ns)
-    assert "".join(chr(it.key) for it in found) == ends
+    found = sorted((anchor for anchors in cycles(rounds) for anchor in anchors), key=lambda anchor: anchor.end_ns)
+    assert "".join(chr(anchor.key) for anchor in found) == ends
 
 
 def test_optimizers_made_anew_are_one() -> None:
@@ -174,7 +174,7 @@ def test_optimizers_made_anew_are_one() -> None:
         time += 1
         rounds.append(Round(RoundKind.OPTIMIZER, 1, 2, time, time))
     (anchors,) = cycles(rounds)
-    assert {it.site for it in anchors} == {2}
+    assert {anchor.site for anchor in anchors} == {2}
     assert len(anchors) == 100
 
 

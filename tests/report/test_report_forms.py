@@ -255,7 +255,7 @@ def test_sarif_offers_the_new_line(edit: LineEdit | None, safety: Safety, fixed:
     if fixed is None:
         assert "fixes" not in result
         return
-    ((change,),) = (it["artifactChanges"] for it in result["fixes"])
+    ((change,),) = (fix["artifactChanges"] for fix in result["fixes"])
     assert change["artifactLocation"] == result["locations"][0]["physicalLocation"]["artifactLocation"]
     (replacement,) = change["replacements"]
     region = replacement["deletedRegion"]
@@ -284,7 +284,9 @@ def test_what_a_suite_expects_is_no_news() -> None:
     jsonschema.Draft4Validator(schema).validate({"version": "2.1.0", "runs": [run]})
     suite = ElementTree.fromstring(rendered("junit", recording)).find("testsuite")
     assert suite is not None
-    assert [(it.tag, it.get("message")) for case in suite.findall("testcase") for it in case] == [("skipped", WHY)]
+    assert [(child.tag, child.get("message")) for case in suite.findall("testcase") for child in case] == [
+        ("skipped", WHY)
+    ]
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
     assert len(rendered("github", recording).splitlines()) == 1
     assert len(rendered("github", plain).splitlines()) == 2
@@ -301,7 +303,7 @@ def test_junit_survives_what_xml_cannot_hold() -> None:
     builder = RecordingBuilder(meta={"mac": "M1 \x00\ud800\ufffe<", "script": "a\x01]]>.py"})
     suite = ElementTree.fromstring(rendered("junit", builder.close())).find("testsuite")
     assert suite is not None
-    values = {str(it.get("name")): it.get("value") for it in suite.iter("property")}
+    values = {str(property_.get("name")): property_.get("value") for property_ in suite.iter("property")}
     assert values == {"mac": "M1 \\x00\\ud800\\ufffe<", "script": "a\\x01]]>.py"}
 
 

@@ -83,7 +83,7 @@ def from_json(text: str) -> Rows:
     report = json.loads(text)
     table = report["step_table"]
     step = report["predicted_step"] or {"phases": [], "seconds": None}
-    on_mac = {it["phase"]: it["seconds"] for it in step["phases"]} if step["seconds"] is not None else {}
+    on_mac = {share["phase"]: share["seconds"] for share in step["phases"]} if step["seconds"] is not None else {}
     shares = table["median"] or table["first"]
     whole = {name: sum(share[name] for share in shares) for name in shares[0] if name != "phase"}
     first = {name: sum(share[name] for share in table["first"]) for name in whole}
@@ -123,7 +123,7 @@ def test_a_step_has_the_same_numbers_in_every_form(name: str) -> None:
         "html": from_page(texts["html"]),
     }
     for form, rows in shown.items():
-        kept = {phase: {key: it for key, it in cells.items() if key in names} for phase, cells in rows.items()}
+        kept = {phase: {key: cell for key, cell in cells.items() if key in names} for phase, cells in rows.items()}
         assert kept == expected, form
     whole, summary = expected["whole step"], " ".join(texts["summary"].split())
     page = dict(re.findall(r"<div><dt>(.*?)</dt><dd>(.*?)</dd></div>", texts["html"]))

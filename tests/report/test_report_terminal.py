@@ -592,7 +592,7 @@ def test_no_word_of_the_waits_is_cut(on_mac: bool) -> None:
         assert max(map(len, lines)) <= width
         words = set(text.split())
         assert {"synchronize,", "inside", "operator", "loop's", "device", "1,020", "1,332", "12.66"} <= words, text
-        names = {it.rpartition("/")[2] for it in words}
+        names = {word.rpartition("/")[2] for word in words}
         assert {"waits", "train.py:36"} <= names, text
         if width >= 66:
             assert "modeling_qwen2_vl.py:1234" in names, text

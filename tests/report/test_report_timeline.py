@@ -89,7 +89,7 @@ def test_a_fallback_empties_the_queue() -> None:
     assert fallback.place is not None
     assert fallback.place.line == 12
     assert wait.end == pytest.approx(fallback.start)
-    assert all(it.end <= fallback.start + 1e-9 or it.start >= fallback.end - 1e-9 for it in line.device)
+    assert all(span.end <= fallback.start + 1e-9 or span.start >= fallback.end - 1e-9 for span in line.device)
 
 
 def test_spans_are_no_finer_than_asked_for() -> None:
@@ -97,7 +97,7 @@ def test_spans_are_no_finer_than_asked_for() -> None:
     found = forecast(recording(fallback=True))
     assert len(timeline_of(found, resolution=1).device) == 1
     assert len(timeline_of(found).device) == 2
-    assert {it.what for it in timeline_of(found, resolution=1).host} == {"waits"}
+    assert {span.what for span in timeline_of(found, resolution=1).host} == {"waits"}
 
 
 def test_the_page_draws_the_step_on_the_mac() -> None:
