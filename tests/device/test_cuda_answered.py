@@ -262,6 +262,7 @@ def test_the_device() -> None:
 def test_memory_is_that_of_mps() -> None:
     """Allocated, reserved, peaks and what is free."""
     cuda = torch.cuda
+    cuda.empty_cache()  # a larger block that another test freed would be used again, and counted whole
     cuda.reset_peak_memory_stats()
     before = cuda.memory_allocated()
     x = torch.zeros(1 << 20, device="cuda")
