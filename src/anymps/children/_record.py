@@ -21,7 +21,7 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
     Raises RecordingError if the part cannot be written, and EnableError without a device.
     """
     inherited = os.environ.get(RANK_VARIABLE, "")
-    path = os.path.join(folder, running_name(time.time_ns(), os.getpid(), _told(inherited)))
+    path = os.path.join(folder, running_name(time.time_ns(), os.getpid(), _rank_of_launcher(inherited)))
     arguments = sys.argv[1:] if settings.arguments else []
     script = sys.argv[0] if sys.argv else ""
     capture = Capture(path, script=script, argv=arguments, source=settings.source, steps=settings.steps)
@@ -61,14 +61,14 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
 def _rank(inherited: str) -> str:
     """This process's rank as its launcher says it, else as its process group does; empty for one that has none."""
     if os.environ.get("RANK"):
-        return _told(inherited)
+        return _rank_of_launcher(inherited)
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return ""
     return str(distributed.get_rank())
 
 
-def _told(inherited: str) -> str:
+def _rank_of_launcher(inherited: str) -> str:
     """The rank that a launcher has told this process; a worker of a rank finds that of its parent."""
     rank = os.environ.get("RANK", "")
     return rank if rank != inherited else ""

@@ -219,7 +219,7 @@ def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackTyp
     """
     here = _without_own_frames.__code__.co_filename
     package = os.path.dirname(os.path.dirname(here)) + os.sep
-    return _below(trace, package) or _below(trace, here)
+    return _trace_below(trace, package) or _trace_below(trace, here)
 
 
 def _without_watchers(trace: types.TracebackType | None) -> types.TracebackType | None:
@@ -235,7 +235,7 @@ def _without_watchers(trace: types.TracebackType | None) -> types.TracebackType 
     return kept[0] if kept else None
 
 
-def _below(trace: types.TracebackType | None, own: str) -> types.TracebackType | None:
+def _trace_below(trace: types.TracebackType | None, own: str) -> types.TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith((own, "<frozen importlib")):
         trace = trace.tb_next
     return trace

@@ -183,11 +183,11 @@ def walked_step(
     device = fsum(move.device for move in moves)
     classes = book.uncertain / device if device else 0.0
     gpu, waited = _bound_by(walked.shares)
-    low, high = step_interval(gpu, waited, _wider(walked.shares, classes, busy), coefficients)
+    low, high = step_interval(gpu, waited, _widening(walked.shares, classes, busy), coefficients)
     _, apart = widened(
         coefficients.intervals["ratio"],
         math.hypot(
-            _wider(walked.shares, book.apart / device if device else 0.0, busy),
+            _widening(walked.shares, book.apart / device if device else 0.0, busy),
             waited * math.log(coefficients.intervals["wait"][1]),
         ),
     )
@@ -227,7 +227,7 @@ def _bound_by(shares: dict[StepBound, float]) -> tuple[float, float]:
     return (gpu / (whole - waits) if whole > waits else 0.0), (waits / whole if whole else 0.0)
 
 
-def _wider(shares: dict[StepBound, float], classes: float, busy: float) -> float:
+def _widening(shares: dict[StepBound, float], classes: float, busy: float) -> float:
     """What widens a step's interval, in logarithms, each by its share of the time."""
     whole = fsum(shares.values())
     if not whole:

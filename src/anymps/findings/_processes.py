@@ -19,10 +19,10 @@ def with_processes(recording: Recording, findings: Iterable[Finding]) -> list[Fi
     if not lines.whole:  # calls without detail are of no process
         return found
     names = [part.name for part in recording.parts]
-    return [_of(finding, _seen(finding, lines), lines, names) for finding in found]
+    return [_with_processes(finding, _seen(finding, lines), lines, names) for finding in found]
 
 
-def _of(finding: Finding, seen: list[int], lines: LinesByProcess, names: list[str]) -> Finding:
+def _with_processes(finding: Finding, seen: list[int], lines: LinesByProcess, names: list[str]) -> Finding:
     """A step is one of theirs: the ranks that do nothing here make no mean."""
     if not seen:
         return finding

@@ -56,7 +56,7 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
     edits: dict[tuple[Path, int], Edit] = {}
     suggestions = []
     findings = list(findings)
-    elsewhere = list(_elsewhere(findings, program))
+    elsewhere = list(_project_edits(findings, program))
     swallowed = False
     for finding in findings:
         fitting, why = _fitting(finding, program)
@@ -81,7 +81,7 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
     return [edits[place] for place in sorted(edits, reverse=True)], suggestions
 
 
-def _elsewhere(findings: Sequence[Finding], program: Program) -> Iterator[Edit]:
+def _project_edits(findings: Sequence[Finding], program: Program) -> Iterator[Edit]:
     """Edits of the whole project that one of the findings asks for: of each device that is named as CUDA's, and of all
     that asks for CUDA in the modules that the script imports. They have no finding of their own, so their count is 0.
     """

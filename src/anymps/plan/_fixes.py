@@ -70,7 +70,7 @@ def first_fixes(measured: Measured, halved: int | None, outcomes: Sequence[Outco
     fixes = [
         _batch(measured, halved, grows_with_data),
         Fix(FixKind.SEQUENCE, _sequence(measured.sequence, grows_with_data), share=grows_with_data),
-        Fix(FixKind.KEPT, growth > 0, growth=growth, sites=_keepers(measured.story) if growth else ()),
+        Fix(FixKind.KEPT, growth > 0, growth=growth, sites=_lines_that_keep_memory(measured.story) if growth else ()),
         Fix(FixKind.CHECKPOINT, kept >= WORTH, share=kept),
         Fix(FixKind.PRECISION, kept >= WORTH or None, share=kept),
         Fix(FixKind.WATERMARK, any(outcome.verdict is Verdict.FAILS for outcome in outcomes)),
@@ -110,7 +110,7 @@ def _sequence(sequence: int | None, share: float) -> bool | None:
     return True if sequence is not None else None
 
 
-def _keepers(story: MemoryStory) -> tuple[Site, ...]:
+def _lines_that_keep_memory(story: MemoryStory) -> tuple[Site, ...]:
     """The lines to look at where memory grows, at most three.
 
     What keeps a graph is a result outside of any module that outlives its step: a sum of losses, an output in a list.

@@ -310,7 +310,7 @@ class Summary:
             yield f"{groups.caught:,} more in tests that did not fail."
         left = sum(entry.expected for entry in refusals) if not self._lists_all() else 0
         if left:
-            yield f"Left out: {plural(left, 'line')} of tests that fail as expected (-v shows {_them(left)})."
+            yield f"Left out: {plural(left, 'line')} of tests that fail as expected (-v shows {_it_or_them(left)})."
 
     def _real_kernels(self, facts: list[Facts]) -> Iterator[str]:
         if self._state.kernels == "real":
@@ -349,7 +349,7 @@ class Summary:
                 yield f"      in {_names(entry.tests)}"
         left = len(groups) - len(shown)
         if left > 0:
-            yield f"  and {plural(left, 'more line')} (-v shows {_them(left)})"
+            yield f"  and {plural(left, 'more line')} (-v shows {_it_or_them(left)})"
 
     def _name(self) -> str:
         return self._relative(self._manifest.path) if self._manifest is not None else ""
@@ -363,7 +363,7 @@ def _unused(tests: int) -> str:
     return "The test did not use mps" if tests == 1 else f"None of {tests:,} tests used mps"
 
 
-def _them(number: int) -> str:
+def _it_or_them(number: int) -> str:
     return "it" if number == 1 else "them"
 
 

@@ -75,7 +75,7 @@ def take_name(fresh: Path, path: Path) -> None:
     Raises OSError, and then the file at `path` is as it was.
     """
     for ending in _BESIDE:
-        _beside(path, ending).unlink(missing_ok=True)
+        _with_ending(path, ending).unlink(missing_ok=True)
     move_into_place(fresh, path)
 
 
@@ -109,22 +109,22 @@ def move_recording(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> 
     source, target = Path(path), Path(to)
     with held(target):
         for ending in _BESIDE:
-            _beside(target, ending).unlink(missing_ok=True)
-        if _beside(source, "-wal").exists():
+            _with_ending(target, ending).unlink(missing_ok=True)
+        if _with_ending(source, "-wal").exists():
             # Before its file: beside the one that is replaced it is a foreign journal, and that is not read.
-            _beside(source, "-wal").replace(_beside(target, "-wal"))
+            _with_ending(source, "-wal").replace(_with_ending(target, "-wal"))
         source.replace(target)
         for ending in _BESIDE:
-            _beside(source, ending).unlink(missing_ok=True)
+            _with_ending(source, ending).unlink(missing_ok=True)
 
 
 def remove_recording(path: str | os.PathLike[str]) -> None:
     """Take a recording away, with what SQLite has left beside it. Raises OSError."""
     for ending in ("", *_BESIDE):
-        _beside(Path(path), ending).unlink(missing_ok=True)
+        _with_ending(Path(path), ending).unlink(missing_ok=True)
 
 
-def _beside(path: Path, ending: str) -> Path:
+def _with_ending(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 

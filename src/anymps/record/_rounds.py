@@ -90,13 +90,13 @@ def _settle(connection: sqlite3.Connection) -> None:
     trains = False
     turns: list[int] = []
     if len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.BACKWARD)):
-        trains, turns = True, _turns(connection, rounds, loop)
+        trains, turns = True, _round_starts(connection, rounds, loop)
     elif len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.MODULE)):
-        turns = _turns(connection, rounds, loop)
+        turns = _round_starts(connection, rounds, loop)
     elif len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.BATCH)):
         turns = sorted({anchor.start_ns for anchors in loop for anchor in anchors[1:]})
     else:
-        turns = _turns(connection, rounds, _loops(_lines(connection)))
+        turns = _round_starts(connection, rounds, _loops(_lines(connection)))
     if turns:
         _renumber(connection, turns)
     if turns and trains:
@@ -146,7 +146,9 @@ def _loops(rounds: Iterable[Round]) -> list[list[Round]]:
     return [anchors for anchors in cycles(list(rounds)) if len(anchors) >= _LEAST]
 
 
-def _turns(connection: sqlite3.Connection, rounds: Sequence[Round], loops: Sequence[Sequence[Round]]) -> list[int]:
+def _round_starts(
+    connection: sqlite3.Connection, rounds: Sequence[Round], loops: Sequence[Sequence[Round]]
+) -> list[int]:
     """When each round of these loops but the first one begins."""
     found: set[int] = set()
     starts = sorted(round_.start_ns for round_ in rounds)

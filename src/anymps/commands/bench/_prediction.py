@@ -131,7 +131,7 @@ class Prediction:
         most = self.differs_most
         if most is not None and abs(self.parts[most][0] - self.parts[most][1]) >= _WORTH_A_WORD * median:
             seen, expected = self.parts[most]
-            yield f"They differ most in {_PARTS[most]}: {_apart(seen - expected)} than predicted."
+            yield f"They differ most in {_PARTS[most]}: {_more_or_less(seen - expected)} than predicted."
         if found.time.calibration:
             yield found.time.calibration
         elif not self.held:
@@ -155,7 +155,7 @@ def _queued(found: Forecast) -> float:
     return track[-2].end if len(track) > 1 else 0.0
 
 
-def _apart(difference: float) -> str:
+def _more_or_less(difference: float) -> str:
     return f"{duration(abs(difference)) or '0'} {'more' if difference > 0 else 'less'}"
 
 

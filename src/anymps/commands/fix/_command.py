@@ -74,7 +74,7 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     for old, new in differences:
         _print_patch(old, new, not_run if asked.unproved else [])
     _tell(mended, not_run if asked.unproved else ())
-    alone = [_alone(mender.alone(fixed))] if asked.cuda_as_mps and differences else []
+    alone = [_result_without_cuda(mender.alone(fixed))] if asked.cuda_as_mps and differences else []
     if budget.spent:
         say(f"all runs took {duration(1e9 * budget.spent)}; one of the script takes {duration(1e9 * budget.longest)}")
     for line in alone:
@@ -127,7 +127,7 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
         say_plain(f"         {finding.fix}")
 
 
-def _alone(tried: Tried | None) -> str:
+def _result_without_cuda(tried: Tried | None) -> str:
     """How the changed script does where nothing answers for CUDA, as on a Mac."""
     if tried is None:
         return "no time was left to run the changed script without --cuda-as-mps (--runs allows more)"

@@ -121,12 +121,12 @@ def find(recording: Recording) -> Iterator[Finding]:
     uncaught = ending_messages(recording)
     for note in recording.noted("cuda_refused"):
         if _ended_a_process(str(note.facts.get("sentence", "")), uncaught):
-            yield _of(REFUSED, note, "refused")
+            yield _finding_of_note(REFUSED, note, "refused")
     for note in recording.noted("passed_over"):
-        yield _of(PASSED, note, "passed over")
+        yield _finding_of_note(PASSED, note, "passed over")
 
 
-def _of(rule: Rule, note: Noted, became: str) -> Finding:
+def _finding_of_note(rule: Rule, note: Noted, became: str) -> Finding:
     """A finding from the sentence that the device gave: what no Mac has, and what to use there."""
     what, _, instead = str(note.facts.get("sentence", "")).partition("; ")
     return rule.finding(

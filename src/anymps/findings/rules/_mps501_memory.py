@@ -156,7 +156,7 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
     what += f" Held then: {format_size(moment.allocated)} ({category_words(moment)}); most of it: {line_words(lines)}."
     fix = f"{catch} {_fix(moment, refused.site)}".strip()
     return OUT_OF_MEMORY.finding(
-        refused.site, what=what, count=refused.count, fix=fix, related_sites=_others(moment, refused.site)
+        refused.site, what=what, count=refused.count, fix=fix, related_sites=_largest_other_lines(moment, refused.site)
     )
 
 
@@ -196,7 +196,7 @@ def _near(recording: Recording) -> Iterator[Finding]:
     else:
         return
     site = peak.site if peak.site.known else lines[0].site if lines else peak.site
-    yield rule.finding(site, what=what, count=1, fix=_fix(peak, site), related_sites=_others(peak, site))
+    yield rule.finding(site, what=what, count=1, fix=_fix(peak, site), related_sites=_largest_other_lines(peak, site))
 
 
 def _fix(moment: Moment, site: Site) -> str:
@@ -215,7 +215,7 @@ def _fix(moment: Moment, site: Site) -> str:
     return _FIRST_FIX.get(category, "")
 
 
-def _others(moment: Moment, site: Site) -> list[Site]:
+def _largest_other_lines(moment: Moment, site: Site) -> list[Site]:
     """The lines that hold most, each once, without the finding's own."""
     places = {(line.site.file, line.site.line): line.site for line in moment.by_site()[:_LINES]}
     places.pop((site.file, site.line), None)

@@ -143,7 +143,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     if any(use.fate is Fate.NATIVE for use in recording.operators()):
         yield from _other_devices(recording)
     yield from _islands(recording)
-    for backward in _own(recording.noted("backward")):
+    for backward in _in_program(recording.noted("backward")):
         what = f"`backward()` ran while autocast to {backward.facts.get('autocast')} was on."
         yield BACKWARD.finding(backward.occurrence.site, what=what, count=backward.occurrence.count)
 
@@ -161,7 +161,7 @@ def _islands(recording: Recording) -> Iterator[Finding]:
         )
 
 
-def _own(noted: tuple[Noted, ...]) -> list[Noted]:
+def _in_program(noted: tuple[Noted, ...]) -> list[Noted]:
     """Those at lines of the program itself; what an installed package does is its own business."""
     return [note for note in noted if not is_library(note.occurrence.site)]
 
@@ -171,12 +171,12 @@ def _other_devices(recording: Recording) -> Iterator[Finding]:
         (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
         (OTHER_SCALER, "grad_scaler", "A `GradScaler` was made for {}"),
     ):
-        for note in _own(recording.noted(word)):
+        for note in _in_program(recording.noted(word)):
             device = str(note.facts.get("device", ""))
             if device.partition(":")[0] != "mps":
                 what = f"{call.format(device)}, and the program computes on mps."
                 yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count)
-    for note in _own(recording.noted("autocast")):
+    for note in _in_program(recording.noted("autocast")):
         if note.facts.get("device") == "mps" and note.facts.get("refused"):
             what = f"`torch.autocast` was asked for {note.facts.get('dtype')} on mps, and torch switched it off."
             yield SWITCHED_OFF.finding(note.occurrence.site, what=what, count=note.occurrence.count)

@@ -62,7 +62,7 @@ def splat(type_: str, value: str) -> str:
 
 def define(declared: Declaration) -> str | None:
     """The definition of a function that one thread computes by itself; None if it is none of those."""
-    for group in (_conversion, _odd, _of_floats, _of_integers):
+    for group in (_conversion, _special_form, _of_floats, _of_integers):
         text = group(declared)
         if text is not None:
             return text
@@ -146,7 +146,7 @@ _SPECIAL: dict[str, _Compute] = {
 }
 
 
-def _odd(declared: Declaration) -> str | None:
+def _special_form(declared: Declaration) -> str | None:
     """Those of a form of their own."""
     if declared.short == "sincos":
         sine, cosine = _call("sin", "float", "%a0", into="%s"), _call("cos", "float", "%a0", into="%c")

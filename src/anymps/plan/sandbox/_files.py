@@ -52,7 +52,7 @@ def divert_files(layer: Layer) -> None:
     vars(shutil)["_use_fd_functions"] = False
 
 
-def _told(error: OSError, path: Any, other: Any = None) -> OSError:
+def _renamed_error(error: OSError, path: Any, other: Any = None) -> OSError:
     """The error under the name that the script gave."""
     error.filename = path
     if other is not None:
@@ -73,7 +73,7 @@ def _open(layer: Layer) -> Callable[..., Any]:
         try:
             handle = REAL.open(where, mode, *args, **kwargs)
         except OSError as error:
-            raise _told(error, file) from None
+            raise _renamed_error(error, file) from None
         if where is not file:
             raw = getattr(getattr(handle, "buffer", handle), "raw", handle)
             with suppress(AttributeError):
@@ -127,7 +127,7 @@ def _os_open(layer: Layer) -> Callable[..., Any]:
         try:
             return REAL.os_open(where, flags, mode, **({"dir_fd": dir_fd} if where is path and dir_fd else {}))
         except OSError as error:
-            raise _told(error, path) from None
+            raise _renamed_error(error, path) from None
 
     return diverted
 
@@ -144,7 +144,7 @@ def _reader(layer: Layer, real: Callable[..., Any], follow: bool) -> Callable[..
         try:
             return real(where, *args, **{**kwargs, **({"dir_fd": None} if "dir_fd" in kwargs else {})})
         except OSError as error:
-            raise _told(error, path) from None
+            raise _renamed_error(error, path) from None
 
     return diverted
 
@@ -165,7 +165,7 @@ def _changer(layer: Layer, real: Callable[..., Any], follow: bool, makes: bool) 
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             result = real(layer.claim(key), *args, **kwargs)
         except OSError as error:
-            raise _told(error, path) from None
+            raise _renamed_error(error, path) from None
         layer.note(path, folder)
         return result
 
@@ -196,7 +196,7 @@ def _names(layer: Layer) -> dict[Any, Any]:
         try:
             REAL.os_symlink(src, layer.claim(key), target_is_directory)
         except OSError as error:
-            raise _told(error, src, dst) from None
+            raise _renamed_error(error, src, dst) from None
         layer.note(dst, dir_fd)
 
     @functools.wraps(REAL.os_link)
@@ -234,7 +234,7 @@ def _folders(layer: Layer) -> dict[Any, Any]:
         try:
             REAL.os_chdir(path if key is None else layer.folder_at(key))
         except OSError as error:
-            raise _told(error, path) from None
+            raise _renamed_error(error, path) from None
 
     @functools.wraps(REAL.os_getcwd)
     def getcwd() -> str:
@@ -267,7 +267,7 @@ def _entries(layer: Layer, key: str, path: Any) -> list[str]:
     try:
         return layer.names(key)
     except OSError as error:
-        raise _told(error, path) from None
+        raise _renamed_error(error, path) from None
 
 
 class _Scan:

@@ -140,7 +140,7 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
     """What stands below the table."""
     yield by_memory(plan)
     if plan.times:
-        yield _own(plan)
+        yield _about_own_mac(plan)
         yield "" if plan.asked else words.FEWEST
         yield _interval(plan) if intervals else ""
         yield _HOST
@@ -150,7 +150,7 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
     yield words.larger_unknown(plan)
 
 
-def _own(plan: Plan) -> str:
+def _about_own_mac(plan: Plan) -> str:
     """What is to be known of one's own Mac where it has no row with a time."""
     if plan.own is None:
         return ""

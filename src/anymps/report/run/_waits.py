@@ -37,7 +37,7 @@ def waits_section(recording: Recording, findings: Sequence[Finding] = ()) -> Ite
         return
     directory = fact(recording, "directory")
     hurting = [place for place in places if place.hurts]
-    others = [(place, _about(place, findings)) for place in places if not place.hurts]
+    others = [(place, _findings_about(place, findings)) for place in places if not place.hurts]
     avoidable = [(place, ids) for place, ids in others if ids]
     belonging = [place for place, ids in others if not ids]
     on_mac = standing_seconds(recording) if recording.meta.get("virtual") is not False else {}
@@ -70,7 +70,7 @@ def belonging_table(rows: tuple[tuple[str, ...], ...], rest: str = "", intro: st
     return Table("waits-belonging", _BELONGING, rows, caption=caption, intro=intro, rest=rest, headed=False)
 
 
-def _about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:
+def _findings_about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:
     """The findings that say of waits in no training step's routine that they need not be."""
     moves = _moves(place)
     at = (place.site.file, place.site.line)

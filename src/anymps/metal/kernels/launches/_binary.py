@@ -205,7 +205,7 @@ def _repeats(small: torch.Tensor, large: torch.Tensor) -> bool:
     )
 
 
-def _of(rows: tuple[_Binary, ...]) -> Describe:
+def _describer(rows: tuple[_Binary, ...]) -> Describe:
     def describe(call: Call) -> Work | None:
         row = next((row for row in rows if row.when(call)), None)
         return None if row is None else _describe(call, row)
@@ -213,4 +213,4 @@ def _of(rows: tuple[_Binary, ...]) -> Describe:
     return describe
 
 
-BINARY: dict[str, Describe] = {name: _of(rows) for name, rows in _TABLE.items()}
+BINARY: dict[str, Describe] = {name: _describer(rows) for name, rows in _TABLE.items()}

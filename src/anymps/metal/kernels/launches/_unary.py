@@ -121,7 +121,7 @@ def _number_types(number: Any, dtype: torch.dtype) -> list[str]:
     return [f"_{one}" for one in (own, "float", "long", "int")]
 
 
-def _of(rows: tuple[_Unary, ...]) -> Describe:
+def _describer(rows: tuple[_Unary, ...]) -> Describe:
     def describe(call: Call) -> Work | None:
         row = next((row for row in rows if row.when(call)), None)
         return None if row is None else _describe(call, row)
@@ -129,4 +129,4 @@ def _of(rows: tuple[_Unary, ...]) -> Describe:
     return describe
 
 
-UNARY: dict[str, Describe] = {name: _of(rows) for name, rows in _TABLE.items()}
+UNARY: dict[str, Describe] = {name: _describer(rows) for name, rows in _TABLE.items()}
