@@ -1,4 +1,4 @@
-"""What changed between two recordings: findings new, gone and in other numbers, the step, operators, memory."""
+"""What changed between two recordings: findings new, gone and with other counts, the step, operators, memory."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_other_numbers() -> None:
     assert (diff.new, diff.gone, len(diff.changed), diff.same) == ((), (), 1, 0)
     shown = text_of(diff)
     assert shown.startswith("Findings: 1 changed.\n")
-    assert "Findings in other numbers\n\n  MPS201 warning  train.py:36  " in shown
+    assert "Findings with other counts\n\n  MPS201 warning  train.py:36  " in shown
     assert "1 a step before, 3 after (x 3.00)\n" in shown
 
 
@@ -164,7 +164,7 @@ def test_numbers_that_read_the_same() -> None:
 def test_without_steps() -> None:
     """Without a complete step on one side the step is not compared, and the text says so."""
     shown = text_of(diff_of(RecordingBuilder().close(), reads(1).close()))
-    assert "Not compared: a recording without a complete step has none.\n" in shown
+    assert "Not compared: that needs a complete step in both recordings.\n" in shown
 
 
 def files(folder: Path) -> tuple[str, str]:

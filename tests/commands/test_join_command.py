@@ -50,7 +50,7 @@ def test_a_report_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["report", str(a), str(b)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "4 calls" in said
-    assert "Joined from 2 processes (a, b), which stand here one after the other" in said
+    assert "Joined from 2 processes (a, b), which are shown one after another" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.anymps", "b.anymps"]
 
 

@@ -68,7 +68,7 @@ with anymps.record() as capture:
 recording = capture.recording
 print([(wait.wait.label, wait.count) for wait in recording.waits()])
 text = " ".join(render_terminal(recording, find(recording), width=100).split())
-print("Copies to the device wait too; the findings tell how to do without:" in text)
+print("Copies to the device wait too; the findings say how to avoid that:" in text)
 """
     assert run_with_torch(ENABLE + script).lines == ["[('copy to mps', 20)]", "True"]
 

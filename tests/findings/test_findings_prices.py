@@ -76,14 +76,14 @@ def test_without_a_prediction_the_public_ranges_stand() -> None:
     assert findings["MPS201"].cost_ns == pytest.approx(ITEM.of(5, 20), abs=1)
     assert findings["MPS102"].cost_ns == pytest.approx(FALLBACK.of(5, 5 << 20), abs=1)
     assert limits(unknown)[0] == (
-        "Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and leave out "
-        "what draining a long queue costs."
+        "Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs, without the cost of "
+        "draining a long queue."
     )
     assert limits(recording)[0] == (
-        "Times are of this machine, unless they are said to be the M3 Pro 18GB's: those are predicted. What waits "
-        "and launches cost is what the predicted step would save without them; other costs are ranges from public "
+        "Times are this machine's, unless they are said to be the M3 Pro 18GB's: those are predicted. The cost of "
+        "waits and launches is what the predicted step would save without them; other costs are ranges from public "
         "measurements. "
-        "The program's own code was timed here, and is scaled to that Mac's CPU."
+        "The program's own code was timed here and is scaled to that Mac's CPU."
     )
 
 

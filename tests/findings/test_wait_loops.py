@@ -185,7 +185,7 @@ def test_fallbacks(rounds: int, rule: str) -> None:
             "`aten::_linalg_svd.U` ran on the CPU 10 times in a loop without a training step: 20 backend changes."
         )
         text = "".join(renderer("html").pieces(recording, [finding]))
-        assert "the findings tell how to do without: timm/utils.py:12 (MPS102)." in text
+        assert "the findings say how to avoid that: timm/utils.py:12 (MPS102)." in text
 
 
 def test_in_a_report() -> None:
@@ -193,7 +193,7 @@ def test_in_a_report() -> None:
     recording = Run().rounds(10).rounds(3, "print(x.item())", line=20).close()
     text = "".join(renderer("html").pieces(recording, find(recording)))
     assert (
-        "Loops without a training step wait too; the findings tell how to do without: evaluate.py:12 (MPS207)." in text
+        "Loops without a training step wait too; the findings say how to avoid that: evaluate.py:12 (MPS207)." in text
     )
     belonging = text.partition('id="waits-belonging"')[2].partition("</table>")[0]
     assert ("evaluate.py:20" in belonging, "evaluate.py:12" in belonging) == (True, False)

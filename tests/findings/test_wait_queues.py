@@ -452,5 +452,5 @@ def test_copies_that_a_finding_is_about_do_not_belong() -> None:
     copy = next(place.site for place in wait_places(recording) if place.site.line == 30)
     avoidable = Finding("MPS404", Severity.WARNING, "copied", copy, 6, 1.0, (0, 0), "what", "why", "fix", "source")
     tables, remarks = section_of(recording, avoidable)
-    assert remarks == ("Copies to the device wait too; the findings tell how to do without: train.py:30 (MPS404).",)
+    assert remarks == ("Copies to the device wait too; the findings say how to avoid that: train.py:30 (MPS404).",)
     assert [row[0] for row in tables["waits-belonging"].rows] == ["train.py:31"]

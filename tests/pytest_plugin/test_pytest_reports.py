@@ -151,7 +151,7 @@ def test_reports_know_the_manifest(gate: Gate) -> None:
     [
         (
             "pdf=x",
-            "--mps-report there is no form 'pdf': terminal, html, markdown, trace, json, sarif, github, junit",
+            "--mps-report there is no format 'pdf': terminal, html, markdown, trace, json, sarif, github, junit",
         ),
         ("html", "--mps-report 'html' names no file: write FORM=FILE, such as html=report.html"),
         ("github=-", "--mps-report github=-: standard output is pytest's own, name a file"),
@@ -178,8 +178,8 @@ def test_workers_are_joined(gate: Gate) -> None:
         (str(gate.path / name), 4) for name in ("test_it.py", "test_other.py")
     }
     assert report["limits"][1] == (
-        "Joined from 2 processes (gw0, gw1), which stand here one after the other: times and memory are of one process "
-        "at a time."
+        "Joined from 2 processes (gw0, gw1), which are shown one after another: times and memory are those of one "
+        "process at a time."
     )
     assert sorted(path.name for path in gate.path.glob("r*")) == ["r.db"]
     with Recording.open(gate.path / "r.db") as recording:
@@ -200,4 +200,6 @@ def test_a_worker_that_crashes_loses_nobody_elses_recording(gate: Gate) -> None:
         ("aten::_linalg_eigvals", 3),
     ]
     assert [(part["name"], part["complete"]) for part in report["run"]["parts"]] == [("gw0", False), ("gw1", True)]
-    assert report["limits"][2] == ("The recording of gw0 stops in the middle of the run: all this is true up to there.")
+    assert report["limits"][2] == (
+        "The recording of gw0 stops in the middle of the run: this report covers the run up to there."
+    )

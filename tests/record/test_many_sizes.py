@@ -11,7 +11,7 @@ from anymps.report._words import limits
 
 MOST = 1 << 17
 MANY = (
-    "The run met more sizes than a recording keeps: later calls of {} are counted by operator and dtype, not by size."
+    "The run had more sizes than a recording keeps: later calls of {} are counted by operator and dtype, not by size."
 )
 
 

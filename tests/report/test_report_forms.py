@@ -213,7 +213,7 @@ def test_junit_has_a_case_for_each_finding() -> None:
     [
         ({"tests": 3, "failed": 1}, 1, "1 of 3 tests would fail on M3 Pro 18GB."),
         ({"tests": 3}, 0, "3 tests would end as expected on M3 Pro 18GB."),
-        ({"tests": 3}, 2, "The session did not come to its end: 3 tests ran on M3 Pro 18GB."),
+        ({"tests": 3}, 2, "The session did not finish: 3 tests ran on M3 Pro 18GB."),
         ({"tests": 0}, 5, "No test ran, so this says nothing about M3 Pro 18GB."),
     ],
 )

@@ -60,7 +60,8 @@ Waits  2 lines in the steps
   nets/model.py:19  fallback        1      75  1.33 ms  1.88 ms  332 to 660 us
   train.py:36       item            1     202  2.62 ms  5.05 ms  100 to 450 us
 
-  Queued mostly: for nets/model.py:19 by forward of nets/model.py:18, for train.py:36 by backward.
+  Queued mostly: by forward of nets/model.py:18 before nets/model.py:19, by backward before
+  train.py:36.
   Queued: operators since the wait before, median to most. Host: this machine's time between them,
   in which the host prepares them; work: the time inside them. On a Mac the GPU works meanwhile, at
   its own speed, and the wait lasts until it is done.
@@ -131,8 +132,8 @@ Environment
 
 Limits
 
-  -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
-     leave out what draining a long queue costs.
+  -  Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs,
+     without the cost of draining a long queue.
 """
 
 CLEAN = """\
@@ -195,8 +196,8 @@ Environment
 
 Limits
 
-  -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
-     leave out what draining a long queue costs.
+  -  Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs,
+     without the cost of draining a long queue.
 """
 
 REFUSED = """\
@@ -205,7 +206,7 @@ Would not run on M3 Pro 18GB: train.py:14 raises TypeError.
 
 Steps
 
-  No complete step was recorded: no loop with work on mps came round.
+  No complete step was recorded: no loop with work on mps completed a round.
 
 Findings
 
@@ -243,8 +244,8 @@ Environment
 
 Limits
 
-  -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
-     leave out what draining a long queue costs.
+  -  Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs,
+     without the cost of draining a long queue.
   -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
      complete training steps, the recording holds none. A training step ends with
      `optimizer.step()`, or is a round with a `backward()`.
@@ -256,7 +257,7 @@ No findings.
 
 Steps
 
-  No complete step was recorded: no loop with work on mps came round.
+  No complete step was recorded: no loop with work on mps completed a round.
 
 Findings  none
 
@@ -272,11 +273,11 @@ Environment
 
 Limits
 
-  -  Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and
-     leave out what draining a long queue costs.
-  -  The recording stops in the middle of the run: all this is true up to there.
-  -  The detail of 5 plain calls was not kept: counts by line and operator hold all calls, the step
-     table only the steps with full detail.
+  -  Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs,
+     without the cost of draining a long queue.
+  -  The recording stops in the middle of the run: this report covers the run up to there.
+  -  The detail of 5 plain calls was not kept: counts by line and operator include all calls, the
+     step table only the steps with full detail.
   -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
      complete training steps, the recording holds none. A training step ends with
      `optimizer.step()`, or is a round with a `backward()`.
@@ -382,7 +383,7 @@ def test_verdict_on_a_real_mac() -> None:
     """On hardware the verdict is about what was, and the report does not speak of another machine's times."""
     recording = training(clean=True, virtual=False).close()
     assert verdict(recording) == "Ran on M3 Pro 18GB."
-    assert "not of a Mac" not in report(recording)
+    assert "not a Mac's" not in report(recording)
 
 
 @pytest.mark.parametrize(
@@ -390,14 +391,14 @@ def test_verdict_on_a_real_mac() -> None:
     [
         (
             0,
-            "The host spent 2.00 ms in calls that wait for the device. How long the device worked is not measured: ask "
-            "events (`torch.mps.Event(enable_timing=True)`) around a part of the loop, or see `torch.mps.profiler` in "
-            "Instruments.",
+            "The host spent 2.00 ms in calls that wait for the device. How long the device worked was not measured: "
+            "put events (`torch.mps.Event(enable_timing=True)`) around a part of the loop, or use `torch.mps.profiler` "
+            "with Instruments.",
         ),
         (
             2,
             "The host spent 2.00 ms in calls that wait for the device. The device took 3.00 ms between events that the "
-            "script measured 2 times; how long it worked beside these is not measured.",
+            "script measured 2 times; how long it worked otherwise was not measured.",
         ),
     ],
 )
@@ -423,8 +424,8 @@ def test_dropped_detail_is_a_limit() -> None:
     writer.close()
     told = report(writer.recording()).partition("Limits\n\n")[2]
     assert told.startswith(
-        "  -  The detail of 1,234 plain calls was not kept: counts by line and operator hold all calls, the\n"
-        "     step table only the steps with full detail.\n"
+        "  -  The detail of 1,234 plain calls was not kept: counts by line and operator include all calls,\n"
+        "     the step table only the steps with full detail.\n"
     )
 
 

@@ -26,7 +26,7 @@ _TABLE: Final = (
 )
 _WHERE_ANY: Final = ("by fallback", ON_MAC)  # columns that are left out where they are empty
 
-NO_STEP: Final = "No complete step was recorded: no loop with work on mps came round."
+NO_STEP: Final = "No complete step was recorded: no loop with work on mps completed a round."
 
 # A step's own order; `other` comes last.
 _PHASES: Final = (*list(Phase)[1:], Phase.OTHER)

@@ -28,7 +28,7 @@ def session(recording: Recording, mac: str, *, used: bool) -> str:
     ending = recording.meta.get("ending")
     status = ending.get("status") if isinstance(ending, dict) else None
     if status not in (0, 1):
-        return f"The session did not come to its end: {plural(tests, 'test')} ran on {mac}."
+        return f"The session did not finish: {plural(tests, 'test')} ran on {mac}."
     if not used:
         return f"None of {plural(tests, 'test')} used mps, so this says nothing about {mac}."
     if failed:

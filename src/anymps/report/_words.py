@@ -229,22 +229,22 @@ def limits(recording: Recording, *, running: bool = False) -> list[str]:
         names = ", ".join(clean(part.name) for part in recording.parts)
         sentences.append(
             f"Joined from {len(recording.parts)} processes ({names}), "
-            "which stand here one after the other: times and memory are of one process at a time."
+            "which are shown one after another: times and memory are those of one process at a time."
         )
     if not recording.complete and not running:
         cut = ", ".join(clean(part.name) for part in recording.parts if not part.complete)
         which = f"The recording of {cut}" if cut else "The recording"
-        sentences.append(f"{which} stops in the middle of the run: all this is true up to there.")
+        sentences.append(f"{which} stops in the middle of the run: this report covers the run up to there.")
     if recording.dropped:
         sentences.append(
-            f"The detail of {plural(recording.dropped, 'plain call')} was not kept: counts by line and operator hold "
-            "all calls, the step table only the steps with full detail."
+            f"The detail of {plural(recording.dropped, 'plain call')} was not kept: counts by line and operator "
+            "include all calls, the step table only the steps with full detail."
         )
     if recording.sizeless:
         first = ", ".join(f"`{clean(name)}`" for name in recording.sizeless[:3])
         more = f" and {len(recording.sizeless) - 3} more" if len(recording.sizeless) > 3 else ""
         sentences.append(
-            f"The run met more sizes than a recording keeps: later calls of {first}{more} are counted by operator and "
+            f"The run had more sizes than a recording keeps: later calls of {first}{more} are counted by operator and "
             "dtype, not by size."
         )
     return sentences + notes(recording)
@@ -254,14 +254,14 @@ def _whose_times(recording: Recording) -> str:
     step = step_on_mac(recording)
     if step is None:
         return (
-            "Times are of this machine, not of a Mac. Costs are ranges from public measurements on Macs, and leave out "
-            "what draining a long queue costs."
+            "Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs, without the "
+            "cost of draining a long queue."
         )
     return (
-        f"Times are of this machine, unless they are said to be the {step.mac.name}'s: those are predicted. What "
-        "waits and launches cost is what the predicted step would save without them; other costs are ranges from "
-        "public measurements. "
-        "The program's own code was timed here, and is scaled to that Mac's CPU."
+        f"Times are this machine's, unless they are said to be the {step.mac.name}'s: those are predicted. The cost of "
+        "waits and launches is what the predicted step would save without them; other costs are ranges from public "
+        "measurements. "
+        "The program's own code was timed here and is scaled to that Mac's CPU."
     )
 
 
@@ -272,13 +272,13 @@ def _device_time(recording: Recording) -> str:
     spans = [noted.occurrence for noted in recording.noted("device_time")]
     if not spans:
         return (
-            f"{waited} How long the device worked is not measured: ask events (`torch.mps.Event(enable_timing=True)`) "
-            "around a part of the loop, or see `torch.mps.profiler` in Instruments."
+            f"{waited} How long the device worked was not measured: put events (`torch.mps.Event(enable_timing=True)`) "
+            "around a part of the loop, or use `torch.mps.profiler` with Instruments."
         )
     number = plural(sum(span.count for span in spans), "time")
     return (
         f"{waited} The device took {duration(sum(span.duration_ns for span in spans))} between events that the script "
-        f"measured {number}; how long it worked beside these is not measured."
+        f"measured {number}; how long it worked otherwise was not measured."
     )
 
 

@@ -47,7 +47,7 @@ def _findings(diff: Diff) -> Iterator[Section]:
     gone = [(finding, times(finding), text.clean(finding.what)) for finding in diff.gone]
     for anchor, title, rows, directory in (
         ("new", "New findings", new, after),
-        ("changed", "Findings in other numbers", changed, after),
+        ("changed", "Findings with other counts", changed, after),
         ("gone", "Findings that are gone", gone, before),
     ):
         blocks: list[Block] = [
@@ -63,7 +63,7 @@ def _findings(diff: Diff) -> Iterator[Section]:
 
 def _step(diff: Diff) -> Section:
     if not diff.phases:
-        none = Prose(("Not compared: a recording without a complete step has none.",))
+        none = Prose(("Not compared: that needs a complete step in both recordings.",))
         return Section("step", diff.step_title, (none,), nav="Step", folded=False)
     remark = "before, after, and after / before of the times"
     columns = (

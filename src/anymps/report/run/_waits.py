@@ -98,7 +98,7 @@ def _avoidable(places: Sequence[tuple[WaitPlace, Sequence[str]]], directory: str
             if _moves(place) is moving
         ]
         if told:
-            remarks.append(f"{which} wait too; the findings tell how to do without: {', '.join(told)}.")
+            remarks.append(f"{which} wait too; the findings say how to avoid that: {', '.join(told)}.")
     return remarks
 
 
@@ -149,14 +149,14 @@ def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str,
         return []
     remarks = []
     by = [(text.place(place.site, directory), mostly(place.longest, directory)) for place in hurting]
-    told = [f"{where} by {who}" for where, who in by if who][:3]
+    told = [f"by {who} before {where}" for where, who in by if who][:3]
     if told:
-        remarks.append(f"Queued mostly: for {', for '.join(told)}.")
+        remarks.append(f"Queued mostly: {', '.join(told)}.")
     meaning = "Queued: operators since the wait before, median to most."
     if on_mac:
         meaning += (
-            " Stands still: how long the host would in a step on the Mac. Without the wait the GPU still has that work "
-            "to do, so a step saves less."
+            " Stands still: how long the host would be idle there in a step on the Mac. Without the wait the GPU still "
+            "has that work to do, so a step saves less."
         )
     elif recording.meta.get("virtual") is not False:
         meaning += (
