@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from html import escape
+from typing import Final
 
 from anymps.report._text import clean, plural
 from anymps.report.document._glyphs import BLOCKS
@@ -31,6 +31,8 @@ from anymps.report.document._tree import (
 
 _MOST_NOTES = 20  # in full; a job's summary may have 1 MiB, and nobody reads more
 _MARKS = {"error": "\u274c", "warning": "\u26a0\ufe0f", "info": "\u2139\ufe0f", "clean": "\u2705"}
+# Not the module `html`, which a script may have one of its own of: a report is imported before the script runs.
+_HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~!$])")
 _WIDTH = 80  # of drawings
 
@@ -61,7 +63,7 @@ def escaped(sentence: str) -> str:
 
 
 def _plain(part: str) -> str:
-    return _SPECIAL.sub(r"\\\1", escape(part, quote=False)).replace("@", "&#64;")
+    return _SPECIAL.sub(r"\\\1", part).translate(_HTML)
 
 
 def _code(part: str) -> str:
@@ -82,7 +84,7 @@ def _fenced(lines: str, language: str) -> str:
 
 def _folded(heading: str, blocks: Sequence[str]) -> Iterator[str]:
     """What is read second: GitHub shows the heading, and the rest after a click."""
-    title = escape(heading.replace("`", ""), quote=False).replace("@", "&#64;")  # Markdown means nothing amid HTML
+    title = heading.replace("`", "").translate(_HTML)  # Markdown means nothing amid HTML
     yield f"\n<details><summary>{title}</summary>\n"
     for block in blocks:
         yield f"\n{block}"
