@@ -53,7 +53,7 @@ def test_one_step_alone_has_no_time() -> None:
     steps.product(10, gap=500 * MS)
     steps.end()
     assert seen(steps.close()).sentence == (
-        "How long a step takes is not predicted from one step: it holds all that came before it, such as imports. A "
+        "No time is predicted from a single step, because it includes all that came before it, such as imports. A "
         "step would keep the GPU of an M3 Pro 18GB busy for about 33.4 ms (21.9 to 51.1 ms)."
     )
 
@@ -137,7 +137,7 @@ def test_loading_has_no_time() -> None:
         steps.end()
     found = seen(steps.close())
     assert found.sentence == (
-        "Data loading would bind a step, so its time is not predicted: it took 120 ms here. "
+        "Data loading would limit a step, so no time is predicted: it took 120 ms here. "
         "A step would keep the GPU of an M3 Pro 18GB busy for about 33.4 ms (21.9 to 51.1 ms)."
     )
 
@@ -165,7 +165,7 @@ def test_paging_has_no_time() -> None:
         steps.end()
     recording = steps.close()
     assert seen(recording).no_time == (
-        "How long a step takes is not predicted: its memory is above the Mac's working set, so macOS pages."
+        "No time is predicted for a step: its memory is above the Mac's working set, so macOS pages."
     )
     assert forecast(recording, parse_mac("M4 Max 64GB")).no_time == ""
 
@@ -268,8 +268,8 @@ def test_a_core_that_others_had_is_taken_off() -> None:
     assert found.time.high / found.time.seconds > 1.2 * alone.time.high / alone.time.seconds
     assert found.sentence == (
         "A step would take about 9.92 ms on an M3 Pro 18GB (3.06 to 32.1 ms), bound by the program's own code. This "
-        "machine was busy: for 60 % of its own code's time the program waited for a core, which is taken off, and the "
-        "interval is wider."
+        "machine was busy: for 60 % of its own code's time the program waited for a core. That time is subtracted, "
+        "and the interval is wider."
     )
 
 
@@ -301,7 +301,7 @@ def test_loading_has_the_number_of_the_step_table() -> None:
     recording = steps.close()
     (loading,) = (share.time_ns for share in recording.step_table().typical if share.phase is Phase.BATCH)
     assert seen(recording).no_time == (
-        f"Data loading would bind a step, so its time is not predicted: it took {duration(loading)} here."
+        f"Data loading would limit a step, so no time is predicted: it took {duration(loading)} here."
     )
 
 

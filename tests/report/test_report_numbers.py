@@ -137,9 +137,9 @@ def test_a_step_has_the_same_numbers_in_every_form(name: str) -> None:
         sentence = " ".join(text.split())
         if "on the Mac" in whole and form not in ("summary", "json"):
             assert f"A step would take about {whole['on the Mac']} on " in sentence, form
-        for loading in re.findall(r"Data loading would bind a step, [^.]* it took (.*?) here", sentence):
+        for loading in re.findall(r"Data loading would limit a step, [^.]* it took (.*?) here", sentence):
             assert loading == expected["batch"]["time"], form
-    bound = ["Data loading would bind" in texts[form] for form in ("terminal", "markdown", "html")]
+    bound = ["Data loading would limit" in texts[form] for form in ("terminal", "markdown", "html")]
     assert bound == [name == "bound by loading"] * 3
 
 

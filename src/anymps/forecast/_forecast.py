@@ -114,14 +114,14 @@ class Forecast:
 
     @property
     def busy_sentence(self) -> str:
-        """` This machine was busy: ...`, with the share of time that is taken off; empty where it hardly was."""
+        """` This machine was busy: ...`, with the share of time that is subtracted; empty where it hardly was."""
         shares = dict(self.time.shares)
         host = fsum(shares.get(what, 0.0) for what in ("host code", "loading", "CPU fallback"))
         if self.busy * host < _BUSY * fsum(shares.values()) or not host:
             return ""
         return (
             f" This machine was busy: for {100 * self.busy:.0f} % of its own code's time the program waited for a "
-            "core, which is taken off, and the interval is wider."
+            "core. That time is subtracted, and the interval is wider."
         )
 
     @property
@@ -279,15 +279,13 @@ def _missing(time: WalkedStep) -> str:
 def _no_time(recording: Recording, mac: Mac, time: WalkedStep) -> str:
     story = recording.memory_story
     if story.peak is not None and story.peak_reserved > mac.recommended_max_memory:
-        return "How long a step takes is not predicted: its memory is above the Mac's working set, so macOS pages."
+        return "No time is predicted for a step: its memory is above the Mac's working set, so macOS pages."
     if sum(step.complete for step in recording.steps()) == 1:
-        return (
-            "How long a step takes is not predicted from one step: it holds all that came before it, such as imports."
-        )
+        return "No time is predicted from a single step, because it includes all that came before it, such as imports."
     if time.bound == "loading":
         # As the step table has it.
         loading = fsum(share.time_ns for share in recording.step_table().typical if share.phase is Phase.BATCH)
-        return f"Data loading would bind a step, so its time is not predicted: it took {duration(loading)} here."
+        return f"Data loading would limit a step, so no time is predicted: it took {duration(loading)} here."
     return ""
 
 
