@@ -213,7 +213,7 @@ def written(path: Path, **changes: object) -> str:
         ({"classes": {"gemm": True}}, "its classes say True for gemm"),
         ({"classes": {"warp": 1.0}}, "its classes hold 'warp'"),
         ({"microseconds": None}, "it has no microseconds"),
-        ({"transfer": {"latency": 1e-4}}, "its transfer is not whole"),
+        ({"transfer": {"latency": 1e-4}}, "its transfer is incomplete"),
         ({"torch": "2.11"}, "it was made with torch 2.11"),
         ({"chip": "M1"}, "it is of an M1 with 18 GPU cores"),
         ({"coefficients": "0"}, "another version of anymps made it, calibrate again"),

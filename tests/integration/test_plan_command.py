@@ -154,19 +154,20 @@ def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> Non
         (
             "import torch\nx = torch.ones(3, dtype=torch.float64, device='mps')\n",
             "anymps: the script stopped on shapes alone: TypeError Cannot convert a MPS Tensor to float64 dtype as the "
-            "MPS framework doesn't support float64. Please use float32 instead. (a Mac raises this, too: anymps run "
-            "tells where)",
+            "MPS framework doesn't support float64. Please use float32 instead. (a Mac raises this too; anymps run "
+            "says where)",
         ),
         (
             "import torch\nx = torch.randn(600, 600, device='mps')\n\nprint([1][:0][int(x.sum().item())])\n",
             "anymps: the script stopped on shapes alone: IndexError list index out of range; it read a value that a "
-            "plan does not have (train.py:4), so this may be no fault of the script: plan the part without it",
+            "plan does not have (train.py:4), so the script may not be at fault: plan the part that does not "
+            "need it",
         ),
         ("import sys\nsys.exit(3)\n", "anymps: the script stopped on shapes alone: exit status 3"),
         (
             "import torch\nx = torch.ones(3, 4, device='mps')\n\ny = x @ torch.ones(5, 6, device='mps')\n",
             "anymps: the script stopped on shapes alone: RuntimeError mat1 and mat2 shapes cannot be multiplied (3x4 "
-            "and 5x6) (of aten::mm at train.py:4; a Mac stops there, too, maybe in other words)",
+            "and 5x6) (of aten::mm at train.py:4; a Mac stops there too, perhaps with another message)",
         ),
         (
             "import torch\nx = torch.ones(3, device='mps')\ntry:\n    x.double()\nexcept TypeError:\n    pass\n"
@@ -176,8 +177,8 @@ def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> Non
         (
             "import torch, urllib.request\nx = torch.ones(3, device='mps')\n"
             "raise urllib.request.URLError('Name or service not known')\n",
-            "anymps: the script wants something from the network, and a plan downloads nothing: URLError <urlopen "
-            "error Name or service not known>; run it once with a network, or name what lies on this machine",
+            "anymps: the script needs the network, but a plan downloads nothing: URLError <urlopen "
+            "error Name or service not known>; run it once with a network, or use files on this machine",
         ),
     ],
     ids=["no mps", "fails", "refused", "needs values", "exits", "shapes", "refused before", "network"],
@@ -256,10 +257,8 @@ def test_a_model_that_must_be_downloaded_ends_the_plan(tmp_path: Path) -> None:
     text = "from transformers import AutoModel\nAutoModel.from_pretrained('some-people/some-model').to('mps')\n"
     result = plan("--mac", "M1 8GB", script(tmp_path, text), cwd=tmp_path)
     assert (result.status, result.out, len(result.err.splitlines())) == (2, "", 1)
-    assert result.err.startswith(
-        "anymps: the script wants something from the network, and a plan downloads nothing: OSError "
-    )
-    assert result.err.endswith("; run it once with a network, or name what lies on this machine\n")
+    assert result.err.startswith("anymps: the script needs the network, but a plan downloads nothing: OSError ")
+    assert result.err.endswith("; run it once with a network, or use files on this machine\n")
 
 
 def test_a_page_is_written(tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def test_what_passes_by_the_layer_is_refused(folder: Path) -> None:
                 print(error)
         """,
     )
-    text = "[Errno 13] a plan cannot divert this write, and lets nothing be written: 'good.txt'"
+    text = "[Errno 13] a plan cannot redirect this write, so it is refused: 'good.txt'"
     assert shown.splitlines() == [text] * 3
 
 
@@ -352,7 +352,7 @@ def test_without_a_supervisor_no_program_starts(folder: Path) -> None:
         METADATA,
         supervised=False,
     )
-    assert shown == "a plan starts no program where the system cannot keep it from writing\n"
+    assert shown == "a plan starts no program that the system cannot keep from writing\n"
 
 
 @linux

@@ -114,7 +114,7 @@ Your script, line by line  counts of the whole run
   line  on mps  on CPU  changes  waits  source
     88      10                          random_tensor.div_(keep_prob)
 
-  Without a line of yours: 2,010 on mps.
+  Not from your lines: 2,010 on mps.
 
 Environment
 
@@ -178,7 +178,7 @@ Your script, line by line  counts of the whole run
   line  on mps  on CPU  waits  source
     88      10                 random_tensor.div_(keep_prob)
 
-  Without a line of yours: 2,010 on mps.
+  Not from your lines: 2,010 on mps.
 
 Environment
 
@@ -263,7 +263,7 @@ Findings  none
 
 Your script, line by line  counts of the whole run
 
-  Without a line of yours: 5 on mps.
+  Not from your lines: 5 on mps.
 
 Environment
 

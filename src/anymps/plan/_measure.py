@@ -293,24 +293,24 @@ def _what_stopped(ending: dict[str, object], recording: Recording) -> tuple[str,
     what = f"{ending.get('exception', 'exit status')} {first}".rstrip()
     if _is_download(ending, message):
         return (
-            f"the script wants something from the network, and a plan downloads nothing: {what}",
-            "; run it once with a network, or name what lies on this machine",
+            f"the script needs the network, but a plan downloads nothing: {what}",
+            "; run it once with a network, or use files on this machine",
         )
     text = f"the script stopped on shapes alone: {what}"
     if ending.get("exception") == "PermissionError" or any(words in message for words in _REFUSED):
         return text, " (a plan keeps programs and libraries from writing; --allow-writes lets them)"
     assumed = recording.marks(ASSUMED)
     if any(refusal.message.splitlines()[:1] == [first] for refusal in recording.refusals()):
-        return text, " (a Mac raises this, too: anymps run tells where)"
+        return text, " (a Mac raises this too; anymps run says where)"
     if assumed:
         return text, (
-            f"; it read a value that a plan does not have ({_place(assumed[-1])}), so this may be no fault of "
-            "the script: plan the part without it"
+            f"; it read a value that a plan does not have ({_place(assumed[-1])}), so the script may not "
+            "be at fault: plan the part that does not need it"
         )
     raised = recording.last_raised()
     if raised is not None and ending.get("exception") in _OF_AN_OPERATOR:
         at = f"of {raised.operator} at {_place(raised)}"
-        return text, f" ({at}; a Mac stops there, too, maybe in other words)"
+        return text, f" ({at}; a Mac stops there too, perhaps with another message)"
     return text, ""
 
 

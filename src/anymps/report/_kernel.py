@@ -17,7 +17,7 @@ def kernel_document(
 ) -> Document:
     """A kernel of a release of torch; `threads` says what those of a group need of each other."""
     language = ".".join(map(str, kernel.language))
-    facts = Facts((("operator", ", ".join(operators) or "its name does not tell"), ("threads", threads)))
+    facts = Facts((("operator", ", ".join(operators) or "unknown (its name does not say)"), ("threads", threads)))
     sections = [Section("kernel", "The kernel", (facts,), folded=False, headed=Form.PAGE), *_tables(signature)]
     return Document(
         title=f"anymps kernels: {kernel.name}",

@@ -118,7 +118,7 @@ def _checked(data: Any, chip: str, cores: int, release: str) -> Calibration:
     factors = (1 / _FARTHEST, _FARTHEST)
     transfer = _numbers(data, "transfer", ("latency", "rate"), (1e-9, 1e15))
     if len(transfer) < len(Transfer._fields):
-        raise _NonsenseError("its transfer is not whole")
+        raise _NonsenseError("its transfer is incomplete")
     return Calibration(
         chip=chip,
         gpu_cores=cores,

@@ -86,7 +86,7 @@ def _guard(folders: tuple[str, ...], closed: bool) -> Callable[[str, tuple[Any, 
         with suppress(TypeError, ValueError):
             if f"{os.path.realpath(os.fsdecode(path))}/".startswith(allowed):
                 return
-            raise PermissionError(errno.EACCES, "a plan cannot divert this write, and lets nothing be written", path)
+            raise PermissionError(errno.EACCES, "a plan cannot redirect this write, so it is refused", path)
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
@@ -98,7 +98,7 @@ def _guard(folders: tuple[str, ...], closed: bool) -> Callable[[str, tuple[Any, 
             if not isinstance(args[0], int):
                 refuse(args[1] if event in ("os.link", "os.symlink") else args[0])
         elif event in _STARTS and not closed:
-            raise PermissionError(errno.EACCES, "a plan starts no program where the system cannot keep it from writing")
+            raise PermissionError(errno.EACCES, "a plan starts no program that the system cannot keep from writing")
 
     return hook
 

@@ -78,7 +78,7 @@ def _in_terminal(lines: Sequence[Line], directory: str) -> Iterator[Block]:
     if left := [line for line in known if line not in chosen]:
         yield Prose((f"{text.plural(len(left), 'more line')}: {_sum_words(left)}.",), forms=Form.TERMINAL)
     if unknown := [line for line in lines if not line.file]:
-        yield Prose((f"Without a line of yours: {_sum_words(unknown)}.",), forms=Form.TERMINAL)
+        yield Prose((f"Not from your lines: {_sum_words(unknown)}.",), forms=Form.TERMINAL)
 
 
 def _kept(lines: Sequence[Line], most: int) -> list[Line]:
