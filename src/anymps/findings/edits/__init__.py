@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from anymps.findings.edits._build import Built, build, change_at, fits
-from anymps.findings.edits._calls import argument, last_name, unpacks
-from anymps.findings.edits._code import Code, line_starts, without_comment
+from anymps.findings.edits._calls import argument, unpacks
+from anymps.findings.edits._code import Code, Splice, last_name, line_starts, without_comment
 from anymps.findings.edits._model import (
     CallEdit,
     Change,
@@ -15,7 +15,6 @@ from anymps.findings.edits._model import (
     Placed,
     Rewritten,
     Safety,
-    Splice,
 )
 from anymps.findings.edits._place import Place, place_at, place_in_file, recorded_statements
 from anymps.findings.edits._portable import (

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from anymps.findings.edits._calls import rewritten
-from anymps.findings.edits._code import Code, spliced
-from anymps.findings.edits._model import CallEdit, Change, Edit, Guard, Insert, Placed, Rewritten, Splice
+from anymps.findings.edits._code import Code, Splice, spliced
+from anymps.findings.edits._model import CallEdit, Change, Edit, Guard, Insert, Placed, Rewritten
 from anymps.findings.edits._names import BUILTINS
 from anymps.findings.edits._place import Place, place_at
 

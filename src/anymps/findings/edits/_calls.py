@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from anymps.findings.edits._code import Code
-from anymps.findings.edits._model import CallEdit, Rewritten, Splice
+from anymps.findings.edits._code import Code, Splice, last_name
+from anymps.findings.edits._model import CallEdit, Rewritten
 
 
 def rewritten(edit: CallEdit, code: Code) -> tuple[ast.Call, Rewritten] | None:
@@ -18,11 +18,6 @@ def rewritten(edit: CallEdit, code: Code) -> tuple[ast.Call, Rewritten] | None:
             if splices:
                 return node, Rewritten(tuple(splices))
     return None
-
-
-def last_name(call: ast.Call) -> str:
-    """`AdamW` of `torch.optim.AdamW(...)`."""
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def argument(call: ast.Call, name: str, order: tuple[str, ...] = ()) -> ast.expr | None:

@@ -9,13 +9,20 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-
-from anymps.findings.edits._model import Splice
+from typing import NamedTuple
 
 _ENDS = re.compile(r"\r\n|\r|\n")
 # What makes a statement of a head of a block, and of a decorator: text before it, and after it.
 _FRAMES = (("", ""), ("", " pass"), ("if 0: pass\n", " pass"), ("", "\ndef _(): pass"))
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+class Splice(NamedTuple):
+    """New text for a part of a code, by offsets in characters."""
+
+    start: int
+    end: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -125,3 +132,8 @@ def without_comment(source: str) -> str:
     except (tokenize.TokenError, SyntaxError):
         pass
     return code
+
+
+def last_name(call: ast.Call) -> str:
+    """`AdamW` of `torch.optim.AdamW(...)`."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Final
 
-from anymps.findings.edits._calls import last_name
+from anymps.findings.edits._code import last_name
 
 _CUDA: Final = re.compile(r"cuda(:\d+)?")
 _MPS: Final = re.compile(r"mps(:0)?")

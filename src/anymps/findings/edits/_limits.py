@@ -10,9 +10,8 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from anymps.findings.edits._code import Code
+from anymps.findings.edits._code import Code, Splice
 from anymps.findings.edits._device_text import name_of
-from anymps.findings.edits._model import Splice
 
 # Types of which a text with any device is a value.
 _ANY_TEXT: Final = frozenset(

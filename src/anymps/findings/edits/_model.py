@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from anymps.findings.edits._code import Splice
 from anymps.record import Site
 
 if TYPE_CHECKING:
@@ -22,14 +23,6 @@ class Safety(Enum):
     """Two runs that agree, as `anymps fix` makes them."""
     ADVICE = "advice"
     """A person: what it changes is seen in the program's results. No machine makes it."""
-
-
-class Splice(NamedTuple):
-    """New text for a part of a code, by offsets in characters."""
-
-    start: int
-    end: int
-    text: str
 
 
 @dataclass(frozen=True)

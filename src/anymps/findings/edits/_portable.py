@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings.edits._calls import argument, last_name
-from anymps.findings.edits._code import Code
+from anymps.findings.edits._calls import argument
+from anymps.findings.edits._code import Code, Splice, last_name
 from anymps.findings.edits._device_text import (
     compares_device,
     is_device_text,
@@ -20,7 +20,7 @@ from anymps.findings.edits._device_text import (
     name_of,
 )
 from anymps.findings.edits._limits import parameter_with, widened
-from anymps.findings.edits._model import Insert, Rewritten, Splice
+from anymps.findings.edits._model import Insert, Rewritten
 from anymps.findings.edits._names import Names
 from anymps.findings.edits._place import Place
 
