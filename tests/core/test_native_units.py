@@ -15,7 +15,7 @@ PARTS = {
     "heap_units": ("model/heap", "model/replay"),
     "philox_units": ("model/philox",),
     "observer_units": (),
-    "core_clock_units": ("recorder/core_clock",),
+    "core_clock_units": ("recorder/tape/core_clock",),
 }
 _TEST = re.compile(r"^TEST\((\w+)\)", re.MULTILINE)
 
