@@ -328,7 +328,7 @@ def test_a_run_that_takes_too_long_is_told(folder: Path) -> None:
     """With what ends it earlier."""
     (folder / "train.py").write_text("import time\n\ntime.sleep(600)\n")
     result = fix(folder, "--seconds", "1", "train.py")
-    line = "anymps: the script did not end within 1 s: give it less to do, such as --steps 10, or more --seconds"
+    line = "anymps: the script did not end within 1 s: shorten it, such as with --steps 10, or allow more --seconds"
     assert (result.status, result.err.splitlines()) == (2, ["anymps: run 1 of 3: the script as it stands", line])
 
 
@@ -471,10 +471,10 @@ def test_lines_to_which_no_run_came(folder: Path) -> None:
     told = fix(folder, "--cuda-as-mps", "port.py")
     assert told.status == 0, told.err
     assert "anymps: 1 change proved: MPS409 in line 10" in told.err.splitlines()
-    why = "(--unproved changes it all the same)"
+    why = "(--unproved changes it anyway)"
     lines = told.err.splitlines()
-    assert f"  MPS409  port.py:6  not changed: the run did not come to its line {why}" in lines, told.err
-    assert f"  MPS409  other.py:3  not changed: no run is known to have come there {why}" in lines, told.err
+    assert f"  MPS409  port.py:6  not changed: the run did not reach its line {why}" in lines, told.err
+    assert f"  MPS409  other.py:3  not changed: no run is known to have reached it {why}" in lines, told.err
     assert ('device = "cuda"' not in told.out, "+model" in told.out) == (True, True)
     made = fix(folder, "--cuda-as-mps", "--unproved", "--write", "--force", "port.py")
     assert made.out.splitlines()[0] == "# not proved, the run did not come there: MPS409 in line 6"
