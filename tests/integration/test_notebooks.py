@@ -179,7 +179,7 @@ def test_a_kernel_that_dies(tmp_path: Path) -> None:
     )
     ran = run(tmp_path, "--record", "run.anymps", "train.ipynb")
     assert ran.status == 2
-    assert ran.err.splitlines()[-1] == "anymps: the kernel of train.ipynb died; what it had recorded is kept"
+    assert ran.err.splitlines()[-1] == "anymps: the kernel of train.ipynb died; its recording up to there is kept"
     with Recording.open(tmp_path / "run.anymps") as recording:
         assert (recording.complete, recording.entry_count > 0) == (False, True)
 
