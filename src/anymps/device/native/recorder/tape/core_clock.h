@@ -19,8 +19,8 @@ class CoreClock {
   int64_t ends(int64_t now, bool counts) {
     const int64_t since = now - last_;
     last_ = now;
-    // Read anew after each long call, so that the next gap begins where it was read.
-    return now - read_at_ > kLong ? delay(now, counts ? since : 0) : 0;
+    // Read anew after each long call, and now and then, so that the next gap begins near where it was read.
+    return since > kLong || now - read_at_ > kStale ? delay(now, counts ? since : 0) : 0;
   }
   void starts_anew(uint32_t generation);
   uint32_t generation() const {
@@ -28,7 +28,8 @@ class CoreClock {
   }
 
  private:
-  static constexpr int64_t kLong = 100'000;
+  static constexpr int64_t kLong = 100'000;     // ns
+  static constexpr int64_t kStale = 1'000'000;  // ns; a reading takes about a microsecond
   int64_t delay(int64_t now, int64_t most);
 
   int64_t last_ = 0;
