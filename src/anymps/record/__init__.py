@@ -10,6 +10,7 @@ from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, 
 if TYPE_CHECKING:
     from anymps.record._builder import RecordingBuilder
     from anymps.record._facts import (
+        PHASE_NUMBERS,
         Call,
         ClockPair,
         Line,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from anymps.record._writer import RecordingWriter
 
 __all__ = [
+    "PHASE_NUMBERS",
     "Allocation",
     "Call",
     "Category",
@@ -100,9 +102,9 @@ if not TYPE_CHECKING:
         {
             "_builder": "RecordingBuilder",
             "_facts": (
-                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Part PhaseShare QueuedWait "
-                "RareWork Refusal Signature Site Span Step StepQueues StepSum StepTable StepTimeline UnsafeCopy "
-                "Varied WaitQueue"
+                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Part PHASE_NUMBERS PhaseShare "
+                "QueuedWait RareWork Refusal Signature Site Span Step StepQueues StepSum StepTable StepTimeline "
+                "UnsafeCopy Varied WaitQueue"
             ),
             "_form": "Form",
             "_join": "join",

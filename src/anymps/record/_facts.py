@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
@@ -80,6 +80,10 @@ class PhaseShare:
     bytes_to_cpu: float = 0.0
     fallback_bytes: float = 0.0
     time_ns: float = 0.0
+
+
+PHASE_NUMBERS = tuple(field.name for field in fields(PhaseShare) if field.name != "phase")
+"""The names of its numbers."""
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from anymps._vocabulary import Phase
-from anymps.record._facts import PhaseShare, RareWork, StepTable
+from anymps.record._facts import PHASE_NUMBERS, PhaseShare, RareWork, StepTable
 from anymps.record._rows import Rows, interval, median_of, read_walls
-from anymps.record._walk import PhaseSums, Walk
+from anymps.record._walk import Walk
 
 _FEW = 2  # steps that cannot be said to be alike
 
@@ -16,10 +16,11 @@ _FEW = 2  # steps that cannot be said to be alike
 def read_step_table(rows: Rows, walk: Walk, *, only_detailed: bool) -> StepTable:
     """The table from what a walk through all calls found. With `only_detailed`, without steps that lack detail."""
     walls = read_walls(rows, only_detailed=only_detailed)
-    sums = {step: {phase: replace(share) for phase, share in walk.shares[step].items()} for step in walls}
+    sums = {step: dict(walk.shares[step]) for step in walls}
     for step, phases in sums.items():
         rest = walls[step] - sum(share.time_ns for share in phases.values())
-        phases[walk.last_phases.get(step, Phase.OTHER)].time_ns += rest
+        last = walk.last_phases.get(step, Phase.OTHER)
+        phases[last] = replace(phases[last], time_ns=phases[last].time_ns + rest)
     steps = list(sums.values())
     median = _shares(steps[1:], lambda column: median_of(column, len(column)))
     return StepTable(
@@ -31,18 +32,17 @@ def read_step_table(rows: Rows, walk: Walk, *, only_detailed: bool) -> StepTable
     )
 
 
-def _shares(steps: list[dict[Phase, PhaseSums]], of: Callable[[Sequence[float]], float]) -> tuple[PhaseShare, ...]:
+def _shares(steps: list[dict[Phase, PhaseShare]], of: Callable[[Sequence[float]], float]) -> tuple[PhaseShare, ...]:
     """One share per phase, each number made `of` those of `steps`; nothing for no step."""
     if not steps:
         return ()
-    names = [field.name for field in fields(PhaseSums)]
     return tuple(
-        PhaseShare(phase, **{name: of([getattr(step[phase], name) for step in steps]) for name in names})
+        PhaseShare(phase, **{name: of([getattr(step[phase], name) for step in steps]) for name in PHASE_NUMBERS})
         for phase in Phase
     )
 
 
-def _rare(sums: dict[int, dict[Phase, PhaseSums]], median: Sequence[PhaseShare]) -> RareWork | None:
+def _rare(sums: dict[int, dict[Phase, PhaseShare]], median: Sequence[PhaseShare]) -> RareWork | None:
     """What few steps do beyond the median; None where most differ anyway, as they do in a text generation."""
     usual = _counts(median)
     counts = {step: _counts(shares.values()) for step, shares in sums.items()}
@@ -58,6 +58,6 @@ def _rare(sums: dict[int, dict[Phase, PhaseSums]], median: Sequence[PhaseShare])
     return RareWork(len(more), every if len(more) <= _FEW or min(most) > 1 else 0, *map(int, beyond))
 
 
-def _counts(shares: Iterable[PhaseSums | PhaseShare]) -> list[float]:
+def _counts(shares: Iterable[PhaseShare]) -> list[float]:
     """How many operators ran on mps and on the CPU, and how many calls waited, over all phases."""
     return [sum(column) for column in zip(*((one.on_mps, one.on_cpu, one.waits) for one in shares), strict=True)]

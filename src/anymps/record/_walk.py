@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anymps._vocabulary import Direction, Flag, Phase
+from anymps.record._facts import PHASE_NUMBERS, PhaseShare
 from anymps.record._rows import Rows
 from anymps.record.format import ON_CPU, ON_MPS
 
@@ -42,20 +43,6 @@ class WaitAt:
     elapsed_ns: int
 
 
-@dataclass(slots=True)
-class PhaseSums:
-    """What one step does in one phase; the fields are those of `PhaseShare`, which is made of many of these."""
-
-    on_mps: float = 0.0
-    views: float = 0.0
-    on_cpu: float = 0.0
-    waits: float = 0.0
-    bytes_to_mps: float = 0.0
-    bytes_to_cpu: float = 0.0
-    fallback_bytes: float = 0.0
-    time_ns: float = 0.0
-
-
 @dataclass(frozen=True)
 class Walk:
     """`shares` are the rows of the step table, by step and phase, of complete steps.
@@ -63,7 +50,7 @@ class Walk:
     `left` is how many operators were queued after the last wait.
     """
 
-    shares: dict[int, dict[Phase, PhaseSums]]
+    shares: dict[int, dict[Phase, PhaseShare]]
     last_phases: dict[int, Phase]
     waits: tuple[WaitAt, ...]
     left: int
@@ -131,27 +118,27 @@ def walk(rows: Rows, stream: Callable[[str], Iterable[tuple[Any, ...]]], within:
     )
 
 
-def _shares(sums: _Sums) -> dict[Phase, PhaseSums]:
-    shares = {phase: PhaseSums() for phase in Phase}
+def _shares(sums: _Sums) -> dict[Phase, PhaseShare]:
+    numbers = {phase: dict.fromkeys(PHASE_NUMBERS, 0.0) for phase in Phase}
     for kind, count in sums.counts.items():
         if kind & _PAIR:
             continue
-        share = shares[Phase(kind >> 24 & 0xFF)]
+        share = numbers[Phase(kind >> 24 & 0xFF)]
         direction, size = kind >> 8 & 0xFF, sums.moved.get(kind, 0)
         if kind & _ON_MPS:
-            share.on_mps += count
+            share["on_mps"] += count
             if kind & _VIEW:
-                share.views += count
+                share["views"] += count
         if kind & _ON_CPU:
-            share.on_cpu += count
+            share["on_cpu"] += count
         if kind & _WAIT:
-            share.waits += count
+            share["waits"] += count
         if direction == Direction.CPU_TO_MPS:
-            share.bytes_to_mps += size
+            share["bytes_to_mps"] += size
         elif direction == Direction.MPS_TO_CPU:
-            share.bytes_to_cpu += size
+            share["bytes_to_cpu"] += size
         elif direction == Direction.NONE and kind & _ON_CPU:
-            share.fallback_bytes += size
+            share["fallback_bytes"] += size
     for number, time in sums.times.items():
-        shares[Phase(number)].time_ns += time
-    return shares
+        numbers[Phase(number)]["time_ns"] += time
+    return {phase: PhaseShare(phase, **share) for phase, share in numbers.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from anymps.record import Phase, PhaseShare, RareWork, Recording, StepTable
+from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, Recording, StepTable
 from anymps.report import _text as text
 from anymps.report._predicted import ON_MAC, mac_times, predicted_step
 from anymps.report.document import Block, Column, Form, Prose, Section, Table
@@ -30,7 +30,6 @@ NO_STEP: Final = "No complete step was recorded: no loop with work on mps comple
 
 # A step's own order; `other` comes last.
 _PHASES: Final = (*list(Phase)[1:], Phase.OTHER)
-_FIELDS = ("on_mps", "views", "on_cpu", "waits", "bytes_to_mps", "bytes_to_cpu", "fallback_bytes", "time_ns")
 
 
 def title(recording: Recording) -> str:
@@ -106,7 +105,7 @@ def by_place(share: PhaseShare) -> int:
 
 def total(shares: Sequence[PhaseShare]) -> PhaseShare:
     """All phases added up."""
-    return PhaseShare(Phase.OTHER, *(sum(getattr(share, field) for share in shares) for field in _FIELDS))
+    return PhaseShare(Phase.OTHER, *(sum(getattr(share, field) for share in shares) for field in PHASE_NUMBERS))
 
 
 def remarks(recording: Recording, table: StepTable) -> list[str]:
