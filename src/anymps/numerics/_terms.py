@@ -1,0 +1,158 @@
+"""How many numbers an operator adds up for one number of its result, by the shapes of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Final
+
+from anymps.numerics._names import names_of
+
+Shape = tuple[int, ...]
+
+
+def _last_of(place: int) -> Callable[[Sequence[Shape], Shape], int]:
+    """The length of the last axis of one input: the inner length of a matrix product."""
+    return lambda shapes, result: shapes[place][-1] if len(shapes) >= abs(place) and shapes[place] else 1
+
+
+def _reduced(shapes: Sequence[Shape], result: Shape) -> int:
+    """A reduction: the numbers of the largest input by those of the result."""
+    return max(1, max((prod(shape) for shape in shapes), default=1) // max(1, prod(result)))
+
+
+def _longest_axis(shapes: Sequence[Shape], result: Shape) -> int:
+    """A scan, or a sum along one axis whose number is not known."""
+    return max((size for shape in shapes for size in shape), default=1)
+
+
+def _all(shapes: Sequence[Shape], result: Shape) -> int:
+    """At most every number of the largest input: sums whose places are data."""
+    return max((prod(shape) for shape in shapes), default=1)
+
+
+def _convolution(shapes: Sequence[Shape], result: Shape) -> int:
+    """Channels by the window, in either direction of a convolution: (input, weight, ...)."""
+    weight = shapes[1] if len(shapes) > 1 else ()
+    if len(weight) < 2:
+        return _all(shapes, result)
+    window = prod(weight[2:])
+    return max(weight[0], weight[1]) * window
+
+
+def _convolution_backward(shapes: Sequence[Shape], result: Shape) -> int:
+    """(gradient, input, weight): the gradient of the weight sums batch and places, that of the input channels."""
+    if len(shapes) < 3 or len(shapes[2]) < 2:
+        return _all(shapes, result)
+    gradient, _, weight = shapes[:3]
+    if result == shapes[1]:
+        return max(weight[0], weight[1]) * prod(weight[2:])
+    return max(1, prod(gradient) // max(1, gradient[1] if len(gradient) > 1 else 1))
+
+
+def _attention(shapes: Sequence[Shape], result: Shape) -> int:
+    """(query, key, value): products over the width, then over the keys."""
+    if len(shapes) < 2 or not shapes[0] or len(shapes[1]) < 2:
+        return _all(shapes, result)
+    return shapes[0][-1] + shapes[1][-2]
+
+
+def _per_channel(shapes: Sequence[Shape], result: Shape) -> int:
+    """The second axis stays: batch norm's statistics."""
+    first = shapes[0] if shapes else ()
+    return max(1, prod(first) // max(1, first[1] if len(first) > 1 else 1))
+
+
+def _per_first(shapes: Sequence[Shape], result: Shape) -> int:
+    """At most one sample: group norm and layer norm."""
+    first = shapes[0] if shapes else ()
+    return max(1, prod(first[1:]))
+
+
+_BY_NAME: Final[dict[str, Callable[[Sequence[Shape], Shape], int]]] = {
+    **dict.fromkeys(names_of("mm bmm mv dot vdot matmul linear inner chain_matmul _mps_linear"), _last_of(0)),
+    **dict.fromkeys(names_of("addmm baddbmm addbmm addmv _addmm_activation"), _last_of(-2)),
+    **dict.fromkeys(names_of("linear_backward einsum bilinear _trilinear"), _longest_axis),
+    **dict.fromkeys(
+        names_of(
+            """
+            sum mean nansum nanmean norm linalg_vector_norm var std var_mean std_mean prod trace
+            """
+        ),
+        _reduced,
+    ),
+    **dict.fromkeys(
+        names_of(
+            """
+            logsumexp linalg_norm mse_loss l1_loss smooth_l1_loss huber_loss nll_loss_forward
+            """
+        ),
+        _reduced,
+    ),
+    **dict.fromkeys(names_of("nll_loss2d_forward binary_cross_entropy kl_div"), _reduced),
+    **dict.fromkeys(names_of("cumsum cumprod logcumsumexp softmax _softmax log_softmax _log_softmax"), _longest_axis),
+    **dict.fromkeys(names_of("_softmax_backward_data _log_softmax_backward_data renorm"), _longest_axis),
+    **dict.fromkeys(
+        names_of(
+            """
+            embedding_dense_backward scatter_add scatter_reduce index_add index_put index_reduce embedding_bag
+            _embedding_bag _embedding_bag_dense_backward _index_put_impl bincount histc
+            """
+        ),
+        _all,
+    ),
+    **dict.fromkeys(
+        names_of(
+            """
+            convolution _convolution conv1d conv2d conv3d mps_convolution _mps_convolution
+            """
+        ),
+        _convolution,
+    ),
+    **dict.fromkeys(
+        names_of(
+            """
+            conv_transpose1d conv_transpose2d conv_transpose3d _mps_convolution_transpose
+            """
+        ),
+        _convolution,
+    ),
+    **dict.fromkeys(names_of("convolution_backward mps_convolution_backward"), _convolution_backward),
+    **dict.fromkeys(
+        names_of(
+            """
+            scaled_dot_product_attention _scaled_dot_product_attention_math
+            _scaled_dot_product_attention_math_for_mps _scaled_dot_product_flash_attention
+            _scaled_dot_product_efficient_attention
+            """
+        ),
+        _attention,
+    ),
+    **dict.fromkeys(
+        names_of(
+            """
+            native_batch_norm batch_norm native_batch_norm_backward _native_batch_norm_legit
+            """
+        ),
+        _per_channel,
+    ),
+    **dict.fromkeys(
+        names_of(
+            """
+            native_layer_norm layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward
+            _fused_rms_norm rms_norm _fused_rms_norm_backward
+            """
+        ),
+        _per_first,
+    ),
+}
+
+
+def terms_of(name: str, shapes: Sequence[Shape], result: Shape) -> int | None:
+    """The length of an operator's sums; None if it is not known to add up anything.
+
+    `name` is without namespace, overload and the underscore of its form in place; `shapes` are those of its tensor
+    inputs in order.
+    """
+    count = _BY_NAME.get(name)
+    return None if count is None else max(1, count(shapes, result))

@@ -1,0 +1,23 @@
+"""Tensors on the CPU in a type that is wide enough to stand for the exact numbers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+_NARROW_FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """float64 of a float, complex128 of a complex dtype; integers and truth values stay."""
+    if dtype.is_complex:
+        return torch.complex128
+    if dtype in _NARROW_FLOATS:
+        return torch.float64
+    return dtype
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers on the CPU, in the wide type, with the same sizes; memory of its own unless nothing changes."""
+    return tensor.detach().to("cpu").to(wide_dtype(tensor.dtype))

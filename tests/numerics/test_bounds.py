@@ -1,0 +1,102 @@
+"""How far a computed number may lie from the exact one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from anymps.numerics import Bound, Kind, bound_of, unit_roundoff
+
+U = 2.0**-24
+
+
+def test_unit_roundoff() -> None:
+    assert unit_roundoff(torch.float32) == U
+    assert unit_roundoff(torch.complex64) == U
+    assert unit_roundoff(torch.float16) == 2.0**-11
+    assert unit_roundoff(torch.bfloat16) == 2.0**-8
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "result", "terms"),
+    [
+        ("aten::mm", [(3, 64), (64, 5)], (3, 5), 64),
+        ("aten::addmm", [(5,), (3, 64), (64, 5)], (3, 5), 64),
+        ("aten::baddbmm", [(2, 3, 5), (2, 3, 7), (2, 7, 5)], (2, 3, 5), 7),
+        ("aten::linear", [(8, 9, 128), (4, 128), (4,)], (8, 9, 4), 128),
+        ("aten::sum.dim_IntList", [(3, 100)], (3,), 100),
+        ("aten::mean", [(3, 100)], (), 300),
+        ("aten::cumsum_", [(3, 100)], (3, 100), 100),
+        ("aten::convolution", [(1, 16, 8, 8), (32, 16, 3, 3), (32,)], (1, 32, 6, 6), 288),
+        ("aten::convolution_backward", [(2, 32, 6, 6), (2, 16, 8, 8), (32, 16, 3, 3)], (32, 16, 3, 3), 72),
+        ("aten::convolution_backward", [(2, 32, 6, 6), (2, 16, 8, 8), (32, 16, 3, 3)], (2, 16, 8, 8), 288),
+        ("aten::_scaled_dot_product_attention_math_for_mps", [(1, 2, 7, 64), (1, 2, 9, 64)], (1, 2, 7, 64), 73),
+        ("aten::embedding_dense_backward", [(4, 8, 32), (4, 8)], (100, 32), 1024),
+    ],
+)
+def test_sums_are_as_long_as_the_shapes_say(
+    operator: str, shapes: list[tuple[int, ...]], result: tuple[int, ...], terms: int
+) -> None:
+    bound = bound_of(operator, torch.float32, shapes, result)
+    assert bound.kind is Kind.SUM
+    assert bound.terms == terms
+    n = terms + 2
+    assert bound.relative == pytest.approx(min(n * U / (1 - n * U), 3e-5), rel=1e-12)
+
+
+def test_a_long_sum_may_be_no_further_off_than_pytorchs_own_tests_allow() -> None:
+    assert bound_of("aten::sum", torch.float32, [(10**7,)]).relative == 3e-5
+    assert bound_of("aten::mm", torch.bfloat16, [(1, 4096), (4096, 1)], (1, 1)).relative == 1e-1
+
+
+@pytest.mark.parametrize("operator", ["aten::abs", "aten::gather", "aten::eq.Scalar", "aten::max_pool2d", "aten::cat"])
+def test_numbers_that_are_placed_or_chosen_are_exact(operator: str) -> None:
+    bound = bound_of(operator, torch.float32)
+    assert bound.kind is Kind.EXACT
+    assert bound.allowed(torch.ones(2, dtype=torch.float64)).tolist() == [0.0, 0.0]
+    assert bound.words == "exact"
+
+
+def test_integers_are_exact_whatever_computes_them() -> None:
+    assert bound_of("aten::sum", torch.int64, [(100,)]).kind is Kind.EXACT
+    assert bound_of("aten::exp", torch.bool).kind is Kind.EXACT
+
+
+def test_functions_have_the_units_of_metals_specification() -> None:
+    assert bound_of("aten::exp", torch.float32).words == "4.5 units in the last place of float32"
+    assert bound_of("aten::exp_", torch.float32, mpsgraph=True).words == "8.5 units in the last place of float32"
+    assert bound_of("aten::mul.Tensor", torch.float16).words == "1 units in the last place of float16"
+    assert bound_of("aten::abs", torch.complex64).kind is Kind.FUNCTION
+
+
+def test_an_unknown_operator_has_the_tolerance_of_pytorchs_tests() -> None:
+    bound = bound_of("aten::_cdist_forward", torch.float32, [(3, 4), (5, 4)], (3, 5))
+    assert (bound.kind, bound.relative, bound.absolute) == (Kind.TESTED, 3e-5, 1e-4)
+    assert bound.words == "3e-05 of the number and 0.0001, as in PyTorch's own tests of mps"
+
+
+def test_a_bound_is_taken_of_the_sum_of_the_absolute_values() -> None:
+    bound = bound_of("aten::sum", torch.float32, [(1000,)])
+    cancelled = torch.tensor([1e-3], dtype=torch.float64)
+    assert bound.allowed(cancelled, torch.tensor([1000.0])).item() == pytest.approx(1000 * bound.relative)
+    assert bound.allowed(cancelled).item() == pytest.approx(1e-3 * bound.relative)
+
+
+def test_two_computed_results_may_be_twice_as_far_apart() -> None:
+    bound = bound_of("aten::mm", torch.float32, [(2, 8), (8, 2)], (2, 2))
+    assert bound.of_two().relative == 2 * bound.relative
+    assert isinstance(bound.of_two(), Bound)
+
+
+def test_random_sums_in_any_order_stay_within_the_bound() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for terms in (7, 1000, 30_000):
+        numbers = torch.randn(terms, generator=generator)
+        exact = numbers.double().sum()
+        bound = bound_of("aten::sum", torch.float32, [(terms,)])
+        allowed = bound.allowed(exact, numbers.abs().double().sum()).item()
+        for order in (numbers, numbers.flip(0), numbers.sort().values):
+            computed = order.cumsum(0)[-1]  # one after the other, the longest chain of roundings
+            assert math.fabs(computed.item() - exact.item()) <= allowed

@@ -1,0 +1,105 @@
+"""Two results under a bound: which elements are wrong, and how loud."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from anymps.numerics import Loudness, bound_of, differences, widened
+
+EXP = bound_of("aten::exp", torch.float32)
+EXACT = bound_of("aten::abs", torch.float32)
+
+
+def wide(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def narrow(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float32)
+
+
+def test_rounding_is_no_difference() -> None:
+    numbers = torch.linspace(-50, 50, 1001)
+    assert differences(widened(numbers).exp(), numbers.exp(), EXP) is None
+
+
+def test_the_worst_element_is_told_with_its_place_and_both_numbers() -> None:
+    expected = wide(*range(1, 7)).reshape(2, 3)
+    found = expected.float()
+    found[0, 1] = 2.001
+    found[1, 2] = 7.0
+    difference = differences(expected, found, EXP)
+    assert difference is not None
+    assert (difference.index, difference.expected, difference.found) == ((1, 2), 6.0, 7.0)
+    assert (difference.wrong, difference.count, difference.share) == (2, 6, 2 / 6)
+    assert difference.loudness is Loudness.NUMBER
+
+
+@pytest.mark.parametrize(("expected", "found"), [(1.0, math.nan), (1.0, math.inf), (math.nan, 1.0), (math.inf, 1.0)])
+def test_what_is_not_finite_on_one_side_alone_is_loudest(expected: float, found: float) -> None:
+    difference = differences(wide(2.0, expected), narrow(3.0, found), EXP)
+    assert difference is not None
+    assert difference.loudness is Loudness.NOT_FINITE
+    assert (difference.index, difference.wrong) == ((1,), 1)
+
+
+def test_infinities_of_other_signs_differ() -> None:
+    difference = differences(wide(math.inf), narrow(-math.inf), EXP)
+    assert difference is not None
+    assert difference.loudness is Loudness.NOT_FINITE
+
+
+def test_nan_is_nan_and_infinity_is_what_is_too_large() -> None:
+    assert differences(wide(math.nan, math.inf, 1e39), narrow(math.nan, math.inf, math.inf), EXP) is None
+
+
+def test_near_the_largest_number_either_side_may_run_over() -> None:
+    largest = torch.finfo(torch.float32).max
+    assert differences(wide(largest), narrow(math.inf), EXP) is None
+    assert differences(wide(largest * (1 + 2**-24)), narrow(largest), EXP) is None
+    assert differences(wide(largest / 8), narrow(math.inf), EXP) is not None
+
+
+def test_zero_for_a_subnormal_number_is_quieter_than_a_wrong_number() -> None:
+    difference = differences(wide(1e-40, 1.0), narrow(0.0, 1.0), EXACT)
+    assert difference is not None
+    assert (difference.loudness, difference.wrong) == (Loudness.FLUSHED, 1)
+    difference = differences(wide(1e-40, 1.0), narrow(0.0, 2.0), EXACT)
+    assert difference is not None
+    assert (difference.loudness, difference.index) == (Loudness.NUMBER, (1,))
+
+
+def test_integers_and_truth_values_are_exact() -> None:
+    difference = differences(torch.tensor([2**53 + 1, 5]), torch.tensor([2**53, 5]), EXACT)
+    assert difference is not None
+    assert (difference.expected, difference.found) == (2**53 + 1, 2**53)
+    assert differences(torch.tensor([True]), torch.tensor([True]), EXACT) is None
+
+
+def test_an_allowance_is_added_to_the_bound() -> None:
+    assert differences(wide(1.0), narrow(1.1), EXP) is not None
+    assert differences(wide(1.0), narrow(1.1), EXP, allowance=wide(0.2)) is None
+
+
+def test_a_number_and_an_empty_result() -> None:
+    assert differences(wide(), narrow(), EXP) is None
+    difference = differences(torch.tensor(1.0, dtype=torch.float64), torch.tensor(2.0), EXP)
+    assert difference is not None
+    assert difference.index == ()
+
+
+def test_complex_numbers() -> None:
+    bound = bound_of("aten::exp", torch.complex64)
+    numbers = torch.tensor([1 + 2j, 3 - 1j], dtype=torch.complex64)
+    assert differences(widened(numbers).exp(), numbers.exp(), bound) is None
+    difference = differences(widened(numbers), torch.tensor([1 + 2j, 0j], dtype=torch.complex64), bound)
+    assert difference is not None
+    assert (difference.index, difference.expected, difference.found) == ((1,), 3 - 1j, 0j)
+
+
+def test_sizes_must_agree() -> None:
+    with pytest.raises(ValueError, match=r"sizes \(2,\) and \(3,\) differ"):
+        differences(torch.ones(2), torch.ones(3), EXP)
