@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from .operators import OPERATORS
+from anymps.verify.cases import OPERATORS
 
 _LATER = "No launch is described so far."
 _SHAPES = "The host takes them by shape, by rules that are not described."

@@ -14,9 +14,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.verify.cases import DTYPES, database
 
 from .compare import Difference
-from .values import DTYPES, database
 
 _MOST_SAMPLES = 24
 FAMILIES: dict[str, tuple[str, ...]] = {

@@ -15,8 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from anymps.metal.kernels import KernelLibrary, Launcher
 from anymps.metal.kernels.launches import NAMES, SCALAR_TYPES
-
-from .operators import Operator
+from anymps.verify.cases import Operator
 
 
 class _Calls(TorchDispatchMode):

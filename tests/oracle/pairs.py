@@ -8,15 +8,14 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.verify.cases import DTYPES, OPERATORS, Operator, inputs, line
 
 from .compare import Difference
 from .draws import compare_draws
 from .families import compare_families
 from .launches import NAMES, run_cast, run_described, run_kernel
-from .operators import OPERATORS, Operator
 from .optimizers import compare_optimizers
 from .rows import ROWS, compare_reductions, compare_rows
-from .values import DTYPES, inputs, line
 
 Row = dict[str, Any]
 

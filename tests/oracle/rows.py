@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 
 from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.verify.cases import DTYPES, line
 
 from .compare import Difference
 from .launches import NAMES, run_described
-from .values import DTYPES, line
 
 Outs = tuple[torch.Tensor, ...]
 Launch = Callable[[KernelLibrary, torch.Tensor, Outs, str], bool]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import functools
+__all__ = ["DTYPES", "Inputs", "inputs", "line"]
+
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
-from .operators import Operator
+from anymps.verify.cases._database import database
+from anymps.verify.cases._operators import Operator
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _COMPLEX = (torch.complex64, torch.complex32)
@@ -99,14 +100,6 @@ def _fit(operator: Operator, left: torch.Tensor, right: torch.Tensor) -> tuple[t
     if operator.shifts:
         return left, right.clamp(-127, 127).abs().remainder(7)
     return left, right
-
-
-@functools.cache
-def database() -> dict[tuple[str, str], Any]:
-    """Torch's own entries by name and variant."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return {(info.name, info.variant_test_name): info for info in op_db}
 
 
 def _samples(operator: Operator, dtype: torch.dtype) -> Iterator[Inputs]:

@@ -1,0 +1,45 @@
+"""Torch's own database of operators (OpInfo), which a torch from the package registry has too."""
+
+from __future__ import annotations
+
+__all__ = ["database"]
+
+import functools
+import importlib.util
+import sys
+import types
+import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+_WANTED: Final = "expecttest"
+
+
+@functools.cache
+def database() -> dict[tuple[str, str], Any]:
+    """Torch's own entries by name and variant.
+
+    Raises ModuleNotFoundError where a module that it needs is not installed, such as numpy.
+    """
+    with _stand_in():
+        from torch.testing._internal.common_methods_invocations import op_db
+    return {(info.name, info.variant_test_name): info for info in op_db}
+
+
+@contextmanager
+def _stand_in() -> Iterator[None]:
+    """Lets `torch.testing._internal` be imported without expecttest, of which the database uses nothing.
+
+    Its module of helpers derives a class of tests from `expecttest.TestCase`: any other class of tests will do.
+    """
+    if _WANTED in sys.modules or importlib.util.find_spec(_WANTED) is not None:
+        yield
+        return
+    module: Any = types.ModuleType(_WANTED)
+    module.TestCase = unittest.TestCase
+    sys.modules[_WANTED] = module
+    try:
+        yield
+    finally:
+        del sys.modules[_WANTED]
