@@ -1,4 +1,4 @@
-"""Names of operators as they are looked up here: without namespace, overload and the underscore of the form in place."""
+"""Names of operators as they are looked up here: without namespace, overload and the mark of the form in place."""
 
 from __future__ import annotations
 
