@@ -13,12 +13,12 @@ import torch
 
 from anymps import parse_mac
 from anymps.commands import main
-from anymps.commands.calibrate import _calibrate, _cases
-from anymps.commands.calibrate._cases import CASES, Case, prepare
-from anymps.commands.calibrate._measure import measure
+from anymps.commands.calibrate import _calibrate
 from anymps.cost import OperatorCall, predict_operator, shipped
 from anymps.cost.calibration import Calibration, Timed, calibrated, calibration_path, expected_seconds, fit
 from anymps.train.timing import Stopwatch
+from anymps.verify.cases import TIMED_CALLS, TimedCall, measure, prepare
+from anymps.verify.cases._timed_calls import tensor
 from processes import MAC as MAC_NAME
 
 MAC = parse_mac(MAC_NAME)
@@ -39,10 +39,10 @@ class Clock:
         return Stopwatch(torch.device("mps"), self, lambda: None)
 
 
-def plays(clock: Clock, seconds: Callable[[Case], float]) -> Callable[[Case, object], Callable[[], object]]:
+def plays(clock: Clock, seconds: Callable[[TimedCall], float]) -> Callable[[TimedCall, object], Callable[[], object]]:
     """What stands for `prepare`: a call that takes its time by the clock alone."""
 
-    def prepared(case: Case, _: object) -> Callable[[], object]:
+    def prepared(case: TimedCall, _: object) -> Callable[[], object]:
         def once() -> None:
             clock.now += 1e9 * seconds(case)
 
@@ -51,13 +51,13 @@ def plays(clock: Clock, seconds: Callable[[Case], float]) -> Callable[[Case, obj
     return prepared
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.text.partition('(')[0]} {case.mode}")
-def test_each_case_is_the_call_that_its_text_says(case: Case) -> None:
+@pytest.mark.parametrize("case", TIMED_CALLS, ids=lambda case: f"{case.text.partition('(')[0]} {case.mode}")
+def test_each_case_is_the_call_that_its_text_says(case: TimedCall) -> None:
     """Made of tensors without data, it gives the results that stand there; and its time is predicted."""
     time = predict_operator(case.call, MAC, TORCH)
     if time.kind == "transfer":
         return
-    inputs = [_cases._tensor(torch, text, "meta") for text in case.call.inputs]
+    inputs = [tensor(torch, text, "meta") for text in case.call.inputs]
     made = case.make(torch, inputs)
     results = [made] if isinstance(made, torch.Tensor) else [result for result in made if result is not None]
     texts = tuple(
@@ -68,14 +68,14 @@ def test_each_case_is_the_call_that_its_text_says(case: Case) -> None:
 
 def test_most_classes_are_timed() -> None:
     """A class that no case is of has the median factor of the others."""
-    timed = {predict_operator(case.call, MAC, TORCH).kind for case in CASES}
+    timed = {predict_operator(case.call, MAC, TORCH).kind for case in TIMED_CALLS}
     assert {*shipped().matrix, *shipped().kernel} - timed == {"blit", "group_norm", "sort_outer"}
 
 
 def test_median_and_spread_by_a_given_clock() -> None:
     """Nine runs, two of them slow: the median leaves them out; the spread is that of the middle half."""
     clock = Clock()
-    case = Case("aten::relu(float32[4]) -> (float32[4])", lambda *_: None)
+    case = TimedCall("aten::relu(float32[4]) -> (float32[4])", lambda *_: None)
     seconds = iter([1.0] * 6 + [0.1] + [0.10, 0.11, 0.10, 0.12, 0.10, 0.10, 0.9, 0.9, 0.10])
     pages = iter([5, 5])
     (found,) = measure([case], clock.watch(), plays(clock, lambda _: next(seconds)), lambda: next(pages))
@@ -89,13 +89,13 @@ def test_short_calls_are_timed_many_at_once() -> None:
     """As many as a tenth of a second holds, and pages that were written are told."""
     clock, calls = Clock(), 0
 
-    def seconds(_: Case) -> float:
+    def seconds(_: TimedCall) -> float:
         nonlocal calls
         calls += 1
         return 1e-3
 
     pages = iter([5, 6])
-    (found,) = measure([CASES[0]], clock.watch(), plays(clock, seconds), lambda: next(pages))
+    (found,) = measure([TIMED_CALLS[0]], clock.watch(), plays(clock, seconds), lambda: next(pages))
     assert found.timed is not None
     assert found.timed.paged
     assert calls == 3 + 3 + 10 * 100
@@ -104,8 +104,8 @@ def test_short_calls_are_timed_many_at_once() -> None:
 def test_cases_run_on_the_device(mps_device: torch.device) -> None:
     """A product, a call that is waited for, a copy and a read, on the device."""
     product = "aten::mm(float32[4, 4], float32[4, 4]) -> (float32[4, 4])"
-    cases = [Case(product, lambda torch, t: torch.mm(*t)), *(case for case in CASES if "[1]" in case.text)]
-    cases += [case for case in CASES if case.reads or "[64] on cpu" in case.text]
+    cases = [TimedCall(product, lambda torch, t: torch.mm(*t)), *(case for case in TIMED_CALLS if "[1]" in case.text)]
+    cases += [case for case in TIMED_CALLS if case.reads or "[64] on cpu" in case.text]
     for case in cases:
         assert prepare(case, mps_device)() is None
 
@@ -121,7 +121,8 @@ def home(virtual_device: torch.device, tmp_path: Path, monkeypatch: pytest.Monke
 def planted() -> Calibration:
     """A machine whose host is slower, and whose kernels take a tenth longer, but products a quarter."""
     timed = [
-        Timed(case.call, case.mode, expected_seconds(case.call, case.mode, MAC, TORCH, shipped())) for case in CASES
+        Timed(case.call, case.mode, expected_seconds(case.call, case.mode, MAC, TORCH, shipped()))
+        for case in TIMED_CALLS
     ]
     stock = fit(timed, MAC, TORCH, "2026-11-14", shipped())
     classes = {kind: 1.25 if kind in shipped().matrix else 1.1 for kind in stock.classes}
@@ -132,13 +133,13 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     """What was planted is kept and printed; a call that torch refuses is one line; the rows are those of the data."""
     clock, machine = Clock(), calibrated(shipped(), planted())
 
-    def seconds(case: Case) -> float:
+    def seconds(case: TimedCall) -> float:
         if "sort" in case.text:
             raise NotImplementedError("no sort here\nand more")
         return expected_seconds(case.call, case.mode, MAC, TORCH, machine)
 
     monkeypatch.setattr(_calibrate, "_stopwatch", clock.watch)
-    monkeypatch.setattr(_cases, "prepare", plays(clock, seconds))
+    monkeypatch.setattr(_calibrate, "prepare", plays(clock, seconds))
     rows = home / "rows.csv"
     command = ["bench", "--calibrate", "--calibrate-virtual", MAC_NAME, "--out", str(rows)]
     assert main(command) == 0
@@ -181,7 +182,7 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
         "calls": "aten::add.Tensor(float32[1], float32[1]) -> (float32[1])",
         "notes": "macOS 26.4, 2026-11-14, median of 9 runs, spread 0%",
     }
-    known = {case.call for case in CASES}
+    known = {case.call for case in TIMED_CALLS}
     assert all(OperatorCall.parse(row["calls"]) in known for row in written)
     assert main(command) == 2
     assert capsys.readouterr().err == f"anymps: {rows} is there already\n"
@@ -193,15 +194,15 @@ def test_a_noisy_machine_keeps_nothing(
     """Every case is refused in one line, and nothing is written."""
     clock, calls = Clock(), 0
 
-    def seconds(case: Case) -> float:
+    def seconds(case: TimedCall) -> float:
         nonlocal calls
         calls += 1
         return 0.1 if calls % 2 else 0.3
 
-    cases = CASES[:2]
-    monkeypatch.setattr(_cases, "CASES", cases)
+    cases = TIMED_CALLS[:2]
+    monkeypatch.setattr(_calibrate, "TIMED_CALLS", cases)
     monkeypatch.setattr(_calibrate, "_stopwatch", clock.watch)
-    monkeypatch.setattr(_cases, "prepare", plays(clock, seconds))
+    monkeypatch.setattr(_calibrate, "prepare", plays(clock, seconds))
     assert main(["bench", "--calibrate", "--calibrate-virtual", MAC_NAME, "--out", str(home / "rows.csv")]) == 2
     out, err = capsys.readouterr()
     assert out == ""

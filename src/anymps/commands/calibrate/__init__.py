@@ -1,4 +1,4 @@
-"""`anymps bench --calibrate`: the calls that it times, how they are timed, and what is made of it."""
+"""`anymps bench --calibrate`: what is made of the timings of a Mac."""
 
 from __future__ import annotations
 

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from anymps._errors import UsageError
-from anymps.commands.calibrate import _cases, _measure
-from anymps.commands.calibrate._measure import RUNS, Measurement
 from anymps.cost import OperatorCall, predict_operator, shipped
 from anymps.cost.calibration import (
     Calibration,
@@ -29,6 +27,7 @@ from anymps.cost.calibration import (
     refusal,
 )
 from anymps.mac import Mac, parse_mac
+from anymps.verify.cases import RUNS, TIMED_CALLS, Measurement, measure, prepare, swapped_out
 
 if TYPE_CHECKING:
     from anymps.train.timing import Stopwatch
@@ -98,8 +97,8 @@ def _today() -> str:
 def _measured(watch: Stopwatch, mac: Mac, torch: str) -> list[Measurement]:
     """Time all cases; one line on stderr for each that cannot be used."""
     seen = []
-    cases = _cases.CASES
-    for found in _measure.measure(cases, watch, _cases.prepare, _measure.swapped_out):
+    cases = TIMED_CALLS
+    for found in measure(cases, watch, prepare, swapped_out):
         seen.append(found)
         why = found.failure if found.timed is None else refusal(found.timed, mac, torch, shipped())
         if why:

@@ -1,4 +1,4 @@
-"""Timing the cases of `anymps bench --calibrate`: warm-up, the median of some runs, and whether the Mac paged."""
+"""Timing calls, for `anymps bench --calibrate` too: warm-up, the median of some runs, and whether the Mac paged."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from anymps.commands.calibrate._cases import Case
 from anymps.cost.calibration import Timed
+from anymps.verify.cases._timed_calls import TimedCall
 
 if TYPE_CHECKING:
     from anymps.train.timing import Stopwatch
@@ -27,15 +27,15 @@ _RUN_NS: Final = 100_000_000
 class Measurement(NamedTuple):
     """A case and its timing; `failure` in place of one, if torch refuses the call."""
 
-    case: Case
+    case: TimedCall
     timed: Timed | None
     failure: str = ""
 
 
 def measure(
-    cases: Iterable[Case],
+    cases: Iterable[TimedCall],
     watch: Stopwatch,
-    prepare: Callable[[Case, Any], Callable[[], object]],
+    prepare: Callable[[TimedCall, Any], Callable[[], object]],
     swapped: Callable[[], int],
 ) -> Iterator[Measurement]:
     """Time each case by the watch; `swapped` counts the pages that the machine wrote to disk so far."""
@@ -43,7 +43,10 @@ def measure(
 
 
 def _measurement(
-    case: Case, watch: Stopwatch, prepare: Callable[[Case, Any], Callable[[], object]], swapped: Callable[[], int]
+    case: TimedCall,
+    watch: Stopwatch,
+    prepare: Callable[[TimedCall, Any], Callable[[], object]],
+    swapped: Callable[[], int],
 ) -> Measurement:
     try:
         return Measurement(case, _timed(case, watch, prepare(case, watch.device), swapped))
@@ -51,7 +54,7 @@ def _measurement(
         return Measurement(case, None, str(error).splitlines()[0])
 
 
-def _timed(case: Case, watch: Stopwatch, function: Callable[[], object], swapped: Callable[[], int]) -> Timed:
+def _timed(case: TimedCall, watch: Stopwatch, function: Callable[[], object], swapped: Callable[[], int]) -> Timed:
     watch.time(function, _WARMUP)  # compiles
     first = watch.time(function, _WARMUP).finished_ns / _WARMUP
     calls = max(1, min(_MOST_CALLS, round(_RUN_NS / max(first, 1))))
