@@ -1,6 +1,6 @@
 """Do the tests notice faults? `python -m tests.mutants cost --sample 50` plants some, one after another.
 
-cosmic-ray plants them in a copy of the tracked files. Of all mutants of a package a seeded sample is run, each against
+cosmic-ray plants them in a copy of the working tree. Of all mutants of a package a seeded sample is run, each against
 the package's own fast tests; what survives is printed as a diff. What survived so far, and why, stands in
 CONTRIBUTING.md.
 """
@@ -36,8 +36,9 @@ SECONDS = 300.0
 
 
 def copy(folder: Path) -> None:
-    """The tracked files, as they are in the working tree."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    """The working tree: tracked files, and new ones that git does not ignore."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

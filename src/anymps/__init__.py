@@ -9,7 +9,6 @@ here, and in a process that a recorded script has started the package is importe
 
 from __future__ import annotations
 
-import importlib
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from anymps._errors import (
     UnsupportedTorchError,
     UsageError,
 )
+from anymps._lazy import lazy_face
 from anymps._version import __version__
 
 if TYPE_CHECKING:
@@ -59,41 +59,37 @@ __all__ = [
     "record",
 ]
 
-_HOMES = {
-    "Mac": "anymps.mac",
-    "Recording": "anymps.record",
-    "enable": "anymps.device",
-    "is_virtual": "anymps.device",
-    "load_ipython_extension": "anymps.notebook",  # `%load_ext anymps`
-    "metal_kernels": "anymps.device",
-    "parse_mac": "anymps.mac",
-}
+_load = lazy_face(
+    __name__,
+    {
+        "capture": "record",
+        "device": "enable is_virtual metal_kernels",
+        "mac": "Mac parse_mac",
+        "notebook": "load_ipython_extension",  # `%load_ext anymps`
+        "record": "Recording",
+    },
+)
+
+if not TYPE_CHECKING:
+    __getattr__ = _load
 
 
 class _Face(ModuleType):
-    """This module: names are looked up in their homes; `record` is the function, also once the package is imported."""
-
-    def __getattr__(self, name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
-        setattr(self, name, value)
-        return value
+    """This module: `record` is the function, also once the package of that name is imported."""
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *__all__})
 
     def _record(self) -> Any:
-        return vars(self).get("_record_replacement") or importlib.import_module("anymps.capture").record
+        return vars(self).get("_record_function") or _load("record")
 
     def _set_record(self, value: object) -> None:
-        # The import system sets the package `anymps.record` here; anything else is a test's stand-in.
+        # The import system sets the package `anymps.record` here; all else is the function, or a test's stand-in.
         if not isinstance(value, ModuleType):
-            vars(self)["_record_replacement"] = value
+            vars(self)["_record_function"] = value
 
     def _delete_record(self) -> None:
-        vars(self).pop("_record_replacement", None)
+        vars(self).pop("_record_function", None)
 
     if not TYPE_CHECKING:
         record = property(_record, _set_record, _delete_record)

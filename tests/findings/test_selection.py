@@ -17,7 +17,6 @@ from anymps.commands._judge import Judge
 from anymps.findings import (
     RULES,
     Finding,
-    Known,
     Settings,
     Severity,
     find,
@@ -26,7 +25,7 @@ from anymps.findings import (
     select,
     write_baseline,
 )
-from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
+from anymps.record import Known, Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
 
 ROOTS = ("/home/me/project",)
 TRAIN = "/home/me/project/train.py"

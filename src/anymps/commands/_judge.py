@@ -75,7 +75,7 @@ class Judge:
             say(f"findings left out: {', '.join(left_out)}", stream)
         for known in selection.gone:
             where = " ".join(part for part in (known.file, known.function) if part) or "an unknown line"
-            say(f"in {self._path}, but not in this run: {known.id} at {where}: {known.source}", stream)
+            say(f"in {self._path}, but not in this run: {known.what} at {where}: {known.source}", stream)
         if self._write and self._path is not None:
             number = write_baseline(self._path, selection.findings, roots(recording, self.project))
             say(f"{self._path} knows {number} finding{'' if number == 1 else 's'} now", stream)

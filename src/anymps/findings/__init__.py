@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anymps.findings._baseline import Known, read_baseline, write_baseline
+from anymps.findings._baseline import read_baseline, write_baseline
 from anymps.findings._catalogue import RULES, nearest_rule, rule_of
 from anymps.findings._example import Example
 from anymps.findings._judgement import Judgement, Outcome, judge, unused
@@ -26,7 +26,6 @@ __all__ = [
     "Example",
     "Finding",
     "Judgement",
-    "Known",
     "MemoryLimits",
     "Outcome",
     "Rule",

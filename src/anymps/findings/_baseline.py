@@ -1,8 +1,4 @@
-"""A baseline: the findings that a project knows already, in a file of its own.
-
-A finding is known again by its rule, its file as the project names it, its function and the text of its line without
-regard to blanks, and not by its line's number: code above it may change. Equal ones are counted.
-"""
+"""A baseline: the findings that a project knows already, in a file of its own. Equal ones are counted."""
 
 from __future__ import annotations
 
@@ -10,31 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from anymps._atomic import replace_text
 from anymps._errors import UsageError
-from anymps._paths import project_path
 from anymps.findings._model import Finding
+from anymps.record import Known, known_as, known_from
 
 _VERSION: Final = 1
 _LARGEST: Final = 64 << 20  # bytes of a baseline
 _MOST: Final = 1_000_000  # findings of one kind at one line
-
-
-class Known(NamedTuple):
-    """What a known finding is recognised by."""
-
-    id: str
-    file: str
-    function: str
-    source: str
-
-
-def known_as(finding: Finding, roots: Sequence[str]) -> Known:
-    """A finding as a baseline names it; `roots` are directories that files are named from, the first fit counts."""
-    site = finding.site
-    return Known(finding.id, project_path(site.file, roots), site.function, " ".join(site.source.split()))
+_KEYS: Final = ("id", "file", "function", "source")  # those of `Known` in the file
 
 
 def read_baseline(path: Path) -> Counter[Known]:
@@ -64,11 +46,10 @@ def read_baseline(path: Path) -> Counter[Known]:
 
 
 def _known(entry: dict[str, object]) -> Known:
-    texts = [entry[name] for name in Known._fields]
+    texts = [entry[name] for name in _KEYS]
     if not all(isinstance(text, str) for text in texts):
         raise TypeError
-    known = Known(*map(str, texts))
-    return known._replace(file=project_path(known.file, ()))  # a version before this one named an environment's folders
+    return known_from(*map(str, texts))
 
 
 def _count(value: object) -> int:
@@ -82,8 +63,8 @@ def write_baseline(path: Path, findings: Iterable[Finding], roots: Sequence[str]
 
     The file is replaced as a whole. Raises UsageError if it cannot be written.
     """
-    counts = Counter(known_as(finding, roots) for finding in findings)
-    entries = [{**known._asdict(), "count": count} for known, count in sorted(counts.items())]
+    counts = Counter(known_as(finding.id, finding.site, roots) for finding in findings)
+    entries = [{**dict(zip(_KEYS, known, strict=True)), "count": count} for known, count in sorted(counts.items())]
     text = json.dumps({"version": _VERSION, "findings": entries}, indent=2, ensure_ascii=False) + "\n"
     try:
         replace_text(path, text)
@@ -100,7 +81,7 @@ def apart(
     new: list[Finding] = []
     known: list[Finding] = []
     for finding in findings:
-        name = known_as(finding, roots)
+        name = known_as(finding.id, finding.site, roots)
         if left[name] > 0:
             left[name] -= 1
             known.append(finding)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from anymps._paths import project_path
-from anymps.findings._baseline import Known, apart
+from anymps.findings._baseline import apart
 from anymps.findings._comments import suppress
 from anymps.findings._model import Finding
 from anymps.findings._settings import Settings
-from anymps.record import Recording
+from anymps.record import Known, Recording
 
 
 @dataclass(frozen=True)

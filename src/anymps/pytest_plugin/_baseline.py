@@ -3,8 +3,7 @@
     item  src/loop.py train  | total += loss.item()
     aten::take  src/ops.py pick  | return torch.take(x, i)
 
-An entry is what happens, two blanks, file and function, and the text of the line. A line is known again without its
-number: code above it may change. How often it happens does not matter.
+An entry is what happens, two blanks, file and function, and the text of the line. How often it happens does not matter.
 """
 
 from __future__ import annotations
@@ -14,14 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from anymps._atomic import replace_text
-from anymps._paths import project_path
 from anymps.pytest_plugin._facts import Facts, files_of_tests, is_own_reading
-from anymps.record import Site, Wait
+from anymps.record import Known, Site, Wait, known_as, known_from
 
 _LINE = re.compile(r"(?P<what>\S.*?)  (?P<file>\S.*?) (?P<function>\S+)  \| (?P<source>.*)")
 _HEADER = """\
@@ -30,18 +27,6 @@ _HEADER = """\
 # takes out those whose text is no longer in the file. A comment is a line of its own.
 
 """
-
-
-class Known(NamedTuple):
-    """What a line is recognised by; `what` is a wait's name or an operator on the CPU."""
-
-    what: str
-    file: str
-    function: str
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.what}  {self.file} {self.function}  | {self.source}"
 
 
 @dataclass
@@ -71,7 +56,7 @@ class Baseline:
             for what, site, count, fallback in _happened(test):
                 if not site.known or (not fallback and is_own_reading(site, files)):
                     continue
-                name = known_as(what, site, root)
+                name = _named(what, site, root)
                 if name not in self.known:
                     new = found.setdefault((name, site.line), New(what, site, fallback))
                     new.count += count
@@ -80,14 +65,14 @@ class Baseline:
 
     def update(self, new: Iterable[New], root: str) -> tuple[int, int]:
         """Write the file with these lines, and without those that are gone; how many of each. Raises OSError."""
-        added = {known_as(line.what, line.site, root) for line in new}
+        added = {_named(line.what, line.site, root) for line in new}
         gone = {name for name in self.known if _is_gone(name, root)}
         if not added and not gone and self.path.exists():
             return 0, 0
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else _HEADER
         kept = [line for line in text.splitlines() if _parse(line) not in gone]
-        names = map(str, sorted(added, key=lambda known: (known.file, known.what, known.source, known.function)))
-        replace_text(self.path, "".join(f"{line}\n" for line in [*kept, *names]))
+        order = sorted(added, key=lambda known: (known.file, known.what, known.source, known.function))
+        replace_text(self.path, "".join(f"{line}\n" for line in [*kept, *map(_line, order)]))
         return len(added), len(gone)
 
 
@@ -118,9 +103,10 @@ def read_baseline(path: Path, *, update: bool) -> Baseline:
     return Baseline(path, known)
 
 
-def known_as(what: str, site: Site, root: str) -> Known:
-    """A line as the file names it: from the root of the suite, or as an installed package has it."""
-    return Known(what, project_path(site.file, (root,)), site.function or "<module>", " ".join(site.source.split()))
+def _named(what: str, site: Site, root: str) -> Known:
+    """A line as the file names it: each of the four parts has a text there."""
+    known = known_as(what, site, (root,))
+    return known._replace(function=known.function or "<module>")
 
 
 def _happened(facts: Facts) -> Iterator[tuple[str, Site, int, bool]]:
@@ -143,9 +129,12 @@ def _is_gone(name: Known, root: str) -> bool:
     return bool(name.source) and name.source not in (" ".join(line.split()) for line in lines)
 
 
+def _line(known: Known) -> str:
+    return f"{known.what}  {known.file} {known.function}  | {known.source}"
+
+
 def _parse(line: str) -> Known | None:
     match = _LINE.fullmatch(line.strip()) if not line.startswith("#") else None
     if match is None:
         return None
-    what, file, function, source = match.group("what", "file", "function", "source")
-    return Known(what, project_path(file, ()), function, source)  # a version before this one named whole paths
+    return known_from(*match.group("what", "file", "function", "source"))

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from anymps.record._form import Form
     from anymps.record._join import join
     from anymps.record._join_file import check_alike, join_into
+    from anymps.record._known_lines import Known, known_as, known_from
     from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
     from anymps.record._place import move_recording, remove_recording
     from anymps.record._processes import LinesByProcess
@@ -55,6 +56,7 @@ __all__ = [
     "Flag",
     "Form",
     "Holding",
+    "Known",
     "Line",
     "LinesByProcess",
     "MemorySample",
@@ -92,6 +94,8 @@ __all__ = [
     "check_alike",
     "join",
     "join_into",
+    "known_as",
+    "known_from",
     "move_recording",
     "remove_recording",
 ]
@@ -109,6 +113,7 @@ if not TYPE_CHECKING:
             "_form": "Form",
             "_join": "join",
             "_join_file": "check_alike join_into",
+            "_known_lines": "Known known_as known_from",
             "_memory": "Allocation Category Holding MemoryStory Moment Sample StepMemory",
             "_place": "move_recording remove_recording",
             "_processes": "LinesByProcess",
