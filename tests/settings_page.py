@@ -1,14 +1,25 @@
-"""The tables of docs/settings.md, made from the rows of `anymps._settings`; `python -m tests.pages` writes them."""
+"""The tables of docs/settings.md and docs/pytest.md, made from the rows of settings; `python -m tests.pages` writes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from anymps._settings import FACES, Row, rows, rows_of
+from anymps.pytest_plugin._options import OPTIONS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE = DOCS / "settings.md"
+GATE = DOCS / "pytest.md"
+MORE = {
+    "check_shaders": "[Checking kernels](metal.md#checking-kernels)",
+    "cuda_as_mps": "[CUDA](cuda.md)",
+    "default_device": "[what it reaches](ci.md#a-test-suite)",
+    "kernels": "[Running programs on them](kernels.md#running-programs-on-them)",
+    "reports": "[Formats](settings.md#report-formats)",
+}
+"""What the table of docs/pytest.md links to, by setting."""
 COMMANDS = [face for face in FACES if face != "pytest"]
 
 
@@ -47,10 +58,27 @@ def options() -> Iterator[str]:
         yield "| --- | --- |"
         for row in rows_of(command):
             if not row.hidden:
-                default = f" Default: {row.default:g}." if row.shows_default else ""
+                default = f" Default: {row.default}." if row.shows_default else ""
                 help_text = row.helps.get(command, row.help).replace("{", "\\{").replace("|", "\\|")
                 yield f"| `{_option(row)}` | {help_text.partition('  [')[0]}{default} |"
         yield ""
+
+
+def gate() -> Iterator[str]:
+    """The options of `pytest --mps`, with their twins in the configuration file."""
+    yield "| command line | configuration file | |"
+    yield "| --- | --- | --- |"
+    for option in OPTIONS:
+        row = option.row
+        no = option.flag.replace("--", "--no-", 1)
+        words = f"`, `{no}" if row is not None and row.kind == "switch" else ""
+        value = "" if option.metavar is None else " " + option.metavar.replace("|", "`, `")
+        more = f" ({MORE[row.name]})" if row is not None and row.name in MORE else ""
+        lines = ", one per line" if option.kind == "reports" else " = true" if row is None else ""
+        off = (
+            f"; on unless `{option.flag.replace('--', '--no-', 1)}`" if row is not None and row.default is True else ""
+        )
+        yield f"| `{option.flag}{words}{value}` | `{option.name}`{lines} | {option.help}{off}{more} |"
 
 
 def _option(row: Row) -> str:
@@ -61,16 +89,27 @@ def _option(row: Row) -> str:
     return f"{start} {value}" if value else start
 
 
-def page(text: str) -> str:
-    """The page with its tables made anew. Raises ValueError where one has no place."""
-    for name, lines in (("shared", shared()), ("variables", variables()), ("options", options())):
+def filled(text: str, tables: Mapping[str, Iterable[str]]) -> str:
+    """A page with its tables made anew, each between two comments. Raises ValueError where one has no place."""
+    for name, lines in tables.items():
         parts = re.split(rf"(?<=<!-- {name} -->\n)(?:.*\n)*?(?=<!-- /{name} -->)", text)
         if len(parts) != 2:
-            raise ValueError(f"docs/settings.md has no comments <!-- {name} --> and <!-- /{name} -->")
+            raise ValueError(f"the page has no comments <!-- {name} --> and <!-- /{name} -->")
         text = ("\n" + "\n".join(lines).rstrip("\n") + "\n\n").join(parts)
     return text
 
 
+def pages() -> dict[Path, str]:
+    """Each page as it should be."""
+    return {
+        PAGE: filled(
+            PAGE.read_text(encoding="utf-8"), {"shared": shared(), "variables": variables(), "options": options()}
+        ),
+        GATE: filled(GATE.read_text(encoding="utf-8"), {"options": gate()}),
+    }
+
+
 def write() -> None:
-    """Write the tables into the page."""
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the tables into the pages."""
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

@@ -44,9 +44,18 @@ INTERNAL = {
 HERE = {"-m", "--measure", "--prove", "--help", "-h"}  # what to run, and how processes of a command call it
 
 
+def command_of(face: str) -> click.Command:
+    """`kernels list` is a command of the group `kernels`."""
+    found: click.Command = _commands
+    for word in face.split():
+        assert isinstance(found, click.Group)
+        found = found.commands[word]
+    return found
+
+
 def options_of(command: str) -> dict[str, click.Option]:
     """The options of a command, by their flags."""
-    found = _commands.commands[command].params
+    found = command_of(command).params
     return {
         flag: option
         for option in found
@@ -76,9 +85,13 @@ def test_a_command_has_the_options_of_its_rows(command: str) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_that_is_told_nothing_has_the_defaults(command: str) -> None:
     """What a function is given without any option is an object of its class with nothing set."""
-    context = _commands.commands[command].make_context(command, [])
-    values = {row.name: context.params[row.name] for row in rows_of(command)}
-    assert FACES[command](**values) == FACES[command]()
+    found = command_of(command)
+    arguments = [one for one in found.params if isinstance(one, click.Argument) and one.required]
+    words = [word for row in rows_of(command) if row.required for word in (row.flag, "x")]
+    context = found.make_context(command, words + ["x" for one in arguments for _ in range(abs(one.nargs))])
+    values = {row.name: context.params[row.name] for row in rows_of(command) if not row.required}
+    given = {row.name: Path("x") for row in rows_of(command) if row.required}
+    assert FACES[command](**values, **given) == FACES[command](**given)
 
 
 def test_rows_name_faces_that_there_are() -> None:
@@ -123,10 +136,10 @@ def test_a_project_takes_what_the_rows_say(tmp_path: Path) -> None:
     assert known == {row.key for row in rows() if row.key} | {"disable", "per-file-disable", "severity"}
 
 
-def test_the_page_is_in_step() -> None:
-    """docs/settings.md holds the tables that `python -m tests.pages` writes."""
-    text = settings_page.PAGE.read_text(encoding="utf-8")
-    assert settings_page.page(text) == text
+@pytest.mark.parametrize("path", [settings_page.PAGE, settings_page.GATE], ids=lambda path: path.name)
+def test_the_pages_are_in_step(path: Path) -> None:
+    """docs/settings.md and docs/pytest.md hold the tables that `python -m tests.pages` writes."""
+    assert settings_page.pages()[path] == path.read_text(encoding="utf-8")
 
 
 def test_the_page_knows_every_variable() -> None:

@@ -12,7 +12,17 @@ from __future__ import annotations
 __all__ = [
     "FACES",
     "BenchSettings",
+    "ConvertSettings",
+    "CoverageSettings",
+    "DiffSettings",
+    "DoctorSettings",
     "FixSettings",
+    "JoinManifestsSettings",
+    "JoinSettings",
+    "KernelsAddSettings",
+    "KernelsListSettings",
+    "KernelsRemoveSettings",
+    "KernelsShowSettings",
     "PlanSettings",
     "PytestSettings",
     "ReportSettings",
@@ -29,63 +39,14 @@ __all__ = [
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from anymps._errors import EnableError
+from anymps._setting_row import Row, row
 
 _S = TypeVar("_S", bound="Settings")
-Kind = Literal["flag", "switch", "text", "texts", "word", "integer", "number", "file"]
-"""`flag`: there or not; `switch`: `--x/--no-x`; `word`: one of `words`; `texts`: may be given more than once."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One setting, as all faces know it.
-
-    `commands` have it as an option, with the text of `helps` where it means something narrower there. `pytest` is the
-    help of `--mps-FLAG` and of its twin in the configuration file. `enable` and `notebook` say that `anymps.enable` and
-    `%%mps` take it. Child processes inherit what has a variable, and do the same. `page` is what docs/settings.md says
-    of the variable.
-    """
-
-    name: str
-    kind: Kind
-    default: Any = None
-    help: str = ""
-    commands: tuple[str, ...] = ()
-    helps: Mapping[str, str] = field(default_factory=dict)
-    option: str = ""
-    short: str = ""
-    metavar: str = ""
-    words: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    shows_default: bool = False
-    hidden: bool = False
-    variable: str = ""
-    key: str = ""
-    pytest: str = ""
-    enable: bool = False
-    notebook: bool = False
-    page: str = ""
-
-    @property
-    def flag(self) -> str:
-        """As commands have it: `--cuda-as-mps`, `--no-children`."""
-        return "--" + (self.option or self.name.replace("_", "-"))
-
-    @property
-    def pytest_flag(self) -> str:
-        """As `pytest --mps` has it; with underscores and without its hyphens before, it is the configuration file's."""
-        return self.flag.replace("--", "--mps-")
-
-
-def row(kind: Kind, default: Any = None, help: str = "", **rest: Any) -> Any:
-    """A field of `Settings` with all that `Row` says of it."""
-    return field(default=default, metadata={"kind": kind, "default": default, "help": help, **rest})
-
 
 _DEVICE: Final = ("run", "bench", "fix")
 _JUDGED: Final = ("run", "report")
@@ -98,7 +59,7 @@ class Settings:
     mac: str | None = row(
         "text", help='The Mac to act as: "M3 Pro 18GB", "M1 8GB, macOS 14.5".', metavar="MAC", commands=_DEVICE,
         helps={"bench": "The Mac that the virtual device acts as; its speed is not simulated."},
-        pytest="the Mac that the virtual device acts as, such as 'M3 Pro 18GB'",
+        pytest="the Mac that the virtual device acts as, such as 'M1 8GB'; default: ANYMPS_MAC, else an M3 Pro 18GB",
         variable="ANYMPS_MAC", key="mac", enable=True, notebook=True,
         page="the Mac, if the command line names none; overrides `pyproject.toml`. The default is an M3 Pro with 18 GB",
     )  # fmt: skip
@@ -115,7 +76,8 @@ class Settings:
     )  # fmt: skip
     require: str | None = row(
         "word", help="Run only on an Apple GPU, or only on the virtual device.", words=("real", "virtual"),
-        commands=("run",), pytest="stop unless the device is of this kind: real (a Mac's own) or virtual", enable=True,
+        commands=("run",), enable=True,
+        pytest="stop (exit code 4) unless the device is of this kind: real (a Mac's own) or virtual",
     )  # fmt: skip
     fallback: bool | None = row(
         "switch", help="Run operators without an MPS kernel on the CPU, or raise (PYTORCH_ENABLE_MPS_FALLBACK). "
@@ -168,7 +130,7 @@ class Settings:
     )  # fmt: skip
     baseline: Path | None = row(
         "file", help="Hide the findings that this file lists as known.", commands=_JUDGED, key="baseline",
-        pytest="the lines that are known to wait or to run on the CPU: any other fails the session",
+        pytest="the lines that are known to wait or to run on the CPU; any other line fails the session",
     )  # fmt: skip
     write_baseline: bool = row("flag", False, "Write this run's findings to the baseline file.", commands=_JUDGED)
     allow_unused: bool = row(
@@ -197,9 +159,9 @@ class Settings:
 
     def hand_on(self) -> None:
         """Set the variables of what is switched on here and is no argument of `anymps.enable`, which sets its own."""
-        for row in rows():
-            if row.variable and not row.enable and getattr(self, row.name):
-                set_variable(row.name, True)
+        for setting in rows():
+            if setting.variable and not setting.enable and getattr(self, setting.name):
+                set_variable(setting.name, True)
 
 
 @dataclass(frozen=True)
@@ -326,6 +288,95 @@ class FixSettings(Settings):
 
 
 @dataclass(frozen=True)
+class DiffSettings:
+    """Of `anymps diff`."""
+
+    form: str = row(
+        "word", "terminal", "The format of the comparison.", option="format",
+        words=("terminal", "html", "markdown", "json"),
+    )  # fmt: skip
+    output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
+    worse: str = row(
+        "word", "warning", "Exit with 1 if there are new findings of this severity or higher.", option="fail-on",
+        words=("error", "warning", "info", "never"), shows_default=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JoinSettings:
+    """Of `anymps join`."""
+
+    output: Path = row("file", help="The combined recording to write.", short="-o", required=True)
+
+
+@dataclass(frozen=True)
+class JoinManifestsSettings:
+    """Of `anymps join-manifests`."""
+
+    into: Path = row("file", help="The manifest that the shards started from; it is updated in place.", required=True)
+
+
+@dataclass(frozen=True)
+class DoctorSettings:
+    """Of `anymps doctor`."""
+
+    json: bool = row("flag", False, "Print facts and diagnosis as JSON.")
+    python: Path | None = row("file", help="Diagnose another Python interpreter and its torch.", metavar="PATH")
+
+
+@dataclass(frozen=True)
+class CoverageSettings:
+    """Of `anymps coverage`."""
+
+    release: str | None = row(
+        "text", help="Ask about this release instead of the installed one.", option="torch", metavar="RELEASE"
+    )
+    json: bool = row("flag", False, "Print the answer as JSON.")
+
+
+@dataclass(frozen=True)
+class ConvertSettings:
+    """Of `anymps convert`."""
+
+    to: Literal["safetensors"] | None = row("word", help="Write torch files in this format.", words=("safetensors",))
+    force: bool = row("flag", False, "Overwrite OUT if it exists.")
+    dry_run: bool = row("flag", False, "Read and convert everything, write nothing; OUT may be left out.")
+    json: bool = row("flag", False, "Print what was changed as JSON.")
+
+
+@dataclass(frozen=True)
+class KernelsAddSettings:
+    """Of `anymps kernels add`."""
+
+    download: bool = row("flag", False, "Have pip download the wheel of the installed release.")
+
+
+@dataclass(frozen=True)
+class KernelsRemoveSettings:
+    """Of `anymps kernels remove`, and of those that read the kernels."""
+
+    release: str | None = row(
+        "text", help="The release whose kernels are meant, instead of the installed one.", option="torch",
+        metavar="RELEASE",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KernelsListSettings(KernelsRemoveSettings):
+    """Of `anymps kernels list`."""
+
+    json: bool = row("flag", False, "Print the names as JSON.")
+
+
+@dataclass(frozen=True)
+class KernelsShowSettings(KernelsRemoveSettings):
+    """Of `anymps kernels show`."""
+
+    json: bool = row("flag", False, "Print the answer as JSON.")
+    markdown: bool = row("flag", False, "Print the answer as Markdown.")
+
+
+@dataclass(frozen=True)
 class PytestSettings(Settings):
     """Of `pytest --mps`; `reports_from` is the folder that the files of `reports` are named from."""
 
@@ -341,18 +392,28 @@ class PytestSettings(Settings):
     reports_from: Path = Path()
 
 
-FACES: Final[Mapping[str, type[Settings]]] = {
+FACES: Final[Mapping[str, type[Any]]] = {
     "run": RunSettings,
     "report": ReportSettings,
     "bench": BenchSettings,
     "plan": PlanSettings,
     "fix": FixSettings,
+    "diff": DiffSettings,
+    "join": JoinSettings,
+    "join-manifests": JoinManifestsSettings,
+    "doctor": DoctorSettings,
+    "coverage": CoverageSettings,
+    "convert": ConvertSettings,
+    "kernels add": KernelsAddSettings,
+    "kernels list": KernelsListSettings,
+    "kernels show": KernelsShowSettings,
+    "kernels remove": KernelsRemoveSettings,
     "pytest": PytestSettings,
 }
-"""The commands, and pytest, with the class of what each takes."""
+"""The commands, and pytest, with the class of what each takes; commands without the device share nothing."""
 
 
-def rows(of: type[Settings] = Settings) -> tuple[Row, ...]:
+def rows(of: type[Any] = Settings) -> tuple[Row, ...]:
     """The rows of a class, in the order of their fields."""
     return tuple(Row(name=setting.name, **setting.metadata) for setting in fields(of) if setting.metadata)
 

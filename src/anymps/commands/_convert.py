@@ -8,35 +8,32 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
 
 import click
 
 from anymps._errors import UsageError
+from anymps._settings import ConvertSettings
 from anymps.checkpoints import Change, FileReport, Report
 from anymps.checkpoints import convert as convert_checkpoint
+from anymps.commands._options import takes
 from anymps.report import clean, plural, size
 
 
 @click.command(short_help="Make a checkpoint loadable on mps.")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", required=False, type=click.Path(path_type=Path))
-@click.option("--to", type=click.Choice(["safetensors"]), help="Write torch files in this format.")
-@click.option("--force", is_flag=True, help="Overwrite OUT if it exists.")
-@click.option("--dry-run", is_flag=True, help="Read and convert everything, write nothing; OUT may be left out.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
-def convert(
-    source: Path, target: Path | None, to: Literal["safetensors"] | None, force: bool, dry_run: bool, as_json: bool
-) -> int:
+@takes("convert")
+def convert(asked: ConvertSettings, source: Path, target: Path | None) -> int:
     """Write the checkpoint IN to OUT so that it loads on mps: float64 becomes float32, and every device cpu.
 
     IN is a file of torch.save or a safetensors file, an index of shards, or a directory of them; it is never changed.
     Nothing in it is run: a file with classes of its own is refused.
     """
-    if target is None and not dry_run:
+    if target is None and not asked.dry_run:
         raise UsageError("name a place to write to, or add --dry-run (anymps convert --help)")
-    report = convert_checkpoint(source, target, to=to, force=force, dry_run=dry_run)
-    click.echo(json.dumps(_json(report, dry_run), indent=2) if as_json else "\n".join(_lines(report, dry_run)))
+    report = convert_checkpoint(source, target, to=asked.to, force=asked.force, dry_run=asked.dry_run)
+    write = _as_json if asked.json else _as_text
+    click.echo(write(report, asked.dry_run))
     return 0
 
 
@@ -50,11 +47,15 @@ def _totals(report: Report) -> dict[str, int]:
     }
 
 
-def _json(report: Report, dry_run: bool) -> dict[str, Any]:
+def _as_json(report: Report, dry_run: bool) -> str:
     document = asdict(report)
     for file in document["files"]:
         del file["names"], file["dropped"]  # of use for an index alone
-    return {"dry_run": dry_run, **document, "totals": _totals(report)}
+    return json.dumps({"dry_run": dry_run, **document, "totals": _totals(report)}, indent=2)
+
+
+def _as_text(report: Report, dry_run: bool) -> str:
+    return "\n".join(_lines(report, dry_run))
 
 
 def _lines(report: Report, dry_run: bool) -> Iterator[str]:

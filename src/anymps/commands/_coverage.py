@@ -12,6 +12,8 @@ from typing import Any
 import click
 
 from anymps._errors import UnsupportedTorchError, UsageError
+from anymps._settings import CoverageSettings
+from anymps.commands._options import takes
 from anymps.findings import equivalent
 from anymps.rules import (
     FIRST_RELEASE,
@@ -45,15 +47,14 @@ _KINDS = {
 
 @click.command(short_help="Show what torch does with an operator on mps.")
 @click.argument("operator", required=False)
-@click.option("--torch", "version", metavar="VERSION", help="Ask about this release instead of the installed one.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-def coverage(operator: str | None, version: str | None, as_json: bool) -> int:
+@takes("coverage")
+def coverage(asked: CoverageSettings, operator: str | None) -> int:
     """Show what torch does with an operator on mps; without one, how many operators it has there.
 
     Name an operator as you would write it: take, aten::take.out, torch.linalg.qr, or a pattern such as '*pool*'. The
     answer is read from the installed torch's files, without importing it.
     """
-    release = _release(version)
+    release = _release(asked.release)
     if operator is None:
         summary = coverage_summary(release)
         document: object = _summary_json(summary, release)
@@ -66,7 +67,7 @@ def coverage(operator: str | None, version: str | None, as_json: bool) -> int:
         document = {"torch": _torch(release), "overloads": [_json(answer) for answer in answers]}
         short = len(answers) > _MOST_IN_FULL
         lines = _short_lines(answers, release) if short else _full_lines(answers, release)
-    click.echo(json.dumps(document, indent=2) if as_json else "\n".join(lines))
+    click.echo(json.dumps(document, indent=2) if asked.json else "\n".join(lines))
     return 0
 
 

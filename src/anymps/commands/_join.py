@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from anymps._errors import UsageError
+from anymps._settings import JoinSettings
+from anymps.commands._options import takes
 from anymps.commands._show import say
 from anymps.report import plural
 
@@ -21,20 +23,14 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Combine recordings into one.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="The combined recording to write.",
-)
-def join(files: tuple[Path, ...], output: Path) -> int:
+@takes("join")
+def join(asked: JoinSettings, files: tuple[Path, ...]) -> int:
     """Combine recordings into one: shards of a suite, ranks of a training, or several runs.
 
     They are of the same torch release and the same Mac. Each is a process of the new one, by the name of its file.
     Needs no torch.
     """
+    output = asked.output
     if any(_same(file, output) for file in files):
         raise UsageError(f"--output {output} is one of the recordings to join: name another file")
     with opened_as_one(files, output) as recording:

@@ -10,22 +10,22 @@ import click
 
 from anymps._errors import UsageError
 from anymps._manifest import Manifest, merged, read_manifest, write_manifest
+from anymps._settings import JoinManifestsSettings
+from anymps.commands._options import takes
 from anymps.commands._show import say
 from anymps.report import plural
 
 
 @click.command("join-manifests", short_help="Merge the manifests of a suite's shards.")
 @click.argument("files", nargs=-1, required=True, metavar="SHARD...", type=click.Path(path_type=Path))
-@click.option(
-    "--into", metavar="FILE", required=True, type=click.Path(path_type=Path),
-    help="The manifest that the shards started from; it is updated in place.",
-)  # fmt: skip
-def join_manifests(files: tuple[Path, ...], into: Path) -> int:
+@takes("join-manifests")
+def join_manifests(asked: JoinManifestsSettings, files: tuple[Path, ...]) -> int:
     """Update a manifest from the shards of a suite, each of which ran part of the tests.
 
     Each SHARD is a copy of the manifest that `pytest --mps --mps-update-manifest` has changed. FILE gets what each of
     them added, changed or removed; the rest of FILE stays. Needs no torch.
     """
+    into = asked.into
     if any(file.resolve() == into.resolve() for file in files):
         raise UsageError(f"--into {into} is one of the shards, too: give it as it was before they ran")
     base = _read(into) if into.exists() else Manifest(into, {})

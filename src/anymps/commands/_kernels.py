@@ -15,6 +15,8 @@ from typing import Any
 import click
 
 from anymps._errors import KernelsError, UsageError
+from anymps._settings import KernelsAddSettings, KernelsListSettings, KernelsRemoveSettings, KernelsShowSettings
+from anymps.commands._options import takes
 from anymps.metal.kernels import (
     Metallib,
     Signature,
@@ -32,10 +34,6 @@ from anymps.metal.kernels import (
 from anymps.report import kernel_document, plural, rendered, size
 from anymps.rules import find_operators, installed_torch
 
-_release_option = click.option(
-    "--torch", "release", metavar="VERSION", help="The release whose kernels are meant, instead of the installed one."
-)
-
 
 @click.group(short_help="Read PyTorch's own Metal kernels from its macOS wheel.", invoke_without_command=True)
 @click.pass_context
@@ -50,10 +48,10 @@ def kernels(context: click.Context) -> None:
 
 @kernels.command(short_help="Read the kernels of a macOS wheel.")
 @click.argument("wheel", required=False, type=click.Path(path_type=Path))
-@click.option("--download", "fetch", is_flag=True, help="Have pip download the wheel of the installed release.")
-def add(wheel: Path | None, fetch: bool) -> int:
+@takes("kernels add")
+def add(asked: KernelsAddSettings, wheel: Path | None) -> int:
     """Read the Metal kernels of WHEEL, a macOS wheel of the installed torch, and keep them in the cache."""
-    if (wheel is None) != fetch:
+    if (wheel is None) != asked.download:
         raise UsageError("name a wheel, or let pip get it with --download (anymps kernels add --help)")
     release = _installed()
     if wheel is not None:
@@ -77,27 +75,24 @@ def add(wheel: Path | None, fetch: bool) -> int:
 
 @kernels.command("list", short_help="List kernels by name.")
 @click.argument("pattern", default="*")
-@_release_option
-@click.option("--json", "as_json", is_flag=True, help="Print the names as JSON.")
-def list_(pattern: str, release: str | None, as_json: bool) -> int:
+@takes("kernels list")
+def list_(asked: KernelsListSettings, pattern: str) -> int:
     """List the kernels that were added: those with PATTERN in their names, or that match it ('add_dense_*')."""
-    library, release = _opened(release)
+    library, release = _opened(asked.release)
     wanted = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
     names = sorted(name for name in library.kernels if fnmatchcase(name, wanted))
     if not names:
         raise UsageError(f"torch {release} has no Metal kernel {pattern!r}: it has {len(library.kernels):,} others")
-    click.echo(json.dumps({"torch": release, "kernels": names}, indent=2) if as_json else "\n".join(names))
+    click.echo(json.dumps({"torch": release, "kernels": names}, indent=2) if asked.json else "\n".join(names))
     return 0
 
 
 @kernels.command(short_help="Show a kernel's signature.")
 @click.argument("name")
-@_release_option
-@click.option("--json", "form", flag_value="json", help="Print the answer as JSON.")
-@click.option("--markdown", "form", flag_value="markdown", help="Print the answer as Markdown.")
-def show(name: str, release: str | None, form: str | None) -> int:
+@takes("kernels show")
+def show(asked: KernelsShowSettings, name: str) -> int:
     """Tell how the kernel NAME is called: its buffers, what it asks of the launch, and the operator behind it."""
-    library, release = _opened(release)
+    library, release = _opened(asked.release)
     if name not in library.kernels:
         near = sorted(other for other in library.kernels if name in other)[:3]
         raise UsageError(
@@ -110,19 +105,19 @@ def show(name: str, release: str | None, form: str | None) -> int:
     signature = read_signature(text)
     operators = next(filter(None, map(find_operators, operator_of(name))), [])
     kernel = library.kernels[name]
-    if form == "json":
+    if asked.json:
         click.echo(json.dumps(_json(kernel, signature, operators, release), indent=2))
     else:
         document = kernel_document(kernel, signature, operators, release, _threads(text))
-        click.echo("".join(rendered(document, form or "terminal", sys.stdout)), nl=False)
+        click.echo("".join(rendered(document, "markdown" if asked.markdown else "terminal", sys.stdout)), nl=False)
     return 0
 
 
 @kernels.command(short_help="Delete kernels from the cache.")
-@_release_option
-def remove(release: str | None) -> int:
+@takes("kernels remove")
+def remove(asked: KernelsRemoveSettings) -> int:
     """Delete the kernels that were added."""
-    release = release or _installed()
+    release = asked.release or _installed()
     click.echo(f"removed the Metal kernels of torch {release}, {size(remove_kernels(release))}")
     return 0
 

@@ -38,6 +38,8 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     """One option, without help where it is hidden."""
     names = [row.name, *([row.short] if row.short else [])]
     words: dict[str, Any] = {"default": row.default, "show_default": row.shows_default, "hidden": row.hidden}
+    if row.required:
+        words = {"required": True}
     words["help"] = row.helps.get(command, row.help) or None
     words["callback"] = _READ.get((command, row.name)) or _READ.get(("", row.name))
     if row.kind == "flag":
@@ -47,7 +49,7 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     elif row.kind == "word":
         words["type"] = click.Choice(row.words)
     elif row.kind == "file":
-        words |= {"type": click.Path(path_type=_path()), "metavar": "FILE"}
+        words |= {"type": click.Path(path_type=_path()), "metavar": row.metavar or "FILE"}
     elif row.kind == "integer":
         words["type"] = click.IntRange(_whole(row.least), _whole(row.most))
     elif row.kind == "number":

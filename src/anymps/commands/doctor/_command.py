@@ -6,10 +6,11 @@ __all__ = ["doctor", "lines"]
 
 import dataclasses
 import json
-from pathlib import Path
 
 import click
 
+from anymps._settings import DoctorSettings
+from anymps.commands._options import takes
 from anymps.commands.doctor._another_python import run_in
 from anymps.commands.doctor._diagnosis import Diagnosis, State, diagnose
 from anymps.commands.doctor._facts import Facts, gather
@@ -28,19 +29,18 @@ _DEVICES = {
 
 
 @click.command(short_help="Explain why mps is or is not available, and what to do next.")
-@click.option("--json", "as_json", is_flag=True, help="Print facts and diagnosis as JSON.")
-@click.option("--python", type=click.Path(path_type=Path), help="Diagnose another Python interpreter and its torch.")
-def doctor(as_json: bool, python: Path | None) -> int:
+@takes("doctor")
+def doctor(asked: DoctorSettings) -> int:
     """Explain why mps is or is not available on this machine, and what to do next.
 
     Changes nothing and builds nothing. Exits with 0 if anymps can provide a device here, real or virtual, and with 1
     if not.
     """
-    if python is not None:
-        return run_in(python, "doctor", *(["--json"] if as_json else []))
+    if asked.python is not None:
+        return run_in(asked.python, "doctor", *(["--json"] if asked.json else []))
     facts = gather()
     diagnosis = diagnose(facts)
-    click.echo(to_json(facts, diagnosis) if as_json else "\n".join(lines(facts, diagnosis)))
+    click.echo(to_json(facts, diagnosis) if asked.json else "\n".join(lines(facts, diagnosis)))
     return 1 if diagnosis.device == "none" else 0
 
 

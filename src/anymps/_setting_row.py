@@ -1,0 +1,60 @@
+"""What a setting says of itself: type, default, flag, variable, key, help, the faces that take it."""
+
+from __future__ import annotations
+
+__all__ = ["Row", "row"]
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["flag", "switch", "text", "texts", "word", "integer", "number", "file"]
+"""`flag`: there or not; `switch`: `--x/--no-x`; `word`: one of `words`; `texts`: may be given more than once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One setting, as all faces know it.
+
+    `commands` have it as an option, with the text of `helps` where it means something narrower there. `pytest` is the
+    help of `--mps-FLAG` and of its twin in the configuration file. `enable` and `notebook` say that `anymps.enable` and
+    `%%mps` take it. Child processes inherit what has a variable, and do the same. `page` is what docs/settings.md says
+    of the variable.
+    """
+
+    name: str
+    kind: Kind
+    default: Any = None
+    help: str = ""
+    commands: tuple[str, ...] = ()
+    helps: Mapping[str, str] = field(default_factory=dict)
+    option: str = ""
+    short: str = ""
+    metavar: str = ""
+    words: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    shows_default: bool = False
+    required: bool = False
+    hidden: bool = False
+    variable: str = ""
+    key: str = ""
+    pytest: str = ""
+    enable: bool = False
+    notebook: bool = False
+    page: str = ""
+
+    @property
+    def flag(self) -> str:
+        """As commands have it: `--cuda-as-mps`, `--no-children`."""
+        return "--" + (self.option or self.name.replace("_", "-"))
+
+    @property
+    def pytest_flag(self) -> str:
+        """As `pytest --mps` has it; with underscores and without its hyphens before, it is the configuration file's."""
+        return self.flag.replace("--", "--mps-")
+
+
+def row(kind: Kind, default: Any = None, help: str = "", **rest: Any) -> Any:
+    """A field of `Settings` with all that `Row` says of it."""
+    return field(default=default, metadata={"kind": kind, "default": default, "help": help, **rest})
