@@ -25,7 +25,7 @@ TESTS = {
     "findings": ("finding*", "wait_*", "device_choice", "selection", "memory_report"),
     "forecast": ("forecast*", "findings_prices", "report_timeline"),
     "plan": ("plan", "plan_batches", "plan_choice", "plan_times"),
-    "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy"),
+    "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy", "wait_queues"),
     "rules": ("rules_*", "coverage", "hazards"),
 }
 """The tests of each package, as in `tests/test_<name>.py`, wherever they lie."""

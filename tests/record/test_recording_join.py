@@ -156,6 +156,42 @@ def test_memory_is_that_of_one_process_at_a_time() -> None:
     assert (second.allocated, [allocation.bytes for allocation in second.alive]) == (90, [60, 10])
 
 
+def test_events_go_on_where_the_last_was() -> None:
+    """Whether it was a birth or a death: the event at which a refusal came is that of the whole."""
+
+    def process(ends: bool) -> Recording:
+        builder = RecordingBuilder()
+        kept = builder.allocation(100, "aten::empty", time_ns=1)
+        if ends:
+            builder.free(kept, time_ns=2)
+        builder.refusal(
+            RefusalKind.MEMORY, "RuntimeError", "no", operator="aten::empty", start_ns=3, detail={"event": 1}
+        )
+        return builder.close()
+
+    dead, alive = (joined(process(ends), process(ends)) for ends in (True, False))
+    lives = [[(one.born, one.died) for one in whole.memory_story.allocations] for whole in (dead, alive)]
+    assert lives == [[(1, 2), (3, 4)], [(1, 2), (3, None)]]
+    events = [[refusal.detail["event"] for refusal in whole.refusals()] for whole in (dead, alive)]
+    assert events == [[1, 3], [1, 3]]
+
+
+def test_nodes_are_renumbered_and_only_they() -> None:
+    """Marks hold lines and large numbers hold something else: neither moves the nodes of the next process."""
+
+    def process() -> Recording:
+        builder = RecordingBuilder()
+        line = builder.site("lib.py", 1)
+        builder.note("round_trip", start_ns=1, site=line, other=line)
+        builder.entry("aten::view", start_ns=2, flags=Flag.VIEW, sequence=7)
+        builder.entry("aten::mul", start_ns=3, flags=Flag.VIEW, sequence=1 << 60)
+        builder.entry("aten::add", start_ns=4)
+        return builder.close()
+
+    sequences = [call.sequence for call in joined(process(), process()).calls()]
+    assert [number for number in sequences if number not in (1,)] == [7, 1 << 60, -1, 15, 1 << 60, -1]
+
+
 def test_facts() -> None:
     """Facts in common stay; the others are of each process, or say what holds for the whole."""
     own = (

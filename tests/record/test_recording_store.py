@@ -370,6 +370,24 @@ def test_other_schema_version_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("123456789", "has recording schema 123456789, this anymps reads 2 and 3: record again, or read it with"),
+        ("1234567890", "is damaged (its schema has no number): record again"),
+        ("three", "is damaged (its schema has no number): record again"),
+        ("-1", "is damaged (its schema has no number): record again"),
+    ],
+)
+def test_a_schema_version_is_a_number(tmp_path: Path, version: str, said: str) -> None:
+    """A version yet to come is named; what is none, or has more than nine digits, is damage."""
+    path = tmp_path / "run.anymps"
+    write(path)
+    with closing(sqlite3.connect(path)) as plain, plain:
+        plain.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (version,))
+    assert said in one_line_error(path)
+
+
 def as_version_2(path: Path) -> None:
     """Write a recording as the version before had it: no forms, and nothing of a thread that was kept from a core."""
     with closing(sqlite3.connect(path)) as plain, plain:
@@ -451,6 +469,22 @@ def test_overwritten_pages_are_refused(tmp_path: Path) -> None:
     content[first:last] = b"\xa5" * (last - first)
     path.write_bytes(content)
     assert one_line_error(path).startswith(f"{path} is damaged (")
+
+
+def test_damage_is_told_without_its_heading(tmp_path: Path) -> None:
+    """SQLite puts the name of the database on a line before what it found: that line says nothing."""
+    path = tmp_path / "run.anymps"
+    write(path, entries=5000)
+    with closing(sqlite3.connect(path)) as plain:
+        (root,) = plain.execute("SELECT rootpage FROM sqlite_master WHERE name = 'entries'").fetchone()
+        (size,) = plain.execute("PRAGMA page_size").fetchone()
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * size + 12 : (root - 1) * size + 14] = b"\xff\xff"  # where its first cell lies
+    path.write_bytes(content)
+    text = one_line_error(path)
+    assert text.startswith(f"{path} is damaged (")
+    assert "***" not in text
+    assert f"page {root}" in text.lower()
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,23 @@ def test_tracks_of_a_step() -> None:
     assert [(span.wait, span.site.line) for span in line.waits] == [(Wait.FALLBACK, 19), (Wait.ITEM, 36)]
 
 
+def test_a_phase_that_took_no_time_is_not_drawn() -> None:
+    """Unless it is the first, which the time before it belongs to."""
+    builder = RecordingBuilder()
+    builder.entry("aten::relu", start_ns=0, duration_ns=0, phase=Phase.FORWARD)
+    builder.entry("aten::mul", start_ns=10, duration_ns=30, phase=Phase.BACKWARD)
+    builder.entry("anymps::batch", start_ns=40, duration_ns=0, phase=Phase.BATCH, fate=Fate.MARK)
+    builder.entry("aten::add", start_ns=50, duration_ns=30, phase=Phase.OPTIMIZER)
+    builder.end_step(100)
+    recording = builder.close()
+    line = recording.timeline(recording.steps()[0])
+    assert [(span.phase, span.start_ns, span.end_ns) for span in line.phases] == [
+        (Phase.FORWARD, 0, 0),
+        (Phase.BACKWARD, 0, 40),
+        (Phase.OPTIMIZER, 40, 100),
+    ]
+
+
 def test_near_calls_are_one_span() -> None:
     """What lies closer than the resolution is one span that counts its calls and is named after the longest."""
     builder = RecordingBuilder()

@@ -1,0 +1,60 @@
+"""What a recording says of its run, as it crosses the border: each fact has its type, and another is damage."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.record._strict import META
+from anymps.record.format import MOST
+
+TEXT: tuple[tuple[object, ...], tuple[object, ...]] = (("", "x"), (1, None, ["x"], True))
+TRUTH: tuple[tuple[object, ...], tuple[object, ...]] = ((True, False), (0, 1, "true", None))
+WHOLE: tuple[tuple[object, ...], tuple[object, ...]] = (
+    (0, 7, MOST, -MOST),
+    (MOST + 1, -MOST - 1, 0.5, "7", True, None),
+)
+PART = {"name": "gw0", "begin_ns": 0, "complete": True}
+FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
+    "script": TEXT,
+    "loop": TEXT,
+    "times_of": TEXT,
+    "virtual": TRUTH,
+    "rounds": TRUTH,
+    "threads": WHOLE,
+    "steps_seen": WHOLE,
+    "allocations_dropped": ((True, 0, 3), (MOST + 1, "3", None)),
+    "arguments": (([], ["--lr", "1"]), ("--lr", [1], {"a": "b"})),
+    "steps": (([0, 3],), ([], [0], [0, 3, 5], [0, 0.5], [0, "3"], "03", None)),
+    "parts": (
+        ([], [PART], [PART, {**PART, "card": "cuda:0"}]),
+        (PART, ["gw0"], [{**PART, "begin_ns": 0.5}], [{**PART, "complete": 1}], [{**PART, "card": 0}], [{"name": "x"}]),
+    ),
+    "device_choice": (
+        ({}, {"file": "a.py", "line": 1, "chosen": True}),
+        ([], {"line": 0}, {"line": "1"}, {"chosen": 1}, {"file": 3}),
+    ),
+    "unmoved": (([], [{"line": 1}]), ({}, [{"line": 0}], ["a.py"])),
+    "ending": (
+        ({}, {"status": 1, "exception": "ValueError", "place": {"line": 1}}),
+        ([], {"status": "1"}, {"exception": 1}, {"place": "a.py"}),
+    ),
+    "environment": (({}, {"PYTORCH_X": "1"}), ([], {"PYTORCH_X": 1})),
+    "wall_seconds": ((0, 0.5, MOST), (-0.1, MOST + 1, True, "1", float("nan"))),
+    "core_speed": ((0.5, 99.9), (0.0, 100.0, 1, "1")),
+    "real_calls": (({}, {"aten::mul": 1}), ([], {"aten::mul": 0}, {"aten::mul": "1"})),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_fact_has_its_type(name: str) -> None:
+    """What makes sense is read; its nearest neighbours, which make none, are damage."""
+    good, bad = FACTS[name]
+    assert [value for value in good if not META[name](value)] == []
+    assert [value for value in bad if META[name](value)] == []
+
+
+@pytest.mark.parametrize("name", META)
+def test_no_fact_may_be_anything(name: str) -> None:
+    """Each one refuses something: a check that takes whatever comes is none."""
+    odd: tuple[object, ...] = (None, -1, 0.0, float("nan"), "", [None], {"x": None}, True)
+    assert not all(META[name](value) for value in odd)
