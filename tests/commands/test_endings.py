@@ -331,6 +331,7 @@ def test_workers_that_did_not_start_are_told_once(
         ({"guarded": False}, "BrokenProcessPool", "A process in the process pool was terminated", 9, ["MPS807"]),
         ({"guarded": False}, "EOFError", "", 12, ["MPS807"]),  # of a manager, whose process is gone
         ({"guarded": False}, "EOFError", "", 9, ["MPS003", "MPS807"]),
+        ({"guarded": False}, "EOFError", "", 15, ["MPS003", "MPS807"]),
         (
             {"guarded": True, "unpicklable": "target"},
             "PicklingError",

@@ -9,10 +9,11 @@ from itertools import pairwise
 import pytest
 
 from anymps import CostError, parse_mac
-from anymps.cost import Happening, OperatorCall, WalkedStep, predict_operator, predict_step, walk_step
+from anymps.cost import Happening, OperatorCall, StepBound, WalkedStep, predict_operator, predict_step, walk_step
 from anymps.cost._clocks import Move
 from anymps.cost._coefficients import shipped, torch_release
-from anymps.cost._walk import _Book, walked_step
+from anymps.cost._predict import dispatch_seconds
+from anymps.cost._walk import _WIDER_FOR_FALLBACKS, _WIDER_FOR_HOST_CODE, _Book, _widening, walked_step
 
 M1 = parse_mac("M1 16GB")
 TORCH = "2.13"
@@ -224,6 +225,32 @@ def test_waits_are_known_less_well_and_widen_the_interval() -> None:
     log = [math.log(time.high / time.seconds) for time in (waited, known)]
     assert log[0] == pytest.approx(math.hypot(log[1], share * math.log(shipped().intervals["wait"][1])), rel=0.01)
     assert waited.between > known.between
+
+
+@pytest.mark.parametrize(
+    ("shares", "busy", "expected"),
+    [
+        ({"launch": 2.0, "compute": 1.0, "bandwidth": 1.0, "waits": 4.0}, 0.0, 0.3 * 0.5),
+        ({"host code": 1.0, "loading": 3.0, "waits": 4.0}, 0.0, _WIDER_FOR_HOST_CODE * 0.5),
+        ({"CPU fallback": 1.0, "waits": 3.0}, 0.0, _WIDER_FOR_FALLBACKS * 0.25),
+        ({"host code": 1.0, "CPU fallback": 1.0}, 0.5, math.hypot(0.45, 0.25, math.log(2))),
+        ({"launch": 1.0, "host code": 1.0}, 1.0, math.hypot(0.15, 0.25, 0.5 * math.log(10))),
+        ({}, 0.5, 0.0),
+    ],
+)
+def test_each_part_widens_the_interval_by_its_share(
+    shares: dict[StepBound, float], busy: float, expected: float
+) -> None:
+    """The classes' own interval counts for what they predict; code, fallbacks and a busy machine have theirs."""
+    assert _widening(shares, 0.3, busy) == pytest.approx(expected)
+
+
+def test_a_call_without_a_time_takes_its_dispatch() -> None:
+    """The host's, and nothing of the GPU."""
+    step = walked(*kernels(OperatorCall("aten::linalg_svd", (SIDE,), (SIDE,)), 2))
+    dispatch = dispatch_seconds(None, M1, torch_release(TORCH), shipped())
+    assert step.seconds == pytest.approx(2 * dispatch)
+    assert len(step.device_track) == 0
 
 
 def test_nothing_takes_no_time() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from anymps import CostError, parse_mac
 from anymps._text import duration
-from anymps.cost import OperatorCall, predict_operator
-from anymps.forecast import Forecast, HostTimes, forecast, host_times, step_work, try_forecast
+from anymps.cost import Happening, OperatorCall, predict_operator
+from anymps.forecast import Forecast, HostTimes, _same_work, forecast, host_times, step_work, try_forecast
 from anymps.record import Fate, Phase, Recording, Wait
 from timed_steps import MS, SIDE, Steps
 
@@ -206,6 +206,31 @@ def test_without_ground_there_is_one_line() -> None:
         with pytest.raises(CostError) as caught:
             forecast(recording)
         assert str(caught.value) == message
+
+
+def test_what_has_no_time_is_named_as_far_as_a_line_goes() -> None:
+    """Three operators, those with most calls first, and the calls of the others."""
+    for names, missing in (
+        ("dcbdccd", "3 of aten::c, 3 of aten::d and 1 of aten::b"),
+        ("dcbadccd", "3 of aten::c, 3 of aten::d, 1 of aten::a and 1 of others"),
+        ("edcbadccd", "3 of aten::c, 3 of aten::d, 1 of aten::a and 2 of others"),
+    ):
+        steps = Steps()
+        for name in sorted(names):
+            steps.entry(f"aten::{name}", 0, inputs=(SIDE,), outputs=(SIDE,))
+        steps.end()
+        with pytest.raises(CostError) as caught:
+            forecast(steps.close())
+        assert str(caught.value).partition("(missing: ")[2] == f"{missing})"
+
+
+def test_long_steps_are_not_kept_for_a_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the limit all of them, beyond it none; how busy the machine was is told of both."""
+    monkeypatch.setattr(_same_work, "_MOST_KEPT", 3)
+    happenings = [Happening("view", host_code=float(number)) for number in range(4)]
+    kept = [[time.host_code for time in host_times(happenings[:number], 0.5).times] for number in (3, 4)]
+    assert kept == [[0.0, 1.0, 2.0], []]
+    assert host_times(happenings, 0.5).busy == 0.5
 
 
 def test_the_work_of_a_plan_is_that_of_a_whole_batch() -> None:

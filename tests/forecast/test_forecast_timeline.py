@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anymps.cost import Busy, Happening, OperatorCall
-from anymps.forecast._timeline import BusySpan, _joined, _strongest
+from anymps.forecast._timeline import BusySpan, _joined, _queue, _strongest
 
 CALL = OperatorCall("aten::relu", ("float32[8]",), ("float32[8]",))
 HAPPENINGS = [Happening("kernel", CALL), Happening("kernel", CALL), Happening("wait", waits=True)]
@@ -41,3 +41,15 @@ def test_what_lies_close_together_is_joined() -> None:
         BusySpan(0, 5, "waits", 2, "aten::relu"),
         BusySpan(7.5, 8, "launch", 1),
     ]
+
+
+def test_a_queue_is_drawn_by_its_highest_points() -> None:
+    """A call is in it from its dispatch, or from when the device begins, until the device is done.
+
+    Each of 400 parts of 100 s tells its first highest moment, unless nothing changes in it.
+    """
+    host = [Busy(9, 10, "launch", 0), Busy(10, 10.1, "launch", 1), Busy(10.1, 10.11, "launch", 2)]
+    device = [Busy(10.02, 10.05, "compute", 0), Busy(10.12, 10.2, "compute", 1), Busy(60, 70, "compute", 2)]
+    device += [Busy(80, 90, "copies", 7)]  # the host was not seen to launch it
+    assert _queue(host, device, 100.0) == [(10.11, 2), (70, 0), (80, 1), (90, 0)]
+    assert _queue([], [], 100.0) == []
