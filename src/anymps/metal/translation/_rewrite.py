@@ -179,7 +179,7 @@ def _decline(code: list[Token]) -> None:
 
 def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[Edit]:
     """What a token alone tells."""
-    edits = []
+    edits: list[Edit] = []
     index = 0
     while index < len(tokens):
         token = tokens[index]
