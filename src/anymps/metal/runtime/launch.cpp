@@ -54,6 +54,10 @@ void find_group(const Job& job, uint64_t piece, Group& group) {
 // The one behind it.
 void find_next(const Job& job, Group& group) {
   const Launch& launch = job.launch;
+  if (group.position[0] + 2 < launch.groups[0]) {  // neither of the two is at the edge: they are of one size
+    ++group.position[0];
+    return;
+  }
   group.threads = 1;
   bool carry = true;
   for (unsigned axis = 0; axis < 3; ++axis) {
