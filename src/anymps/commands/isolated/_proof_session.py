@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["FACTS", "Order", "ProofSession", "error_of"]
+__all__ = ["FACTS", "Order", "ProofSession", "error_of", "trail_of"]
 
 import ctypes
 import json
 import os
-import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -20,6 +19,7 @@ from anymps.children import ChildParts, ChildSettings, serve_sources
 from anymps.commands._target import Target
 from anymps.commands.isolated._isolation import DIVERT_AGAIN, divert_writes, end_with_parent
 from anymps.commands.isolated._reached_lines import ReachedLines
+from anymps.commands.isolated._same_start import hide_mps, seed_generators
 from anymps.commands.isolated._step_limit import end_after
 from anymps.plan import StepCounter
 
@@ -32,7 +32,6 @@ FACTS = "facts.json"
 """File in the run's folder: `losses` (values that backward was called on), `trail` (lines of the exception that ended
 it, the outermost first), `reached` (of the watched lines), `places` (types of the devices on which the model was last),
 `error`, `used` (whether anything was on mps) and `modules` (files of the program's modules)."""
-_SEED = 0
 _ANYMPS = os.path.dirname(anymps.__file__) + os.sep
 
 
@@ -101,15 +100,8 @@ class ProofSession:
             state = anymps.enable(**order.asked.device(), quiet=True)
             self._is_in_memory = state.virtual and state.substrate == "host"
         else:
-            _hide_mps()
-        random.seed(_SEED)
-        torch.manual_seed(_SEED)
-        try:
-            import numpy
-        except ImportError:
-            pass
-        else:
-            numpy.random.seed(_SEED)
+            hide_mps()
+        seed_generators()
         torch.autograd.backward = self._watching(torch.autograd.backward)
         self._watch_places()
         if order.recorded:
@@ -141,7 +133,7 @@ class ProofSession:
         self._children.close()
         facts = {
             "losses": [loss if isinstance(loss, float) else float(loss.item()) for loss in self._losses],
-            "trail": _trail(ending),
+            "trail": trail_of(ending),
             "reached": sorted(self._reached.found),
             "places": self._places,
             "error": error_of(ending),
@@ -204,21 +196,7 @@ def _used_mps() -> bool:
     return torch.mps.driver_allocated_memory() > 0
 
 
-def _hide_mps() -> None:
-    """Let a Mac's own GPU be out of sight; elsewhere there is none."""
-    if sys.platform != "darwin":
-        return
-    import torch
-
-    mps: Any = torch.backends.mps
-    mps.is_available = mps.is_built = lambda: False
-    accelerator: Any = torch.accelerator
-    accelerator.is_available = lambda: False
-    accelerator.current_accelerator = lambda *_, **__: None
-    accelerator.device_count = lambda: 0
-
-
-def _trail(ending: Mapping[str, object]) -> list[tuple[str, int]]:
+def trail_of(ending: Mapping[str, object]) -> list[tuple[str, int]]:
     error = getattr(sys, "last_value", None) if "exception" in ending else None
     trace = getattr(error, "__traceback__", None)
     lines = []
